@@ -58,7 +58,7 @@ KINDS_OF_CHANGE = ("new_listing", "worse", "changed", "cleared", "better", "new"
 _DAY_S = 86_400
 FROM_ELSEWHERE = (
     *("schema_version", "run_id", "batch", "purpose", "state", "stop_reason", "publishable"),
-    *("started_at", "finished_at", "provenance", "notices", "spending", "timeline", "held"),
+    *("started_at", "finished_at", "provenance", "notices", "spending", "held"),
     *("nights", "groups", "news", "overrides", "customer_notices", "contests"),
     *("cost.quoted", "cost.cap", "cost.over_cap", "cost.disputed", "cost.saved_by_"),
     *("cost.price_rises", "balance.", "freshness.oldest", "freshness.at_", "files.enriched/"),
@@ -407,9 +407,18 @@ def decisions(rows: list[dict[str, Any]]) -> dict[str, Any]:
         main[row["decision"], row["reasons"][0] if leads else None].append(row)
         for code in row["reasons"][leads:]:
             further[row["decision"], code].append(row)
+    blind = [
+        (-row["exposure"], _history(row["ecosystem_status"]))
+        for row in rows
+        if row["decision"] == "approve" and row.get("exposure")
+    ]
     return {
         "decisions": dict(Counter(row["decision"] for row in rows)),
         "evidence": dict(evidence),
+        "largest_without_history": [
+            {"exposure": naira(-amount), "basis": basis}
+            for amount, basis in sorted(each for each in blind if each[1] != "with_history")[:5]
+        ],
         "reasons": [
             {
                 "decision": decision,

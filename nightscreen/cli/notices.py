@@ -15,9 +15,9 @@ from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.cli.journal_context import opened_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.policy.declarations import read_declarations
-from nightscreen.results.notices import (
+from nightscreen.results.notice_delivery import (
     confirm_proposals,
-    import_told,
+    import_sent,
     record_action,
 )
 
@@ -46,7 +46,7 @@ def confirm(
     declared, actor = read_declarations(settings), Actor.by_command(settings, by)
     with opened_journal() as journal:
         counts = confirm_proposals(journal, actor, run_id, declared, note=note)
-    return {"run_id": run_id, "confirmed_by": actor.name, **counts.report()}
+    return {"run_id": run_id, "confirmed_by": actor.name, **counts}
 
 
 @command(
@@ -89,7 +89,7 @@ def import_(
 ) -> Result:
     """Import that notices were sent: when (told_at) and how (told_how)."""
     with opened_journal() as journal:
-        added, known, mistakes = import_told(journal, file)
+        added, known, mistakes = import_sent(journal, file)
     document = {
         "imported": added,
         "already_known": known,

@@ -30,7 +30,7 @@ from nightscreen.schemas.errors import InputError, PolicyError
 
 if TYPE_CHECKING:
     from nightscreen.policy.load import Checked
-    from nightscreen.results.outcomes import PaidAfterwards
+    from nightscreen.results.outcomes import LoanPerformance
     from nightscreen.schemas.contests import PolicyVersion
 
 MOST_POLICIES = 2
@@ -94,15 +94,15 @@ def backtest(
     return Result({**found, "files": files}, more={"verdict_in_words": verdict_in_words})
 
 
-def _paid() -> PaidAfterwards | None:
+def _paid() -> LoanPerformance | None:
     """Return what the journal knows of loans; None if there is no journal, or none is known."""
-    from nightscreen.results.outcomes import PaidAfterwards
+    from nightscreen.results.outcomes import LoanPerformance
 
     settings = settings_of_command()
     if not journal_exists(settings.home, settings.journal_url):
         return None
     with made_journal(settings) as journal:
-        return PaidAfterwards.of(journal, settings.bad_loan)
+        return LoanPerformance.of(journal, settings.bad_loan)
 
 
 @command(

@@ -13,7 +13,7 @@ from nightscreen.desk.runs import find_run, resume_approved
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
 from nightscreen.policy.declarations import read_declarations
 from nightscreen.report.sign_off import sign_report
-from nightscreen.results.notices import confirm_proposals
+from nightscreen.results.notice_delivery import confirm_proposals
 from nightscreen.runs.approval import decide_spending, is_own_request, resumed
 from nightscreen.runs.release import release as release_run
 from nightscreen.schemas.approvals import ApprovalDecision

@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import re
-import threading
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -34,17 +32,15 @@ from nightscreen.journal.audit import Audit
 from nightscreen.journal.cases import Cases
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
-from nightscreen.policy.engine import locked_connection
 from nightscreen.results.one_row import find_row
 from nightscreen.schemas.errors import JournalBusyError, NightscreenError, NotAllowedError
 from nightscreen.web.forms import read_file_form, read_form
 from nightscreen.web.guard import note, page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
-    from duckdb import DuckDBPyConnection
     from starlette.datastructures import UploadFile
     from starlette.requests import Request
     from starlette.responses import Response
@@ -147,22 +143,6 @@ class Starter(Protocol):
 
 
 @dataclass(slots=True)
-class RuleEngine:
-    """Finds which rules applied; opening a connection takes longer than asking, so one is kept."""
-
-    _connection: DuckDBPyConnection | None = None
-    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    @contextmanager
-    def in_use(self) -> Iterator[DuckDBPyConnection]:
-        """Give the connection to one page at a time."""
-        with self._one_at_a_time:
-            if self._connection is None:
-                self._connection = locked_connection("256MB", optimizer=False)
-            yield self._connection
-
-
-@dataclass(slots=True)
 class Context:
     """The desk's parts, made once when it is served; each request has a copy with its own fields.
 
@@ -194,7 +174,6 @@ class Context:
     cases: Cases = field(init=False)
     work: WorkList = field(init=False)
     rows: RunRowsCache = field(default_factory=RunRowsCache)
-    rules: RuleEngine = field(default_factory=RuleEngine)
     request: Request = field(init=False)
     user: User | None = None
     session: str = ""

@@ -29,7 +29,8 @@ from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import Subject, lookup_subject, newest_row
 from nightscreen.report.format import STATUSES
 from nightscreen.results.ask_again import parameters_again
-from nightscreen.results.notices import notice_of, record_action, record_told
+from nightscreen.results.notice_delivery import record_action, record_sent
+from nightscreen.results.notices import notice_of
 from nightscreen.results.one_row import find_row
 from nightscreen.results.settle_case import confirm_override, end_override, import_reviews
 from nightscreen.results.tracked_state import TRACKED
@@ -127,10 +128,7 @@ def _page(
     again: dict[str, Any] | None = None,
 ) -> Response:
     declared = read_declarations(context.settings)
-    with context.rules.in_use() as engine:
-        document = explain(
-            context.journal, context.customers, context.reviews, person, declared, engine=engine
-        )
+    document = explain(context.journal, context.customers, context.reviews, person, declared)
     shown = None if row is None else dict(in_words(context, [row], run.purpose if run else None)[0])
     allowed = row is not None and _consents(row, context.clock())
     gated = {check for check, each in CHECKS.items() if each.needs_consent}
@@ -320,7 +318,7 @@ def mark_as_told(context: Context) -> Response:
     if how not in WAYS_TO_TELL:
         text = "Say how the customer was told."
         return _page(context, person, run, row, others, status=400, error=text)
-    record_told(context.journal, run, notice, how=how, by=context.name)
+    record_sent(context.journal, run, notice, how=how, by=context.name)
     about = {"run_id": run.run_id, "customer_id": person.customer_id}
     context.record("notice told", **about, how=how)
     return onward(f"/customers/{quote(person.customer_id, safe='')}?run={run.run_id}&said=told")

@@ -26,7 +26,7 @@ from nightscreen.files.sealed_file import in_memory, unsealed
 from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import Mapping, read_mapping
 from nightscreen.reading.open_file import open_source
-from nightscreen.results.second_person import needs_second
+from nightscreen.results.settle_case import needs_second
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.policy import Decision

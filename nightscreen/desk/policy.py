@@ -35,7 +35,7 @@ from nightscreen.policy.versions import propose as write_proposal
 from nightscreen.report.page import bad_rate
 from nightscreen.results.backtest import backtest, file_schema, past_run
 from nightscreen.results.customer_rows import customer_batches
-from nightscreen.results.outcomes import PaidAfterwards, verdict_in_words
+from nightscreen.results.outcomes import LoanPerformance, verdict_in_words
 from nightscreen.results.wording import NAMES, customer_name
 from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.contests import PolicyState
@@ -254,7 +254,7 @@ def _try_out(context: Context, tried: Policy, runs: Sequence[RunRecord]) -> dict
     found = backtest(
         [past_run(Path(run.folder)) for run in runs],
         [policy_in_force(context.journal, context.clock()), tried],
-        paid=PaidAfterwards.of(context.journal, context.settings.bad_loan),
+        paid=LoanPerformance.of(context.journal, context.settings.bad_loan),
         moving=keep,
     )
     moves = found.document()["between"]

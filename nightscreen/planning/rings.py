@@ -45,7 +45,7 @@ _SEEN: Final = pa.schema([("kind", pa.string()), ("identifier", SUBJECT), ("cust
 
 # Of each identifier that few enough customers share, who has it.
 _TIES: Final = """
-    CREATE TABLE ties AS
+    CREATE TEMP TABLE ties AS
     SELECT kind, identifier, customer
     FROM (SELECT DISTINCT kind, identifier, customer FROM seen)
     QUALIFY count(*) OVER (PARTITION BY kind, identifier) BETWEEN 2 AND {most}
@@ -53,7 +53,7 @@ _TIES: Final = """
 # Everybody takes the least label of all who share something with them, then that label's own: so a
 # chain of any length is one ring after a number of steps that grows with its logarithm.
 _STEP: Final = """
-    CREATE OR REPLACE TABLE step AS
+    CREATE OR REPLACE TEMP TABLE step AS
     WITH least_of AS (
         SELECT kind, identifier, min(label) AS label
         FROM ties JOIN labels USING (customer) GROUP BY kind, identifier
@@ -104,8 +104,8 @@ def find_rings(
         most: customers who may share an identifier before it is a hub.
     """
     with closing(locked_connection()) as connection:
-        connection.execute("CREATE TABLE seen (kind VARCHAR, identifier BLOB, customer BLOB)")
-        connection.execute("CREATE TABLE present (customer BLOB)")
+        connection.execute("CREATE TEMP TABLE seen (kind VARCHAR, identifier BLOB, customer BLOB)")
+        connection.execute("CREATE TEMP TABLE present (customer BLOB)")
         known = (pa.table(list(columns), schema=_SEEN) for columns in sightings.all_seen())
         for table in chain(known, kept_pieces(workspace, _SEEN)):
             _put(connection, "seen", table)
@@ -115,10 +115,10 @@ def find_rings(
         connection.execute(_TIES.format(most=most))
         connection.execute("DROP TABLE seen")
         connection.execute(
-            "CREATE TABLE labels AS SELECT DISTINCT customer, customer AS label FROM ties"
+            "CREATE TEMP TABLE labels AS SELECT DISTINCT customer, customer AS label FROM ties"
         )
         while _moved(connection):
-            connection.execute("CREATE OR REPLACE TABLE labels AS SELECT * FROM step")
+            connection.execute("CREATE OR REPLACE TEMP TABLE labels AS SELECT * FROM step")
         return connection.sql(_RINGS).to_arrow_table().cast(RINGS_SCHEMA)
 
 

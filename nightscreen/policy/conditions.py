@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     Node = dict[str, Any]
 
-_OPENING = "SELECT (\n"
 _MOST_PARTS = 400
 _MOST_PATTERN = 200
 _MOST_REPEATS = 500
@@ -105,13 +104,13 @@ _WHOLE_RECORD = (
 )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Condition:
     """A condition as it was read."""
 
     sql: str = ""  # the expression, written anew; empty where there are issues
     columns: tuple[str, ...] = ()  # the columns it names, each once, under their own names
-    issues: dict[str, int] = field(default_factory=dict)  # what is wrong, and at which character
+    issues: tuple[str, ...] = ()  # what is wrong
 
     def checks(self) -> frozenset[str]:
         """Return the checks whose columns the condition names."""
@@ -172,48 +171,50 @@ def read_condition(
     *,
     allow_sensitive: bool,
 ) -> Condition:
-    """Read one condition.
+    """Read one condition, which may name the columns that have a type.
 
-    Args:
-        connection: a locked one, with `one_empty_row` as `rows`.
-        when: the condition's SQL.
-        types: the columns that it may name.
-        allow_sensitive: conditions on sensitive columns are wanted.
+    The connection is a locked one, with `one_empty_row` as `rows`.
     """
+    document, issue = _parsed(connection, when)
+    tree = {} if issue else document["statements"][0]["node"]["select_list"][0]
+    nodes = list(islice(_nodes(tree), _MOST_PARTS)) if tree else []
+    if len(nodes) == _MOST_PARTS:
+        issue = "has too many parts: split it into several rules"
+    if issue:
+        return Condition(issues=(issue,))
+    reading = _Reading(nodes, types, allow_sensitive=allow_sensitive)
+    columns = tuple(dict.fromkeys(reading.columns()))
+    issues = tuple(dict.fromkeys(reading.issues()))
+    if issues:
+        return Condition(columns=columns, issues=issues)
+    write = "SELECT json_deserialize_sql(?::JSON)"
+    ((written,),) = connection.execute(write, [json.dumps(document)]).fetchall()
+    sql = str(written).removeprefix("SELECT ")
+    wrong = _judged_once(connection, sql)
+    return Condition(sql, columns) if wrong is None else Condition("", columns, (wrong,))
+
+
+def _parsed(connection: DuckDBPyConnection, when: str) -> tuple[Node, str]:
+    """Return what DuckDB reads of a statement that selects a condition, and what is wrong."""
     if len(when) > MOST_CHARACTERS:
-        return Condition(issues={f"is longer than {MOST_CHARACTERS} characters": 0})
-    query = f"{_OPENING}{when}\n)"
+        return {}, f"is longer than {MOST_CHARACTERS} characters"
+    query = f"SELECT (\n{when}\n)"
     try:
         ((read,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
         document: Node = json.loads(read)
     except RecursionError:
-        return Condition(issues={"is nested too deep": 0})
+        return {}, "is nested too deep"
     if document.get("error", True):
         message = str(document.get("error_message", "cannot be read")).splitlines()[0]
-        at = _character(when, document.get("position"))
-        return Condition(issues={f"is no SQL condition: {message}": at})
+        return {}, f"is no SQL condition: {message}"
     statements = document["statements"]
     tree = statements[0]["node"].get("select_list", [{}])[0]
-    if _around(statements, tree) != _around(*_plain()):
-        return Condition(issues={"is not one condition, but a whole statement": 0})
-    nodes = list(islice(_nodes(tree), _MOST_PARTS))
-    if len(nodes) == _MOST_PARTS:
-        return Condition(issues={"has too many parts: split it into several rules": 0})
-    reading = _Reading(nodes, types, allow_sensitive=allow_sensitive)
-    condition = Condition(columns=tuple(dict.fromkeys(reading.columns())))
-    for node, message in reading.issues():
-        condition.issues.setdefault(message, _character(when, node.get("query_location")))
-    if not condition.issues:
-        write = "SELECT json_deserialize_sql(?::JSON)"
-        ((written,),) = connection.execute(write, [json.dumps(document)]).fetchall()
-        sql = str(written).removeprefix("SELECT ")
-        condition.issues.update(_judged_once(connection, when, sql))
-        condition.sql = "" if condition.issues else sql
-    return condition
+    whole = _around(statements, tree) != _around(*_plain())
+    return document, "is not one condition, but a whole statement" if whole else ""
 
 
-def _judged_once(connection: DuckDBPyConnection, when: str, sql: str) -> Iterator[tuple[str, int]]:
-    """Yield what DuckDB says of a condition's types, and of the texts that are written in it.
+def _judged_once(connection: DuckDBPyConnection, sql: str) -> str | None:
+    """Return what DuckDB says against a condition's types, or texts that are written in it.
 
     On a row of nulls only what stands in the condition itself can fail: `date_of_birth > 'abc'`
     would fail for every row.
@@ -223,17 +224,14 @@ def _judged_once(connection: DuckDBPyConnection, when: str, sql: str) -> Iterato
         kind = str(connection.sql(query).types[0]).strip('"').split("(")[0]
         bounded(connection, query, _JUDGING_S)
     except PolicyError as error:
-        yield str(error), 0
+        return str(error)
     except duckdb.Error as error:
         message = str(error).splitlines()[0].split(" Error: ", 1)[-1].strip()
-        written = re.search(r"""["']([^"']+)["']""", message)
-        at = max(when.find(f"'{written[1]}'"), 0) if written else 0
-        fix = "; correct it" if isinstance(error, duckdb.ConversionException) else ""
-        yield message + fix, at
-    else:
-        if kind != "BOOLEAN":
-            word = "nothing at all" if "NULL" in kind else _KINDS.get(kind, kind.lower())
-            yield f"is {word}, not true or false", 0
+        return message + ("; correct it" if isinstance(error, duckdb.ConversionException) else "")
+    if kind == "BOOLEAN":
+        return None
+    word = "nothing at all" if "NULL" in kind else _KINDS.get(kind, kind.lower())
+    return f"is {word}, not true or false"
 
 
 class _Reading:
@@ -261,8 +259,8 @@ class _Reading:
             if name is not None:
                 yield name
 
-    def issues(self) -> Iterator[tuple[Node, str]]:
-        """Yield what is not allowed, and where."""
+    def issues(self) -> Iterator[str]:
+        """Yield what is not allowed."""
         for node in self._nodes:
             match node["class"]:
                 case "COLUMN_REF":
@@ -281,7 +279,7 @@ class _Reading:
                     what = _REFUSED.get(other, str(node["type"]).lower())
                     message = f"{what} is not allowed in a condition"
             if message is not None:
-                yield node, message
+                yield message
             elif node["type"] in _EQUALS:
                 yield from _wrong_words(list(_children(node)))
 
@@ -359,7 +357,7 @@ def _cast(kind: Node) -> str | None:
     return f"a cast to {name or 'that type'} is not allowed in a condition"
 
 
-def _wrong_words(parts: list[Node]) -> Iterator[tuple[Node, str]]:
+def _wrong_words(parts: list[Node]) -> Iterator[str]:
     """Yield comparisons of a column with a word it never has, which would never hold."""
     named = [_first_name(part) for part in parts if part["class"] == "COLUMN_REF"]
     allowed = words().get(named[0], ()) if len(named) == 1 else ()
@@ -368,7 +366,7 @@ def _wrong_words(parts: list[Node]) -> Iterator[tuple[Node, str]]:
         if written is not None and written not in allowed:
             hint = suggestion(written, allowed)
             listed = ", ".join(allowed)
-            yield part, f"{named[0]} is never '{written}'{hint} (its words are {listed})"
+            yield f"{named[0]} is never '{written}'{hint} (its words are {listed})"
 
 
 def _reads_no_more(node: Node) -> bool:
@@ -428,12 +426,3 @@ def _children(node: Node) -> Iterator[Node]:
                     yield child
                 elif name in {"case_checks", "arguments"}:
                     yield from _children(child)
-
-
-def _character(when: str, byte: object) -> int:
-    """Return which character of a condition a byte of the whole query falls on."""
-    length = len(when.encode())
-    inner = byte - len(_OPENING) if isinstance(byte, int) else 0
-    if not 0 < inner <= length:
-        return 0
-    return min(len(when.encode()[:inner].decode(errors="ignore")), max(len(when) - 1, 0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEFAULT_POLICY = DATA / "policy.toml"
+TOP = -1
 _MOST_BYTES = 1_000_000
 _RULES = "rules"
 _HEADER = re.compile(r"^\s*\[\[\s*(?:rules|\"rules\"|'rules')\s*\]\]")
@@ -29,31 +30,19 @@ _QUOTES = re.compile(r"'''|\"\"\"")
 
 
 @dataclass(frozen=True, slots=True)
-class RuleLines:
-    """On which line, from 1, a rule and its entries begin."""
-
-    header: int = 1
-    entries: Mapping[str, int] = field(default_factory=dict)
-
-    def line(self, entry: str = "") -> int:
-        """Return the line of an entry, or of the rule where it has none."""
-        return self.entries.get(entry, self.header)
-
-
-@dataclass(frozen=True, slots=True)
 class PolicyText:
     """A policy file after reading, before judging."""
 
     document: Mapping[str, Any]  # the parsed TOML; empty where it is no TOML
-    top: RuleLines  # places of the keys above the rules
-    rules: tuple[RuleLines, ...]  # places of each rule, in order
+    # on which line, from 1, each entry of a rule begins, by the rule's number and the entry's name;
+    # those above the rules are under `TOP`, a rule's header under no name
+    lines: Mapping[tuple[int, str], int]
     fault: tuple[int, str] | None = None  # line and message where it is no TOML
 
-    def rule(self, number: int) -> RuleLines:
-        """Return the places of a rule; rules written inline have the place of `rules`."""
-        if number < len(self.rules):
-            return self.rules[number]
-        return RuleLines(self.top.line(_RULES))
+    def line(self, rule: int, entry: str = "") -> int:
+        """Return the line of an entry, or of its rule; rules written inline are all on one."""
+        places = ((rule, entry), (rule, ""), (TOP, _RULES if rule >= 0 else ""))
+        return next((self.lines[each] for each in places if each in self.lines), 1)
 
 
 def read_text(path: Path | None) -> str:
@@ -78,17 +67,36 @@ def read_text(path: Path | None) -> str:
 
 def parse(text: str) -> PolicyText:
     """Read a policy's TOML with the line of every part."""
-    top, rules = _places(text)
+    lines = _lines(text)
     try:
-        return PolicyText(tomllib.loads(text, parse_float=Decimal), top, rules)
+        return PolicyText(tomllib.loads(text, parse_float=Decimal), lines)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        last = max(len(text.splitlines()), 1)
-        line = int(found.group(1)) if found else last
+        line = int(found[1]) if found else max(len(text.splitlines()), 1)
         message = re.sub(r" \(at .*\)$", "", str(error))
-        return PolicyText({}, top, rules, (line, f"is no TOML: {message}"))
+        return PolicyText({}, lines, (line, f"is no TOML: {message}"))
     except RecursionError:
-        return PolicyText({}, top, rules, (1, "is no TOML: it is nested too deep"))
+        return PolicyText({}, lines, (1, "is no TOML: it is nested too deep"))
+
+
+def _lines(text: str) -> dict[tuple[int, str], int]:
+    """Return the lines of rules and entries, by reading lines outside of long texts.
+
+    A value whose quotes stand alone begins on the next line.
+    """
+    found: dict[tuple[int, str], int] = {}
+    rule, closing = TOP, ""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not closing:
+            if _HEADER.match(line):
+                rule += 1
+                found[rule, ""] = number
+            elif key := _KEY.match(line):
+                alone = key[2].strip() in {"'''", '"""'}
+                found.setdefault((rule, key[1]), number + alone)
+        for quotes in _QUOTES.findall(line):
+            closing = "" if quotes == closing else closing or quotes
+    return found
 
 
 def rewritten(text: str, version: str, thresholds: Mapping[str, Decimal]) -> str:
@@ -115,7 +123,7 @@ def threshold_comments(text: str) -> dict[str, str]:
     """Return what a policy's text says beside its thresholds, behind the `#` on their lines."""
     found, lines = parse(text), text.split("\n")
     lines_of = {
-        name: lines[found.top.line(name) - 1].partition("#")
+        name: lines[found.line(TOP, name) - 1].partition("#")
         for name in found.document.get("thresholds", {})
     }
     return {name: after.strip() for name, (_, _, after) in lines_of.items() if after}
@@ -131,34 +139,3 @@ def _replaced(text: str, name: str, value: str, wanted: Mapping[str, Any]) -> st
         f"the policy writes {name} in a way that cannot be replaced here; change the file and "
         "propose it with: nightscreen policy propose FILE --by NAME"
     )
-
-
-def _places(text: str) -> tuple[RuleLines, tuple[RuleLines, ...]]:
-    """Return the places of the top and of each rule, by reading lines outside of long texts."""
-    top: dict[str, int] = {}
-    rules: list[RuleLines] = []
-    entries, closing = top, ""
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not closing:
-            if _HEADER.match(line):
-                entries = {}
-                rules.append(RuleLines(number, entries))
-            elif found := _KEY.match(line):
-                entries.setdefault(found.group(1), _value_line(number, found.group(2)))
-        closing = _open_quotes(line, closing)
-    return RuleLines(1, top), tuple(rules)
-
-
-def _value_line(number: int, value: str) -> int:
-    """Return the line a value's text begins on: the next one where the quotes stand alone."""
-    return number + 1 if value.strip() in {"'''", '"""'} else number
-
-
-def _open_quotes(line: str, closing: str) -> str:
-    """Return the quotes that are still open after a line."""
-    for quotes in _QUOTES.findall(line):
-        if not closing:
-            closing = quotes
-        elif quotes == closing:
-            closing = ""
-    return closing

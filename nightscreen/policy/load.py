@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from nightscreen.policy.conditions import Condition, one_empty_row, read_condition
 from nightscreen.policy.engine import locked_connection
-from nightscreen.policy.file import DEFAULT_POLICY, PolicyText, parse, read_text
+from nightscreen.policy.file import DEFAULT_POLICY, TOP, PolicyText, parse, read_text
 from nightscreen.policy.vocabulary import (
     column_types,
     known_columns,
@@ -68,17 +68,11 @@ _EFFECTS = tuple(effect.value for effect in Effect)
 
 @dataclass(frozen=True, slots=True, order=True)
 class PolicyIssue:
-    """One thing wrong with a policy file.
+    """One thing wrong with a policy file."""
 
-    Attributes:
-        line: where, from 1.
-        rule: the rule's code, or its number where it has none; empty above the rules.
-        message: what is wrong and what to do.
-    """
-
-    line: int
-    rule: str
-    message: str
+    line: int  # where, from 1
+    rule: str  # the rule's code, or its number where it has none; empty above the rules
+    message: str  # what is wrong and what to do
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +94,9 @@ def load_policy(path: Path | None = None) -> Policy:
 
 
 def sound_policy(text: str, name: str, see: str) -> Policy:
-    """Return the policy of a text.
+    """Return the policy of a text that a person knows by a name.
 
-    Args:
-        text: as a policy file has it.
-        name: what a person knows it by.
-        see: the command that shows all of its issues.
+    `see` is the command that shows all of its issues.
 
     Raises:
         PolicyError: it has issues; the first is reported, with its line.
@@ -165,7 +156,7 @@ def _conditions(
         connection.register("columns", one_empty_row(types))
         # A table of its own: to read the types of an Arrow table anew for each rule takes longer
         # than the rules do.
-        connection.execute("CREATE TABLE rows AS SELECT * FROM columns")
+        connection.execute("CREATE TEMP TABLE rows AS SELECT * FROM columns")
         return tuple(
             read_condition(connection, when, types, allow_sensitive=allow_sensitive)
             for when in written
@@ -217,13 +208,8 @@ def _rule_issues(source: PolicyText) -> Iterator[PolicyIssue]:
     )
     kinds = [(entries.get("code"), entries.get("effect")) for entries in rules.values()]
     for place, (number, condition) in enumerate(zip(rules, conditions, strict=True)):
-        when, line = rules[number]["when"], source.rule(number).line("when")
-        lead = len(when) - len(when.lstrip())
-        for message, at in condition.issues.items():
-            below = when[: lead + at].count("\n")
-            yield PolicyIssue(line + below, _rule_name(source, number), message)
-        for message in _misfits(kinds, place, condition):
-            yield PolicyIssue(line, _rule_name(source, number), message)
+        for message in [*condition.issues, *_misfits(kinds, place, condition)]:
+            yield PolicyIssue(source.line(number, "when"), _rule_name(source, number), message)
 
 
 def _rule_name(source: PolicyText, number: int) -> str:
@@ -254,10 +240,10 @@ def _shape_issues(source: PolicyText, error: ValidationError) -> Iterator[Policy
             known_effects, near = ", ".join(_EFFECTS), suggestion(each["input"], _EFFECTS)
             message = f"the effect {each['input']} is unknown; it is one of {known_effects}{near}"
         if in_rule:
-            line = source.rule(number).line(entry)
+            line = source.line(number, entry)
             yield PolicyIssue(line, _rule_name(source, number), message)
         else:
-            yield PolicyIssue(source.top.line(entry), "", message)
+            yield PolicyIssue(source.line(TOP, entry), "", message)
 
 
 def _carried(document: Mapping[str, Any]) -> Iterator[tuple[str, CarriedKind]]:
@@ -279,7 +265,7 @@ def _carried_issues(source: PolicyText) -> Iterator[PolicyIssue]:
         plain = kind is CarriedKind.TEXT and name in CONTACTS
         if not plain and (name in known_columns() or name in outputs_of_a_decision()):
             yield PolicyIssue(
-                source.top.line("carried"),
+                source.line(TOP, "carried"),
                 "",
                 f"carried: {name} is a column of the results; a carried column of that name is "
                 f"renamed input_{name}",
@@ -312,13 +298,13 @@ def _threshold_issues(source: PolicyText, policy: Policy) -> Iterator[PolicyIssu
             for name in sorted(named - known):
                 near = suggestion(name, known)
                 yield PolicyIssue(
-                    source.rule(number).line(entry),
+                    source.line(number, entry),
                     rule.code,
                     f"{{{name}}} is no threshold{near}; define it under [thresholds]",
                 )
     for name in sorted(own - used):
         kind = "threshold" if name in numbers else "definition"
-        line = source.top.line(name)
+        line = source.line(TOP, name)
         yield PolicyIssue(line, "", f"the {kind} {name} is named by no rule; remove it")
 
 
@@ -337,5 +323,5 @@ def _short_issues(source: PolicyText, policy: Policy) -> Iterator[PolicyIssue]:
                     wrong = f"says {found[0]!r}: it is read on a shared phone, and accuses nobody"
                 else:
                     continue
-                line = source.rule(number).line(entry)
+                line = source.line(number, entry)
                 yield PolicyIssue(line, rule.code, f"the short sentence {wrong}")

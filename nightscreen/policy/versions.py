@@ -102,12 +102,7 @@ def read_policy(text: str) -> Policy:
 def propose(journal: Journal, text: str, *, by: str, note: str, seen: str = "") -> PolicyVersion:
     """Write down a policy that somebody wants in force; nothing decides by it yet.
 
-    Args:
-        journal: the journal.
-        text: as a policy file has it.
-        by: who proposes it.
-        note: why.
-        seen: the policy that it was made from, where that was the one in force.
+    `seen` is the policy that it was made from, where that was the one in force.
 
     Raises:
         InputError: the name is missing, it is in force or waits already, or another was put in

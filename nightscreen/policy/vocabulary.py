@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from nightscreen.checks.arrow_types import arrow_type
 from nightscreen.checks.registry import CHECKS
+from nightscreen.policy.engine import locked_connection
 from nightscreen.schemas.answers import ACCOUNT_STATUSES, BvnDetails
 from nightscreen.schemas.cashflow import TX_FIELDS
 from nightscreen.schemas.checks import NoAnswer, Outcome, Purpose, Source
@@ -30,8 +31,6 @@ from nightscreen.values.names import GRADES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from duckdb import DuckDBPyConnection
 
 PURPOSE = "purpose"
 SENSITIVE = (
@@ -192,21 +191,19 @@ def column_types(carried: Mapping[str, CarriedKind]) -> dict[str, pa.DataType]:
     return {**{name: CARRIED_TYPES[kind] for name, kind in carried.items()}, **known_columns()}
 
 
-def unread_values(
-    connection: DuckDBPyConnection, table: pa.Table, kinds: Mapping[str, CarriedKind]
-) -> Counter[str]:
+def unread_values(table: pa.Table, kinds: Mapping[str, CarriedKind]) -> Counter[str]:
     """Return how many values of each carried column are there and no number or date."""
     found: Counter[str] = Counter()
     for name, kind in kinds.items():
         if kind is CarriedKind.TEXT or name not in table.column_names:
             continue
-        connection.register("written", pa.table({"value": fitted(table, name, pa.string())}))
         read = CARRIED_SQL[kind].format("value")
-        unread = connection.execute(
-            f"SELECT value, count(*) FROM written WHERE {read} IS NULL GROUP BY value"  # noqa: S608 - a constant
-        ).fetchall()
+        with locked_connection() as connection:
+            connection.register("written", pa.table({"value": fitted(table, name, pa.string())}))
+            unread = connection.execute(
+                f"SELECT value, count(*) FROM written WHERE {read} IS NULL GROUP BY value"  # noqa: S608 - a constant
+            ).fetchall()
         found[name] += sum(count for value, count in unread if value and not is_absent(value))
-        connection.unregister("written")
     return +found
 
 

@@ -19,9 +19,8 @@ from nightscreen.journal.reviews import Reviews
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.results.notices import withdraw_notices
 from nightscreen.results.reviews import DEFAULT_DAYS
-from nightscreen.results.second_person import needs_second
-from nightscreen.results.settle_case import close_cases
-from nightscreen.results.tracked_state import evidence_digest
+from nightscreen.results.settle_case import close_cases, needs_second
+from nightscreen.results.tracked_state import evidence_digest, listed_decision
 from nightscreen.schemas.clock import DAY_MICROS, MICROS, instant_text, to_instant
 from nightscreen.schemas.contests import (
     Confirmation,
@@ -228,7 +227,7 @@ def _review(
         customer=contest.customer,
         batch=contest.batch,
         run_id=known.run_id if listed is None else listed.run_id,
-        listed=Decision.UNDECIDED.value if listed is None else listed.values["decision"],
+        listed=listed_decision(known),
         decision=decision.value,
         reviewer=by,
         note=answer.strip(),

@@ -31,7 +31,6 @@ from nightscreen.schemas.policy import Policy, PolicyRule
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import duckdb
     from sqlalchemy import Row
 
     from nightscreen.journal import Journal
@@ -58,13 +57,8 @@ def explain(
     reviews: Reviews,
     person: Subject,
     declared: Declarations = NOTHING_DECLARED,
-    *,
-    engine: duckdb.DuckDBPyConnection | None = None,
 ) -> dict[str, Any]:
-    """Return a customer's decision end to end, as JSON has it.
-
-    A caller who explains many gives a locked engine, to be used again.
-    """
+    """Return a customer's decision end to end, as JSON has it."""
     found = newest_row(person)
     run, row = found if found is not None else (None, None)
     known = customers.known([person.pseudonym]).get(person.pseudonym)
@@ -84,7 +78,7 @@ def explain(
         "run_id": None if run is None else run.run_id,
         "screened_at": None if run is None else instant_text(run.finished_at or run.started_at),
         "decision": None if row is None else row["decision"],
-        "reasons": [] if run is None else reasons(run, person.customer_id, text, engine),
+        "reasons": [] if run is None else reasons(run, person.customer_id, text),
         "policy": policy,
         "policy_kept": text is not None,
         "missing_checks": {} if row is None else missing_checks(row),
@@ -107,12 +101,7 @@ def _changes(person: Subject, run: RunRecord) -> list[dict[str, Any]]:
     return [row for _, rows in shown_rows(person, run, "changes") for row in rows]
 
 
-def reasons(
-    run: RunRecord,
-    customer_id: str,
-    policy_text: str | None,
-    engine: duckdb.DuckDBPyConnection | None,
-) -> list[dict[str, Any]]:
+def reasons(run: RunRecord, customer_id: str, policy_text: str | None) -> list[dict[str, Any]]:
     """Return each reason of a row's decision with the rules that applied, decisive ones first.
 
     Which of the rules under one code applied is found by judging the row again, by the policy that
@@ -128,7 +117,7 @@ def reasons(
     policy = None if policy_text is None else Policy.model_validate_json(policy_text)
     if policy is not None:
         try:
-            applied = applied_rules(table, policy, codes, purpose=run.purpose, engine=engine)
+            applied = applied_rules(table, policy, codes, run.purpose)
         except PolicyError:  # it names columns of a check that is installed no longer
             applied = [rule for rule in policy.rules if rule.code in codes]
     decisive = [rule.code for rule in applied if rule.effect.value == row["decision"]]

@@ -16,7 +16,7 @@ from nightscreen.operations.bvn.access import shown_request
 from nightscreen.operations.consents.access import own_figures, own_grant, own_link, own_pull
 from nightscreen.operations.loans.access import shown_offer, shown_outcome
 from nightscreen.privacy.contests import contest_document
-from nightscreen.results.tracked_state import evidence_digest
+from nightscreen.results.tracked_state import rests_on
 from nightscreen.schemas.clock import instant_text, to_instant, to_micros
 from nightscreen.schemas.contests import WAITS
 from nightscreen.schemas.records import RecordKind
@@ -77,7 +77,6 @@ def kept_until(at: int, days: int) -> str | None:
 
 def review_document(review: Review, known: KnownCustomer | None, now: int) -> dict[str, Any]:
     """Return a review and whether it still stands."""
-    unchanged = known is not None and evidence_digest(known.state) == review.evidence
     return {
         "run_id": review.run_id,
         "listed": review.listed,
@@ -90,7 +89,7 @@ def review_document(review: Review, known: KnownCustomer | None, now: int) -> di
         "note": review.note,
         "reviewed_at": instant_text(review.reviewed_at),
         "until": instant_text(review.until),
-        "stands": unchanged and review.until > now and not review.state,
+        "stands": rests_on(review, known) and review.until > now and not review.state,
     }
 
 

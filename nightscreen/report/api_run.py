@@ -36,14 +36,10 @@ def close_api_run(
 ) -> dict[str, Any]:
     """Write calls, report, page and manifest, and note the run's end; return the report.
 
-    Args:
-        end: how the run ended.
-        rows: `read`, `screened` and `quarantined`, where read is the sum of the others.
-        ends: how many questions of each operation came to which end, those not reached as
-            `WAITING`.
-        answers: what they came to, in the flow's own words.
-        more: what the flow adds, such as `changes`; it may replace a field.
-        cost: what it adds to the part `cost`.
+    `rows` are `read`, `screened` and `quarantined`, where read is the sum of the others; `ends`
+    how many questions of each operation came to which end, those not reached as `WAITING`;
+    `answers` what they came to, in the flow's own words. What the flow adds, such as `changes`,
+    may replace a field.
     """
     calls = write_calls(end.folder, end.journal, end.run_id, end.declared)
     report = {

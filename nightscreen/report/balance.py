@@ -17,37 +17,24 @@ if TYPE_CHECKING:
 _LATE_MICROS = 300 * MICROS
 """Four times the longest timeout by default."""
 _NEAR_CALLS = 100_000
-_POINTS = 60
-"""Points of the timeline, and one more for each pause."""
-_PAUSE_MICROS = 600 * MICROS
-"""A silence longer than this is cut out of the timeline: a run resumed, an outage waited out."""
-_MOST_PAUSES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The balance over a run, in micro-naira: opening - cost - explained - drift = closing.
+    """The balance over a run, in micro-naira: opening - cost - explained - drift = closing."""
 
-    Attributes:
-        opening_micro: None if no answer had a balance, as closing and lowest are.
-        drift_since: instant of the first answer whose balance neither known costs nor calls in
-            doubt explain; None if there is none.
-    """
-
-    opening_micro: int | None = None
+    opening_micro: int | None = None  # None if no answer had a balance, as closing and lowest are
     closing_micro: int | None = None
     lowest_micro: int | None = None
     explained_in_doubt_micro: int = 0
     drift_micro: int = 0
     exact: bool = False
+    # instant of the first answer whose balance neither known costs nor calls in doubt explain; None
+    # if there is none
     drift_since: int | None = None
 
     def document(self, nightly_micro: int) -> dict[str, Any]:
-        """Return the part `balance` of the report.
-
-        Args:
-            nightly_micro: what a night costs, for how many more of them the wallet lasts.
-        """
+        """Return the part `balance` of the report, given what a night costs."""
         closing = self.closing_micro
         nights = closing // nightly_micro if closing is not None and nightly_micro > 0 else None
         return {
@@ -88,21 +75,3 @@ def balance_of(frame: Frame) -> Balance:
     return Balance(
         ends["opening"], ends["closing"], ends["lowest"], explained, lost - explained, exact, since
     )
-
-
-def timeline_of(frame: Frame) -> dict[str, list[Any]]:
-    """Return the balance over the run, as columns of equal length, an entry for each stretch.
-
-    Returns:
-        `at` (the stretch's end), `active_s` (seconds since the first answer, pauses left out),
-        `pause_before_s`, and `balance` (the lowest reported in the stretch, or None).
-    """
-    stretches = frame.table(
-        "timeline", pause=_PAUSE_MICROS, most_pauses=_MOST_PAUSES, points=_POINTS
-    ).to_pylist()
-    return {
-        "at": [instant_text(each["ended"]) for each in stretches],
-        "active_s": [round(each["active_us"] / MICROS, 3) for each in stretches],
-        "pause_before_s": [each["pause_us"] // MICROS for each in stretches],
-        "balance": [naira_text(each["balance"]) for each in stretches],
-    }

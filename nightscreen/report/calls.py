@@ -19,7 +19,7 @@ from nightscreen.files.frame import Frame, read_queries
 from nightscreen.files.memory_tuning import trim_memory
 from nightscreen.files.outputs import CALLS_FILE
 from nightscreen.journal.money import RESERVING
-from nightscreen.report.balance import Balance, balance_of, timeline_of
+from nightscreen.report.balance import Balance, balance_of
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.enriched import COST, WORD, naira_of_micro
 from nightscreen.schemas.rows import INSTANT
@@ -101,21 +101,15 @@ _PERCENTILES = ("p50", "p95", "p99")
 
 @dataclass(frozen=True, slots=True)
 class CheckCalls:
-    """One check's calls in numbers.
+    """One check's calls in numbers."""
 
-    Attributes:
-        attempts: calls that were sent; `retries` of them repeated an earlier one of their lookup.
-        cost_micro: what is known to have been charged.
-        in_doubt_micro: the worst cost of those whose answer or cost is not known.
-        troubles: calls without an answer, by why.
-        latency_ms: percentiles of the time that answers took; None where there are none.
-    """
-
+    # calls that were sent; `retries` of them repeated an earlier one of their lookup
     attempts: int = 0
     retries: int = 0
-    cost_micro: int = 0
-    in_doubt_micro: int = 0
-    troubles: dict[str, int] = field(default_factory=dict)
+    cost_micro: int = 0  # what is known to have been charged
+    in_doubt_micro: int = 0  # the worst cost of those whose answer or cost is not known
+    troubles: dict[str, int] = field(default_factory=dict)  # calls without an answer, by why
+    # percentiles of the time that answers took; None where there are none
     latency_ms: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(_PERCENTILES))
 
 
@@ -125,7 +119,6 @@ class CallFigures:
 
     checks: dict[str, CheckCalls]
     balance: Balance
-    timeline: dict[str, list[Any]]
 
     def of(self, check: str) -> CheckCalls:
         """Return the numbers of a check or operation, also of one without calls."""
@@ -158,12 +151,7 @@ def write_calls(
 ) -> CallFigures:
     """Write `calls.parquet`, one row per call of a run, and return the figures of them all.
 
-    Args:
-        folder: the run's folder.
-        journal: where its calls are.
-        run_id: the run.
-        declared: on what the lender declares that calls rest.
-        spill: where numbers of very many calls may be written that do not fit the memory.
+    Numbers of very many calls, which do not fit the memory, may be written into `spill`.
     """
     words = _Words()
     with Frame(call_queries(), spill) as frame:
@@ -205,7 +193,6 @@ def figures(frame: Frame, checks: Sequence[str], troubles: Sequence[str]) -> Cal
             for each in frame.table("checks").to_pylist()
         },
         balance_of(frame),
-        timeline_of(frame),
     )
 
 

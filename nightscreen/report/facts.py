@@ -10,9 +10,8 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from nightscreen.checks.registry import ANSWERED, CHECKS
 from nightscreen.files.frame import read_queries
 from nightscreen.files.quarantine import quarantined
 from nightscreen.policy.engine import locked_connection
+from nightscreen.results.changes import named
 from nightscreen.results.customer_rows import customer_batches
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.decisions import ChangeKind
@@ -32,9 +32,7 @@ from nightscreen.schemas.policy import Decision
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import numpy as np
     from duckdb import DuckDBPyConnection
-    from numpy.typing import NDArray
 
     from nightscreen.results.changes import ChangeSet
 
@@ -48,7 +46,8 @@ CAUSES = (
     NoAnswer.INVALID.value,
 )
 """Why a row is not fully screened; the first that applies to any of its checks is the row's."""
-OPEN = CAUSES[:5]  # causes of which the answer was due: the row needs it and may have it
+OPEN = CAUSES[:5]
+"""Causes of which the answer was due: the row needs it and may have it."""
 WITH_HISTORY = "with_history"
 OTHERS = "(others)"
 GROUPS = {
@@ -59,9 +58,12 @@ GROUPS = {
     ),
 }
 """Headings of lenders' files, letters alone, by which decisions are counted."""
-NIGHTS = 14  # how many nights the report shows side by side
+NIGHTS = 14
+"""How many nights the report shows side by side."""
 _FEWEST = 5
 _MOST_NAMED = 25
+_LARGEST = 5
+"""So many of the largest approvals without a credit history have their amount in the report."""
 _AGE_DAYS = (1, 7, 30, 90, 0)
 _BLOCK_ROWS = 65_536
 _WIDE = pa.decimal128(38, 2)
@@ -90,38 +92,6 @@ _PORTION = pa.schema(
 before, `change` its most telling change, `branch` and `officer` the file's own columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Figures of a run's rows, as `report.json` has them.
-
-    A weight is `rows`, `exposure` (decimal text in naira) and `unknown_rows`, of which it is not
-    known.
-    """
-
-    # by check, rows by status; `asked` those that this run made calls for
-    answers: dict[str, dict[str, int]]
-    asked: dict[str, dict[str, int]]
-    # rows that need at least one answer and may have it; `answered_rows` of them have all
-    due_rows: int
-    answered_rows: int
-    # weight of the rows with an answer of every check, with its share of the known exposure and of
-    # the rows
-    fresh: dict[str, Any]
-    # weight by age of a row's oldest evidence, youngest first; `days` is the upper end of a class,
-    # None of the oldest, and of rows without any evidence, which come last
-    ages: list[dict[str, Any]]
-    # weights in all, not screened by cause, and naira by decision and by what is open
-    exposure: dict[str, Any]
-    decisions: dict[str, int]  # rows by decision
-    # weight by decision and by what is known of the credit history
-    evidence: dict[str, dict[str, Any]]
-    # weight of each reason, as the one that decided and beside another
-    reasons: list[dict[str, Any]]
-    groups: dict[str, list[dict[str, Any]]]  # weight and decisions by branch and officer
-    # what is new since each customer's last answered state; None where none was compared
-    news: dict[str, Any] | None
-
-
 def read_customers(parts: Iterable[Path]) -> Iterator[pa.Table]:
     """Yield a run's customers, in order, with the columns that `facts_of` takes."""
     for part in parts:
@@ -133,28 +103,39 @@ def read_customers(parts: Iterable[Path]) -> Iterator[pa.Table]:
             yield from customer_batches(file, wanted, _BLOCK_ROWS)
 
 
-def facts_of(customers: Iterable[pa.Table], *, at: int, compared: ChangeSet | None = None) -> Facts:
-    """Return what enriched rows say.
+def facts_of(
+    customers: Iterable[pa.Table], *, at: int, compared: ChangeSet | None = None
+) -> dict[str, Any]:
+    """Return what enriched rows say, under the names of `report.json`.
 
-    Args:
-        customers: enriched rows, one a customer.
-        at: instant that the age of evidence is counted from, microseconds.
-        compared: what differs from each customer's last answered state, in the order of the rows.
+    A weight is `rows`, `exposure` (decimal text in naira) and `unknown_rows`, of which it is not
+    known. By check, `answers` has the rows by status and `asked` those that this run made calls
+    for. `coverage` has the rows that need at least one answer and may have it, and of these the
+    ones that have all. `fresh` is the weight of the rows with an answer of every check; `ages` is
+    by a row's oldest evidence, where `days` is the upper end of a class, None of the oldest and of
+    rows without any. `evidence` is by decision and by what is known of the credit history. `news`
+    is what is new since each customer's last answered state, None where none was compared.
+    Evidence is as old as it was at the instant `at`, microseconds.
 
     Raises:
         ValueError: other rows were compared.
     """
-    rows, groups, exposed = 0, {}, False
+    rows, exposed = 0, False
     with locked_connection() as connection:
-        query = _Query(connection, at)
+        connection.register("portion", _PORTION.empty_table())
+        _run(connection, "open", at=at)
         for table in customers:
             groups = group_columns(table.column_names)
             exposed = "exposure" in table.column_names
-            query.take(_portion(table, groups, compared, rows), groups)
+            connection.register("portion", _portion(table, groups, compared, rows))
+            _run(connection, "take")
+            for group in groups:
+                _run(connection, "take group", group=group)
             rows += table.num_rows
         if compared is not None and rows != len(compared.change):
             raise ValueError(f"{rows} enriched rows, but {len(compared.change)} were compared")
-        return query.facts(exposed=exposed, compared=compared is not None)
+        _run(connection, "judged")
+        return _figures(connection, exposed=exposed, compared=compared is not None)
 
 
 def _portion(
@@ -168,16 +149,10 @@ def _portion(
     found |= {group: table[name] for group, name in groups.items()}
     if compared is not None:
         part = slice(start, start + table.num_rows)
-        found["previous"] = _named(compared.previous[part], Decision)
-        found["change"] = _named(compared.change[part], ChangeKind)
+        found["previous"] = named(compared.previous[part], Decision)
+        found["change"] = named(compared.change[part], ChangeKind)
     columns = [found.get(each.name, nothing).cast(each.type) for each in _PORTION]
     return pa.table(columns, schema=_PORTION)
-
-
-def _named(numbers: NDArray[np.int8], words: Iterable[Decision | ChangeKind]) -> pa.Array:
-    """Return the words of numbers, null of -1."""
-    values = pa.array([word.value for word in words])
-    return values.take(pa.array(numbers, mask=numbers < 0))
 
 
 @cache
@@ -185,101 +160,81 @@ def _queries() -> dict[str, list[str]]:
     return read_queries(Path(__file__).with_name("facts.sql"))
 
 
-class _Query:
-    """Counts portions of rows, and selects the figures."""
+_VALUES: dict[str, Any] = {
+    "checks": ", ".join(name for check in CHECKS for name in _columns_of(check)),
+    "statuses": ", ".join(f"{check}_status" for check in CHECKS),
+    "causes": list(CAUSES),
+    "open": list(OPEN),
+    "answered": sorted(ANSWERED),
+    "others": OTHERS,
+    "fewest": _FEWEST,
+    "most_named": _MOST_NAMED,
+    "largest": _LARGEST,
+    "decisions": ", ".join(
+        f"weight(cell, decision = '{word.value}') AS {word.value}" for word in Decision
+    ),
+}
 
-    def __init__(self, connection: DuckDBPyConnection, at: int) -> None:
-        self._connection = connection
-        self._values: dict[str, Any] = {
-            "at": at,
-            "checks": ", ".join(name for check in CHECKS for name in _columns_of(check)),
-            "statuses": ", ".join(f"{check}_status" for check in CHECKS),
-            "causes": list(CAUSES),
-            "open": list(OPEN),
-            "answered": sorted(ANSWERED),
-            "others": OTHERS,
-            "fewest": _FEWEST,
-            "most_named": _MOST_NAMED,
-            "decisions": ", ".join(
-                f"weight(cell, decision = '{word.value}') AS {word.value}" for word in Decision
-            ),
-        }
-        connection.register("portion", _PORTION.empty_table())
-        self._run("open", group="branch")
 
-    def take(self, portion: pa.Table, groups: Iterable[str]) -> None:
-        """Count some rows, and those of each branch or officer."""
-        self._connection.register("portion", portion)
-        self._run("take")
-        for group in groups:
-            self._run("take group", group=group)
+def _run(connection: DuckDBPyConnection, section: str, **values: object) -> None:
+    for statement in _queries()[section]:
+        connection.execute(statement.format_map(_VALUES | values))
 
-    def _run(self, section: str, **values: str) -> None:
-        for statement in _queries()[section]:
-            self._connection.execute(statement.format_map(self._values | values))
 
-    def _select(self, section: str, **values: str) -> list[dict[str, Any]]:
-        (statement,) = _queries()[section]
-        found = self._connection.sql(statement.format_map(self._values | values))
-        rows: list[dict[str, Any]] = found.to_arrow_table().to_pylist()
-        return rows
+def _select(connection: DuckDBPyConnection, section: str, **values: str) -> list[dict[str, Any]]:
+    (statement,) = _queries()[section]
+    found = connection.sql(statement.format_map(_VALUES | values))
+    rows: list[dict[str, Any]] = found.to_arrow_table().to_pylist()
+    return rows
 
-    def facts(self, *, exposed: bool, compared: bool) -> Facts:
-        """Return the figures of all rows.
 
-        Args:
-            exposed: the batch has a column of exposures.
-            compared: the rows were compared with those before.
-        """
-        self._run("judged")
-        (totals,) = self._select("totals")
-        decisions = {row["decision"]: row for row in self._select("decisions")}
-        statuses = {check: self._select("statuses", check=check) for check in CHECKS}
-        causes = {row["cause"]: row["weight"] for row in self._select("causes")}
-        amounts = {f"decision_{word}": row["weight"] for word, row in decisions.items()}
-        for check, rows in statuses.items():
-            amounts |= {
-                f"{check}_{r['status']}": r["weight"] for r in rows if r["status"] in CAUSES
-            }
-        total, fresh = totals["total"], totals["fresh"]
-        evidence: dict[str, dict[str, Any]] = {}
-        for row in self._select("evidence"):
-            evidence.setdefault(row["decision"], {})[row["basis"]] = row["weight"]
-        return Facts(
-            answers={
-                check: {row["status"]: row["weight"]["rows"] for row in rows}
-                for check, rows in statuses.items()
+def _figures(connection: DuckDBPyConnection, *, exposed: bool, compared: bool) -> dict[str, Any]:
+    """Return the figures of all rows that were counted."""
+    select = partial(_select, connection)
+    (totals,) = select("totals")
+    total, fresh = totals["total"], totals["fresh"]
+    decisions = {row["decision"]: row for row in select("decisions")}
+    causes = {row["cause"]: row["weight"] for row in select("causes")}
+    statuses = {check: select("statuses", check=check) for check in CHECKS}
+    amounts = {f"decision_{word}": row["weight"] for word, row in decisions.items()}
+    for check, rows in statuses.items():
+        amounts |= {f"{check}_{r['status']}": r["weight"] for r in rows if r["status"] in CAUSES}
+    evidence: dict[str, dict[str, Any]] = {}
+    for row in select("evidence"):
+        evidence.setdefault(row["decision"], {})[row["basis"]] = row["weight"]
+    return {
+        "answers": {
+            check: {row["status"]: row["weight"]["rows"] for row in rows}
+            for check, rows in statuses.items()
+        },
+        "asked": {
+            check: {row["status"]: row["asked"] for row in rows if row["asked"]}
+            for check, rows in statuses.items()
+        },
+        "coverage": {name: totals[name] for name in ("due_rows", "answered_rows")},
+        "fresh": {
+            **fresh,
+            "exposure_pct": share_pct(Decimal(fresh["exposure"]), Decimal(total["exposure"])),
+            "rows_pct": share_pct(fresh["rows"], total["rows"]),
+        },
+        "ages": _ages({row["age"]: row["weight"] for row in select("ages")}),
+        "exposure": {
+            "total": total["exposure"],
+            "unknown_rows": total["unknown_rows"],
+            "not_screened": {
+                **totals["not_screened"],
+                "causes": {cause: causes[cause] for cause in CAUSES if cause in causes},
             },
-            asked={
-                check: {row["status"]: row["asked"] for row in rows if row["asked"]}
-                for check, rows in statuses.items()
-            },
-            due_rows=totals["due_rows"],
-            answered_rows=totals["answered_rows"],
-            fresh={
-                **fresh,
-                "exposure_pct": share_pct(Decimal(fresh["exposure"]), Decimal(total["exposure"])),
-                "rows_pct": share_pct(fresh["rows"], total["rows"]),
-            },
-            ages=_ages({row["age"]: row["weight"] for row in self._select("ages")}),
-            exposure={
-                "total": total["exposure"],
-                "unknown_rows": total["unknown_rows"],
-                "not_screened": {
-                    **totals["not_screened"],
-                    "causes": {cause: causes[cause] for cause in CAUSES if cause in causes},
-                },
-                "nothing_to_ask": totals["nothing_to_ask"],
-                **(
-                    {name: amounts[name]["exposure"] for name in sorted(amounts)} if exposed else {}
-                ),
-            },
-            decisions={word: decisions[word]["weight"]["rows"] for word in sorted(decisions)},
-            evidence=evidence,
-            reasons=self._select("reasons"),
-            groups=_by_column(self._select("groups")),
-            news=_news(totals, decisions) if compared else None,
-        )
+            "nothing_to_ask": totals["nothing_to_ask"],
+            **({name: amounts[name]["exposure"] for name in sorted(amounts)} if exposed else {}),
+        },
+        "decisions": {word: decisions[word]["weight"]["rows"] for word in sorted(decisions)},
+        "evidence": evidence,
+        "largest_without_history": select("largest without history"),
+        "reasons": select("reasons"),
+        "groups": _by_column(select("groups")),
+        "news": _news(totals, decisions) if compared else None,
+    }
 
 
 def _ages(weights: Mapping[int | None, Any]) -> list[dict[str, Any]]:
@@ -338,10 +293,7 @@ def nights_of(
 ) -> list[dict[str, Any]]:
     """Return the last nights of a batch, tonight's included and last: decisions, listings, cost.
 
-    Args:
-        report: tonight's.
-        earlier: reports of the batch's other runs, newest first; of these only finished nights
-            count that were published or could be.
+    Of the batch's other runs, newest first, only nights count that were published or could be.
     """
     before = report["started_at"]
     kept = [night for night in earlier if night["publishable"] and night["started_at"] < before]

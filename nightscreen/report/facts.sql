@@ -5,29 +5,40 @@
 -- alone, `at` the instant that the age of evidence is counted from, in microseconds.
 
 -- name: open
-CREATE MACRO weight(cell, picked) AS struct_pack(
+CREATE TEMP MACRO weight(cell, picked) AS struct_pack(
     rows := coalesce(sum(cell.customers) FILTER (picked), 0)::BIGINT,
     exposure := coalesce(sum(cell.naira) FILTER (picked), 0)::DECIMAL(38, 2)::VARCHAR,
     unknown_rows := coalesce(sum(cell.unknown) FILTER (picked), 0)::BIGINT
 );
 
-CREATE MACRO cell_of(exposure) AS struct_pack(
+CREATE TEMP MACRO cell_of(exposure) AS struct_pack(
     customers := count(*), naira := sum(exposure), unknown := count(*) - count(exposure)
 );
 
 -- The upper end of an age's class in days; 0 is older than all, null is no answer at all.
-CREATE MACRO age_class(days) AS CASE
+CREATE TEMP MACRO age_class(days) AS CASE
     WHEN days <= 1 THEN 1 WHEN days <= 7 THEN 7 WHEN days <= 30 THEN 30 WHEN days <= 90 THEN 90
     WHEN days > 90 THEN 0
 END;
 
 -- A value that looks like an identifier is shown to nobody.
-CREATE MACRO group_value(text) AS CASE
+CREATE TEMP MACRO group_value(text) AS CASE
     WHEN regexp_matches(text, '\d{{8,}}|@') THEN '{others}'
     ELSE coalesce(nullif(trim(text, E' \t\r\n'), ''), '{others}')
 END;
 
-CREATE VIEW portion_cells AS
+-- What is known of a customer's credit history.
+CREATE TEMP MACRO basis_of(status) AS CASE
+    WHEN status = 'found' THEN 'with_history'
+    WHEN status = 'not_found' THEN 'no_history'
+    WHEN status = 'refused' THEN 'no_consent'
+    WHEN status IN ('off', 'ineligible', 'invalid') THEN 'not_asked'
+    ELSE 'not_answered'
+END;
+
+CREATE TEMP TABLE approved_blind (exposure DECIMAL(38, 2), basis VARCHAR);
+
+CREATE TEMP VIEW portion_cells AS
 SELECT
     {checks}, decision, reasons, previous, change,
     age_class(({at} - oldest) / 86400e6) AS age,
@@ -36,14 +47,19 @@ SELECT
 FROM portion
 GROUP BY ALL;
 
-CREATE TABLE cells AS FROM portion_cells;
+CREATE TEMP TABLE cells AS FROM portion_cells;
 
-CREATE TABLE group_cells (column_name VARCHAR, value VARCHAR, decision VARCHAR, cell STRUCT(
+CREATE TEMP TABLE group_cells (column_name VARCHAR, value VARCHAR, decision VARCHAR, cell STRUCT(
     customers BIGINT, naira DECIMAL(38, 2), unknown BIGINT
 ));
 
 -- name: take
 INSERT INTO cells FROM portion_cells;
+
+INSERT INTO approved_blind
+SELECT exposure, basis_of(ecosystem_status) AS basis FROM portion
+WHERE decision = 'approve' AND basis != 'with_history' AND exposure > 0
+ORDER BY exposure DESC LIMIT {largest};
 
 -- name: take group
 INSERT INTO group_cells
@@ -52,7 +68,7 @@ SELECT '{group}', group_value({group}), decision, cell_of(exposure) FROM portion
 -- name: judged
 -- Each customer is under the first cause that applies to any of its checks. `due`: an answer is
 -- needed and may be had; `waits`: one of them is still to come.
-CREATE TABLE judged AS
+CREATE TEMP TABLE judged AS
 SELECT
     *,
     list_extract(
@@ -61,13 +77,7 @@ SELECT
     list_has_any([{statuses}], {open}) AS waits,
     list_has_any([{statuses}], {open} || {answered}) AS due,
     cause IS NULL AND due AND NOT list_contains([{statuses}], 'ineligible') AS fresh,
-    CASE
-        WHEN ecosystem_status = 'found' THEN 'with_history'
-        WHEN ecosystem_status = 'not_found' THEN 'no_history'
-        WHEN ecosystem_status = 'refused' THEN 'no_consent'
-        WHEN ecosystem_status IN ('off', 'ineligible', 'invalid') THEN 'not_asked'
-        ELSE 'not_answered'
-    END AS basis
+    basis_of(ecosystem_status) AS basis
 FROM cells;
 
 -- name: totals
@@ -100,6 +110,10 @@ FROM judged GROUP BY decision;
 
 -- name: evidence
 SELECT decision, basis, weight(cell, TRUE) AS weight FROM judged GROUP BY ALL ORDER BY decision, basis;
+
+-- name: largest without history
+SELECT exposure::VARCHAR AS exposure, basis FROM approved_blind
+ORDER BY approved_blind.exposure DESC, basis LIMIT {largest};
 
 -- name: reasons
 -- The main reason of a row is its first. Missing evidence leaves a row undecided, and has no code.

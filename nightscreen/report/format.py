@@ -87,7 +87,6 @@ TROUBLES = {
     "address": "Not the service's address",
     "test_mode": "Sample answer of the test mode",
 }
-ZONE = "Lagos time (UTC+1)"
 NOTHING = "none"
 _SCALES = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400

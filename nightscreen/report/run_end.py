@@ -112,13 +112,8 @@ class RunEnd:
     ) -> dict[str, Any]:
         """Write report, page and manifest, and the end into the journal; return the report.
 
-        In test mode there is no manifest.
-
-        Args:
-            report: the run's report.
-            page: the report for people, as HTML.
-            manifest: what the flow's manifest says beside what every one says.
-            before_end: called once the files are there, before the run counts as finished.
+        In test mode there is no manifest. `before_end` is called once the files are there, before
+        the run counts as finished.
         """
         self.folder.write_json(REPORT, report)
         self.folder.write_text(PAGE, page)
@@ -156,12 +151,8 @@ def lookup_counts(
 ) -> dict[str, int]:
     """Return how many distinct lookups of a check had which end; all of them, each once.
 
-    A lookup whose consent ended before it could be asked is none any more.
-
-    Args:
-        counts: the plan before any call.
-        ends: the end of the lookups that were needed.
-        test_mode: no answer counts: all is pending.
+    A lookup whose consent ended before it could be asked is none any more. In test mode no answer
+    counts: all is pending.
     """
     settled = {
         "paid": counts.paid + ends[LookupStatus.PAID],
@@ -190,14 +181,9 @@ def check_report(
 ) -> dict[str, Any]:
     """Return one check's part of the report.
 
-    Args:
-        counts: the plan before any call.
-        lookups: how many had which end (`lookup_counts`).
-        calls: the run's calls of the check.
-        answers: rows by status.
-        asked: rows by status that this run made calls for: tonight's answers.
-        refused_since: rows whose consent ended before they could be asked about.
-        shared_micro: what rows saved that shared an answer of this run.
+    `answers` are rows by status, `asked` those that this run made calls for, `refused_since` rows
+    whose consent ended before they could be asked about; `shared_micro` is what rows saved that
+    shared an answer of this run.
     """
     return {
         "rows_refused": counts.rows_refused + refused_since,

@@ -76,9 +76,20 @@ def verdict(report: Mapping[str, Any]) -> RunVerdict:
     blind = without_history(report, "approve")
     if blind["rows"]:
         more.append(f"Approved without credit history: {weight_and_customers(blind)}.")
-    whole = word == "Complete" and report["publishable"] and not unread
+    policy = report["provenance"]
+    approved = policy["policy_approval"] is not None
+    if not approved:
+        more.append(f"Nobody has approved the policy {policy['policy']}.")
+    in_order = approved and not unread and not _money_missing(report["balance"])
+    whole = word == "Complete" and report["publishable"] and in_order
     tone = "good" if whole else "bad" if word == "Nothing answered" else "warn"
     return RunVerdict(f"{word}: {_answered(report)}; {end}", more, tone)
+
+
+def _money_missing(balance: Mapping[str, Any]) -> bool:
+    """Tell whether money left the wallet that no call explains, in this run or since the last."""
+    between = balance.get("between_runs") or {"missing": "0"}
+    return Decimal(balance["drift"]) > 0 or Decimal(between["missing"]) > 0
 
 
 def _unread_consents(report: Mapping[str, Any]) -> int:

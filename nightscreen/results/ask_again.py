@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 def parameters_again(run: RunRecord, check: str, cap: str) -> dict[str, Any]:
     """Return what a run screens with that asks one check once more; it has no input yet.
 
-    Answers of the other checks are reused where they are fresh.
-
-    Args:
-        run: the run whose row is asked about again.
-        check: asked whatever the age of its answer.
-        cap: the most to spend, in naira.
+    Answers of the other checks are reused where they are fresh. `cap` is in naira.
     """
     given = run.parameters
     return {

@@ -20,9 +20,8 @@ from nightscreen.checks.registry import ANSWERED, CHECKS
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.journal.answers import NONE, OUTCOMES, Latest
 from nightscreen.planning.eligibility import flat, slots_of
-from nightscreen.results.cached_bvn_details import nothing_held
-from nightscreen.results.cash_flow_at_hand import no_cash_flow
 from nightscreen.results.enriched import enriched_schema, input_columns
+from nightscreen.results.held_data import nothing_held
 from nightscreen.schemas.checks import HITS, NoAnswer, Outcome, Source
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE, SIGNALS, WORD, naira_of_micro
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.answers import Answers
     from nightscreen.planning.freshness import Freshness
     from nightscreen.planning.plan import Wanted
-    from nightscreen.results.cached_bvn_details import BvnsAtHand
-    from nightscreen.results.cash_flow_at_hand import CashFlowAtHand
+    from nightscreen.results.held_data import HeldData
 
     Codes = NDArray[np.int32]
     Mask = NDArray[np.bool_]
@@ -83,10 +81,8 @@ class Assembly:
     freshness: Freshness  # how old an answer may be, judged at the plan's instant
     columns: Sequence[SourceColumn]  # the input's columns
     limits: Limits  # the lender's thresholds of similarity
+    held: HeldData  # BVN details and cash flow from other runs
     test_mode: bool = False  # the service was in test mode: nothing it said counts
-    bvns: BvnsAtHand | None = None  # BVN details confirmed before; None where none may be shown
-    # figures of pulled transactions; None where none may be shown
-    cash_flow: CashFlowAtHand | None = None
 
 
 @dataclass(slots=True)
@@ -107,19 +103,9 @@ class _SlotView:
     why: NDArray[np.int8]
     subjects: NDArray[np.bytes_]
     own: Mask
-    latest: Latest  # answers that can be read
-    unread: Mask  # rows whose latest answer cannot be, and is not old enough to be asked again
-
-    @property
-    def at_hand(self) -> Mask:
-        """Return which rows have an answer at hand, fresh or not."""
-        found: Mask = self.latest.outcome != NONE
-        return found
-
-    def said(self, outcome: Outcome) -> Mask:
-        """Return which rows have an answer of this outcome at hand."""
-        found: Mask = self.latest.outcome == OUTCOMES.index(outcome)
-        return found
+    latest: Latest
+    current: Mask  # rows whose answer counts now: this run's, newer than the plan, or still fresh
+    unread: Mask  # rows whose answer would count and cannot be read: nothing is shown of it
 
 
 class Chunk:
@@ -147,23 +133,14 @@ class Chunk:
         else:
             latest = self._look_up(slot, texts, there)
         why, own = (row_plan[f"{slot.column}.{name}"].to_numpy() for name in ("why", "own"))
-        return _SlotView(slot, why, texts, own, *self._readable(slot, latest, own))
-
-    def _readable(self, slot: CheckIdentity, latest: Latest, own: Mask) -> tuple[Latest, Mask]:
-        """Return answers without those that cannot be read, and which rows these stand for.
-
-        Nothing is shown of them. A call that was this run's and the row's own cost it all the same.
-        """
-        places = latest.outcome == _UNREAD
-        if not places.any():
-            return latest, places
-        oldest = self._oldest(slot.check, Outcome.UNREADABLE.value)
-        unread = places & (latest.current | (latest.answered_at >= oldest))
-        charged = np.where(places & latest.own_run & own, np.maximum(latest.cost_micro, 0), 0)
-        self._cost += charged
-        kept = Latest.nothing(self._size)
-        kept.put(~places, latest.take(~places))
-        return kept, unread
+        oldest = np.array(
+            [self._assembly.freshness.oldest(slot.check, each.value) for each in OUTCOMES], np.int64
+        )[latest.outcome]
+        counts = (latest.outcome != NONE) & (latest.current | (latest.answered_at >= oldest))
+        unread = latest.outcome == _UNREAD
+        charged = unread & latest.own_run & own  # what cannot be read was paid for all the same
+        self._cost += np.where(charged, np.maximum(latest.cost_micro, 0), 0)
+        return _SlotView(slot, why, texts, own, latest, counts & ~unread, counts & unread)
 
     def _look_up(self, slot: CheckIdentity, subjects: NDArray[np.bytes_], there: Mask) -> Latest:
         """Return each row's latest answer as the journal has it now."""
@@ -183,8 +160,9 @@ class Chunk:
         }
         for check in CHECKS:
             found.update(self._check_columns(check))
-        found.update(self._bvn_columns())
-        found.update(self._cash_flow_columns())
+        shows = not self._assembly.test_mode
+        held = self._assembly.held.columns(self._rows) if shows else nothing_held(self._size)
+        found.update(held)
         found.update({name: self._signals[name] for name in SIGNALS})
         flaws = flat(self._rows["flaws"]).to_numpy(zero_copy_only=False)
         found[CONSENT_UNREADABLE] = pa.array((flaws & int(Flaw.CONSENT)) != 0)
@@ -194,18 +172,6 @@ class Chunk:
         found["reasons"] = pa.array([[]], pa.list_(pa.string())).take(pa.array(zeros))
         found["policy"] = pa.nulls(self._size, pa.string()).dictionary_encode().cast(WORD)
         return pa.table(found, schema=enriched_schema(self._assembly.columns))
-
-    def _bvn_columns(self) -> dict[str, pa.Array]:
-        bvns = self._assembly.bvns
-        if bvns is None or self._assembly.test_mode:
-            return nothing_held(self._size)
-        return bvns.columns(self._rows)
-
-    def _cash_flow_columns(self) -> dict[str, pa.Array]:
-        cash_flow = self._assembly.cash_flow
-        if cash_flow is None or self._assembly.test_mode:
-            return no_cash_flow(self._size)
-        return cash_flow.columns(self._rows)
 
     def _check_columns(self, check: str) -> dict[str, pa.Array]:
         declared = CHECKS[check]
@@ -237,7 +203,7 @@ class Chunk:
         missed = np.zeros(self._size, bool)
         unanswered: list[Codes] = []
         for view in views:
-            current = self._current(view)
+            current = view.current
             hit = current & np.isin(view.latest.outcome, _HITS)
             records = self._records(view, np.flatnonzero(hit))
             read = np.zeros(self._size, bool)
@@ -282,15 +248,6 @@ class Chunk:
                 codes[row] = _CODE[words.get((check, subject), NoAnswer.PENDING.value)]
         codes[asked & view.unread] = _CODE[NoAnswer.UNREADABLE.value]
         return codes
-
-    def _oldest(self, check: str, word: str) -> int:
-        return self._assembly.freshness.oldest(check, word)
-
-    def _current(self, view: _SlotView) -> Mask:
-        """Return which answers count now: this run's, newer than the plan, or still fresh."""
-        limits = [self._oldest(view.slot.check, outcome.value) for outcome in OUTCOMES]
-        oldest = np.array(limits, np.int64)[view.latest.outcome]
-        return view.at_hand & (view.latest.current | (view.latest.answered_at >= oldest))
 
     def _set(self, cells: _Cells, view: _SlotView, shown: Mask) -> None:
         """Note when and whence answers came, and their cost where it is the rows' own."""

@@ -11,7 +11,6 @@ import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-    from nightscreen.results.outcomes import PaidAfterwards
+    from nightscreen.results.outcomes import LoanPerformance
     from nightscreen.schemas.policy import Policy
 
 PURPOSE_KEY = b"nightscreen.purpose"
@@ -53,14 +52,16 @@ _ALWAYS = ("customer_id", "exposure", "decision", "reasons", "policy")
 _BLOCK_ROWS = 65_536
 _MOVES = """
     INSERT INTO moves
-    SELECT ?, was, now, CASE
+    SELECT $way, was, now, CASE
             WHEN list_position(strengths, now) > list_position(strengths, was)
                 AND now <> 'undecided' AND reason IS NOT NULL THEN reason
             WHEN earlier IS DISTINCT FROM reason AND earlier IS NOT NULL
                 THEN 'no longer ' || earlier
             ELSE coalesce(reason, 'evidence missing') END,
-        exposure
-    FROM (SELECT *, ['approve', 'undecided', 'review', 'decline'] AS strengths FROM decided)"""
+        exposure, customer, $start + row_number() OVER (), $decided_at
+    FROM (SELECT {old}_decision AS was, {new}_decision AS now, {old}_reasons[1] AS earlier,
+            {new}_reasons[1] AS reason, exposure, customer,
+            ['approve', 'undecided', 'review', 'decline'] AS strengths FROM portion)"""
 """Why a row moves is the code that now decides, or the one that no longer does."""
 _WEIGHT = """count(*) AS rows, coalesce(sum(exposure), 0) AS exposure,
     count(*) - count(exposure) AS exposure_unknown_rows"""
@@ -68,19 +69,12 @@ _WEIGHT = """count(*) AS rows, coalesce(sum(exposure), 0) AS exposure,
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A run's enriched rows on disk.
+    """A run's enriched rows on disk."""
 
-    Attributes:
-        run_id: the run, as its folder is named.
-        parts: its Parquet files, in order.
-        purpose: what the run was for; None where nothing says it.
-        decided_at: when it had decided, microseconds; None where nothing says it.
-    """
-
-    run_id: str
-    parts: tuple[Path, ...]
-    purpose: str | None
-    decided_at: int | None = None
+    run_id: str  # the run, as its folder is named
+    parts: tuple[Path, ...]  # its Parquet files, in order
+    purpose: str | None  # what the run was for; None where nothing says it
+    decided_at: int | None = None  # when it had decided, microseconds; None where nothing says it
 
 
 def past_run(folder: Path) -> PastRun:
@@ -140,25 +134,20 @@ def rows_of(run: PastRun, policies: Sequence[Policy]) -> Iterator[pa.Table]:
 
 @dataclass(slots=True)
 class Backtest:
-    """What came of a backtest.
+    """What came of a backtest."""
 
-    Attributes:
-        policies: the policies, one or two.
-        moves: each row's two decisions, why they differ and its exposure, by way of deciding: from
-            what was recorded to each policy, then from the first policy to the second.
-        runs: rows of each run, in the order given, with its purpose.
-        labels: the policies that the runs' decisions were recorded under.
-        listed: rows in the file of those who move.
-        paid: how the runs' customers paid the loans they got afterwards; None where nothing is
-            known of any loan.
-    """
-
-    policies: tuple[Policy, ...]
+    policies: tuple[Policy, ...]  # the policies, one or two
+    # each row's two decisions, why they differ and its exposure, by way of deciding: from what was
+    # recorded to each policy, then from the first policy to the second
     moves: DuckDBPyConnection
+    # rows of each run, in the order given, with its purpose
     runs: list[dict[str, Any]] = field(default_factory=list)
+    # the policies that the runs' decisions were recorded under
     labels: set[str] = field(default_factory=set)
-    listed: int = 0
-    paid: PaidAfterwards | None = None
+    listed: int = 0  # rows in the file of those who move
+    # how the runs' customers paid the loans they got afterwards; None where nothing is known of any
+    # loan
+    paid: LoanPerformance | None = None
 
     def document(self) -> dict[str, Any]:
         """Return everything as JSON has it."""
@@ -186,15 +175,16 @@ class Backtest:
 
     def moved(self, way: int) -> dict[str, Any]:
         """Return how many move, the matrix of all, why those who move do, and how they paid."""
-        matrix = self._weights(way, 'was AS "from", now AS "to"', "true", '"from", "to"')
+        pair = 'was AS "from", now AS "to"'
+        matrix = self._weights(way, pair, "true", '"from", "to"')
         why = self._weights(
             way,
-            'was AS "from", now AS "to", why AS reason',
+            f"{pair}, why AS reason",
             "was <> now",
             'rows DESC, "from", "to", reason',
         )
         (total,) = self._weights(way, "", "was <> now", "rows")
-        paid = None if self.paid is None else self.paid.document(way, matrix)
+        paid = None if self.paid is None else self.paid.document(self.moves, way)
         return {"moved": total, "matrix": matrix, "why": why, "outcomes": paid}
 
     def _weights(self, way: int, keys: str, where: str, order: str) -> list[dict[str, Any]]:
@@ -212,26 +202,25 @@ def backtest(
     runs: Sequence[PastRun],
     policies: Sequence[Policy],
     output: Path | None = None,
-    paid: PaidAfterwards | None = None,
+    paid: LoanPerformance | None = None,
     moving: Callable[[pa.Table], object] | None = None,
 ) -> Backtest:
-    """Replay one or two policies over past runs.
+    """Replay a policy over past runs, or two that are compared with each other as well.
 
-    Args:
-        runs: the runs; a customer of several nights counts once a night.
-        policies: one policy, or two that are compared with each other as well.
-        output: folder for `backtest.parquet` and `backtest.csv`: every row that is decided
-            differently by any of them, named by customer id alone.
-        paid: what became of loans; None where nothing is known of any.
-        moving: takes what the files would hold, portion by portion, as `file_schema` has it.
+    A customer of several nights counts once a night. Every row that is decided differently by any
+    of them is written to `backtest.parquet` and `backtest.csv` in the output's folder, named by
+    customer id alone; `moving` takes the same, portion by portion, as `file_schema` has it.
 
     Raises:
         UsageError: rows, a policy or the folder cannot be used.
     """
     found = Backtest(tuple(policies), locked_connection(), paid=paid)
     found.moves.execute(
-        "CREATE TABLE moves (way INT, was TEXT, now TEXT, why TEXT, exposure DECIMAL(38, 2))"
+        "CREATE TEMP TABLE moves (way INT, was TEXT, now TEXT, why TEXT, exposure DECIMAL(38, 2), "
+        "customer TEXT, number BIGINT, decided_at BIGINT)"
     )
+    if paid is not None:
+        found.moves.register("loans", paid.loans)
     with _files(output, len(policies)) as write:
         for run in runs:
             rows = 0
@@ -246,42 +235,31 @@ def backtest(
 
 def _take(found: Backtest, run: PastRun, rows: pa.Table) -> pa.Table:
     """Decide a portion by each policy and enter the moves; return the rows that move."""
-    exposure = fitted(rows, "exposure", NAIRA)
-    new = [decide(rows, policy, purpose=run.purpose) for policy in found.policies]
-    ways = [(rows, each) for each in new] + ([(new[0], new[1])] if len(new) > 1 else [])
-    for way, (old, now) in enumerate(ways):
-        decided = {
-            "was": old["decision"].cast(pa.string()),
-            "now": now["decision"].cast(pa.string()),
-            "earlier": _firsts(old["reasons"]),
-            "reason": _firsts(now["reasons"]),
-            "exposure": exposure,
-        }
-        found.moves.register("decided", pa.table(decided))
-        found.moves.execute(_MOVES, [way])
-        found.moves.unregister("decided")
-    if found.paid is not None and run.decided_at is not None:
-        pairs = [(old["decision"], now["decision"]) for old, now in ways]
-        found.paid.take(rows["customer_id"].to_pylist(), run.decided_at, pairs)
-    found.labels.update(label for label in pc.unique(rows["policy"]).to_pylist() if label)
+    names = _ways(len(found.policies))
+    decided = [decide(rows, policy, purpose=run.purpose) for policy in found.policies]
     columns: dict[str, Any] = {
         "run_id": pa.repeat(run.run_id, rows.num_rows),
         "customer_id": rows["customer_id"],
-        "exposure": exposure,
+        "exposure": fitted(rows, "exposure", NAIRA),
     }
-    for name, table in zip((RECORDED, *_ways(len(new))), (rows, *new), strict=True):
+    for name, table in zip((RECORDED, *names), (rows, *decided), strict=True):
         columns[f"{name}_decision"] = table["decision"].cast(pa.string())
         columns[f"{name}_reasons"] = table["reasons"]
-    recorded = columns[f"{RECORDED}_decision"]
-    differs = [pc.not_equal(recorded, columns[f"{name}_decision"]) for name in _ways(len(new))]
-    return pa.table(columns, schema=file_schema(len(new))).filter(reduce(pc.or_, differs))
-
-
-def _firsts(reasons: pa.ChunkedArray) -> pa.Array:
-    """Return the first reason of each row, the decisive one; null where there is none."""
-    lists = reasons.combine_chunks() if isinstance(reasons, pa.ChunkedArray) else reasons
-    there = pc.greater(pc.fill_null(pc.list_value_length(lists), 0), 0)
-    return pc.list_element(pc.if_else(there, lists, pa.scalar([None], lists.type)), 0)
+    portion = pa.table(columns, schema=file_schema(len(names)))
+    customers = pa.nulls(rows.num_rows, pa.string())
+    if found.paid is not None:
+        customers = found.paid.customers(rows["customer_id"].to_pylist())
+    engine, start = found.moves, sum(each["rows"] for each in found.runs)
+    engine.register("portion", portion.append_column("customer", customers))
+    between = [names] if len(names) > 1 else []
+    for way, (old, new) in enumerate([*((RECORDED, name) for name in names), *between]):
+        values = {"way": way, "start": start, "decided_at": run.decided_at}
+        engine.execute(_MOVES.format(old=old, new=new), values)
+    differs = " OR ".join(f"recorded_decision <> {name}_decision" for name in names)
+    moved = engine.sql(f"SELECT * EXCLUDE customer FROM portion WHERE {differs}").to_arrow_table()  # noqa: S608 - names of ours
+    engine.unregister("portion")
+    found.labels.update(label for label in pc.unique(rows["policy"]).to_pylist() if label)
+    return moved.cast(portion.schema)
 
 
 def file_schema(policies: int) -> pa.Schema:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,14 +23,9 @@ from nightscreen.checks.declaration import Column, Compare
 from nightscreen.checks.karma import LISTINGS
 from nightscreen.files.outputs import CHANGES_FILE
 from nightscreen.files.sealing import pieces_of
-from nightscreen.journal.customers import BatchMembership, StateWrite
+from nightscreen.journal.customers import BatchMembership, Customers, StateWrite
 from nightscreen.results.customer_rows import customer_batches
-from nightscreen.results.tracked_state import (
-    READ,
-    TRACKED,
-    evidence_digest,
-    states_of,
-)
+from nightscreen.results.tracked_state import READ, TRACKED, evidence_digest, states_of
 from nightscreen.schemas.decisions import (
     CHANGES,
     DECISION_PART,
@@ -43,15 +39,15 @@ from nightscreen.schemas.decisions import (
 from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from enum import StrEnum
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from nightscreen.files.run_folder import RunFolder
-    from nightscreen.files.sealing import Pseudonyms
     from nightscreen.files.workspace import Workspace
-    from nightscreen.journal.customers import Customers
+    from nightscreen.journal import Journal
     from nightscreen.schemas.decisions import KnownCustomer
 
 BLOCK_ROWS = 1024
@@ -73,7 +69,6 @@ _PIECE_SCHEMA = pa.schema(
         pa.field("differs", pa.bool_()),
     ]
 )
-_GONE_SCHEMA = pa.schema([pa.field("customer", pa.binary(16))])
 
 
 def differences(old: State, new: State, *, unreached: Collection[str] = ()) -> list[FieldChange]:
@@ -146,19 +141,12 @@ def field_kind(tracked: Column, old: str | None, new: str | None) -> ChangeKind:
             worse = tracked.ranks.index(str(new)) > tracked.ranks.index(str(old))
             return ChangeKind.WORSE if worse else ChangeKind.BETTER
         case Compare.MORE_IS_WORSE:
-            before, after = _number(old), _number(new)
-            if before == after:
+            more = Decimal(new or 0) - Decimal(old or 0)
+            if not more:
                 return ChangeKind.CHANGED
-            return ChangeKind.WORSE if after > before else ChangeKind.BETTER
+            return ChangeKind.WORSE if more > 0 else ChangeKind.BETTER
         case _:
             return ChangeKind.CHANGED
-
-
-def _number(text: str | None) -> Decimal:
-    try:
-        return Decimal(text or 0)
-    except InvalidOperation:
-        return Decimal(0)
 
 
 def _words(text: str | None) -> list[str]:
@@ -219,42 +207,28 @@ class ChangeSet:
 
 
 class _Comparison:
-    """One pass over a run's rows.
-
-    Args:
-        run_id: the run; `batch` its batch name.
-        customers: the journal's states.
-        pseudonyms: make the customers' pseudonyms.
-        workspace: where new states are saved.
-        unreached: checks with lookups left without an answer.
-        reviewed: digest of the evidence somebody reviewed, by customer.
-        at: when the rows were decided.
-    """
+    """One pass over a run's rows."""
 
     def __init__(
         self,
+        journal: Journal,
+        workspace: Workspace,
+        *,
         run_id: str,
         batch: str,
-        customers: Customers,
-        pseudonyms: Pseudonyms,
-        workspace: Workspace,
+        at: int,
         unreached: Collection[str],
         reviewed: Mapping[bytes, bytes],
-        at: int,
     ) -> None:
-        self._run_id = run_id
-        self._batch = batch
-        self._customers = customers
-        self._pseudonyms = pseudonyms
+        self._customers, self._pseudonyms = Customers.of(journal), journal.pseudonyms
         self._workspace = workspace
-        self._unreached = unreached
-        self._reviewed = reviewed
-        self._at = at
-        commit = customers.commit_of(run_id)
+        self._run_id, self._batch, self._at = run_id, batch, at
+        self._unreached, self._reviewed = unreached, reviewed
+        commit = self._customers.commit_of(run_id)
         self._before = None if commit is None else commit.first_at
-        self._members = customers.members(batch, run_id)
+        self._members = self._customers.members(batch, run_id)
         self._here = np.zeros(len(self._members.customers), bool)
-        self._rows: list[NDArray[np.int8]] = []
+        self._noted = [np.zeros((3, 0), np.int8)]
         self.result = ChangeSet()
 
     def tables(self, parts: Sequence[Path], *, whole: bool = True) -> Iterator[pa.Table]:
@@ -266,15 +240,13 @@ class _Comparison:
                     if table.num_rows:
                         yield table
         yield from self._gone(whole=whole)
-        noted = np.concatenate(self._rows, axis=1) if self._rows else np.zeros((3, 0), np.int8)
-        self.result.previous, self.result.change, self.result.quiet = noted
+        result = self.result
+        result.previous, result.change, result.quiet = np.concatenate(self._noted, axis=1)
 
     def _block(self, rows: pa.Table) -> pa.Table:
         joined = self._pseudonyms.customers(self._batch, rows["customer_id"].to_pylist())
         place = self._members.places(joined)
         self._here[place[place >= 0]] = True
-        noted = np.full((3, rows.num_rows), _NONE, np.int8)
-        self._rows.append(noted)
         subjects = pieces_of(joined)
         old = [subjects[number] for number in np.flatnonzero(place >= 0).tolist()]
         known = base = self._customers.known(old)
@@ -282,139 +254,128 @@ class _Comparison:
             base = self._customers.known_before(old, self._before)
         changes: list[tuple[bytes, FieldChange]] = []
         writes: list[StateWrite] = []
+        noted: list[tuple[int, int, int]] = []
         states = states_of(rows, run_id=self._run_id, at=self._at)
-        for number, (subject, state) in enumerate(zip(subjects, states, strict=True)):
+        for subject, state in zip(subjects, states, strict=True):
             then, now = base.get(subject), known.get(subject)
-            found = self._changes(then, state)
+            found = _changes(then, state, self._unreached)
             changes += [(subject, each) for each in found]
-            merge = merged({} if now is None else now.state, state, unreached=self._unreached)
-            writes += self._write(subject, now, merge)
+            new = merged({} if now is None else now.state, state, unreached=self._unreached)
+            if _is_to_write(now, new):
+                differs = now is not None and (_was_gone(now) or not _same(now.state, new))
+                writes.append(StateWrite(subject, self._customers.seal(subject, new), differs))
             reviewed = self._reviewed.get(subject)
-            quiet = reviewed is not None and reviewed == evidence_digest(merge)
-            noted[:, number] = (*self._note(then, found), int(quiet))
-        self._save(writes)
+            quiet = reviewed is not None and reviewed == evidence_digest(new)
+            noted.append((_previous(then), self._count(found), int(quiet)))
+        self._noted.append(np.array(noted, np.int8).reshape(-1, 3).T)
+        if writes:
+            piece = [
+                pa.array(v, t)
+                for v, t in zip(zip(*writes, strict=True), _PIECE_SCHEMA.types, strict=True)
+            ]
+            table = pa.table(piece, schema=_PIECE_SCHEMA)
+            self._workspace.put(_PIECE.format(self.result.pieces), table)
+            self.result.pieces += 1
         return changes_table(changes, self._run_id)
 
-    def _changes(self, base: KnownCustomer | None, state: State) -> list[FieldChange]:
-        if base is None:
-            return [_NEW]
-        found = differences(base.state, state, unreached=self._unreached)
-        if base.gone_run_id is None:
-            return found
-        last = (base.run_id, base.decided_at)
-        back = FieldChange(None, "customer", ChangeKind.CHANGED, "gone", "present", *last)
-        return [back, *found]
-
-    def _write(self, subject: bytes, known: KnownCustomer | None, new: State) -> list[StateWrite]:
-        """Return the write that brings a customer's state up to date, if one is needed."""
-        old: State = {} if known is None else known.state
-        back = known is not None and known.gone_run_id is not None
-        if new == old and not back:
-            return []
-        differs = known is not None and (back or not _same(old, new))
-        return [StateWrite(subject, self._customers.seal(subject, new), differs)]
-
-    def _note(self, base: KnownCustomer | None, found: Sequence[FieldChange]) -> tuple[int, int]:
-        """Enter the counts; return what the decision list says of a row."""
-        then = None if base is None else base.state.get(DECISION_PART)
-        word = None if then is None else then.values.get("decision")
+    def _count(self, found: Sequence[FieldChange]) -> int:
+        """Count a customer's changes; return the number of the most telling kind."""
         kinds = sorted({_KINDS.index(each.kind) for each in found})
-        for kind in kinds:
-            self.result.counts[_KINDS[kind].value] += 1
+        self.result.counts.update(_KINDS[kind].value for kind in kinds)
         self.result.counts["customers"] += bool(kinds)
-        previous = _NONE if word is None else _DECISIONS.index(Decision(word))
-        return previous, kinds[0] if kinds else _NONE
-
-    def _save(self, writes: Sequence[StateWrite]) -> None:
-        if not writes:
-            return
-        columns = zip(zip(*writes, strict=True), _PIECE_SCHEMA.types, strict=True)
-        piece = [pa.array(values, kind) for values, kind in columns]
-        table = pa.table(piece, schema=_PIECE_SCHEMA)
-        self._workspace.put(_PIECE.format(self.result.pieces), table)
-        self.result.pieces += 1
+        return kinds[0] if kinds else _NONE
 
     def _gone(self, *, whole: bool) -> Iterator[pa.Table]:
         """Report who was in the batch and is not in this run; save their pseudonyms."""
         missing = ~self._here & (self._members.standing != BatchMembership.GONE.value)
         gone = [self._members.customer(place) for place in np.flatnonzero(missing & whole).tolist()]
         for block in self._customers.present(gone):
-            yield changes_table(
-                [
-                    (each.customer, FieldChange(None, None, ChangeKind.GONE, None, None, *each[1:]))
-                    for each in block
-                ],
-                self._run_id,
-            )
+            told = [
+                (each.customer, FieldChange(None, None, ChangeKind.GONE, None, None, *each[1:]))
+                for each in block
+            ]
+            yield changes_table(told, self._run_id)
         self.result.counts[ChangeKind.GONE.value] += len(gone)
         self.result.counts["customers"] += len(gone)
-        table = pa.table([pa.array(gone, pa.binary(16))], schema=_GONE_SCHEMA)
-        self._workspace.put(_GONE, table)
+        self._workspace.put(_GONE, pa.table({"customer": pa.array(gone, pa.binary(16))}))
+
+
+def _changes(
+    base: KnownCustomer | None, state: State, unreached: Collection[str]
+) -> list[FieldChange]:
+    """Return what is told of a customer, given what was known before the run."""
+    if base is None:
+        return [_NEW]
+    found = differences(base.state, state, unreached=unreached)
+    if base.gone_run_id is None:
+        return found
+    last = (base.run_id, base.decided_at)
+    back = FieldChange(None, "customer", ChangeKind.CHANGED, "gone", "present", *last)
+    return [back, *found]
+
+
+def _was_gone(known: KnownCustomer) -> bool:
+    return known.gone_run_id is not None
+
+
+def _is_to_write(known: KnownCustomer | None, new: State) -> bool:
+    """Tell whether a customer's state is not what the journal has."""
+    return known is None or known.state != new or _was_gone(known)
+
+
+def _previous(base: KnownCustomer | None) -> int:
+    """Return the number of a customer's last decision, -1 where there is none."""
+    part = None if base is None else base.state.get(DECISION_PART)
+    word = None if part is None else part.values.get("decision")
+    return _NONE if word is None else _DECISIONS.index(Decision(word))
 
 
 def changes_table(changes: Sequence[tuple[bytes, FieldChange]], run_id: str) -> pa.Table:
     """Return changes as a table of the schema `CHANGES`."""
-    columns = [
-        [subject.hex() for subject, _ in changes],
-        [each.check for _, each in changes],
-        [each.field for _, each in changes],
-        [each.kind.value for _, each in changes],
-        [each.old for _, each in changes],
-        [each.new for _, each in changes],
-        [each.previous_run_id for _, each in changes],
-        [each.previous_at for _, each in changes],
-        [run_id] * len(changes),
-    ]
-    arrays = []
-    for column, each in zip(columns, CHANGES, strict=True):
-        plain = pa.int64() if pa.types.is_timestamp(each.type) else pa.string()
-        array = pa.array(column, plain)
-        word = pa.types.is_dictionary(each.type)
-        arrays.append(array.dictionary_encode().cast(each.type) if word else array.cast(each.type))
+    if not changes:
+        return CHANGES.empty_table()
+    columns = zip(*((subject.hex(), *each, run_id) for subject, each in changes), strict=True)
+    arrays = [pa.array(values, each.type) for values, each in zip(columns, CHANGES, strict=True)]
     return pa.table(arrays, schema=CHANGES)
 
 
 def write_changes(
     folder: RunFolder,
     parts: Sequence[Path],
+    journal: Journal,
+    workspace: Workspace,
     *,
     run_id: str,
     batch: str,
-    customers: Customers,
-    pseudonyms: Pseudonyms,
-    workspace: Workspace,
     at: int,
     unreached: Collection[str] = (),
-    reviewed: Mapping[bytes, bytes] | None = None,
+    reviewed: Mapping[bytes, bytes] = MappingProxyType({}),
     whole: bool = True,
 ) -> ChangeSet:
     """Write `changes.parquet` and save the customers' new states in the workspace.
 
-    Args:
-        folder: the run's folder.
-        parts: its enriched parts, in order.
-        run_id: the run.
-        batch: its batch name.
-        customers: the journal's states.
-        pseudonyms: make the customers' pseudonyms.
-        workspace: the run's; new states lie there sealed until `keep_states`.
-        at: the present instant, microseconds.
-        unreached: checks of which lookups were left without an answer.
-        reviewed: digest of the evidence somebody reviewed, by customer
-            (`results.reviews.reviewed_evidence`).
-        whole: the run has the whole batch; in a part of it nobody is reported gone.
+    They lie there sealed until `keep_states`. `unreached` are checks of which lookups were left
+    without an answer, `reviewed` has the digest of the evidence that somebody decided on, by
+    customer. Where the run does not have the whole batch nobody is reported gone.
     """
     comparison = _Comparison(
-        run_id, batch, customers, pseudonyms, workspace, unreached, reviewed or {}, at
+        journal,
+        workspace,
+        run_id=run_id,
+        batch=batch,
+        at=at,
+        unreached=unreached,
+        reviewed=reviewed,
     )
     folder.write_parquet(CHANGES_FILE, CHANGES, comparison.tables(parts, whole=whole))
     return comparison.result
 
 
 def keep_states(
-    compared: ChangeSet, *, run_id: str, batch: str, customers: Customers, workspace: Workspace
+    compared: ChangeSet, journal: Journal, workspace: Workspace, *, run_id: str, batch: str
 ) -> None:
     """Put the states that were saved into the journal; safe to do again after a crash."""
+    customers = Customers.of(journal)
     at = customers.begin(run_id, batch)
     writes: list[StateWrite] = []
     for number in range(compared.pieces):
@@ -425,6 +386,12 @@ def keep_states(
             customers.replace(run_id, batch, at, sorted(writes, key=attrgetter("customer")))
             writes = []
     customers.mark_gone(run_id, workspace.get(_GONE)["customer"].to_pylist())
+
+
+def named(numbers: NDArray[np.int8], words: Iterable[StrEnum]) -> pa.Array:
+    """Return the words of numbers, as a `ChangeSet` has them; null of -1."""
+    values = pa.array([word.value for word in words])
+    return values.take(pa.array(numbers, mask=numbers < 0))
 
 
 def unreached_checks(checks: Mapping[str, Mapping[str, int]]) -> frozenset[str]:

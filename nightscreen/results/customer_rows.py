@@ -50,15 +50,7 @@ def customer_batches(
 
 
 class Expansion:
-    """Gives each input row what was found of its customer.
-
-    Args:
-        columns: the input's.
-        schema: of the enriched rows.
-        customers: how many there are.
-        chunk_rows: customers of a chunk.
-        chunk: reads a chunk of enriched customers.
-    """
+    """Gives each input row what was found of its customer, of whom a chunk is read at a time."""
 
     def __init__(
         self,

@@ -7,7 +7,6 @@ send it to review is unknown. Without a policy every row is `undecided`.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.policy.engine import TIMEOUT_S, bounded, locked_connection
+from nightscreen.policy.engine import bounded, locked_connection
 from nightscreen.policy.load import checked_conditions
 from nightscreen.policy.vocabulary import (
     CARRIED_SQL,
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from nightscreen.schemas.policy import PolicyRule
 
 UNDECIDED = Decision.UNDECIDED.value
-_SLICE_ROWS = 131_072
-_PLACE = ":place"  # which row of its portion a row is
+_PLACE = ":place"
+"""Which row of its portion a row is."""
 _NO, _YES, _UNKNOWN = 0, 1, 2
 """What a rule says of a row; unknown only where that must hold an approval back."""
 
@@ -64,21 +63,12 @@ def decide(
     policy: Policy | None = None,
     *,
     purpose: str | None = None,
-    timeout_s: float = TIMEOUT_S,
-    engine: duckdb.DuckDBPyConnection | None = None,
 ) -> pa.Table:
     """Return enriched rows with `decision`, `reasons` and `policy` filled in.
 
     What the rows say is all that counts: rows read back from their Parquet, or in another order,
-    or in other portions, are decided alike.
-
-    Args:
-        rows: enriched rows; columns that a batch lacks count as empty.
-        policy: the rules; without one the rows stay as they came, `undecided`.
-        purpose: the run's purpose, which conditions may name.
-        timeout_s: most seconds the rules may take for 131,072 rows.
-        engine: a locked connection without optimizer, to be used again; its own where none is
-            given.
+    or in other portions, are decided alike. Columns that a batch lacks count as empty. Without a
+    policy the rows stay as they came, `undecided`. Conditions may name the run's purpose.
 
     Raises:
         PolicyError: the policy has an issue, or a condition takes too long.
@@ -86,11 +76,7 @@ def decide(
     if policy is None:
         return rows
     compiled = _compiled(policy)
-    portions = [
-        _asked(rows.slice(start, _SLICE_ROWS), compiled, compiled.query, purpose, timeout_s, engine)
-        for start in range(0, max(rows.num_rows, 1), _SLICE_ROWS)
-    ]
-    decided = pa.concat_tables(portions).combine_chunks()
+    decided = _asked(rows, compiled, compiled.query, purpose).combine_chunks()
     labels = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(rows.num_rows, dtype=np.int32)), pa.array([policy.label])
     )
@@ -109,12 +95,7 @@ def columns_of(policy: Policy) -> frozenset[str]:
 
 
 def applied_rules(
-    row: pa.Table,
-    policy: Policy,
-    codes: Collection[str],
-    *,
-    purpose: str | None = None,
-    engine: duckdb.DuckDBPyConnection | None = None,
+    row: pa.Table, policy: Policy, codes: Collection[str], purpose: str | None
 ) -> list[PolicyRule]:
     """Return the rules under some codes that apply to one row.
 
@@ -128,7 +109,7 @@ def applied_rules(
         return []
     compiled = _compiled(policy)
     query = f"SELECT {', '.join(compiled.said[place] for place in among)} FROM {compiled.rows}"  # noqa: S608 - from allowed trees
-    (said,) = _asked(row, compiled, query, purpose, TIMEOUT_S, engine).to_pylist()
+    (said,) = _asked(row, compiled, query, purpose).to_pylist()
     return [policy.rules[place] for place in among if said[f"rule_{place}"] == _YES]
 
 
@@ -140,14 +121,7 @@ def _put(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.T
     return table.set_column(place, table.schema.field(name).with_type(column.type), column)
 
 
-def _asked(
-    rows: pa.Table,
-    compiled: _Compiled,
-    query: str,
-    purpose: str | None,
-    timeout_s: float,
-    engine: duckdb.DuckDBPyConnection | None,
-) -> pa.Table:
+def _asked(rows: pa.Table, compiled: _Compiled, query: str, purpose: str | None) -> pa.Table:
     """Return what a query says of some rows; conditions see them in the types they know."""
     columns = {_PLACE: pa.array(np.arange(rows.num_rows))}
     for name, kind in compiled.types.items():
@@ -155,17 +129,13 @@ def _asked(
         columns[name] = (
             pa.repeat(pa.scalar(purpose, kind), len(rows)) if said else fitted(rows, name, kind)
         )
-    with (
-        locked_connection(optimizer=False) if engine is None else nullcontext(engine) as connection
-    ):
+    with locked_connection(optimizer=False) as connection:
         connection.register("rows", pa.table(columns))
         try:
-            return bounded(connection, query, timeout_s)
+            return bounded(connection, query)
         except duckdb.Error as error:
             message = str(error).splitlines()[0]
             raise PolicyError(f"a condition of the policy cannot be evaluated: {message}") from None
-        finally:
-            connection.unregister("rows")
 
 
 @lru_cache(maxsize=16)

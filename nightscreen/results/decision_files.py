@@ -42,11 +42,13 @@ Cell = str | int | Decimal | date | datetime | None
 
 COLUMNS = (*DECISION_COLUMNS, *REVIEW_COLUMNS)
 NEEDED_BACK = ("customer_id", "run_id", "reviewer_decision", "reviewer")
-SHEET_ROWS = 1_048_575  # rows a sheet can hold below its headings
+SHEET_ROWS = 1_048_575
+"""Rows a sheet can hold below its headings."""
 WORKBOOK_ROWS = 20_000
 """Rows of the list that the workbook holds, the first by rank: a program opens more only slowly."""
 
-LONGEST_TEXT = 32_767  # characters that a cell of a workbook can hold
+LONGEST_TEXT = 32_767
+"""Characters that a cell of a workbook can hold."""
 
 _DANGEROUS = f"^'*[{TRIGGERS}]"
 _LAGOS_OFFSET = pa.scalar(3600, pa.duration("s"))  # one hour before UTC all year, since 1919
@@ -83,7 +85,8 @@ def column_of(heading: str) -> str:
     return _OF_TITLE.get(text, text)
 
 
-_ENOUGH_HEADINGS = 3  # how many of a list's headings make a row the one of headings
+_ENOUGH_HEADINGS = 3
+"""How many of a list's headings make a row the one of headings."""
 
 _DAY_FORMAT, _INSTANT_FORMAT = "yyyy-mm-dd", "yyyy-mm-dd hh:mm"
 _WIDE = {"reason_text": 48, "action": 40, "review_note": 32, "customer_name": 28}
@@ -96,8 +99,9 @@ _WORDS_TO_CHOOSE = ["approve", "decline", "review"]
 class DecisionList:
     """The rows of a list, and what stands beside them in its workbook."""
 
-    # their names: `DECISION_COLUMNS`, then those that come from the lender's file
-    columns: Sequence[str]
+    # their columns: `DECISION_COLUMNS`, those that come from the lender's file, and
+    # `REVIEW_COLUMNS`, which are empty
+    schema: pa.Schema
     tables: Iterable[pa.Table]  # the rows in the order of the list, some at a time; read once
     rows: int  # how many there are
     summary: Sequence[tuple[str, Cell]]  # names and values of the first sheet
@@ -123,11 +127,11 @@ def write_decision_files(
         atomic_write(workbook_path) as workbook_part,
         csv_part.open("wb") as file,
     ):
-        file.write(csv_bytes(_with_review_columns(_no_rows(listed.columns)), headings=True))
+        file.write(csv_bytes(listed.schema.empty_table(), headings=True))
         try:
             with _Workbook(workbook_part, scratch, listed) as workbook:
                 for table in listed.tables:
-                    file.write(csv_bytes(_with_review_columns(table)))
+                    file.write(csv_bytes(table))
                     workbook.add(table)
         except FileCreateError as error:
             raise OutputError(
@@ -165,16 +169,6 @@ def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(dangerous, pc.binary_join_element_wise("'", column, ""), column)
 
 
-def _with_review_columns(rows: pa.Table) -> pa.Table:
-    for name in REVIEW_COLUMNS:
-        rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.string()))
-    return rows
-
-
-def _no_rows(columns: Sequence[str]) -> pa.Table:
-    return pa.table([pa.nulls(0, pa.string()) for _ in columns], list(columns))
-
-
 class _Workbook:
     """Writes the workbook: a summary, a sheet for each decision on the list, the rows to be fixed.
 
@@ -201,7 +195,7 @@ class _Workbook:
         self._text = self._book.add_format({"num_format": "@"})
         self._listed = listed
         self._left = WORKBOOK_ROWS
-        self._headings = (*listed.columns, *REVIEW_COLUMNS)
+        self._headings = listed.schema.names
         self._add_summary()
         self._sheets = {
             decision.value: self._add_sheet(decision.value.capitalize(), self._headings)

@@ -7,8 +7,7 @@ and two numbers a row. What rules say is in `wording`, how files are written in 
 
 from __future__ import annotations
 
-from collections import Counter
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -23,6 +22,7 @@ import pyarrow.parquet as pq
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK
 from nightscreen.policy.engine import locked_connection
+from nightscreen.results.changes import named
 from nightscreen.results.customer_rows import customer_batches
 from nightscreen.results.decision_files import (
     WORKBOOK_ROWS,
@@ -37,8 +37,7 @@ from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.rows import INSTANT, NAIRA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from enum import StrEnum
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
@@ -75,7 +74,8 @@ _COLUMNS = f"""
         ecosystem_past_due_loan_amount_due AS past_due_amount,
         ecosystem_running_loans AS running_loans, bank_account_name, name_match,
         least({_ANSWERED}) AS evidence_as_of,
-        policy, CASE WHEN decision = 'decline' THEN $declined_by ELSE 'policy' END AS decided_by
+        policy, $run_id AS run_id, previous_decision, change,
+        CASE WHEN decision = 'decline' THEN $declined_by ELSE 'policy' END AS decided_by
     FROM (SELECT *, list_reduce(nullif(karma_listings, []), lambda one, other: CASE
             WHEN (other.identity_kind = 'bvn', coalesce(other.amount_in_contention, 0))
                 > (one.identity_kind = 'bvn', coalesce(one.amount_in_contention, 0))
@@ -98,9 +98,10 @@ BY_POLICY, PROPOSED = "policy", "policy, proposed"
 
 
 def list_schema(carried: Sequence[str] = ()) -> pa.Schema:
-    """Return the list's columns, those the policy carries from the lender's file last."""
+    """Return the list's columns: its own, those carried from the lender's file, the reviewer's."""
     own = [pa.field(name, _TYPES.get(name, pa.string())) for name in DECISION_COLUMNS]
-    return pa.schema([*own, *(pa.field(heading(name), pa.string()) for name in carried)])
+    names = [*map(heading, carried), *REVIEW_COLUMNS]
+    return pa.schema([*own, *(pa.field(name, pa.string()) for name in names)])
 
 
 def heading(carried: str) -> str:
@@ -112,7 +113,7 @@ def heading(carried: str) -> str:
 class ListCounts:
     """What is on the list."""
 
-    listed: Counter[str] = field(default_factory=Counter)  # rows by decision
+    listed: dict[str, int] = field(default_factory=dict)  # rows by decision
     exposure: dict[str, Decimal] = field(default_factory=dict)  # known naira at risk by decision
     quiet: int = 0  # rows left out because their review stands
     fix: int = 0  # rows in quarantine
@@ -138,18 +139,10 @@ def write_decisions(
 ) -> ListCounts:
     """Write `decisions.csv` and `decisions.xlsx`.
 
-    Args:
-        folder: the run's folder.
-        parts: its enriched parts, in order.
-        run_id: the run.
-        reasons: what rules say to the team (`team_sentences`).
-        scratch: a private folder for rows while they are put into order; nothing is left in it.
-        carried: columns of the lender's file that are shown, where it has them.
-        compared: what the comparison with earlier nights found, row by row; None where there was
-            none.
-        problems: line, column, code and hint of each row in quarantine (`quarantined`).
-        about: names and values for the head of the summary.
-        proposes: a decline is a proposal, until a person has confirmed it.
+    Rows are put into order in a private folder in `scratch`; nothing is left there. Columns of the
+    lender's file that are carried are shown where it has them. `problems` are line, column, code
+    and hint of each row in quarantine, `about` is for the head of the summary. Where the run
+    proposes, a decline waits for a person to confirm it.
 
     Raises:
         OutputError: the disk is full or the folder cannot be written.
@@ -160,23 +153,34 @@ def write_decisions(
     counts = ListCounts(fix=len(fixes))
     there = {*pq.read_schema(parts[0]).names} if parts else set()
     shown = [name for name in carried if name in there]
+    schema = list_schema(shown)
+    values = {"run_id": run_id, "declined_by": PROPOSED if proposes else BY_POLICY}
     try:
         with (
             TemporaryDirectory(dir=scratch, prefix="list-") as private,
             closing(locked_connection()) as engine,
+            _stored(
+                Path(private) / "rows",
+                schema,
+                (
+                    _listed(rows, shown, reasons, engine, values)
+                    for rows in _to_list(parts, shown, compared, counts)
+                ),
+            ) as rows,
         ):
-            rows = _Rows(run_id, reasons, shown, compared, counts, engine, proposes=proposes)
-            listed = DecisionList(
-                columns=rows.schema.names,
-                tables=_worst_first(rows.tables(parts), rows.schema, Path(private) / "rows"),
-                rows=counts.rows,
-                summary=summary(run_id, counts, compared, about),
-                fixes=fixes,
-            )
+            _count(rows, counts)
+            order = worst_first(_kobo(rows))
+            blocks = (order[at : at + BLOCK_ROWS] for at in range(0, len(order), BLOCK_ROWS))
             write_decision_files(
                 folder.path / DECISIONS_CSV,
                 folder.path / DECISIONS_WORKBOOK,
-                listed,
+                DecisionList(
+                    schema=schema,
+                    tables=(rows.take(pa.array(block)) for block in blocks),
+                    rows=counts.rows,
+                    summary=summary(run_id, counts, compared, about),
+                    fixes=fixes,
+                ),
                 Path(private),
             )
     except OSError as error:
@@ -199,7 +203,7 @@ def summary(
     lines: list[tuple[str, Cell]] = [("Run", run_id), *about]
     for decision in LISTED:
         word = decision.value
-        lines.append((f"To work on: {word}", counts.listed[word]))
+        lines.append((f"To work on: {word}", counts.listed.get(word, 0)))
         lines.append((f"Known exposure: {word}", counts.exposure.get(word, Decimal("0.00"))))
     lines.append(("Left out: reviewed, evidence unchanged", counts.quiet))
     lines.append(("To fix and feed back (sheet Fix)", counts.fix))
@@ -211,22 +215,70 @@ def summary(
     return lines
 
 
-def _worst_first(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> Iterator[pa.Table]:
-    """Write rows into a private file at once, and yield them in order, a block at a time."""
-    kobo = [np.zeros(0, np.int64)]
+def _to_list(
+    parts: Sequence[Path], carried: Sequence[str], compared: ChangeSet | None, counts: ListCounts
+) -> Iterator[pa.Table]:
+    """Yield the enriched rows that are on the list, with what changed; count those left out."""
+    start = 0
+    words = pa.array([each.value for each in LISTED])
+    for part in parts:
+        with pq.ParquetFile(part) as file:
+            for rows in customer_batches(file, _READ.union(carried), BLOCK_ROWS):
+                here = slice(start, start + rows.num_rows)
+                start = here.stop
+                wanted = pc.is_in(rows["decision"].cast(pa.string()), value_set=words).to_numpy()
+                nothing = pa.nulls(rows.num_rows, pa.string())
+                previous, change = nothing, nothing
+                if compared is not None:
+                    quiet = compared.quiet[here] == 1
+                    counts.quiet += int((wanted & quiet).sum())
+                    wanted = wanted & ~quiet
+                    previous = named(compared.previous[here], Decision)
+                    change = named(compared.change[here], ChangeKind)
+                rows = rows.append_column("previous_decision", previous)  # noqa: PLW2901 - the same rows
+                for name, kind in _OF_FILE.items():
+                    if name not in rows.column_names:
+                        rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))  # noqa: PLW2901 - the same rows
+                yield rows.append_column("change", change).filter(pa.array(wanted))
+
+
+def _listed(
+    rows: pa.Table,
+    carried: Sequence[str],
+    reasons: Words,
+    engine: DuckDBPyConnection,
+    values: Mapping[str, str],
+) -> pa.Table:
+    """Return rows of the list for enriched rows that are on it."""
+    engine.register("listed", rows)
+    table: pa.Table = engine.sql(_COLUMNS, params=values).to_arrow_table()
+    engine.unregister("listed")
+    found = {name: table[name] for name in table.column_names}
+    found |= said_of_rows(rows, reasons)
+    found["past_due_amount"] = pc.round(
+        found["past_due_amount"], NAIRA.scale, round_mode="half_to_even"
+    )
+    found |= {heading(name): rows[name].cast(pa.string()) for name in carried}
+    found |= {name: pa.nulls(rows.num_rows, pa.string()) for name in REVIEW_COLUMNS}
+    schema = list_schema(carried)
+    return pa.table([found[each.name].cast(each.type) for each in schema], schema)
+
+
+@contextmanager
+def _stored(file: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Write rows into a private file, and give them all; none of them stays in memory."""
     with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for table in tables:
             writer.write_table(table)
-            kobo.append(_kobo(table))
-    order = worst_first(np.concatenate(kobo))
+    with pa.memory_map(str(file)) as mapped:
+        yield pa.ipc.open_stream(mapped).read_all()
 
-    def blocks() -> Iterator[pa.Table]:
-        with pa.memory_map(str(file)) as mapped:
-            rows = pa.ipc.open_stream(mapped).read_all()
-            for start in range(0, len(order), BLOCK_ROWS):
-                yield rows.take(pa.array(order[start : start + BLOCK_ROWS]))
 
-    return blocks()
+def _count(rows: pa.Table, counts: ListCounts) -> None:
+    by_decision = rows.select(["decision", "exposure"]).group_by("decision")
+    for each in by_decision.aggregate([("exposure", "sum"), ([], "count_all")]).to_pylist():
+        counts.listed[each["decision"]] = each["count_all"]
+        counts.exposure[each["decision"]] = each["exposure_sum"] or Decimal("0.00")
 
 
 def _kobo(rows: pa.Table) -> NDArray[np.int64]:
@@ -246,88 +298,6 @@ def worst_first(kobo: NDArray[np.int64]) -> NDArray[np.int64]:
     middle = int(np.median(known)) if len(known) else 0
     order: NDArray[np.int64] = np.argsort(-np.where(kobo == _UNKNOWN, middle, kobo), kind="stable")
     return order
-
-
-class _Rows:
-    """Makes the list's rows of enriched rows, block by block, in the order of the input."""
-
-    def __init__(
-        self,
-        run_id: str,
-        reasons: Words,
-        carried: Sequence[str],
-        compared: ChangeSet | None,
-        counts: ListCounts,
-        engine: DuckDBPyConnection,
-        *,
-        proposes: bool,
-    ) -> None:
-        self._run_id = run_id
-        self._declined_by = PROPOSED if proposes else BY_POLICY
-        self._reasons = reasons
-        self._carried = carried
-        self._compared = compared
-        self._counts = counts
-        self._engine = engine
-        self.schema = list_schema(carried)
-
-    def tables(self, parts: Sequence[Path]) -> Iterator[pa.Table]:
-        """Yield the rows that are on the list, and count them."""
-        start = 0
-        for part in parts:
-            with pq.ParquetFile(part) as file:
-                for rows in customer_batches(file, _READ.union(self._carried), BLOCK_ROWS):
-                    places = self._listed(rows, start)
-                    yield self._table(rows.take(pa.array(places, pa.int64())), places + start)
-                    start += rows.num_rows
-
-    def _listed(self, rows: pa.Table, start: int) -> NDArray[np.int64]:
-        """Return which rows of a block are on the list."""
-        words = pa.array([each.value for each in LISTED])
-        wanted = pc.is_in(rows["decision"].cast(pa.string()), value_set=words).to_numpy()
-        if self._compared is not None:
-            quiet = self._compared.quiet[start : start + rows.num_rows] == 1
-            self._counts.quiet += int((wanted & quiet).sum())
-            wanted = wanted & ~quiet
-        return np.flatnonzero(wanted)
-
-    def _table(self, rows: pa.Table, numbers: NDArray[np.int64]) -> pa.Table:
-        """Return rows of the list for enriched rows, given their numbers in the run."""
-        for name, kind in _OF_FILE.items():
-            if name not in rows.column_names:
-                rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))
-        self._engine.register("listed", rows)
-        query = self._engine.sql(_COLUMNS, params={"declined_by": self._declined_by})
-        table: pa.Table = query.to_arrow_table()
-        self._engine.unregister("listed")
-        found = {name: table[name] for name in table.column_names}
-        found |= said_of_rows(rows, self._reasons)
-        found["past_due_amount"] = pc.round(
-            found["past_due_amount"], NAIRA.scale, round_mode="half_to_even"
-        )
-        found["run_id"] = pa.repeat(self._run_id, rows.num_rows)
-        found["previous_decision"] = found["change"] = pa.nulls(rows.num_rows, pa.string())
-        if self._compared is not None:
-            found["previous_decision"] = _words(self._compared.previous[numbers], tuple(Decision))
-            found["change"] = _words(self._compared.change[numbers], tuple(ChangeKind))
-        found |= {heading(name): rows[name].cast(pa.string()) for name in self._carried}
-        listed = pa.table([found[each.name].cast(each.type) for each in self.schema], self.schema)
-        self._count(listed)
-        return listed
-
-    def _count(self, listed: pa.Table) -> None:
-        kept = listed.select(["decision", "exposure"]).group_by("decision")
-        sums = kept.aggregate([("exposure", "sum"), ([], "count_all")])
-        for each in sums.to_pylist():
-            word, exposure = each["decision"], each["exposure_sum"] or Decimal(0)
-            self._counts.listed[word] += each["count_all"]
-            self._counts.exposure[word] = self._counts.exposure.get(word, Decimal(0)) + exposure
-
-
-def _words(numbers: NDArray[np.int8], words: Sequence[StrEnum]) -> pa.Array:
-    """Return words by their numbers, null where a number is negative."""
-    places = pa.array(numbers.astype(np.int64), mask=numbers < 0)
-    return pa.array([each.value for each in words], pa.string()).take(places)
 
 
 def said_of_rows(rows: pa.Table, reasons: Words) -> dict[str, pa.Array]:

@@ -7,7 +7,6 @@ Importing a lender's file is `operations/loans/outcome_import.py`.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from contextlib import closing
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -23,7 +22,7 @@ from nightscreen.journal.records import Records
 from nightscreen.policy.engine import locked_connection
 from nightscreen.reading.columns import fold
 from nightscreen.reading.merge_rows import loan_standings
-from nightscreen.results.stood_decision import StoodDecisions
+from nightscreen.results.final_decision import decisions_as_of
 from nightscreen.schemas.clock import LAGOS, lagos_day, to_instant
 from nightscreen.schemas.outcomes import (
     BadLoan,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import date
 
-    from duckdb import DuckDBPyConnection
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
     from nightscreen.files.sealing import Pseudonyms
     from nightscreen.journal import Journal
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 
 Z = 1.959964
 """Of the normal distribution: intervals hold 95 times of 100."""
-MEMORY = "256MB"
 NO_DECISION = "none"
 """Stands for the decision where no run had decided before the money went out."""
 _LENT_TO = pa.schema(
@@ -61,15 +59,13 @@ _LENT_TO = pa.schema(
         pa.field("decided_by", pa.string()),
         pa.field("policy", pa.string()),
         pa.field("reasons", pa.list_(pa.string())),
-        pa.field("shadow_policy", pa.string()),
-        pa.field("shadow", pa.string()),
         pa.field("class", pa.string()),
         pa.field("lent", NAIRA),
         pa.field("lost", NAIRA),
     ]
 )
 _COUNTS = """
-    count(*) AS loans,
+    count(loan) AS loans,
     count(*) FILTER (class = 'good') AS good,
     count(*) FILTER (class = 'bad') AS bad,
     count(*) FILTER (class = 'young') AS young,
@@ -81,15 +77,19 @@ _BY_REASON = """
     CREATE TEMP VIEW by_reason AS
     SELECT * EXCLUDE reasons, unnest(list_distinct(reasons)) AS reason FROM loans
 """
-_PAID = """
-    CREATE TEMP VIEW paid AS
-    SELECT loans.*, decided.customer_row, decided.old, decided.new
-    FROM loans JOIN decided USING (customer)
-    WHERE decided.decided_at <= loans.disbursed_at
-    QUALIFY row_number() OVER (
-        PARTITION BY loan ORDER BY decided.decided_at DESC, decided.customer_row DESC
-    ) = 1
+_CELLS = """
+    WITH paid AS (
+        SELECT loans.*, number, was, now FROM loans JOIN moves USING (customer)
+        WHERE way = {way} AND decided_at <= disbursed_at
+        QUALIFY row_number() OVER (PARTITION BY loan ORDER BY decided_at DESC, number DESC) = 1
+    ),
+    cells AS (SELECT was, now, count(*) AS rows FROM moves WHERE way = {way} GROUP BY ALL)
+    SELECT was AS "from", now AS "to", any_value(cells.rows) AS rows,
+        any_value(cells.rows) - count(DISTINCT number) AS never_lent, {counts}
+    FROM cells LEFT JOIN paid USING (was, now) GROUP BY was, now ORDER BY was, now
 """
+"""A loan belongs to the newest of the runs that had decided about its customer by the day the money
+went out, and so counts once, however many nights the customer was in."""
 
 
 def wilson(bad: int, known: int) -> tuple[float, float] | None:
@@ -129,11 +129,7 @@ def loan_key(journal: Journal, loan_id: str) -> str:
 
 def customers_of(journal: Journal, customer_ids: Sequence[str]) -> list[bytes]:
     """Return the pseudonym of each customer, the same in every batch name."""
-    return _anywhere(journal.pseudonyms, customer_ids)
-
-
-def _anywhere(pseudonyms: Pseudonyms, customer_ids: Sequence[str]) -> list[bytes]:
-    return pieces_of(pseudonyms.customers_anywhere(customer_ids))
+    return pieces_of(journal.pseudonyms.customers_anywhere(customer_ids))
 
 
 def followed_outcomes(journal: Journal) -> list[LoanOutcome]:
@@ -147,7 +143,7 @@ def followed_outcomes(journal: Journal) -> list[LoanOutcome]:
     asked = [(each.customer_id, each.disbursed_at) for each in found]
     return [
         each.model_copy(update={"stood": stood})
-        for each, stood in zip(found, StoodDecisions(journal).find(asked), strict=True)
+        for each, stood in zip(found, decisions_as_of(journal, asked), strict=True)
     ]
 
 
@@ -223,8 +219,6 @@ def loans_table(outcomes: Iterable[LoanOutcome], bad: BadLoan) -> pa.Table:
                 "decided_by": stood.decided_by if each.stood else NO_DECISION,
                 "policy": stood.policy or NO_DECISION,
                 "reasons": list(stood.reasons),
-                "shadow_policy": stood.shadow_policy,
-                "shadow": stood.shadow,
                 "class": found.value,
                 "lent": each.last.principal,
                 "lost": each.lost if found is OutcomeClass.BAD else None,
@@ -238,10 +232,7 @@ def outcomes_report(
 ) -> dict[str, Any] | None:
     """Return what became of loans, as JSON has it; None where nothing is known of any.
 
-    Args:
-        outcomes: the loans.
-        bad: what counts as bad.
-        batch: only loans whose decision stood in this batch name; all where it is None.
+    Of a batch name only the loans whose decision stood in it.
     """
     meant = [
         each
@@ -251,11 +242,10 @@ def outcomes_report(
     if not meant:
         return None
     loans = loans_table(meant, bad)
-    with closing(locked_connection(MEMORY)) as engine:
+    with closing(locked_connection()) as engine:
         engine.register("loans", loans)
         engine.execute(_BY_REASON)
         (total,) = _cells(engine, "")
-        tried = 'policy, shadow_policy, decision AS "from", shadow AS "to"'
         return {
             "bad": bad.model_dump(),
             "not_lent": len(meant) - loans.num_rows,
@@ -272,7 +262,6 @@ def outcomes_report(
                 }
                 for each in _cells(engine, "reason", "by_reason")
             ],
-            "shadow": _cells(engine, tried, "loans WHERE shadow IS NOT NULL"),
         }
 
 
@@ -280,6 +269,11 @@ def _cells(engine: DuckDBPyConnection, keys: str, source: str = "loans") -> list
     """Return the loans by some columns, in their order, with rates; money as decimal text."""
     grouped = "GROUP BY ALL ORDER BY ALL" if keys else ""
     select = f"SELECT {keys}{',' if keys else ''} {_COUNTS} FROM {source} {grouped}"  # noqa: S608 - of our own words
+    return _rated(engine.sql(select))
+
+
+def _rated(found: DuckDBPyRelation) -> list[dict[str, Any]]:
+    """Return counted loans with rates; money as decimal text."""
     return [
         {
             **each,
@@ -287,7 +281,7 @@ def _cells(engine: DuckDBPyConnection, keys: str, source: str = "loans") -> list
             "lost": f"{each['lost']:.2f}",
             "bad_rate": rate_document(each["bad"], each["good"]),
         }
-        for each in engine.sql(select).to_arrow_table().to_pylist()
+        for each in found.to_arrow_table().to_pylist()
     ]
 
 
@@ -299,96 +293,39 @@ def _share(part: int, whole: int) -> float | None:
 # --- past runs decided again ---
 
 
-@dataclass(slots=True)
-class PaidAfterwards:
-    """How customers of past runs paid the loans that they got after being decided about.
+@dataclass(frozen=True, slots=True)
+class LoanPerformance:
+    """How customers of past runs paid the loans that they got after being decided about."""
 
-    A loan belongs to the newest of the runs that had decided about its customer by the day the
-    money went out, and so counts once, however many nights the customer was in.
-
-    Attributes:
-        loans: what became of them, as `loans_table` gives it.
-        bad: what counts as bad.
-        rows: for each way of deciding, customers with any loan as they were and would be decided.
-    """
-
-    loans: pa.Table
-    bad: BadLoan
-    pseudonyms: Pseudonyms = field(repr=False)
-    rows: dict[int, list[pa.Table]] = field(default_factory=lambda: defaultdict(list))
-    _number: int = 0
+    loans: pa.Table  # what became of them, as `loans_table` gives it
+    bad: BadLoan  # what counts as bad
+    _pseudonyms: Pseudonyms = field(repr=False)
 
     @classmethod
-    def of(cls, journal: Journal, bad: BadLoan) -> PaidAfterwards | None:
+    def of(cls, journal: Journal, bad: BadLoan) -> LoanPerformance | None:
         """Return what a journal knows of loans; None where it knows of none."""
         loans = loans_table(known_outcomes(journal), bad)
         return cls(loans, bad, journal.pseudonyms) if loans.num_rows else None
 
-    def take(
-        self, customer_ids: Sequence[str], decided_at: int, pairs: Sequence[tuple[Any, Any]]
-    ) -> None:
-        """Enter a portion of a run's rows.
-
-        Args:
-            customer_ids: each row's customer.
-            decided_at: when the run decided, microseconds.
-            pairs: for each way, the decisions as they were and as they would be.
-        """
-        numbers = range(self._number, self._number + len(customer_ids))
-        self._number += len(customer_ids)
-        names = pa.array([each.hex() for each in _anywhere(self.pseudonyms, customer_ids)])
+    def customers(self, customer_ids: Sequence[str]) -> pa.Array:
+        """Return the pseudonym of each customer who got a loan, null of all others."""
+        joined = self._pseudonyms.customers_anywhere(customer_ids)
+        names = pa.array([each.hex() for each in pieces_of(joined)], pa.string())
         mine = pc.is_in(names, value_set=self.loans["customer"].combine_chunks())
-        for way, (old, new) in enumerate(pairs):
-            table = pa.table(
-                {
-                    "customer": names,
-                    "customer_row": pa.array(numbers, pa.int64()),
-                    "decided_at": pa.array([decided_at] * len(customer_ids), pa.int64()),
-                    "old": old.cast(pa.string()),
-                    "new": new.cast(pa.string()),
-                }
-            )
-            self.rows[way].append(table.filter(mine))
+        return pc.if_else(mine, names, None)
 
-    def document(self, way: int, matrix: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return how those of each cell of a matrix paid, and what approving them was worth.
+    def document(self, engine: DuckDBPyConnection, way: int) -> dict[str, Any]:
+        """Return how those of each move paid, and what approving them was worth.
 
         Args:
+            engine: with these `loans`, and a table `moves` of customers (null without a loan) with
+                their numbers, `decided_at`, and the decisions as they `was` and are `now`.
             way: which way of deciding.
-            matrix: rows by `from` and `to`; those without a loan were never lent to.
         """
-        found: list[dict[str, Any]] = []
-        if way in self.rows:
-            with closing(locked_connection(MEMORY)) as engine:
-                engine.register("loans", self.loans)
-                engine.register("decided", pa.concat_tables(self.rows[way]))
-                engine.execute(_PAID)
-                lent_rows = "count(DISTINCT customer_row) AS lent_rows"
-                found = _cells(engine, f'old AS "from", new AS "to", {lent_rows}', "paid")
-        by_move = {(each["from"], each["to"]): each for each in found}
-        cells = []
-        for each in matrix:
-            paid = by_move.get((each["from"], each["to"]), _NOTHING)
-            lent_rows = paid["lent_rows"]
-            cells.append(
-                {
-                    "from": each["from"],
-                    "to": each["to"],
-                    "rows": each["rows"],
-                    "never_lent": each["rows"] - lent_rows,
-                    **{name: paid[name] for name in _COUNTED},
-                }
-            )
+        cells = _rated(engine.sql(_CELLS.format(way=way, counts=_COUNTS)))
         return {"cells": cells, **_verdict(cells)}
 
 
-_COUNTED = ("loans", "good", "bad", "young", "lent", "lost", "lost_unknown", "bad_rate")
-_NOTHING: dict[str, Any] = {
-    **dict.fromkeys(("lent_rows", "loans", "good", "bad", "young", "lost_unknown"), 0),
-    "lent": "0.00",
-    "lost": "0.00",
-    "bad_rate": None,
-}
 _APPROVE, _REVIEW = "approve", "review"
 _STRICTNESS = {_APPROVE: 0, _REVIEW: 1, "undecided": 1, "decline": 2}
 
@@ -431,7 +368,7 @@ def verdict_in_words(paid: Mapping[str, Any], after: str) -> list[str]:
     """Return whether the loans tell a policy from the one before it, and of whom nothing is known.
 
     Args:
-        paid: as `PaidAfterwards.document` has it.
+        paid: as `LoanPerformance.document` has it.
         after: what the later policy is called.
     """
     said = {

@@ -27,8 +27,8 @@ from nightscreen.journal.reviews import Reviews
 from nightscreen.planning.shared_identifiers import keep_sightings
 from nightscreen.results.changes import ChangeSet, keep_states, unreached_checks, write_changes
 from nightscreen.results.decision_list import ListCounts, write_decisions
-from nightscreen.results.reviews import active_reviews, reviewed_evidence
 from nightscreen.results.wording import team_sentences
+from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,39 +36,29 @@ if TYPE_CHECKING:
     from nightscreen.files.run_folder import RunFolder
     from nightscreen.files.workspace import Workspace
     from nightscreen.journal import Journal
+    from nightscreen.schemas.contests import Review
     from nightscreen.schemas.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutputs:
-    """What a run reported.
-
-    Attributes:
-        compared: changes, and what the list says of each row.
-        listed: what is on the list.
-    """
+    """What a run reported."""
 
     run_id: str
     batch: str
-    compared: ChangeSet
-    listed: ListCounts
-    _customers: Customers = field(repr=False)
+    compared: ChangeSet  # changes, and what the list says of each row
+    listed: ListCounts  # what is on the list
+    _journal: Journal = field(repr=False)
     _workspace: Workspace = field(repr=False)
-    _sightings: Sightings = field(repr=False)
 
     def keep(self) -> None:
         """Put the customers' new states and what they were seen with into the journal."""
-        keep_states(
-            self.compared,
-            run_id=self.run_id,
-            batch=self.batch,
-            customers=self._customers,
-            workspace=self._workspace,
-        )
+        journal, workspace = self._journal, self._workspace
+        keep_states(self.compared, journal, workspace, run_id=self.run_id, batch=self.batch)
         trim_memory()
-        commit = self._customers.commit_of(self.run_id)
+        commit = Customers.of(journal).commit_of(self.run_id)
         if commit is not None:
-            keep_sightings(self._workspace, self._sightings, batch=self.batch, at=commit.last_at)
+            keep_sightings(workspace, Sightings.of(journal), batch=self.batch, at=commit.last_at)
 
 
 def publish(
@@ -87,34 +77,24 @@ def publish(
 ) -> RunOutputs:
     """Write `changes.parquet`, `decisions.csv` and `decisions.xlsx`; keep the policy's text.
 
-    Args:
-        folder: the run's folder, its enriched parts written.
-        run_id: the run.
-        batch: its batch name.
-        journal: the journal.
-        workspace: the run's; it must be there until `keep`.
-        policy: by which the rows were decided.
-        purpose: what the run is for: rules may say other words to a borrower than to an applicant.
-        checks: the report's part on checks: what was left open is no change.
-        about: names and values for the head of the summary.
-        whole: the run has the whole batch, not only rows that were fixed and fed back.
-        proposes: a decline is a proposal, until a person has confirmed it.
+    The workspace must be there until `keep`. `checks` is the report's part on them: what was left
+    open is no change. Where the run does not have the whole batch, but rows that were fixed and fed
+    back, nobody is gone. Where it proposes, a decline waits for a person to confirm it.
     """
-    customers, reviews = Customers.of(journal), Reviews.of(journal)
+    reviews = Reviews.of(journal)
     reviews.keep_policy(policy.label, policy.model_dump_json())
     at = journal.clock()
     parts = enriched_parts(folder.path)
     compared = write_changes(
         folder,
         parts,
+        journal,
+        workspace,
         run_id=run_id,
         batch=batch,
-        customers=customers,
-        pseudonyms=journal.pseudonyms,
-        workspace=workspace,
         at=at,
         unreached=unreached_checks(checks),
-        reviewed=reviewed_evidence(active_reviews(reviews, batch, at=at)),
+        reviewed=_reviewed(reviews.active(batch, at)),
         whole=whole,
     )
     trim_memory()
@@ -131,8 +111,16 @@ def publish(
         proposes=proposes,
     )
     trim_memory()
-    seen = Sightings.of(journal)
-    return RunOutputs(run_id, batch, compared, listed, customers, workspace, seen)
+    return RunOutputs(run_id, batch, compared, listed, journal, workspace)
+
+
+def _reviewed(found: Mapping[bytes, Review]) -> dict[bytes, bytes]:
+    """Return the digest of the evidence that each decision of a person rests on."""
+    return {
+        customer: review.evidence
+        for customer, review in found.items()
+        if review.decision != Decision.REVIEW.value
+    }
 
 
 def withdraw(folder: RunFolder) -> None:

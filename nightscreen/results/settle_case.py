@@ -1,12 +1,13 @@
 """A person decides on customers: a review at the desk or by a list that came back, and overrides.
 
 Each is one function for every door: who may, what is written, and what follows from it. The case
-is closed, the notices are written anew, and the audit has it.
+is closed, the notices are written anew, and the audit has it. A decline turned into approve above a
+threshold waits for a second person: it is a record of the journal and no review yet.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nightscreen.files.person import same_person
 from nightscreen.journal.actor import OVERRIDE, REVIEW
@@ -17,21 +18,26 @@ from nightscreen.journal.records import Records
 from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.declarations import read_declarations
 from nightscreen.results.notices import rewrite_reviewed
-from nightscreen.results.reviews import DEFAULT_DAYS, Judge
-from nightscreen.results.second_person import needs_second
-from nightscreen.results.tracked_state import evidence_digest
+from nightscreen.results.one_row import find_row
+from nightscreen.results.reviews import DEFAULT_DAYS, judge_rows
+from nightscreen.results.tracked_state import listed_decision, rests_on
 from nightscreen.schemas.contests import ENDED, Contest, ContestOutcome, Review
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from decimal import Decimal
 
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.journal.actor import Actor
     from nightscreen.results.reviews import Judged
     from nightscreen.schemas.decisions import ReviewRow
+
+
+_LOOKED_AT = 60
+"""Runs of a batch, from the newest on, in which a customer's exposure is looked for."""
 
 
 class Imported(NamedTuple):
@@ -54,27 +60,15 @@ def import_reviews(
 ) -> Imported:
     """Save what people decided of customers: every row or, on any mistake, none.
 
-    Args:
-        journal: the journal.
-        actor: who saves them.
-        rows: of a list that came back, or the one that was filled in at the desk.
-        settings: above which exposure an override waits for a second person.
-        days: how long a review stands.
-        partial: save the sound rows even where others are mistaken.
-        reason: the one that was chosen at the desk, for the audit.
+    The rows are of a list that came back, or the one that was filled in at the desk, with the
+    reason that was chosen there. If `partial`, sound rows are saved even where others are mistaken.
+    A review stands for so many days.
 
     Raises:
         NotAllowedError: the actor may not review, or not decide otherwise than the policy.
     """
     actor.require(journal, REVIEW)
-    judge = Judge(
-        Customers.of(journal),
-        Reviews.of(journal),
-        journal.pseudonyms,
-        now=journal.clock(),
-        days=days,
-    )
-    judged = judge.judge(rows)
+    judged = judge_rows(journal, rows, days=days)
     if judged.overrides:
         actor.require(journal, OVERRIDE)
     if not judged.sound or (judged.mistakes and not partial):
@@ -127,6 +121,48 @@ def _save(journal: Journal, actor: Actor, judged: Judged, settings: Settings) ->
     return waits
 
 
+def needs_second(
+    journal: Journal,
+    above: Decimal | None,
+    *,
+    batch: str,
+    customer_id: str,
+    decision: str,
+    run_id: str = "",
+) -> bool:
+    """Tell whether a decision turns a decline into approve above what one person may.
+
+    That is `above` naira, of the setting OVERRIDE_ABOVE; None where one person is enough. The
+    policy's latest decision counts, and that of the run whose list was looked at; so does each of
+    their exposures. An exposure that is not known counts as above.
+    """
+    if above is None or decision != Decision.APPROVE.value:
+        return False
+    customer = journal.pseudonyms.customer(batch, customer_id)
+    known = Customers.of(journal).known([customer]).get(customer)
+    decisions = {listed_decision(known)}
+    exposures = []
+    for row in _rows(journal, batch, customer_id, run_id):
+        decisions.add(row["decision"])
+        exposures.append(row.get("exposure"))
+    if Decision.DECLINE.value not in decisions:
+        return False
+    return not exposures or any(each is None or each > above for each in exposures)
+
+
+def _rows(journal: Journal, batch: str, customer_id: str, run_id: str) -> Iterator[dict[str, Any]]:
+    """Yield a customer's row in a run, and the newest one of the batch."""
+    looked_at = journal.runs.find(run_id) if run_id else None
+    row = None if looked_at is None else find_row(looked_at, customer_id)
+    if row is not None:
+        yield row
+    for run in journal.runs.newest(batch=batch, limit=_LOOKED_AT):
+        row = find_row(run, customer_id)
+        if row is not None:
+            yield row
+            return
+
+
 def close_cases(cases: Cases, batch: str, saved: Sequence[Review]) -> None:
     """Free the cases of reviews, and end those that are decided."""
     cases.close(batch, [each.customer for each in saved])
@@ -150,7 +186,7 @@ def confirm_override(journal: Journal, actor: Actor, waiting: Review, settings: 
     reviews, by = Reviews.of(journal), actor.name
     now = journal.clock()
     known = Customers.of(journal).known([waiting.customer]).get(waiting.customer)
-    if known is None or evidence_digest(known.state) != waiting.evidence:
+    if not rests_on(waiting, known):
         raise InputError(
             "the customer's evidence has changed since this was proposed: refuse it, and review "
             "the customer again"

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nightscreen.schemas.contests import Review
+    from nightscreen.schemas.decisions import KnownCustomer
+
 _EVIDENCE_BYTES = 8
 _DIGEST_BYTES = 6
 TRACKED: dict[str, tuple[Column, ...]] = {
@@ -140,3 +143,25 @@ def evidence_digest(state: State) -> bytes:
     values = {check: state[check].values for check in CHECKS if check in state}
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.blake2b(text.encode(), digest_size=_EVIDENCE_BYTES).digest()
+
+
+def rests_on(review: Review, known: KnownCustomer | None) -> bool:
+    """Tell whether a customer's evidence is what a review was made on."""
+    return known is not None and evidence_digest(known.state) == review.evidence
+
+
+def listed_decision(known: KnownCustomer | None) -> str:
+    """Return the word that the last run wrote of a customer."""
+    part = None if known is None else known.state.get(LISTED_PART)
+    return Decision.UNDECIDED.value if part is None else part.values["decision"]
+
+
+def decided_reasons(state: State, word: str = "") -> list[str]:
+    """Return the reasons of the last decision that could be made, the main one first.
+
+    None where it is another than `word`, if that is named.
+    """
+    part = state.get(DECISION_PART)
+    if part is None or (word and part.values["decision"] != word):
+        return []
+    return [code for code in part.values.get("reasons", "").split(", ") if code]

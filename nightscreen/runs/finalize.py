@@ -21,7 +21,6 @@ from nightscreen.journal.wallet import OpeningBalance, between_runs, keep_gap
 from nightscreen.planning.eligibility import slots_of
 from nightscreen.planning.rings import RINGS, RINGS_SCHEMA
 from nightscreen.planning.row_plan import read_row_plan
-from nightscreen.policy.engine import locked_connection
 from nightscreen.policy.vocabulary import unread_values
 from nightscreen.report.anomaly_check import HELD, earlier_reports, hold, plausible
 from nightscreen.report.calls import write_calls
@@ -30,14 +29,14 @@ from nightscreen.report.format import some
 from nightscreen.report.page import report_page
 from nightscreen.results.assemble import Assembly, Chunk
 from nightscreen.results.backtest import PURPOSE_KEY, PastRun, try_beside
-from nightscreen.results.cached_bvn_details import BvnsAtHand
-from nightscreen.results.cash_flow_at_hand import CashFlowAtHand
 from nightscreen.results.customer_rows import Expansion
 from nightscreen.results.decide import decide
 from nightscreen.results.enriched import enriched_schema
-from nightscreen.results.notices import NoticeRun, contests_report, proposes, write_notices
+from nightscreen.results.final_decision import overrides_of
+from nightscreen.results.held_data import HeldData
+from nightscreen.results.notice_delivery import contests_report
+from nightscreen.results.notices import NoticeRun, proposes, write_notices
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
-from nightscreen.results.overrides import overrides_of
 from nightscreen.results.publish_results import publish, withdraw
 from nightscreen.runs.open_cases import publish_cases
 from nightscreen.runs.run_report import (
@@ -79,10 +78,7 @@ def write_rows(run: ScreeningRun) -> WrittenRows:
         columns=run.columns,
         test_mode=state == TEST_MODE,
         limits=Limits(run.settings.selfie_match_at, run.settings.selfie_no_match_below),
-        bvns=BvnsAtHand.of(run.journal, run.freshness.at),
-        cash_flow=CashFlowAtHand.of(
-            run.journal, run.freshness.at, run.freshness.oldest_cash_flow()
-        ),
+        held=HeldData.of(run.journal, run.freshness.at, run.freshness.oldest_cash_flow()),
     )
     written = WrittenRows()
     schema = enriched_schema(run.columns, merged=run.merging)
@@ -104,17 +100,16 @@ def _enriched(run: ScreeningRun, assembly: Assembly, written: WrittenRows) -> It
     """Yield the enriched rows in order, chunk by chunk."""
     policy = None if assembly.test_mode else run.policy
     purpose = run.purpose
-    with locked_connection(optimizer=False) as engine:
-        for number in range(run.chunks):
-            table = _assembled(run, assembly, written, number).combine_chunks()
-            table = decide(table, policy, purpose=purpose, engine=engine)
-            if policy is not None:
-                written.unread.update(unread_values(engine, table, policy.carried_kinds))
-            for check in run.wanted.checks:
-                pending = pc.equal(table[f"{check}_status"], NoAnswer.PENDING.value)
-                written.pending += pc.sum(pending).as_py() or 0
-            yield table
-            del table  # before the next is made
+    for number in range(run.chunks):
+        table = _assembled(run, assembly, written, number).combine_chunks()
+        table = decide(table, policy, purpose=purpose)
+        if policy is not None:
+            written.unread.update(unread_values(table, policy.carried_kinds))
+        for check in run.wanted.checks:
+            pending = pc.equal(table[f"{check}_status"], NoAnswer.PENDING.value)
+            written.pending += pc.sum(pending).as_py() or 0
+        yield table
+        del table  # before the next is made
 
 
 def _expanded(
@@ -291,8 +286,8 @@ def _write_notices(
         run.declared,
         lambda row, _customer, _review: bool(quiet[row]),
     )
-    run.folder.rows[NOTICES_FILE] = counts.to_send
-    return counts.report()
+    run.folder.rows[NOTICES_FILE] = counts["to_send"]
+    return counts
 
 
 def manifest(run: ScreeningRun) -> dict[str, Any]:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.run import Run
     from nightscreen.report.calls import CallFigures
-    from nightscreen.report.facts import Facts
     from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.contests import PolicyVersion
 
@@ -153,7 +152,7 @@ def screening_report(
     *,
     lookups: Mapping[str, Mapping[str, int]],
     calls: CallFigures,
-    facts: Facts,
+    facts: Mapping[str, Any],
     written: WrittenRows,
 ) -> dict[str, Any]:
     """Return the report, as `report.json` has it; money is decimal text in naira.
@@ -166,7 +165,7 @@ def screening_report(
     return {
         **end.head(),
         "rows": rows_document(run),
-        "coverage": {"due_rows": facts.due_rows, "answered_rows": facts.answered_rows},
+        "coverage": facts["coverage"],
         "checks": _checks(run, lookups, calls, facts, written, test_mode=end.in_test),
         "cost": _cost(run, end, calls, facts, written),
         "spending": _spending(run),
@@ -179,20 +178,20 @@ def screening_report(
                 else None,
             },
         },
-        "timeline": calls.timeline,
         "freshness": {
             **_oldest(counts, run.freshness.at),
-            "fresh": facts.fresh,
-            "ages": facts.ages,
+            "fresh": facts["fresh"],
+            "ages": facts["ages"],
         },
-        "exposure": facts.exposure,
-        "decisions": facts.decisions,
-        "evidence": facts.evidence,
-        "reasons": facts.reasons,
-        "groups": facts.groups,
+        "exposure": facts["exposure"],
+        "decisions": facts["decisions"],
+        "evidence": facts["evidence"],
+        "largest_without_history": facts["largest_without_history"],
+        "reasons": facts["reasons"],
+        "groups": facts["groups"],
         "nights": [],
         "changes": {},
-        "news": facts.news,
+        "news": facts["news"],
         "shadow": None,
         "overrides": [],
         "customer_notices": None,
@@ -209,7 +208,7 @@ def _checks(
     run: ScreeningRun,
     lookups: Mapping[str, Mapping[str, int]],
     calls: CallFigures,
-    facts: Facts,
+    facts: Mapping[str, Any],
     written: WrittenRows,
     *,
     test_mode: bool,
@@ -218,14 +217,14 @@ def _checks(
     counts = {} if run.plan is None else run.plan.checks
     found = {}
     for check in run.wanted.checks:
-        of_check, answers = counts.get(check, CheckCounts()), facts.answers[check]
+        of_check, answers = counts.get(check, CheckCounts()), facts["answers"][check]
         refused = answers.get(NoAnswer.REFUSED.value, 0)
         part = check_report(
             of_check,
             lookups[check],
             calls.of(check),
             answers=answers,
-            asked=facts.asked[check],
+            asked=facts["asked"][check],
             refused_since=0 if test_mode else refused - of_check.rows_refused,
             shared_micro=written.shared_micro[check],
         )
@@ -235,14 +234,18 @@ def _checks(
 
 
 def _cost(
-    run: ScreeningRun, end: RunEnd, calls: CallFigures, facts: Facts, written: WrittenRows
+    run: ScreeningRun,
+    end: RunEnd,
+    calls: CallFigures,
+    facts: Mapping[str, Any],
+    written: WrittenRows,
 ) -> dict[str, Any]:
     """Return what was charged, against quote and cap, for each customer to decline or review."""
     counts = {} if run.plan is None else run.plan.checks
     cap_micro, cost_micro = run.caps.run_micro, calls.cost_micro
     rises = run.journal.money.surprises(run.run_id)
     flagged = sum(
-        facts.decisions.get(word.value, 0) for word in (Decision.DECLINE, Decision.REVIEW)
+        facts["decisions"].get(word.value, 0) for word in (Decision.DECLINE, Decision.REVIEW)
     )
     each = Decimal(cost_micro) / (flagged * MICRO) if flagged else None
     return {

@@ -121,7 +121,6 @@ class StoodDecision(BaseModel):
     Attributes:
         decided_by: `policy` or `review`.
         run_id: the last run that had decided about the customer by then.
-        shadow: the decision of the policy that was tried beside it.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -132,8 +131,6 @@ class StoodDecision(BaseModel):
     decided_by: str = "policy"
     reasons: tuple[str, ...] = ()
     policy: str | None = None
-    shadow: str | None = None
-    shadow_policy: str | None = None
 
 
 class LoanOutcome(JournalRecord):

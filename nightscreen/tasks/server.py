@@ -17,7 +17,7 @@ from prefect.artifacts import acreate_markdown_artifact
 from prefect.context import FlowRunContext
 from prefect.runtime import deployment, flow_run
 
-from nightscreen.report.summary import api_run_markdown, quote_markdown, summary_markdown
+from nightscreen.report.summary import quote_markdown, summary_markdown
 from nightscreen.runs.quoting import quote_document
 from nightscreen.runs.screening_run import ScreeningRun
 
@@ -52,10 +52,8 @@ async def show_quote(run: ScreeningRun) -> None:
 async def show_report(run: Run, report: Mapping[str, Any]) -> None:
     """Show how a run ended, and what to do next."""
     folder, about = str(run.folder.path.absolute()), f"How run {run.run_id} ended, what to do next"
-    if isinstance(run, ScreeningRun):
-        await _show(summary_markdown(report, folder), f"{run.batch}-summary", about)
-    else:
-        await _show(api_run_markdown(report, folder), f"{run.batch}-{run.flow}-summary", about)
+    flow = "" if isinstance(run, ScreeningRun) else f"-{run.flow}"
+    await _show(summary_markdown(report, folder), f"{run.batch}{flow}-summary", about)
 
 
 async def _show(text: str, key: str, about: str) -> None:

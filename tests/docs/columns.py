@@ -17,7 +17,7 @@ from nightscreen.report.calls import CALLS
 from nightscreen.results.backtest import SHADOW_COLUMNS
 from nightscreen.results.decision_list import list_schema
 from nightscreen.results.enriched import enriched_schema
-from nightscreen.results.notice_file import NOTICE_COLUMNS
+from nightscreen.results.notices import NOTICE_COLUMNS
 from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.columns import KNOWN_COLUMNS

@@ -156,7 +156,6 @@ def outputs_of(night: Night, names: Names) -> dict[str, Any]:
         match path.suffix:
             case ".json":
                 report = json.loads(path.read_text("utf-8"))
-                report["timeline"] = _ended(report["timeline"])
                 found[path.name] = names.value(report)
             case ".csv":
                 found[path.name] = _csv_table(path, names)
@@ -170,11 +169,6 @@ def outputs_of(night: Night, names: Names) -> dict[str, Any]:
         if name.startswith("report-"):  # of an earlier session: the last one is cumulative
             found[name] = {key: report[key] for key in OF_EARLIER}
     return found
-
-
-def _ended(timeline: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Return how a timeline ended; its points depend on the schedule."""
-    return {name: values[-1] if values else None for name, values in timeline.items()}
 
 
 def _arrow_table(path: Path, names: Names, *, ordered_by_chance: bool) -> Table:

@@ -55,25 +55,18 @@ class Nights:
         return write_changes(
             folder,
             [write_part(folder.path, rows)],
+            self.journal,
+            self.workspace(run_id),
             run_id=run_id,
             batch=BATCH,
-            customers=self.customers,
-            pseudonyms=self.journal.pseudonyms,
-            workspace=self.workspace(run_id),
             at=self.now,
             unreached=unreached,
-            reviewed=reviewed,
+            reviewed=reviewed or {},
         )
 
     def keep(self, run_id: str, compared: ChangeSet) -> None:
         """Keep the states of a night."""
-        keep_states(
-            compared,
-            run_id=run_id,
-            batch=BATCH,
-            customers=self.customers,
-            workspace=self.workspace(run_id),
-        )
+        keep_states(compared, self.journal, self.workspace(run_id), run_id=run_id, batch=BATCH)
 
     def night(self, run_id: str, *rows: Mapping[str, Any], **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - as `compare` takes them
         """Carry a night through and return the changes it told."""

@@ -11,7 +11,7 @@ import pytest
 from nightscreen.config.settings import overridden
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents, keep_figures
-from nightscreen.results.cash_flow_at_hand import affordable, instalment_of
+from nightscreen.results.held_data import affordable, instalment_of
 from nightscreen.schemas.cashflow import FEATURES, TX_FIELDS, figures_document
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.consented import CashFigures, TokenAnswer

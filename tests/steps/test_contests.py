@@ -18,13 +18,8 @@ from nightscreen.journal.actor import Actor
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.contests import (
-    answer_contest,
-    list_contests,
-    open_contest,
-)
+from nightscreen.privacy.contests import answer_contest, list_contests, open_contest
 from nightscreen.results.ask_again import parameters_again, rows_as_part
-from nightscreen.results.reviews import active_reviews
 from nightscreen.runs.run import lasting
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.contests import Contest, ContestAbout, ContestOutcome
@@ -157,7 +152,7 @@ def test_a_changed_decision_stands_over_the_review_that_was_contested(nights: Ni
         outcome=ContestOutcome.CHANGED,
         decision=Decision.APPROVE,
     )
-    review = active_reviews(nights.reviews, BATCH, at=nights.now)[nights.pseudonym("0007")]
+    review = nights.reviews.active(BATCH, nights.now)[nights.pseudonym("0007")]
     assert (review.decision, review.listed, review.reviewer) == ("approve", "decline", "Tunde")
 
 
@@ -181,10 +176,10 @@ def test_a_contest_stays_open_where_its_new_decision_could_not_be_saved(
     with pytest.raises(OSError, match="No space"):
         answer_contest(nights.journal, Actor("Tunde"), contest.key, **answer)
     monkeypatch.undo()
-    assert not active_reviews(nights.reviews, BATCH, at=nights.now)
+    assert not nights.reviews.active(BATCH, nights.now)
     answered = answer_contest(nights.journal, Actor("Tunde"), contest.key, **answer)
     assert answered.new_decision == Decision.APPROVE
-    assert active_reviews(nights.reviews, BATCH, at=nights.now)
+    assert nights.reviews.active(BATCH, nights.now)
 
 
 def test_a_contest_is_shown_where_the_customer_is_explained(nights: Nights) -> None:

@@ -140,6 +140,12 @@ def test_a_withdrawal_that_cannot_be_read_counts(tmp_path: Path, cell: str) -> N
     assert problems == [(2, "consent_withdrawn_at", "consent_unreadable")]
 
 
+def approved(report: dict[str, Any]) -> dict[str, Any]:
+    """Return a report of a night whose policy somebody has approved."""
+    approval = {"policy_approval": {"written_by": "Ada", "approved_by": "Bem"}}
+    return {**report, "provenance": {**report["provenance"], **approval}}
+
+
 def book(dates: list[str], **more: str) -> list[dict[str, str]]:
     """Return customers with a consent each, whose dates are written as given."""
     return [
@@ -156,7 +162,7 @@ def test_a_book_with_british_dates_is_asked_about(tmp_path: Path) -> None:
     assert night.report["checks"]["ecosystem"]["rows_refused"] == 0
     codes = {each["code"]: each["count"] for each in night.report["findings"]["values"]}
     assert codes == {"date_order_shown": 1}
-    assert verdict(night.report).tone == "good"
+    assert verdict(approved(night.report)).tone == "good"
 
 
 def test_open_consents_are_refused_unattended_and_the_report_is_not_green(tmp_path: Path) -> None:
@@ -172,18 +178,22 @@ def test_open_consents_are_refused_unattended_and_the_report_is_not_green(tmp_pa
     assert night.column("consent_unreadable") == [True, False, False]
     with (night.folder / "problems.csv").open(encoding="utf-8", newline="") as file:
         assert [row["code"] for row in csv.DictReader(file)] == ["consent_unreadable"]
-    said = verdict(night.report)
+    said = verdict(approved(night.report))
     assert said.tone == "warn"
     assert any("consent_unreadable" in each for each in said.more)
     page = (night.folder / "report.html").read_text("utf-8")
-    assert "consent_unreadable" in page.partition('class="tile')[0]
+    assert "consent_unreadable" in page.partition("<table")[0]
     assert 'class="verdict good' not in page
 
 
 def test_a_run_without_checks_that_need_consent_stays_green(tmp_path: Path) -> None:
-    """Nothing was left out for it."""
+    """Nothing was left out for it; an unapproved policy or missing money is not green either."""
     night = World(tmp_path).screen(book([f"{LATELY:%d/%m/%Y}"]), checks=["karma"])
-    assert verdict(night.report).tone == "good"
+    report = approved(night.report)
+    assert verdict(report).tone == "good"
+    assert verdict(night.report).tone == "warn"
+    for lost in ({"drift": "5.00"}, {"between_runs": {"missing": "5.00", "run_before": "r"}}):
+        assert verdict({**report, "balance": {**report["balance"], **lost}}).tone == "warn"
 
 
 def test_the_last_answer_of_a_batch_is_used_unattended(tmp_path: Path) -> None:

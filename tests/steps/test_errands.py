@@ -19,7 +19,7 @@ from nightscreen.config.settings import read_settings
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal import open_journal
 from nightscreen.report.api_run import close_api_run
-from nightscreen.report.summary import api_run_markdown
+from nightscreen.report.summary import summary_markdown
 from nightscreen.runs.run import open_api_run
 from nightscreen.runs.run_report import run_end
 from nightscreen.runs.screening_run import open_screening
@@ -233,7 +233,7 @@ def test_the_end_of_a_run_of_any_flow_is_shown_in_figures(tmp_path: Path) -> Non
     """The summary in the engine says how a run ended, what it cost, where its files are."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS, max_spend="500")
     tasks = made(run, Sandbox(Opening()), _products)
-    shown = api_run_markdown(reported(run, tasks, Operation.LOAN_PRODUCTS), "out/run")
+    shown = summary_markdown(reported(run, tasks, Operation.LOAN_PRODUCTS), "out/run")
     assert "Complete: 1 of 1 row read." in shown
     assert "| Calls made | 1 |" in shown
     assert "`out/run`" in shown

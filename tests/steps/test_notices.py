@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import shutil
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,8 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.policy.load import check_policy
 from nightscreen.privacy.contests import answer_contest, open_contest
-from nightscreen.results.notice_file import NOTICE_COLUMNS
-from nightscreen.results.notices import (
-    confirm_proposals,
-    import_told,
-    record_action,
-    rewrite_notices,
-)
+from nightscreen.results.notice_delivery import confirm_proposals, import_sent, record_action
+from nightscreen.results.notices import NOTICE_COLUMNS, rewrite_notices
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.contests import ContestOutcome
 from nightscreen.schemas.errors import InputError, NotAllowedError
@@ -37,6 +33,7 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
 
 LISTED = "22999000001"
+_REWRITTEN = ("notices.csv", "manifest.json")
 POLICY = """
 name = "acme"
 version = "1"
@@ -95,19 +92,21 @@ def screened(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, dict[str,
 @pytest.fixture
 def journal(screened: tuple[World, dict[str, Night]], tmp_path: Path) -> Iterator[Journal]:
     """The journal after both nights; what a test adds to it is gone after the test."""
-    import shutil  # noqa: PLC0415 - of use here alone
-
+    files = [night.folder / name for night in screened[1].values() for name in _REWRITTEN]
+    before = [(file, file.read_bytes()) for file in files]
     shutil.copytree(screened[0].folder / "home", tmp_path / "home")
     with open_journal(tmp_path / "home") as opened:
         yield opened
+    for file, content in before:
+        file.write_bytes(content)
 
 
 def notices(
-    journal: Journal, night: Night, folder: Path, declared: Declarations | None = None
+    journal: Journal, night: Night, declared: Declarations | None = None
 ) -> dict[str, dict[str, str]]:
-    """Write a run's notices into a folder and return them by customer."""
-    rewrite_notices(journal, night.report["run_id"], declared or Declarations(), output=folder)
-    return read(folder)
+    """Write a run's notices anew and return them by customer."""
+    rewrite_notices(journal, night.report["run_id"], declared or Declarations())
+    return read(night.folder)
 
 
 def read(folder: Path) -> dict[str, dict[str, str]]:
@@ -134,7 +133,7 @@ def test_a_proposal_makes_no_notice_until_somebody_decided(
     reviewed(journal, night, "C1", "decline")
     reviewed(journal, night, "C2", "approve")
     reviewed(journal, night, "C4", "decline")
-    found = notices(journal, night, tmp_path)
+    found = notices(journal, night)
     assert set(found) == {"C1", "C4"}
     assert {row["decided_by"] for row in found.values()} == {"Ngozi Bello"}
     assert (found["C1"]["channel"], found["C1"]["reason_code"]) == ("sms", "LISTED")
@@ -145,7 +144,7 @@ def test_words_are_those_of_the_customers_language_where_the_rule_has_it(
     screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
 ) -> None:
     """Else of the policy's own; the digest is of the very sentence; a rule on hold tells nobody."""
-    found = notices(journal, screened[1]["origination"], tmp_path, ALONE)
+    found = notices(journal, screened[1]["origination"], ALONE)
     assert set(found) == {"C1", "C2"}
     assert (found["C1"]["language"], found["C1"]["sentence"][:7]) == ("ha", "Rahoton")
     assert found["C2"]["language"] == "en"
@@ -161,11 +160,11 @@ def test_a_confirmed_run_is_decided_by_who_confirmed_it(
     """And that person may not answer what is contested then; contests pause the notice."""
     night = screened[1]["origination"]
     confirm_proposals(journal, Actor("Bisi"), night.report["run_id"], Declarations())
-    assert notices(journal, night, tmp_path)["C1"]["decided_by"] == "Bisi"
+    assert notices(journal, night)["C1"]["decided_by"] == "Bisi"
     contest = open_contest(
         journal, Actor("Ada"), ContestClocks(), "C1", said="Not me.", batch="origination"
     )
-    assert set(notices(journal, night, tmp_path)) == {"C2"}
+    assert set(notices(journal, night)) == {"C2"}
     with pytest.raises(NotAllowedError):
         answer_contest(
             journal, Actor("BISI"), contest.key, answer="No.", outcome=ContestOutcome.STANDS
@@ -173,7 +172,7 @@ def test_a_confirmed_run_is_decided_by_who_confirmed_it(
     answer_contest(
         journal, Actor("Tunde"), contest.key, answer="No.", outcome=ContestOutcome.STANDS
     )
-    assert set(notices(journal, night, tmp_path)) == {"C1", "C2"}
+    assert set(notices(journal, night)) == {"C1", "C2"}
 
 
 def test_a_contest_takes_the_customer_out_of_a_notice_that_is_written(
@@ -202,12 +201,12 @@ def test_a_portfolio_decline_tells_nobody_but_an_action_does(
 ) -> None:
     """Not even where the policy decides alone; the notice bears who acted and what was done."""
     night = screened[1]["portfolio"]
-    assert notices(journal, night, tmp_path, ALONE) == {}
+    assert notices(journal, night, ALONE) == {}
     action = {"batch": "portfolio", "action": "Limit lowered"}
     record_action(journal, Actor("Musa"), "C2", **action)
     with pytest.raises(InputError, match="no such customer"):
         record_action(journal, Actor("Musa"), "C99", **action)
-    (row,) = notices(journal, night, tmp_path).values()
+    (row,) = notices(journal, night).values()
     assert (row["customer_id"], row["decided_by"], row["action"]) == ("C2", "Musa", "Limit lowered")
 
 
@@ -218,7 +217,7 @@ def test_who_was_told_is_not_told_again(
     night = screened[1]["origination"]
     run_id = night.report["run_id"]
     confirm_proposals(journal, Actor("Bisi"), run_id, Declarations())
-    rows = notices(journal, night, tmp_path)
+    rows = notices(journal, night)
     back = tmp_path / "back.csv"
 
     def hand_back(**cells: str) -> Any:  # noqa: ANN401 - what the import says
@@ -227,7 +226,7 @@ def test_who_was_told_is_not_told_again(
             writer.writeheader()
             writer.writerow({**rows["C1"], **cells})
             writer.writerow(rows["C2"])
-        return import_told(journal, back)
+        return import_sent(journal, back)
 
     decided = datetime.fromisoformat(rows["C1"]["decided_at"]).astimezone(LAGOS)
     told = {"told_at": decided.date().isoformat(), "told_how": "letter", "told_by": "Ada"}
@@ -236,9 +235,9 @@ def test_who_was_told_is_not_told_again(
         assert (added, len(mistakes)) == (0, 1)
     assert hand_back(**told)[:2] == (1, 0)
     assert hand_back(**told)[:2] == (0, 1)
-    assert set(notices(journal, night, tmp_path)) == {"C2"}
+    assert set(notices(journal, night)) == {"C2"}
     with pytest.raises(InputError, match=r"no notices\.csv"):
-        import_told(journal, night.folder / "decisions.csv")
+        import_sent(journal, night.folder / "decisions.csv")
 
 
 @pytest.mark.parametrize(

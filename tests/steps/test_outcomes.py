@@ -22,7 +22,7 @@ from nightscreen.privacy.person import Whom
 from nightscreen.privacy.subject_access import gather
 from nightscreen.report.page import report_page
 from nightscreen.results.backtest import backtest, past_run
-from nightscreen.results.outcomes import PaidAfterwards, known_outcomes, wilson
+from nightscreen.results.outcomes import LoanPerformance, known_outcomes, wilson
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.contests import Review
@@ -345,7 +345,7 @@ def test_a_year_shows_rates_by_reason_policy_and_month_and_what_rules_cost(book:
 def test_backtest_of_a_year_shows_the_better_policy_to_be_better(book: Book) -> None:
     """Who would move paid worse than who stays; the never lent to are counted, not guessed."""
     folders = year(book)
-    paid = PaidAfterwards.of(book.nights.journal, BadLoan())
+    paid = LoanPerformance.of(book.nights.journal, BadLoan())
     runs = [past_run(folder) for folder in folders]
     found = backtest(runs, [policy(BETTER)], paid=paid).document()["policies"][0]
     moved = found["outcomes"]
@@ -395,7 +395,7 @@ def test_a_policy_that_moves_reviewed_customers_is_judged_by_those_who_stay_revi
             "ecosystem_past_due_loans > 0", "ecosystem_past_due_loans = 1"
         )
     )
-    paid = PaidAfterwards.of(book.nights.journal, BadLoan())
+    paid = LoanPerformance.of(book.nights.journal, BadLoan())
     found = backtest([past_run(folder)], [strict], paid=paid).document()["policies"][0]
     assert {(each["from"], each["to"]) for each in found["outcomes"]["cells"]} == {
         ("review", "review"),
@@ -411,7 +411,7 @@ def test_too_few_loans_tell_nothing(book: Book) -> None:
     book.nights.now += 200 * DAY
     ends = {"A": "Written Off", "B": "Settled"}
     book.take(loan(who, start, status=word, outstanding=0) for who, word in ends.items())
-    paid = PaidAfterwards.of(book.nights.journal, BadLoan())
+    paid = LoanPerformance.of(book.nights.journal, BadLoan())
     strict = policy(BETTER.replace("ecosystem_past_due_loans > 0", "customer_id = 'A'"))
     run = past_run(book.folder / "out" / "20260301-220000-a1b2c3")
     found = backtest([run], [strict], paid=paid).document()["policies"][0]["outcomes"]
@@ -419,26 +419,10 @@ def test_too_few_loans_tell_nothing(book: Book) -> None:
     assert found["no_longer_approved"]["bad"] == 1
 
 
-def test_a_policy_tried_beside_the_one_in_force_is_judged_by_loans_too(book: Book) -> None:
-    """What the shadow said on the night that stood is found again beside how the loan was paid."""
-    shadow = {"policy": "strict@2", "why": []}
-    rows = [enriched_row("A", decision="approve")]
-    folder = book.night("20260301-220000-a1b2c3", rows, shadow=shadow)
-    (folder / "shadow.csv").write_text("customer_id,shadow_decision\nA,decline\n", "utf-8")
-    start = book.today
-    book.nights.now += 200 * DAY
-    book.take([loan("A", start, status="Written Off")])
-    (cell,) = book.report()["shadow"]
-    assert (cell["shadow_policy"], cell["from"], cell["to"]) == ("strict@2", "approve", "decline")
-    assert cell["bad"] == 1
-
-
 def test_the_next_run_reports_how_the_loans_of_its_batch_were_paid(world: World) -> None:
-    """With the policy that the run before had decided by, its reasons, and the policy tried."""
-    strict = world.folder / "strict.toml"
-    strict.write_text(BETTER, encoding="utf-8")
+    """With the policy that the run before had decided by, and its reasons."""
     rows = [{**customer(number, **CONSENT), "exposure": "1000"} for number in range(1, 9)]
-    first = world.screen(rows, shadow=str(strict))
+    first = world.screen(rows)
     assert first.report["outcomes"] is None
     path = world.folder / "book.csv"
     today = datetime.now(LAGOS).date()
@@ -453,10 +437,6 @@ def test_the_next_run_reports_how_the_loans_of_its_batch_were_paid(world: World)
     assert {each["decision"]: each["bad"] for each in found["decisions"]} == dict(
         Counter(first.column("decision"))
     )
-    moved = first.report["shadow"]["matrix"]
-    assert {(each["from"], each["to"]): each["bad"] for each in found["shadow"]} == {
-        (each["from"], each["to"]): each["rows"] for each in moved
-    }
     assert {each["reason"] for each in found["reasons"]} == {
         code for codes in first.column("reasons") for code in codes or ()
     }

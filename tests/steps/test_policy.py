@@ -139,7 +139,7 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     ("unknown column", "karma_statu = 'x'", 7, "no column karma_statu; did you mean karma_status?"),
     ("half a name", "running_loans > 1", 7, "did you mean ecosystem_running_loans?"),
     ("own column", "shoe_size = '45'", 7, "must be listed under carried"),
-    ("later line", "\nexposure > 1\nor loans > 3", 9, "no column loans"),
+    ("later line", "\nexposure > 1\nor loans > 3", 8, "no column loans"),
     ("not a word of it", "karma_status = 'Listed'", 7, "did you mean listed?"),
     (
         "not a word of a list",

@@ -241,6 +241,6 @@ def test_the_engine_does_not_outgrow_its_memory() -> None:
 def test_a_plain_condition_is_written_anew(condition: str) -> None:
     """What is allowed comes out as SQL that means the same when read again."""
     first = read(condition)
-    assert first.issues == {}
+    assert first.issues == ()
     again = read(first.sql)
-    assert (again.issues, again.sql) == ({}, first.sql)
+    assert (again.issues, again.sql) == ((), first.sql)

@@ -12,13 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.files.frame import Frame
-from nightscreen.report.balance import timeline_of
-from nightscreen.report.calls import WALLET_CALLS, call_queries
-from nightscreen.report.facts import CAUSES, OPEN, Facts, facts_of, findings_of, share_pct
+from nightscreen.report.facts import CAUSES, OPEN, facts_of, findings_of, share_pct
 from nightscreen.results.changes import ChangeSet
 from nightscreen.schemas.checks import NoAnswer
-from nightscreen.schemas.clock import DAY_MICROS, instant_text
+from nightscreen.schemas.clock import DAY_MICROS
 from tests.how_many import examples
 from tests.screening import CONSENT, World, customer
 
@@ -49,7 +46,7 @@ def enriched(rows: list[dict[str, Any]], *, exposure: bool = True) -> pa.Table:
     return pa.table(columns)
 
 
-def counted(*tables: pa.Table) -> Facts:
+def counted(*tables: pa.Table) -> dict[str, Any]:
     """Return the figures of some portions."""
     return facts_of(tables, at=NOW)
 
@@ -64,13 +61,13 @@ def test_each_row_is_under_one_cause_the_first_that_applies() -> None:
         {"karma": "clear", "ecosystem": "found", "exposure": Decimal(5)},
     ]
     facts = counted(enriched(rows))
-    open_ = facts.exposure["not_screened"]
+    open_ = facts["exposure"]["not_screened"]
     assert (open_["rows"], open_["exposure"]) == (2, "120.00")
     assert open_["causes"]["pending"] == {"rows": 1, "exposure": "100.00", "unknown_rows": 0}
     assert open_["causes"]["refused"]["exposure"] == "20.00"
-    assert (facts.due_rows, facts.answered_rows) == (4, 3)
-    assert (facts.fresh["rows"], facts.fresh["exposure"]) == (1, "5.00")
-    assert facts.exposure["nothing_to_ask"] == {"rows": 2, "exposure": "3.00", "unknown_rows": 1}
+    assert facts["coverage"] == {"due_rows": 4, "answered_rows": 3}
+    assert (facts["fresh"]["rows"], facts["fresh"]["exposure"]) == (1, "5.00")
+    assert facts["exposure"]["nothing_to_ask"] == {"rows": 2, "exposure": "3.00", "unknown_rows": 1}
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -91,15 +88,15 @@ def test_each_row_is_under_one_cause_the_first_that_applies() -> None:
 def test_every_row_and_kobo_is_in_one_place(rows: list[dict[str, Any]], cut: int) -> None:
     """Screened afresh, not screened and nothing to ask are the whole batch, however it is cut."""
     facts = counted(enriched(rows[:cut]), enriched(rows[cut:]))
-    parts = [facts.fresh, facts.exposure["not_screened"], facts.exposure["nothing_to_ask"]]
+    parts = [facts["fresh"], facts["exposure"]["not_screened"], facts["exposure"]["nothing_to_ask"]]
     total = sum(row["exposure"] or 0 for row in rows)
     assert sum(part["rows"] for part in parts) == len(rows)
     assert sum(Decimal(part["exposure"]) for part in parts) == total
     unknown = sum(row["exposure"] is None for row in rows)
     assert sum(part["unknown_rows"] for part in parts) == unknown
-    assert sum(each["rows"] for each in facts.ages) == len(rows)
+    assert sum(each["rows"] for each in facts["ages"]) == len(rows)
     waiting = [row for row in rows if {row["karma"], row["ecosystem"]} & set(OPEN)]
-    assert facts.due_rows - facts.answered_rows == len(waiting)
+    assert facts["coverage"]["due_rows"] - facts["coverage"]["answered_rows"] == len(waiting)
 
 
 def test_who_lacks_the_identifier_of_a_check_is_not_screened_afresh(tmp_path: Path) -> None:
@@ -121,7 +118,7 @@ def test_age_is_that_of_the_oldest_answer() -> None:
     """Classes hold their upper end; a row without any answer is apart."""
     days = [0.5, 1, 7, 30, 31, 90, 91]
     rows = [{"karma": "clear", "days": each, "exposure": Decimal(1)} for each in days]
-    ages = counted(enriched([*rows, {"karma": "pending"}])).ages
+    ages = counted(enriched([*rows, {"karma": "pending"}]))["ages"]
     assert [each["rows"] for each in ages] == [2, 1, 1, 2, 1, 1]
     assert [each["evidence"] for each in ages] == [True] * 5 + [False]
 
@@ -130,9 +127,9 @@ def test_without_an_exposure_column_rows_are_told() -> None:
     """There is no share of an exposure that nobody knows, but there is one of the rows."""
     table = enriched([{"karma": "clear"}, {"karma": "failed"}], exposure=False)
     facts = counted(table)
-    assert facts.fresh["exposure_pct"] is None
-    assert facts.fresh["rows_pct"] == 50.0
-    assert facts.exposure["not_screened"]["causes"]["failed"]["unknown_rows"] == 1
+    assert facts["fresh"]["exposure_pct"] is None
+    assert facts["fresh"]["rows_pct"] == 50.0
+    assert facts["exposure"]["not_screened"]["causes"]["failed"]["unknown_rows"] == 1
 
 
 @pytest.mark.parametrize(
@@ -157,12 +154,12 @@ def test_news_tell_turned_from_first_decisions() -> None:
         previous=np.array([0, 2, -1, 0], np.int8), change=np.array([0, -1, 5, -1], np.int8)
     )
     facts = facts_of([table.slice(0, 1), table.slice(1)], at=NOW, compared=compared)
-    assert facts.evidence["decline"]["not_asked"] == {
+    assert facts["evidence"]["decline"]["not_asked"] == {
         "rows": 3,
         "exposure": "110.00",
         "unknown_rows": 1,
     }
-    news = facts.news
+    news = facts["news"]
     assert news is not None
     decline = news["decisions"]["decline"]
     assert decline["turned"] == {"rows": 1, "exposure": "100.00", "unknown_rows": 0}
@@ -183,7 +180,7 @@ def test_the_reason_that_decided_is_told_from_those_beside_it() -> None:
     ]
     found = {
         (each["decision"], each["code"]): (each["main"]["exposure"], each["further"]["exposure"])
-        for each in counted(enriched(rows)).reasons
+        for each in counted(enriched(rows))["reasons"]
     }
     assert found == {
         ("approve", None): ("0.00", "0.00"),
@@ -199,55 +196,13 @@ def test_a_branch_that_may_name_a_customer_has_no_line() -> None:
     values = [" Ikeja "] * 5 + ["Kano"] * 4 + ["08031234567"] * 6 + [None, ""]
     rows = [{"exposure": Decimal(1), "decision": "decline"} for _ in values]
     table = enriched(rows).append_column("Branch Name", pa.array(values, pa.string()))
-    groups = counted(table.slice(0, 3), table.slice(3)).groups
+    groups = counted(table.slice(0, 3), table.slice(3))["groups"]
     assert list(groups) == ["branch"]
     assert [(each["name"], each["rows"]) for each in groups["branch"]] == [
         ("Ikeja", 5),
         ("(others)", 12),
     ]
     assert groups["branch"][0]["decisions"]["decline"]["exposure"] == "5.00"
-
-
-def timeline(calls: list[tuple[int, int | None]]) -> dict[str, list[Any]]:
-    """Return the timeline of calls: when each settled, and its balance in micro-naira."""
-    rows: list[dict[str, Any]] = [
-        {"check_number": 0, "attempt": 1, "sent": at - 1, "settled": at, "cost": 0, "doubt": 0}
-        | {"balance": balance}
-        for at, balance in calls
-    ]
-    with Frame(call_queries()) as frame:
-        frame.make("calls", pa.Table.from_pylist(rows, WALLET_CALLS))
-        return timeline_of(frame)
-
-
-def test_a_pause_is_cut_out_and_said() -> None:
-    """Eight hours between two sessions take no room."""
-    second = 1_000_000
-    settled = [NOW, NOW + second, NOW + 8 * 3600 * second, NOW + (8 * 3600 + 2) * second]
-    line = timeline(list(zip(settled, [90, 80, 70, 60], strict=True)))
-    assert sum(line["pause_before_s"]) == 8 * 3600 - 1
-    assert line["active_s"][-1] == 3.0
-    assert line["at"][-1] == instant_text(settled[-1])
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 4000), st.none() | st.integers(0, 10**6)), max_size=300),
-)
-def test_the_timeline_is_short_and_has_the_lowest_balance(
-    calls: list[tuple[int, int | None]],
-) -> None:
-    """Its points are few, in order, and none of the balances is lower than what it shows."""
-    line = timeline(
-        [(NOW + at * 1_000_000, None if each is None else each * 1_000_000) for at, each in calls]
-    )
-    assert {len(each) for each in line.values()} == {len(line["at"])}
-    assert len(line["at"]) <= 60 + 13
-    assert line["at"] == sorted(line["at"])
-    assert bool(line["at"]) == bool(calls)
-    told = [each for _, each in calls if each is not None]
-    shown = [Decimal(each) for each in line["balance"] if each is not None]
-    assert min(told, default=None) == min(shown, default=None)
 
 
 def test_findings_count_causes_and_no_values(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,14 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.results.decision_list import write_decisions
-from nightscreen.results.reviews import (
-    Judge,
-    Judged,
-    WrittenDate,
-    active_reviews,
-    read_written_date,
-    reviewed_evidence,
-)
+from nightscreen.results.reviews import Judged, judge_rows, read_written_date
 from nightscreen.schemas.clock import LAGOS, to_micros
 from tests.steps.enriched_in_a_test import ASKED_AT, enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, BEGUN_AT, DAY, SECOND, Nights
@@ -53,12 +46,6 @@ def row(
     return filled(customer_id, cells.pop("run_id", "run-1"), decision, line, **cells)
 
 
-def judge(nights: Nights, *rows: ReviewRow) -> Judged:
-    """Judge rows at the present instant."""
-    judging = Judge(nights.customers, nights.reviews, nights.journal.pseudonyms, now=nights.now)
-    return judging.judge(rows)
-
-
 def import_rows(nights: Nights, *rows: ReviewRow, partial: bool = False) -> Judged:
     """Judge rows and take them in."""
     return save(nights.journal, *rows, partial=partial).judged
@@ -72,11 +59,11 @@ def codes(judged: Judged) -> list[str]:
 def test_a_review_is_kept_with_reason_reviewer_and_end(nights: Nights) -> None:
     """An override stands for thirty days, under the reviewer's name."""
     assert codes(import_rows(nights, row("A"))) == []
-    review = active_reviews(nights.reviews, BATCH, at=nights.now)[nights.pseudonym("A")]
+    review = nights.reviews.active(BATCH, nights.now)[nights.pseudonym("A")]
     assert (review.listed, review.decision, review.overrides) == ("decline", "approve", True)
     assert (review.reviewer, review.note) == ("Ngozi Eze", "Letter seen.")
     assert review.until == review.reviewed_at + 30 * DAY
-    assert active_reviews(nights.reviews, BATCH, at=review.until) == {}
+    assert nights.reviews.active(BATCH, review.until) == {}
 
 
 @pytest.mark.parametrize(
@@ -103,12 +90,12 @@ def test_a_mistaken_row_is_told_with_its_line(
     judged = import_rows(nights, row(line=17, **{"customer_id": "A", **cells}))
     assert codes(judged) == [code]
     assert judged.findings[0].line == 17
-    assert active_reviews(nights.reviews, BATCH, at=nights.now) == {}
+    assert nights.reviews.active(BATCH, nights.now) == {}
 
 
 def test_lost_leading_zeros_are_guessed_at_in_the_hint(nights: Nights) -> None:
     """A spreadsheet that made 0007 into 7 is named as the likely cause."""
-    assert "leading zeros" in judge(nights, row("7")).findings[0].hint
+    assert "leading zeros" in judge_rows(nights.journal, [row("7")]).findings[0].hint
 
 
 def test_agreeing_needs_no_note(nights: Nights) -> None:
@@ -120,9 +107,9 @@ def test_one_mistake_keeps_everything_out_unless_partial_is_wanted(nights: Night
     """Nothing is half imported by accident."""
     rows = (row("A"), row("B", "perhaps", line=3))
     import_rows(nights, *rows)
-    assert active_reviews(nights.reviews, BATCH, at=nights.now) == {}
+    assert nights.reviews.active(BATCH, nights.now) == {}
     import_rows(nights, *rows, partial=True)
-    assert set(active_reviews(nights.reviews, BATCH, at=nights.now)) == {nights.pseudonym("A")}
+    assert set(nights.reviews.active(BATCH, nights.now)) == {nights.pseudonym("A")}
 
 
 def test_importing_twice_changes_nothing(nights: Nights) -> None:
@@ -134,10 +121,8 @@ def test_importing_twice_changes_nothing(nights: Nights) -> None:
     assert len(nights.reviews.of_customer(nights.pseudonym("A"))) == 1
 
 
-@pytest.mark.parametrize(
-    ("first", "later"), [(0, 1), (3, 12), (9, 6), (11, 1), (11, 40), (12, 6), (23, 20)]
-)
-@pytest.mark.parametrize("cell", ["2026-03-04", "04/03/2026", "46085", "2026-03-04 14:30:00", ""])
+@pytest.mark.parametrize(("first", "later"), [(3, 12), (11, 1), (11, 40), (23, 20)])
+@pytest.mark.parametrize("cell", ["2026-03-04", "2026-03-04 14:30:00", ""])
 def test_a_list_imported_twice_is_stored_once_at_any_hour(
     nights: Nights, cell: str, first: int, later: int
 ) -> None:
@@ -181,7 +166,7 @@ def test_a_second_reviewer_who_disagrees_is_told(nights: Nights) -> None:
     import_rows(nights, row("A"))
     judged = import_rows(nights, row("A", "decline", reviewer="Ade Bello"))
     assert codes(judged) == ["two_reviewers"]
-    kept = active_reviews(nights.reviews, BATCH, at=nights.now)[nights.pseudonym("A")]
+    kept = nights.reviews.active(BATCH, nights.now)[nights.pseudonym("A")]
     assert kept.decision == "approve"
 
 
@@ -190,7 +175,7 @@ def test_a_reviewer_may_think_again(nights: Nights) -> None:
     import_rows(nights, row("A"))
     nights.now += DAY
     assert codes(import_rows(nights, row("A", "decline", reviewer="NGOZI EZE"))) == []
-    kept = active_reviews(nights.reviews, BATCH, at=nights.now)[nights.pseudonym("A")]
+    kept = nights.reviews.active(BATCH, nights.now)[nights.pseudonym("A")]
     assert kept.decision == "decline"
 
 
@@ -209,12 +194,13 @@ def test_an_older_list_over_the_same_evidence_is_taken_with_a_notice(nights: Nig
     judged = import_rows(nights, row("A"))
     assert codes(judged) == ["older_run"]
     assert judged.mistakes == []
-    assert len(active_reviews(nights.reviews, BATCH, at=nights.now)) == 1
+    assert len(nights.reviews.active(BATCH, nights.now)) == 1
 
 
 def list_again(nights: Nights, run_id: str, rows: list[dict[str, object]]) -> set[str]:
     """Carry a night through, reviews in force, and return who is on its list."""
-    stands = reviewed_evidence(active_reviews(nights.reviews, BATCH, at=nights.now))
+    reviews = nights.reviews.active(BATCH, nights.now)
+    stands = {who: each.evidence for who, each in reviews.items() if each.decision != "review"}
     compared = nights.compare(run_id, rows, reviewed=stands)
     folder = nights.folder(run_id)
     part = folder.path / "enriched" / "part-00000.parquet"
@@ -265,37 +251,19 @@ NOW = RUN_AT + 3 * DAY
 
 
 @pytest.mark.parametrize(
-    ("text", "day"),
-    [
-        ("2026-03-02", 2),
-        ("2026-03-02 09:30:00", 2),
-        ("02/03/2026", 2),
-        ("3/2/2026", 2),
-        ("2 March 2026", 2),
-        ("02-Mar-2026", 2),
-        ("2026-03-02T10:00:00+01:00", 2),
-        ("46083", 2),
-        ("46083.4", 2),
-    ],
+    "text",
+    ["2026-03-02", "2026-03-02 09:30:00", "2026-03-02T10:00:00+01:00", "2026-03-01T23:30:00Z"],
 )
-def test_dates_as_spreadsheets_write_them(text: str, day: int) -> None:
-    """Whatever the locale, the one reading between the run and now is taken."""
+def test_dates_are_read_as_iso_writes_them(text: str) -> None:
+    """With or without a time of day, which is Lagos time where it does not say."""
     found = read_written_date(text, RUN_AT, NOW)
-    assert isinstance(found, WrittenDate)
-    assert datetime.fromtimestamp(found.at / 1e6, UTC).day == day
+    assert isinstance(found, int)
+    assert datetime.fromtimestamp(found / 1e6, LAGOS).day == 2
 
 
-def test_a_date_of_two_readings_is_not_guessed() -> None:
-    """Where both orders fit, the reviewer is asked."""
-    begun = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
-    found = read_written_date("03/04/2026", begun, begun + 200 * DAY)
-    assert isinstance(found, str)
-    assert "two ways" in found
-
-
-@given(st.text(max_size=15))
-def test_any_text_is_read_or_told(text: str) -> None:
+@given(st.text(max_size=15) | st.sampled_from(["02/03/2026", "3/2/2026", "46083", "0001-01-01"]))
+def test_any_other_text_is_told_and_no_order_is_guessed(text: str) -> None:
     """No cell of a returned list breaks the reading, and an instant lies within its bounds."""
     found = read_written_date(text, RUN_AT, NOW)
-    if isinstance(found, WrittenDate):
-        assert RUN_AT <= found.at <= NOW
+    assert found is None or isinstance(found, str) or RUN_AT <= found <= NOW
+    assert found is None or "/" not in text or isinstance(found, str)

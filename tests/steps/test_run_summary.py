@@ -26,7 +26,11 @@ def test_the_summary_says_how_it_ended_what_it_cost_and_where_it_lies(night: Nig
     """The figures are the report's own."""
     report = night.report
     said = summary_markdown(report, "/srv/out/run")
-    assert said.startswith("# ✓ Complete")
+    assert said.startswith("# ! Complete")
+    assert "Nobody has approved the policy default@" in said
+    approval = {"policy_approval": {"approved_by": "Bem"}}
+    signed = {**report, "provenance": {**report["provenance"], **approval}}
+    assert summary_markdown(signed, "out").startswith("# ✓ Complete")
     assert naira(report["cost"]["total"]) in said
     assert naira(report["cost"]["quoted"]["expected"]) in said
     assert naira(report["balance"]["closing"]) in said

@@ -22,8 +22,7 @@ from nightscreen.journal.reviews import Reviews
 from nightscreen.report.anomaly_check import HELD, RELEASED
 from nightscreen.results.customer_rows import customer_batches
 from nightscreen.results.notices import contested
-from nightscreen.results.reviews import active_reviews
-from nightscreen.results.tracked_state import evidence_digest
+from nightscreen.results.tracked_state import rests_on
 from nightscreen.results.wording import customer_name
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.columns import REQUESTED
@@ -205,8 +204,7 @@ class _Judge:
         self._customers = Customers.of(journal)
         self._source = source
         self._wanted = frozenset(decisions)
-        reviews = Reviews.of(journal)
-        self._reviews = active_reviews(reviews, source.batch, at=journal.clock())
+        self._reviews = Reviews.of(journal).active(source.batch, journal.clock())
         self._contested = contested(journal, source.batch)
 
     def block(self, rows: Sequence[dict[str, Any]]) -> list[Candidate]:
@@ -254,7 +252,7 @@ class _Judge:
         """Return the decision that holds now, and whose it is."""
         if known is None:
             return own, "policy"
-        if review is not None and review.evidence == evidence_digest(known.state):
+        if review is not None and rests_on(review, known):
             return review.decision, "review"
         part = known.state.get(LISTED_PART)
         if part is not None and part.run_id != self._source.run_id:

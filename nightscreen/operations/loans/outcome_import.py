@@ -18,8 +18,8 @@ from nightscreen.journal.records import Records
 from nightscreen.operations.loans.loan_days import LoanDayIntake
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
+from nightscreen.results.final_decision import decisions_as_of
 from nightscreen.results.outcomes import customers_of, loan_key
-from nightscreen.results.stood_decision import StoodDecisions
 from nightscreen.schemas.clock import LAGOS, instant_text, to_instant
 from nightscreen.schemas.columns import LOAN_DAYS
 from nightscreen.schemas.errors import InputError
@@ -133,7 +133,6 @@ class _Taken:
     def __init__(self, journal: Journal, now: int) -> None:
         self._journal = journal
         self._now = now
-        self._decisions = StoodDecisions(journal)
         self._store = Records.of(journal, LoanOutcome)
         self._tied: dict[str, bool] = {}
         self.counts: Counter[str] = Counter(new=0, changed=0, decided=0, never_decided=0)
@@ -149,8 +148,8 @@ class _Taken:
             self._outcome(days, last, customer)
             for days, last, customer in zip(loans.values(), newest, customers, strict=True)
         ]
-        stood = self._decisions.find(
-            [(outcome.customer_id, outcome.disbursed_at) for outcome in found]
+        stood = decisions_as_of(
+            self._journal, [(outcome.customer_id, outcome.disbursed_at) for outcome in found]
         )
         tied = [
             outcome

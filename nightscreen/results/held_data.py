@@ -1,0 +1,164 @@
+"""What is held of customers from other runs, as a screening run may see it: BVN details, cash flow.
+
+Only of rows whose consent counts. A BVN is confirmed by `bvn.confirmations`; here its answer is
+found again by the BVN's pseudonym, whatever its age: `bvn_checked_at` says it, and a policy may
+ask. The figures of a cash flow were worked out when transactions were pulled
+(`operations/transactions`); here they are held against what the row requests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from nightscreen.client.response_parser import parse_answer
+from nightscreen.journal.consents import live_figures
+from nightscreen.journal.records import Records
+from nightscreen.planning.consent import consent_column
+from nightscreen.schemas.answers import BvnDetails
+from nightscreen.schemas.cashflow import AFFORDABLE, CHECKED_AT, TX_FIELDS, figure_values
+from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.clock import to_instant
+from nightscreen.schemas.columns import REQUESTED, Flaw
+from nightscreen.schemas.consented import CashFigures
+from nightscreen.schemas.enriched import BVN_FIELDS
+from nightscreen.values.whose import same_account
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nightscreen.journal import Journal
+    from nightscreen.schemas.answers import BvnAccount
+
+_WATCHLISTED, _ACCOUNT_STATUS, _STATUSES, _BVN_CHECKED_AT = (name for name, _ in BVN_FIELDS)
+_BVN = Operation.BVN_FINISH
+_SAYS_OF_CONSENT = ("consented_at", "consent_expires_at", "consent_withdrawn_at")
+MONTH_DAYS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class HeldData:
+    """Finds BVN details and figures of cash flow for rows."""
+
+    has_bvns: bool  # the journal has confirmed any BVN at all; else none is looked for
+    has_figures: bool  # the journal has figures of anybody; else none are looked for
+    at: int  # the instant consent is judged at, microseconds
+    since: int  # figures from before this instant are too old
+    _journal: Journal = field(repr=False)
+
+    @classmethod
+    def of(cls, journal: Journal, at: int, since: int) -> HeldData:
+        """Return what a journal has at hand, for consent judged at an instant."""
+        has_bvns = any(row.check == _BVN.value for row in journal.runs.tallies())
+        has_figures = bool(Records.of(journal, CashFigures).run_ids())
+        return cls(has_bvns, has_figures, at, since, journal)
+
+    def columns(self, rows: pa.Table) -> dict[str, pa.Array]:
+        """Return the columns of `BVN_FIELDS` and `TX_FIELDS` for rows of an input.
+
+        Null where nothing is held, where the answer does not say, where it is too old, and where no
+        consent stands behind it.
+        """
+        if not rows.num_rows or not (self.has_bvns or self.has_figures):
+            return nothing_held(rows.num_rows)
+        batch = rows.combine_chunks().to_batches()[0]
+        lawful = consent_column(batch, at=to_instant(self.at)).to_pylist()
+        found: list[dict[str, Any]] = [{} for _ in lawful]
+        if self.has_bvns:
+            self._add_bvns(found, rows, lawful)
+        if self.has_figures:
+            self._add_cash_flow(found, rows, lawful)
+        table = pa.Table.from_pylist(found, schema=pa.schema([*BVN_FIELDS, *TX_FIELDS]))
+        return {name: table[name].combine_chunks() for name in table.column_names}
+
+    def _add_bvns(self, found: list[dict[str, Any]], rows: pa.Table, lawful: list[bool]) -> None:
+        bvns, flaws = rows["bvn"].to_pylist(), rows["flaws"].to_pylist()
+        subjects = {
+            place: self._journal.pseudonyms.subject(SubjectKind.BVN.value, bvn)
+            for place, bvn in enumerate(bvns)
+            if bvn and lawful[place] and not flaws[place] & Flaw.BVN
+        }
+        answers = self._journal.answers
+        stored = answers.latest(_BVN.value, list(set(subjects.values())))
+        asked = rows.select(["bank_code", "account_number"]).to_pylist()
+        for place, subject in subjects.items():
+            if (latest := stored.get(subject)) is None:
+                continue
+            found[place][_BVN_CHECKED_AT] = to_instant(latest.answered_at)
+            answer = parse_answer(_BVN, answers.body(_BVN.value, latest))
+            if isinstance(answer, BvnDetails):
+                statuses = {each.account_status for each in answer.accounts if each.account_status}
+                found[place] |= {
+                    _WATCHLISTED: None if answer.watchlisted is None else int(answer.watchlisted),
+                    _STATUSES: sorted(statuses) if answer.accounts else None,
+                    _ACCOUNT_STATUS: _own_status(**asked[place], accounts=answer.accounts),
+                }
+
+    def _add_cash_flow(
+        self, found: list[dict[str, Any]], rows: pa.Table, lawful: list[bool]
+    ) -> None:
+        """Add the figures of customers, but for those who took consent back.
+
+        The grant is the consent. A row whose file tells of consent to the lender must not be one
+        whose consent has ended, was withdrawn or cannot be read.
+        """
+        told = rows.select(["customer_id", "flaws", *_SAYS_OF_CONSENT, *REQUESTED]).to_pylist()
+        customers = {
+            place: self._journal.pseudonyms.customers_anywhere([row["customer_id"]])
+            for place, row in enumerate(told)
+            if lawful[place]
+            or not (row["flaws"] & Flaw.CONSENT or any(row[name] for name in _SAYS_OF_CONSENT))
+        }
+        held = live_figures(self._journal, set(customers.values()), self.since)
+        for place, customer in customers.items():
+            if (figures := held.get(customer)) is not None:
+                values = figure_values(figures)
+                instalment = instalment_of(*(told[place][name] for name in REQUESTED))
+                found[place] |= {
+                    **values,
+                    CHECKED_AT: to_instant(figures.at),
+                    AFFORDABLE: affordable(instalment, values["tx_instalment_most"]),
+                }
+
+
+def _own_status(
+    bank_code: str | None, account_number: str | None, accounts: Iterable[BvnAccount]
+) -> str | None:
+    """Return how the row's own account stands, where it is among those of the BVN."""
+    if not account_number:
+        return None
+    asked = f"{bank_code or ''}-{account_number}"
+    own = (
+        each.account_status
+        for each in accounts
+        if each.account_number and same_account(asked, each.bank_code, each.account_number)
+    )
+    return next(own, None)
+
+
+def instalment_of(
+    amount: Decimal | None, tenor_days: int | None, instalment: Decimal | None
+) -> Decimal | None:
+    """Return what is to be paid each month; None where it is not requested.
+
+    Of amount and tenor it is the amount in equal parts, one a month of thirty days, without
+    interest; a loan of a month or less is paid back at once.
+    """
+    if instalment is not None:
+        return instalment
+    if amount is None or tenor_days is None:
+        return None
+    return amount / max(Decimal(1), Decimal(tenor_days) / MONTH_DAYS)
+
+
+def affordable(instalment: Decimal | None, most: Decimal | None) -> bool | None:
+    """Tell whether an instalment can be borne; None where either is unknown."""
+    return None if instalment is None or most is None else instalment <= most
+
+
+def nothing_held(rows: int) -> dict[str, pa.Array]:
+    """Return the columns where nothing may be shown, as in test mode."""
+    return {name: pa.nulls(rows, kind) for name, kind in (*BVN_FIELDS, *TX_FIELDS)}
