@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.util import LRUCache
 
 from nightscreen.schemas.errors import (
     JournalBusyError,
@@ -56,6 +57,27 @@ _DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "XX001", "XX002"}
 _READ_ONLY = {"SQLITE_READONLY", "25006"}
 
 
+class _Statements(LRUCache[Any, Any]):
+    """Compiled statements, shared by the journals that a process opens one after another.
+
+    By itself each engine compiles everything anew: its keys begin with a dialect of its own.
+    """
+
+    def get(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401 - as SQLAlchemy has it
+        """Return a statement compiled for a database, by SQLAlchemy's key of it."""
+        return super().get(_of_database(key), default)
+
+    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401
+        """Keep a compiled statement."""
+        super().__setitem__(_of_database(key), value)
+
+
+def _of_database(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    dialect, *statement = key
+    return (dialect.name, dialect.driver, dialect.server_version_info, *statement)
+
+
+_STATEMENTS = _Statements(capacity=500)
 _LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -95,7 +117,9 @@ def make_engine(url: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Engine:
             raise SettingsError(
                 f"NIGHTSCREEN_JOURNAL_URL must name SQLite or PostgreSQL, not {other}"
             )
-    engine.update_execution_options(**{_TIMEOUT: busy_timeout_s, _PATIENCE: Patience()})
+    engine.update_execution_options(
+        compiled_cache=_STATEMENTS, **{_TIMEOUT: busy_timeout_s, _PATIENCE: Patience()}
+    )
     return engine
 
 

@@ -50,8 +50,8 @@ from nightscreen.journal.runs import Runs
 from nightscreen.journal.schema import (
     VERSION,
     declared_version,
+    make_tables,
     meta,
-    metadata,
     open_text,
     put_meta,
     read_meta,
@@ -274,7 +274,7 @@ def _create(engine: Engine, home: Path, data_key: str, clock: Clock) -> None:
     with writing(engine) as connection:
         if inspect(connection).has_table(meta.name):
             return
-        metadata.create_all(connection, checkfirst=False)
+        make_tables(connection)
         key = configured_key(home, data_key)
         key = key if key is not None else make_key(home)
         put_meta(connection, VERSION, declared_version())

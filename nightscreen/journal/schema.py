@@ -38,11 +38,13 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    make_url,
     not_,
     or_,
     select,
     text,
 )
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from nightscreen.files.sealing import SUBJECT_BYTES
 from nightscreen.schemas.bvn import BvnRequest
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from sqlalchemy import ColumnElement, Connection, Select
+    from sqlalchemy.schema import ExecutableDDLElement
 
     from nightscreen.config.settings import Cutoffs
     from nightscreen.files.sealing import Sealer
@@ -827,6 +830,22 @@ def sealed_text(sealer: Sealer, value: bytes, name: str) -> str:
 def open_text(sealer: Sealer, value: str, name: str) -> bytes:
     """Return bytes that `sealed_text` sealed."""
     return sealer.open(b64decode(value), f"meta\x1f{name}".encode())
+
+
+def make_tables(connection: Connection) -> None:
+    """Make the tables of a new journal."""
+    for statement in _made_by(connection.dialect.name):
+        connection.exec_driver_sql(statement)
+
+
+@cache
+def _made_by(database: str) -> list[str]:
+    """Return the statements that make the tables, written once for all journals of a process."""
+    dialect = make_url(f"{database}://").get_dialect()()
+    made: list[ExecutableDDLElement] = []
+    for table in metadata.sorted_tables:
+        made += [CreateTable(table), *map(CreateIndex, table.indexes)]
+    return [str(each.compile(dialect=dialect)) for each in made]
 
 
 # --- the version of a journal ---
