@@ -48,7 +48,7 @@ _HELD_POLL_S = 0.5
 _POLL_S = 0.1
 """Until it is asked again where others left no room, or where a call under way may confirm the
 price or give money back, unless one of our own settles."""
-_BUSY_POLL_BESIDE_S = 0.5
+_POLL_BESIDE_S = 0.5
 """The same where calls of our own are under way: what they leave is ours, and soon."""
 _OTHERS_POLL_S = 0.5
 """Until it is looked at again whether others have ended, or left, what they have claimed."""
@@ -420,8 +420,18 @@ class Lane:
         self._wake.set()
 
     def _is_busy(self) -> None:
-        poll_s = _BUSY_POLL_BESIDE_S if self._intents else _POLL_S
+        poll_s = _POLL_BESIDE_S if self._intents else _POLL_S
         self._busy_until = asyncio.get_running_loop().time() + poll_s
+
+    def _poll_s(self) -> float:
+        """Return seconds until a claim that was refused is tried again, unless a call settles."""
+        lanes = (self, *self._lanes.values())
+        return _POLL_BESIDE_S if any(lane.has_intents for lane in lanes) else _POLL_S
+
+    @property
+    def has_intents(self) -> bool:
+        """Return whether calls of this lane are reserved, or under way."""
+        return self._intents > 0
 
     def _take(self, task: LookupTask, grant: Reservation, asked_at: int) -> None:
         match grant.kind:
@@ -468,9 +478,9 @@ class Lane:
             self._stops.quota_until[self._check] = next_day(asked_at)
         elif claim.refused is ReservationStatus.LATER:
             self._waits_for("a call under way that will confirm the price of others")
-            asking.not_before = now + _POLL_S
+            asking.not_before = now + self._poll_s()
         elif left is not None and claim.refused is not None:  # the money does not reach further
-            asking.not_before = now + _POLL_S
+            asking.not_before = now + self._poll_s()
             self.short = not left.claimed_in_run
             lanes = self._lanes.values()
             asking.ended = self.short and all(each.short or not each.is_asking for each in lanes)
@@ -754,13 +764,19 @@ class Lane:
         heapq.heappush(self._later, (due, next(self._order), task))
 
     def _freed(self, task: LookupTask) -> None:
-        """Take note that a call is not under way any more."""
+        """Take note that a call is not under way any more: what it leaves may be any lane's."""
         self._intents -= 1
         self._busy_until = 0.0
-        if self._asking is not None:
-            self._asking.not_before = 0.0
         self._wallet.unbind(task.bound_micro)
+        for lane in (self, *self._lanes.values()):
+            lane.claim_again()
         self._wake.set()
+
+    def claim_again(self) -> None:
+        """Claim once more at once, where a claim was refused."""
+        if self._asking is not None and self._asking.not_before:
+            self._asking.not_before = 0.0
+            self._wake.set()
 
     def _end(self, task: LookupTask, status: LookupStatus, cost_micro: int) -> None:
         task.status = status
