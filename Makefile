@@ -14,7 +14,7 @@ SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 PYTEST := $(BIN)/python -m pytest -q -n logical --maxprocesses=4 --dist loadfile --no-loadscope-reorder --durations=20
 CODE := nightscreen tests benchmarks setup.py
 
-.PHONY: help setup demo test test-all test-sample check types lint docs bench package lock audit clean
+.PHONY: help setup demo test test-all test-landing check types lint docs bench package lock audit clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -43,16 +43,14 @@ test-all: $(STAMP) ## run all tests, also the long ones, then the quick half und
 	$(PYTEST)
 	$(BIN)/python -m tests.clocks all
 
-SAMPLE := command_line_killed or every_fault or messy_file or resumed_by_the_approver
-
-DATED := $(patsubst %,tests/steps/test_%.py,reviews consent instants inbox freshness_over_nights contests \
+DATED := $(patsubst %,tests/steps/test_%.py,reviews consent instants inbox contests \
   notices purging applicants_purged changes)
 
-test-sample: $(STAMP) ## run a short part of what test-all adds: a killed command, browsers, the day's clock
-	$(PYTEST) -m long -k '$(SAMPLE)'
+test-landing: $(STAMP) ## run test, a sample of what test-all adds, and what hangs on dates under the day's clock
+	$(PYTEST) -m 'not long or sample'
 	$(BIN)/python -m tests.clocks today $(DATED)
 
-check: types lint ## format, lint, types, import rules, links of the docs
+check: types lint ## format, lint, types, import rules
 
 types: $(STAMP)
 	$(BIN)/mypy
@@ -61,7 +59,6 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/lint-imports
-	$(SITE)
 
 docs: $(STAMP) ## write the generated pages anew and build the site into build/site
 	$(BIN)/python -m tests.docs.write

@@ -145,6 +145,7 @@ def picture(page: Page, name: str) -> None:
         page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=False)
 
 
+@pytest.mark.sample
 def test_from_a_messy_file_to_reviewed_decisions(tmp_path: Path) -> None:
     """One brings a file and reviews, another approves under a lower cap; the audit has each step.
 

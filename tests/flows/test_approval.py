@@ -78,6 +78,7 @@ def dear(engine: Engine, tmp_path: Path) -> Iterator[dict[str, str]]:
     engine.change_deployment(name, {"job_variables": found["job_variables"]})
 
 
+@pytest.mark.sample
 def test_a_run_of_this_process_is_resumed_by_the_approver(
     engine: Engine, sandbox: SandboxProcess, at_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_run_killed_in_mid_asking_and_again_while_resuming_keeps_every_promise
 
 
 @pytest.mark.long
+@pytest.mark.sample
 @pytest.mark.engine
 def test_a_command_line_killed_keeps_every_promise(
     tmp_path: Path, engine_server: EngineServer

@@ -70,6 +70,7 @@ def _all_is_private(place: Place) -> None:
             assert mode == (0o700 if path.is_dir() else 0o600), f"{path} has {mode:o}"
 
 
+@pytest.mark.sample
 def test_after_a_night_with_every_fault(place: Place) -> None:
     """With a temporary server of the engine, whose database is under HOME."""
     ended = place.screen(*EVERY_KIND, "--json")
