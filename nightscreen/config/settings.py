@@ -402,7 +402,6 @@ class Settings(BaseSettings):
     resume_every: timedelta = timedelta(minutes=15)  # with a deadline, one call at first
     inbox: Path = Path("inbox")  # folder whose files `nightscreen inbox` screens
     inbox_settle_s: float = Field(5, ge=0, le=3600)
-    shard_rows: int = Field(2000, ge=10, le=50_000)  # customers of a task run of a pull
     log_format: Literal["text", "json"] = "text"
     retention: Retention = Retention()  # how long each kind is kept, in days
     bvn_consent: BvnConsent = BvnConsent()

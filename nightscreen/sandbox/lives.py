@@ -171,7 +171,7 @@ class _Month:
     """Writes one month of a life."""
 
     def __init__(self, owner: str, life: Life, month: int) -> None:
-        self._life, self._month = life, month
+        self._life = life
         self.draw = SeededRandom("month", owner, str(month))
         self._habits = SeededRandom("habits", owner)  # the same in every month
         years, ahead = divmod(FIRST_DAY.month - 1 + month, 12)

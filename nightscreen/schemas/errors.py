@@ -7,8 +7,6 @@ be pickled, since errors cross process borders.
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 
 class NightscreenError(Exception):
     """Root of all errors of nightscreen; `exit_status` is what the command line ends with."""
@@ -92,30 +90,6 @@ class ServiceAddressError(SettingsError):
 
 class ScopeNotGrantedError(UsageError):
     """An operation needs a scope that the customer did not grant (authentication 4)."""
-
-
-class StateRefusal(StrEnum):
-    """Why a consent link does not work."""
-
-    UNKNOWN = "unknown"
-    USED = "used"
-    EXPIRED = "expired"
-
-
-class ConsentStateError(UsageError):
-    """A consent link does not work; `why` is the reason."""
-
-    def __init__(self, why: StateRefusal) -> None:
-        super().__init__(why)
-        self.why = why
-
-    def __str__(self) -> str:
-        """Say what to do."""
-        return {
-            StateRefusal.UNKNOWN: "this consent link was not made here; make a new one",
-            StateRefusal.USED: "this consent link was used already; make a new one",
-            StateRefusal.EXPIRED: "this consent link has expired; make a new one",
-        }[self.why]
 
 
 def foremost(several: BaseExceptionGroup[BaseException]) -> NightscreenError | None:
