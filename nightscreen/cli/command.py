@@ -82,16 +82,16 @@ def show(view: View, document: Any, more: Mapping[str, Any]) -> None:  # noqa: A
         view(document, **more)
 
 
-def group(about: str, **settings: Any) -> typer.Typer:  # noqa: ANN401 - as Typer takes them
-    """Return a group for commands of one subject."""
-    return typer.Typer(help=about, rich_markup_mode=None, **{"no_args_is_help": True, **settings})
+def group(words: str, about: str, **settings: Any) -> typer.Typer:  # noqa: ANN401 - as Typer takes them
+    """Return a group for commands of one subject, which are typed after its own words."""
+    given = {"no_args_is_help": True, **settings}
+    return typer.Typer(name=words, help=about, rich_markup_mode=None, **given)
 
 
 def command(
     example: str,
     *,
     of: typer.Typer | None = None,
-    name: str | None = None,
     view: View | None = None,
     leave_out: Collection[str] = (),
     needs: Collection[str] = (),
@@ -103,8 +103,8 @@ def command(
 
     Args:
         example: a command line, without `nightscreen`.
-        of: the group that the command is added to; else its path stands in `main.COMMANDS`.
-        name: in the group, where it is not the function's.
+        of: the group that the command is added to, under its word of the example; else its path
+            stands in `main.COMMANDS`.
         view: shows the document to people: a template of `data/views` by its name, or a function
             that prints it; without one there is no `--json`.
         leave_out: fields of the model that the command does not offer.
@@ -144,6 +144,7 @@ def command(
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
         run.epilog = f"Example: nightscreen {example}"  # type: ignore[attr-defined]
         if of is not None:
+            name = example.removeprefix(f"{of.info.name} ").partition(" ")[0]
             of.command(name, epilog=f"Example: nightscreen {example}")(run)
         return run
 

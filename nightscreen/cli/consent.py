@@ -15,10 +15,10 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from nightscreen.cli.command import CustomerArgument, Result, command, group
-from nightscreen.cli.env_settings import require_consent, settings_of_command
-from nightscreen.cli.journal_context import made_journal, opened_journal
+from nightscreen.cli.context import opened_journal, require_consent, settings_of_command
 from nightscreen.cli.output import lagos_time, table
 from nightscreen.client.aggregator import consent_address, read_scopes
+from nightscreen.journal import journal_of
 from nightscreen.operations.consents.admin import consent_by_hand, grant_rows, read_code
 from nightscreen.operations.consents.admin import revoke as revoke_grant
 from nightscreen.operations.consents.links import ConsentLinks
@@ -29,7 +29,7 @@ from nightscreen.schemas.consented import GrantState
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.stops import REFUSALS
 
-app = group("Customers' consent to share transactions.")
+app = group("consent", "Customers' consent to share transactions.")
 _AGAIN = "ask the customer to consent again"
 _ENDINGS = {
     "nothing_granted": (2, "the customer granted nothing of what was asked; nothing was kept"),
@@ -51,9 +51,7 @@ def _print_link(document: dict[str, Any]) -> None:
     )
 
 
-@command(
-    "consent link CUST-0000004 --scope transaction:list", of=app, name="link", view=_print_link
-)
+@command("consent link CUST-0000004 --scope transaction:list", of=app, view=_print_link)
 def link(
     customer_id: CustomerArgument,
     scope: Annotated[
@@ -75,7 +73,7 @@ def link(
     except ValidationError:
         raise UsageError("--valid-for: write a duration such as P7D or PT12H") from None
     by_portal = bool(place.callback_path) and not direct
-    with made_journal(settings) as journal:
+    with journal_of(settings) as journal:
         links = ConsentLinks(journal)
         made = (links.make if by_portal else links.direct)(customer_id, scopes, lasting)
     address = f"{place.origin}/consent/{made.token}"
@@ -106,12 +104,7 @@ def _print_redeemed(document: dict[str, Any]) -> None:
         typer.echo(f"Not granted: {', '.join(document['not_granted'])}")
 
 
-@command(
-    "consent redeem --customer CUST-0000004 --code CODE",
-    of=app,
-    name="redeem",
-    view=_print_redeemed,
-)
+@command("consent redeem --customer CUST-0000004 --code CODE", of=app, view=_print_redeemed)
 def redeem(
     customer: Annotated[str, typer.Option(help="Whose consent it is.")],
     code: Annotated[
@@ -128,7 +121,7 @@ def redeem(
     brought = read_code(sys.stdin.readline() if code == "-" else code)
     scopes = read_scopes(scope) if scope else ()
 
-    with made_journal(settings) as journal:
+    with journal_of(settings) as journal:
         consent, asked = consent_by_hand(journal, customer, brought, scopes)
         done = asyncio.run(redeem_code(journal, settings, consent))
         if done.grant is not None and asked is not None:
@@ -164,7 +157,7 @@ def _print_grants(document: dict[str, Any]) -> None:
         typer.echo("No consents yet; make a link with: nightscreen consent link CUSTOMER_ID")
 
 
-@command("consent list --state live --json", of=app, name="list", view=_print_grants)
+@command("consent list --state live --json", of=app, view=_print_grants)
 def list_(
     state: Annotated[str, typer.Option(help="Only those live, lapsed or revoked.")] = "",
 ) -> dict[str, Any]:
@@ -183,7 +176,7 @@ def _print_revoked(document: dict[str, Any]) -> None:
         typer.echo(f"Nothing to revoke: the last consent is {document['state']} since it ended.")
 
 
-@command("consent revoke CUST-0000004", of=app, name="revoke", view=_print_revoked)
+@command("consent revoke CUST-0000004", of=app, view=_print_revoked)
 def revoke(customer_id: CustomerArgument) -> dict[str, Any]:
     """Revoke a consent: it is used no more and its tokens are destroyed."""
     with opened_journal() as journal:

@@ -16,14 +16,15 @@ from dotenv import dotenv_values
 from pydantic import SecretStr
 
 from nightscreen.cli.command import Result, command
+from nightscreen.cli.context import DOTENV
 from nightscreen.cli.engine import EXIT_BY_STATE, run_flow
-from nightscreen.cli.env_settings import DOTENV
 from nightscreen.cli.output import about, say, view
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import PREFIX, Settings
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.sandbox.server import serve
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ _MADE = ("home", "out", "customers.csv")
 _CAPS = {"BANK_ACCOUNT": "40", "KARMA": "40", "ECOSYSTEM": "40"}
 _NO_PLACE = frozenset({"desk_second_factor"})
 """Settings that are words and yet limits."""
+
+sandbox = command("sandbox --port 8800 --scenario flaky")(serve)
 
 
 @command("demo --rows 1000", view="demo")

@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nightscreen.cli import reaper
-from nightscreen.cli.command import Result, View
-from nightscreen.cli.env_settings import settings_of_command
-from nightscreen.cli.output import say
+from nightscreen.cli.command import Result
+from nightscreen.cli.context import settings_of_command
+from nightscreen.cli.output import about, say
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.files.local_engine import running_engine
 from nightscreen.schemas.errors import SettingsError
@@ -137,8 +137,7 @@ def run_flow(path: str, *given: object, shown: bool = True, **options: object) -
         work = getattr(import_module(f"nightscreen.flows.{module}"), name)
         if not shown:
             return in_loop(work(*given, **options))
-        from nightscreen.cli.approval_prompt import ask_on_terminal
-        from nightscreen.cli.progress import show_progress
+        from nightscreen.cli.terminal import ask_on_terminal, show_progress
 
         async def watched() -> Any:  # noqa: ANN401 - as above
             ask_on_terminal()
@@ -148,17 +147,16 @@ def run_flow(path: str, *given: object, shown: bool = True, **options: object) -
         return in_loop(watched())
 
 
-def ran(path: str, parameters: Any, view: View) -> Result:  # noqa: ANN401 - of any flow
+def ran(path: str, parameters: Any) -> Result:  # noqa: ANN401 - of any flow
     """Run a flow by hand, and return its report as the result of a command.
 
     Args:
         path: as `run_flow` takes it.
         parameters: of the flow.
-        view: shows a report and is told where runs put their folders, `output`.
     """
     report = run_flow(path, parameters)
-    more = {"output": parameters.output}
-    return Result(report, EXIT_BY_STATE.get(report["state"], 1), view, more)
+    more = about(report, parameters.output)
+    return Result(report, EXIT_BY_STATE.get(report["state"], 1), more=more)
 
 
 def in_loop(work: Coroutine[Any, Any, Returned]) -> Returned:

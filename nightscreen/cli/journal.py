@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from nightscreen.cli.command import Result, command, group
-from nightscreen.cli.env_settings import settings_of_command
-from nightscreen.cli.journal_context import opened_journal
+from nightscreen.cli.context import opened_journal, settings_of_command
 from nightscreen.config.settings import read_settings
 from nightscreen.files.keys import read_key
 from nightscreen.journal.actor import Actor
@@ -25,7 +24,7 @@ from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.money import naira_text, typed_micro
 
-app = group("The journal of paid calls.")
+app = group("journal", "The journal of paid calls.")
 FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the copy.")]
 PassphraseOption = Annotated[
     Path | None,
@@ -35,7 +34,7 @@ PassphraseOption = Annotated[
 ]
 
 
-@command("journal in-doubt", of=app, name="in-doubt", view="in-doubt")
+@command("journal in-doubt", of=app, view="in-doubt")
 def in_doubt() -> dict[str, Any]:
     """List calls with unknown charge status."""
     with opened_journal() as journal:
@@ -57,7 +56,7 @@ def in_doubt() -> dict[str, Any]:
     return {"calls": calls, "count": len(calls), "exposure": exposure}
 
 
-@command("journal settle 4711 --cost 25", of=app, name="settle", view="settled")
+@command("journal settle 4711 --cost 25", of=app, view="settled")
 def settle(
     call: Annotated[
         int, typer.Argument(metavar="CALL", help="Number of the call, as the report names it.")
@@ -79,7 +78,7 @@ def settle(
     return {"run_id": done.run_id, **done.document()}
 
 
-@command("journal verify", of=app, name="verify", view="verified")
+@command("journal verify", of=app, view="verified")
 def verify() -> Result:
     """Check the journal: the database, the seals, the sums, and the desk's audit."""
     from nightscreen.journal.verify import verify_journal  # loads the tables
@@ -89,7 +88,7 @@ def verify() -> Result:
     return Result({"ok": not findings, "findings": findings}, 1 if findings else 0)
 
 
-@command("journal reread --json", of=app, name="reread", view="reread")
+@command("journal reread --json", of=app, view="reread")
 def reread() -> Result:
     """Read kept answers again that could not be read, once the response rules were corrected.
 
@@ -118,7 +117,7 @@ def reread() -> Result:
     return Result(document, more={"file": file})
 
 
-@command("journal backup backups/2026-03-01", of=app, name="backup", view="backup")
+@command("journal backup backups/2026-03-01", of=app, view="backup")
 def backup(folder: FolderArgument, passphrase_file: PassphraseOption = None) -> dict[str, Any]:
     """Copy the journal while runs go on, without its data key or with it sealed to a passphrase."""
     passphrase = _first_line(passphrase_file)
@@ -128,7 +127,7 @@ def backup(folder: FolderArgument, passphrase_file: PassphraseOption = None) -> 
         return {"folder": str(folder), "journal_id": journal.journal_id, "key": key}
 
 
-@command("journal restore backups/2026-03-01", of=app, name="restore", view="restored")
+@command("journal restore backups/2026-03-01", of=app, view="restored")
 def restore(folder: FolderArgument, passphrase_file: PassphraseOption = None) -> dict[str, Any]:
     """Restore a backup as the journal of the settings, if there is none."""
     settings = read_settings()
@@ -159,7 +158,7 @@ def _first_line(file: Path | None) -> str:
     return line.rstrip("\r\n")
 
 
-@command("journal rotate-key", of=app, name="rotate-key", view="rotated")
+@command("journal rotate-key", of=app, view="rotated")
 def rotate_key(
     new_key: Annotated[
         Path | None, typer.Option(help="File with the new key, where it is set, not kept.")

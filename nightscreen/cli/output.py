@@ -44,10 +44,12 @@ def view(name: str, document: Mapping[str, Any], **more: object) -> str:
 
     Args:
         name: of the template, without its ending.
-        document: as `--json` prints it; its parts are the template's names.
+        document: as `--json` prints it; the template has its parts by name, and it as `document`.
         more: what the template needs beside the document.
     """
-    return _views().get_template(f"{name}.txt.j2").render({**document, **more})
+    return (
+        _views().get_template(f"{name}.txt.j2").render({**document, "document": document, **more})
+    )
 
 
 @cache
@@ -152,29 +154,16 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 2 * 86_400 else f"{seconds / 86_400:.0f} days"
 
 
-def print_run(
-    what: str,
-    report: Mapping[str, Any],
-    output: object,
-    values: Mapping[str, str | Sequence[str] | None],
-    command: str = "",
-) -> None:
-    """Print how a run ended, its values, where its files are, and how it goes on if it stopped."""
-    run_id = report["run_id"]
-    reason = f" ({report['stop_reason']})" if report["stop_reason"] else ""
-    typer.echo(f"{what} {run_id} {report['state']}{reason}")
-    again = f"{command} --run {run_id} --output {output}"
-    rest = {"notice": report["notices"], "results": f"{str(output).rstrip('/')}/{run_id}"}
-    fields({**values, **rest, "next": again if report["state"] == "stopped" else ""})
-
-
 def about(report: Mapping[str, Any], output: Path | str, address: str = "") -> dict[str, object]:
-    """Return what the view of a screening run needs beside its report.
+    """Return what the view of a run needs beside its report.
 
     Args:
         report: the run's.
         output: the folder or URL that holds the run's folder.
         address: where the service was asked, named where it gave no answer.
     """
+    from nightscreen.ops.status import resume_command
+
     why = WHY.get(report["stop_reason"] or "", "it was stopped")
-    return {"output": output, "address": address, "why": why}
+    again = resume_command(report["run_id"], report.get("flow", "screen_batch"))
+    return {"output": output, "address": address, "why": why, "again": again}

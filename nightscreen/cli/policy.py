@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nightscreen.cli.command import Result, command, group
-from nightscreen.cli.env_settings import settings_of_command
-from nightscreen.cli.journal_context import made_journal, opened_journal
+from nightscreen.cli.context import opened_journal, settings_of_command
+from nightscreen.journal import journal_of
 from nightscreen.journal.actor import POLICY, Actor
 from nightscreen.journal.opening import journal_exists
 from nightscreen.policy.file import read_text
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 MOST_POLICIES = 2
 _VERSION = {"key", "policy", "version", "replaces", "proposed_by", "note", "decided_by", "reason"}
 
-app = group("Decision rules: check, backtest, propose, approve.")
+app = group("policy", "Decision rules: check, backtest, propose, approve.")
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="TOML file with the rules.")]
 
 
-@command("policy check mine.toml", of=app, name="check", view="policy-check")
+@command("policy check mine.toml", of=app, view="policy-check")
 def check(file: FileArgument) -> Result:
     """Name every issue of a policy at its place, or say its rules in words."""
     checked = check_policy(read_text(file))
@@ -66,12 +66,7 @@ def _check_document(file: Path, checked: Checked) -> dict[str, Any]:
     }
 
 
-@command(
-    "policy backtest --policy mine.toml out/20260301-220000-a1b2c3",
-    of=app,
-    name="backtest",
-    view="backtest",
-)
+@command("policy backtest --policy mine.toml out/20260301-220000-a1b2c3", of=app, view="backtest")
 def backtest(
     policy: Annotated[
         list[Path], typer.Option(help="TOML file with the rules; give it twice to compare two.")
@@ -101,16 +96,11 @@ def _paid() -> LoanPerformance | None:
     settings = settings_of_command()
     if not journal_exists(settings.home, settings.journal_url):
         return None
-    with made_journal(settings) as journal:
+    with journal_of(settings) as journal:
         return LoanPerformance.of(journal, settings.bad_loan)
 
 
-@command(
-    "policy approve acme@0123456789ab --by 'Ngozi Bello'",
-    of=app,
-    name="approve",
-    view="policy-version",
-)
+@command("policy approve acme@0123456789ab --by 'Ngozi Bello'", of=app, view="policy-version")
 def approve(
     version: Annotated[
         str, typer.Argument(metavar="VERSION", help="The version that waits, as NAME@DIGEST.")
@@ -126,7 +116,7 @@ def approve(
         raise InputError("--by is empty: name the person who approves the policy")
     settings = settings_of_command()
     actor = Actor.by_command(settings, by)
-    with made_journal(settings) as journal:
+    with journal_of(settings) as journal:
         actor.require(journal, POLICY)
         waiting = [each for each in versions(journal) if each.state is PolicyState.PROPOSED]
         found = next((each for each in waiting if version in {each.policy, each.key}), None)
@@ -142,7 +132,6 @@ def approve(
 @command(
     "policy propose mine.toml --by 'Ada Eze' --note 'as agreed in May'",
     of=app,
-    name="propose",
     view="policy-version",
 )
 def propose(
@@ -156,7 +145,7 @@ def propose(
     text = read_text(file)
     settings = settings_of_command()
     actor = Actor.by_command(settings, by)
-    with made_journal(settings) as journal:
+    with journal_of(settings) as journal:
         made = write_proposal(journal, text, by=actor.name, note=note)
         about = {"policy": made.policy, "version": made.version, "note": note}
         actor.note(journal, "policy proposed", **about)
@@ -170,7 +159,7 @@ def _version_document(version: PolicyVersion) -> dict[str, Any]:
     return found | {name: instant_text(at) for name, at in times.items()}
 
 
-@command("policy show", of=app, name="show", view="policy-text")
+@command("policy show", of=app, view="policy-text")
 def show(
     policy: Annotated[
         str, typer.Argument(metavar="[NAME@DIGEST]", help="A version; default: the one in force.")

@@ -1,47 +1,43 @@
-"""`nightscreen runs`: past runs from the journal, and the release of one that was held."""
+"""`nightscreen runs`, `approve` and `doctor`: past runs, what they need, and their release."""
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightscreen.cli.command import Result, RunArgument, command, group
+from nightscreen.cli.command import Result, RunArgument, command, group, read_options
 from nightscreen.cli.command import show as show_as
-from nightscreen.cli.env_settings import settings_of_command
-from nightscreen.cli.journal_context import opened_journal
-from nightscreen.cli.output import about
+from nightscreen.cli.context import opened_journal, settings_of_command
+from nightscreen.cli.engine import run_flow, set_engine_defaults
+from nightscreen.cli.output import about, say
+from nightscreen.cli.screen import screened
+from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.money import Spent
 from nightscreen.journal.runs import RUNNING
+from nightscreen.ops.doctor import diagnose
 from nightscreen.ops.status import COMMANDS, HUNG, resume_command, state_of
+from nightscreen.runs.approval import decide_spending, resumed, waits_in_inbox
+from nightscreen.runs.run import require_service
+from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import instant_text
-from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
+from nightscreen.schemas.money import naira_text, naira_words, to_micro
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
-    from nightscreen.schemas.approvals import ApprovalState
+    from nightscreen.schemas.approvals import Approval, ApprovalState
 
-app = group("Past runs, newest first.")
 
-_VIEWS = {
-    "pull_transactions": "transactions:print_pull",
-    "pull_accounts": "transactions:print_pull",
-    "request_bvns": "bvn:print_bvn",
-    "confirm_bvns": "bvn:print_bvn",
-    "offer_loans": "loans:print_offers",
-    "track_loans": "loans:print_loans",
-    "import_outcomes": "outcomes:print_import",
-}
-"""What prints a run of each flow, as its own command did at its end; the others are screenings."""
+app = group("runs", "Past runs, newest first.")
 
 
 def _document(
@@ -68,7 +64,7 @@ def _document(
     }
 
 
-@command("runs list --json", of=app, name="list", view="runs")
+@command("runs list --json", of=app, view="runs")
 def list_() -> Result:
     """List past runs, newest first, killed ones included."""
     timeout = settings_of_command().approval_timeout
@@ -88,18 +84,15 @@ def _show_run(document: dict[str, Any]) -> None:
         look = document["state"] in {RUNNING, HUNG}
         show_as("unfinished", document, {"again": "" if look else again})
         return
-    output = folder.rpartition("/")[0]
-    if flow not in _VIEWS:
-        show_as("summary", report, about(report, output))
-        return
-    module, _, name = _VIEWS[flow].partition(":")
-    cli = import_module(f"nightscreen.cli.{module}")
     if flow == "track_loans":
-        report = cli.with_loans(report, Path(folder))
-    show_as(getattr(cli, name), report, {"output": output})
+        from nightscreen.cli.flows import with_loans
+
+        report = with_loans(report, Path(folder))
+    view = "summary" if flow == SCREEN_FLOW else "person-run"
+    show_as(view, report, about(report, folder.rpartition("/")[0]))
 
 
-@command("runs show 20260301-220000-a1b2c3", of=app, name="show", view=_show_run)
+@command("runs show 20260301-220000-a1b2c3", of=app, view=_show_run)
 def show(run_id: RunArgument) -> dict[str, Any]:
     """Show one run: how it ended, what it cost, where its files are."""
     timeout = settings_of_command().approval_timeout
@@ -117,12 +110,7 @@ def show(run_id: RunArgument) -> dict[str, Any]:
         }
 
 
-@command(
-    "runs release 20260301-220000-a1b2c3 --reason 'new branch'",
-    of=app,
-    name="release",
-    view="released",
-)
+@command("runs release 20260301-220000-a1b2c3 --reason 'new branch'", of=app, view="released")
 def release(
     run_id: RunArgument,
     reason: Annotated[str, typer.Option(help="Why it may be published; no personal data.")],
@@ -137,3 +125,92 @@ def release(
         "run_id": run_id,
         **{name: report[name] for name in ("publishable", "held", "released")},
     }
+
+
+@command("approve 20260301-220000-a1b2c3 --max-spend 50000", view="decided")
+def approve(
+    run_id: RunArgument,
+    max_spend: Annotated[
+        str,
+        typer.Option(
+            metavar="NAIRA",
+            help="The run's cap; by default its own, or the most of its quote where that is less.",
+        ),
+    ] = "",
+    refuse: Annotated[
+        bool, typer.Option("--refuse", help="Refuse instead: the run stays ended, makes no calls.")
+    ] = False,
+    note: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why, for the record; no customer's name or number.")
+    ] = "",
+) -> Result:
+    """Approve the spending of a run that waits for it, and resume the run under that cap."""
+    if refuse and max_spend:
+        raise UsageError("--refuse spends nothing: leave --max-spend out")
+    cap = read_options(ScreenBatch, {"max_spend": max_spend}).cap
+    decision = ApprovalDecision.REFUSED if refuse else ApprovalDecision.APPROVED
+    settings = settings_of_command()
+    with opened_journal() as journal:
+        run = journal.runs.find(run_id)
+        if run is None:
+            raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
+        most = None if cap is None else to_micro(cap)
+        actor = Actor.by_command(settings)
+        approval = decide_spending(
+            journal, actor, run_id, decision, note=note, max_spend_micro=most
+        )
+        parameters = resumed(run, approval, journal.clock())
+    document: dict[str, Any] = {"approval": approval.document()}
+    if refuse:
+        return Result(document)
+    say(
+        f"Run {run_id} is approved up to {naira_words(approval.max_spend_micro)}, by "
+        f"{approval.decided_by}."
+    )
+    waits = waits_in_inbox(run, settings)
+    deployment = hand_to_deployment(approval, parameters, waits_in_inbox=waits)
+    if deployment is not None:
+        return Result({**document, "resumed_by": f"the deployment {deployment}"})
+    try:
+        require_service(settings, quote_only=False)
+        if not waits:
+            return screened(parameters)
+        watch = run_flow("watch_inbox:resume_waiting", run_id, tell=say, shown=False)
+    except NightscreenError as error:
+        text = f"run {run_id} is approved, but it could not be resumed here: {error}"
+        raise type(error)(text) from None
+    if watch is None:
+        return Result({**document, "resumed_by": "the watch of the inbox"})
+    return Result({**document, "inbox": watch.fates}, 0 if watch.fates.get("screened") else 3)
+
+
+def hand_to_deployment(
+    approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool
+) -> str | None:
+    """Have the deployment that started the run resume it; None if none did, or it is gone."""
+    if approval.deployment_id is None:
+        return None
+    set_engine_defaults()
+    from nightscreen.tasks.approval import resume_in_deployment
+
+    return asyncio.run(resume_in_deployment(approval, parameters, waits_in_inbox=waits_in_inbox))
+
+
+@command("doctor 20260301-220000-a1b2c3", view="doctor")
+def doctor(
+    run_id: Annotated[
+        str, typer.Argument(metavar="[RUN_ID]", help="Id of the run; the newest by default.")
+    ] = "",
+) -> Result:
+    """Diagnose problems and suggest the next command."""
+    set_engine_defaults()
+    from nightscreen.ops.doctor import unreadable_settings  # loads the tables
+    from nightscreen.tasks.prefect_health import look_at_engine
+
+    try:
+        settings = settings_of_command()
+    except NightscreenError as error:
+        found = unreadable_settings(error, look_at_engine())
+    else:
+        found = diagnose(settings, run_id, more=look_at_engine())
+    return Result(found.document(), found.exit_status)

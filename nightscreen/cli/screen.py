@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nightscreen.cli import engine
 from nightscreen.cli.command import Result, command
-from nightscreen.cli.env_settings import settings_of_command
+from nightscreen.cli.context import settings_of_command
 from nightscreen.cli.output import about
 from nightscreen.config.parameters import ScreenBatch
 
@@ -51,5 +51,6 @@ def screened(parameters: ScreenBatch) -> Result:
         from nightscreen.tasks.workers import require_server
 
         require_server("--workers")
-    result = engine.ran("screen_batch:screen_batch", parameters, "summary")
-    return result._replace(more=about(result.document, parameters.output, settings.base_url))
+    result = engine.ran("screen_batch:screen_batch", parameters)
+    more = about(result.document, parameters.output, settings.base_url)
+    return result._replace(view="summary", more=more)

@@ -1,4 +1,4 @@
-"""`nightscreen up`: all that one machine needs, started by one command and ended with it.
+"""`nightscreen up`: all that one machine needs, started by one command and ended with it; `init`.
 
 The Prefect server, the deployments of `prefect.yaml`, the inbox, the portal where it is configured,
 and the desk; each is a process whose lines come out under its name. Ctrl-C ends them in good order:
@@ -16,19 +16,20 @@ import threading
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.request import urlopen
 
 import typer
 
 from nightscreen.cli import reaper
 from nightscreen.cli.command import command
+from nightscreen.cli.context import settings_of_command
 from nightscreen.cli.engine import ENGINE_DEFAULTS
-from nightscreen.cli.env_settings import settings_of_command
 from nightscreen.files.local_engine import LOGIN_FILE, RunningEngine, announcing
-from nightscreen.files.private_files import make_private_folder, write_private
+from nightscreen.files.private_files import make_private_folder, write_private, write_private_once
 from nightscreen.runs.run import require_service
 from nightscreen.schemas.errors import NightscreenError, UsageError
+from nightscreen.schemas.shipped import PACKAGE, template
 from nightscreen.tasks.engine_login import (
     LOGIN,
     UMASK,
@@ -64,6 +65,27 @@ _ENGINE = {
         "prefect.server.concurrency.lease_storage.filesystem"
     ),
 }
+
+
+INITIAL_FILES = {
+    ".env": template(".env.example"),
+    "prefect.yaml": template("prefect.yaml"),
+    "work_pool.json": PACKAGE / "flows" / "work_pool.json",
+}
+"""Files of a folder that runs nightscreen, and what they are copied from."""
+
+
+@command("init --output nights", view="init")
+def init(
+    output: Annotated[Path, typer.Option(help="Folder to write into.")] = Path(),
+) -> dict[str, Any]:
+    """Write settings and deployments to fill in."""
+    make_private_folder(output, ours=False)
+    written = {
+        name: write_private_once(output / name, source.read_bytes())
+        for name, source in INITIAL_FILES.items()
+    }
+    return {"written": written}
 
 
 @command("up --demo")

@@ -31,6 +31,7 @@ from nightscreen.ops.status import (
     from_signs,
     newest_runs,
     resume_command,
+    shown_run,
 )
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import LAGOS, Clock, system_clock, to_instant
@@ -105,6 +106,39 @@ class Diagnosis:
     why_not: str | None = None
     remedy: Remedy | None = None
     exit_status: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it; instants in UTC, money as decimal text in naira."""
+        return {
+            "run": None if self.run is None else shown_run(self.run),
+            "others": [shown_run(other) for other in self.others],
+            "findings": [
+                {"name": each.name, "standing": each.standing, "says": each.says}
+                | _advice(each.remedy)
+                for each in self.findings
+            ],
+            **_advice(self.remedy),
+            "safe_to_run_again": self.safe,
+            "why_not": self.why_not,
+            "exit_status": self.exit_status,
+        }
+
+
+def _advice(remedy: Remedy | None) -> dict[str, str | None]:
+    first, command = remedy or ("", "")
+    return {"first": first or None, "command": command or None}
+
+
+def unreadable_settings(error: NightscreenError, more: tuple[HealthFinding, ...]) -> Diagnosis:
+    """Return the diagnosis where the settings cannot be read, so that nothing else can be."""
+    mend = Remedy("correct it in .env or the environment", DOCTOR)
+    return Diagnosis(
+        findings=[HealthFinding("settings", WRONG, str(error), mend), *more],
+        safe=False,
+        why_not="no run can start: settings must be fixed",
+        remedy=mend,
+        exit_status=2,
+    )
 
 
 def diagnose(

@@ -16,9 +16,9 @@ from nightscreen.files.heartbeat import read_vitals
 from nightscreen.journal.read_only import pid_of
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.schemas.approvals import ApprovalState
-from nightscreen.schemas.clock import MICROS, deadline_instant, span_micros
+from nightscreen.schemas.clock import MICROS, deadline_instant, instant_text, span_micros
 from nightscreen.schemas.errors import NightscreenError, SettingsError
-from nightscreen.schemas.money import naira_words, to_micro
+from nightscreen.schemas.money import naira_text, naira_words, to_micro
 from nightscreen.schemas.prices import max_cost, price_limit
 from nightscreen.schemas.stops import WHY, StopReason
 
@@ -317,3 +317,39 @@ def deadline_words(run: Mapping[str, Any]) -> str | None:
         return "not known yet whether it is met"
     late_s = (finish_at - deadline_at) / MICROS
     return "will be met" if late_s <= 0 else f"will be missed by {late_s / 60:,.0f} min"
+
+
+_PLAIN = (
+    *("run_id", "flow", "batch", "state", "stop_reason", "held", "phase", "pid"),
+    *("checks", "in_doubt", "rest_s", "waiting_for"),
+)
+_INSTANTS = (
+    *("started_at", "finished_at", "signs_at", "last_answer_at", "silent_since"),
+    *("waiting_since", "finish_at", "deadline_at"),
+)
+_AMOUNTS = ("spent", "cap", "balance", "in_doubt")
+
+
+def shown_run(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a run as JSON has them, with its state and its deadline in words."""
+    approval, now = run["approval"], run["now"]
+    ago = {name: run[f"{name}_at"] for name in ("signs", "last_answer")}
+    document = {
+        **{name: run[name] for name in _PLAIN},
+        "approval": None,
+        "ending": ending(run),
+        **{name: instant_text(run[name]) for name in _INSTANTS},
+        **{
+            f"{name}_ago_s": None if at is None else (now - at) / MICROS for name, at in ago.items()
+        },
+        "deadline": deadline_words(run),
+        **{f"{name}_naira": naira_text(run[f"{name}_micro"]) for name in _AMOUNTS},
+    }
+    if approval is not None:
+        document["approval"] = {
+            **{name: approval[name] for name in ("state", "asked_by", "decided_by")},
+            **{name: instant_text(approval[name]) for name in ("asked_at", "decided_at")},
+            "ceiling": naira_text(approval["ceiling_micro"]),
+            "max_spend": naira_text(approval["max_spend_micro"]),
+        }
+    return document

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from nightscreen.cli.approval_prompt import ask, ask_on_terminal
+from nightscreen.cli.terminal import ask, ask_on_terminal
 from nightscreen.desk.accounts import Accounts, Role
 from nightscreen.journal import open_journal
 from nightscreen.tasks.terminal import AT_TERMINAL, Terminal

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.cli.desk import EngineStarter
+from nightscreen.cli.serve import EngineStarter
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.files.heartbeat import FOLDER
 from nightscreen.files.private_files import make_private_folder

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from nightscreen.cli.erase import erase_found, look
-from nightscreen.cli.journal_context import opened_journal
+from nightscreen.cli.context import opened_journal
 from nightscreen.cli.main import app
+from nightscreen.cli.people import erase_found, look
 from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import event
 
-from nightscreen.cli.erase import erase_found, look
-from nightscreen.cli.journal_context import opened_journal
+from nightscreen.cli.context import opened_journal
+from nightscreen.cli.people import erase_found, look
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.context import WRITE_WAIT_S
 from nightscreen.files.keys import encode_key

@@ -8,7 +8,6 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.cli.doctor import document_of
 from nightscreen.cli.main import load
 from nightscreen.cli.output import view
 from nightscreen.ops.doctor import diagnose
@@ -26,14 +25,14 @@ def ask_doctor(bureau: Bureau, run_id: str = "") -> Diagnosis:
     """Ask the doctor about a run of the bureau, or the newest; both its forms must be possible."""
     settings = settings_for(bureau.below / "home", "http://127.0.0.1:9", API_KEY, **bureau.settings)
     found = diagnose(settings, run_id, clock=bureau.loop.micros, reaching=lambda _: None)
-    assert document_of(found)["exit_status"] == found.exit_status
+    assert found.document()["exit_status"] == found.exit_status
     assert lines_of(found)[-1].startswith("safe to run again: ")
     return found
 
 
 def lines_of(found: Diagnosis) -> list[str]:
     """Return a diagnosis as a person reads it."""
-    return view("doctor", document_of(found)).splitlines()
+    return view("doctor", found.document()).splitlines()
 
 
 def options_of(command: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.cli.explain import explain
+from nightscreen.cli.people import explain
 from nightscreen.files.outputs import RINGS_FILE
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers

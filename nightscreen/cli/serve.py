@@ -1,4 +1,4 @@
-"""`nightscreen desk`: the pages for analysts, approvers and auditors, and who may use them."""
+"""`nightscreen desk` and `portal`: web pages served until stopped, and who may use the desk."""
 
 from __future__ import annotations
 
@@ -13,40 +13,44 @@ from urllib.parse import urlsplit
 
 import typer
 
-from nightscreen.cli.approve import hand_to_deployment
 from nightscreen.cli.command import command, group
+from nightscreen.cli.context import require_consent, settings_of_command
 from nightscreen.cli.engine import set_engine_defaults
-from nightscreen.cli.env_settings import settings_of_command
-from nightscreen.cli.journal_context import made_journal
+from nightscreen.cli.runs import hand_to_deployment
 from nightscreen.desk.accounts import Accounts, Role
 from nightscreen.desk.users import password_link
 from nightscreen.files.heartbeat import read_vitals
+from nightscreen.journal import journal_of
 from nightscreen.journal.audit import Audit
+from nightscreen.portal.app import serve
 from nightscreen.schemas.errors import UsageError
+from nightscreen.web.serve import is_open_to_others
 
 if TYPE_CHECKING:
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
     from nightscreen.schemas.approvals import Approval
 
+
 PORT = 8090
 DEPLOYMENT = "screen-batch/adhoc"
 
-app = group("Web pages for analysts, approvers and auditors.", no_args_is_help=False)
-user_app = group("Users of the desk.")
-app.add_typer(user_app, name="user")
+desk_app = group("desk", "Web pages for analysts, approvers and auditors.", no_args_is_help=False)
+user_app = group("desk user", "Users of the desk.")
+desk_app.add_typer(user_app, name="user")
 
+HostOption = Annotated[
+    str, typer.Option(help="Address to listen on; https is added by a proxy in front.")
+]
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The name as it appears in the audit.")
 ]
 
 
-@app.callback(invoke_without_command=True, epilog="Example: nightscreen desk --port 8090")
+@desk_app.callback(invoke_without_command=True, epilog="Example: nightscreen desk --port 8090")
 def desk(
     context: typer.Context,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; https is added by a proxy in front.")
-    ] = "127.0.0.1",
+    host: HostOption = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = PORT,
     output: Annotated[
         Path | None,
@@ -76,7 +80,7 @@ def desk(
             err=True,
         )
     keep_at = (output or settings.output).absolute()
-    with made_journal(settings, busy_timeout_s=WRITE_WAIT_S) as journal:
+    with journal_of(settings, busy_timeout_s=WRITE_WAIT_S) as journal:
         desks: list[Context] = []
 
         def build(at: str) -> Any:  # noqa: ANN401 - an ASGI application
@@ -180,14 +184,7 @@ def _run_deployment(parameters: ScreenBatch) -> None:
         raise UsageError("the Prefect server does not answer; see docs/deploy.md") from None
 
 
-def _print_link(document: dict[str, str]) -> None:
-    typer.echo(
-        f"Hand this link to {document['name']}; it sets a password, once, within a day:\n"
-        f"{document['link']}"
-    )
-
-
-@command("desk user add ada --role analyst", of=user_app, name="add", view=_print_link)
+@command("desk user add ada --role analyst", of=user_app, view="link-of-user")
 def add(
     name: NameArgument,
     role: Annotated[
@@ -200,13 +197,13 @@ def add(
         roles = [Role(each) for words in role for each in words.split(",")]
     except ValueError:
         raise UsageError("--role: choose among " + ", ".join(Role)) from None
-    with made_journal(settings_of_command()) as journal:
+    with journal_of(settings_of_command()) as journal:
         token = Accounts(journal).add(name, roles)
         Audit(journal).write_by_command("user added", name=name, roles=roles)
     return _linked(name, token)
 
 
-@command("desk user reset ada", of=user_app, name="reset", view=_print_link)
+@command("desk user reset ada", of=user_app, view="link-of-user")
 def reset(
     name: NameArgument,
     second_factor: Annotated[
@@ -214,7 +211,7 @@ def reset(
     ] = False,
 ) -> dict[str, str]:
     """End a user's password and sessions; prints a link by which another is set."""
-    with made_journal(settings_of_command()) as journal:
+    with journal_of(settings_of_command()) as journal:
         accounts, audit = Accounts(journal), Audit(journal)
         token = accounts.reset(name)
         audit.write_by_command("user reset", name=name)
@@ -227,3 +224,30 @@ def reset(
 def _linked(name: str, token: str) -> dict[str, str]:
     link = password_link(settings_of_command(), token, f"http://127.0.0.1:{PORT}")
     return {"name": name, "link": link, "token": token}
+
+
+@command("portal --port 8080")
+def portal(
+    host: HostOption = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port; 0 takes a free one. Default: that of a portal address on this machine, "
+            "else 8080.",
+        ),
+    ] = None,
+) -> None:
+    """Serve the web pages customers meet: consent, callback, one-time password."""
+    settings = settings_of_command()
+    if is_open_to_others(host):
+        typer.echo(
+            f"Other machines reach {host}, and the portal does not serve https: let them reach "
+            "only a proxy that does, and keep this port behind it.",
+            err=True,
+        )
+    if settings.redirect_uri or settings.consent_url or settings.client_id:
+        require_consent(settings)
+    with journal_of(settings) as journal:
+        serve(journal, settings, host=host, port=port)

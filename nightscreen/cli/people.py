@@ -1,26 +1,32 @@
-"""`nightscreen erase` and `purge`: one person removed, and what is too old; both say it in numbers.
+"""One customer at a time: `nightscreen explain`, `subject-access`, `erase`; `purge` and `privacy`.
 
-`privacy.erasure` and `privacy.purging` decide what is found and removed; the output holds no
-identifier.
+The rooms of `privacy` decide what is found, shown and removed; what is printed of an erasure or a
+purge is numbers.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightscreen.cli.command import Result, YesOption, command
-from nightscreen.cli.env_settings import settings_of_command
-from nightscreen.cli.journal_context import opened_journal
+from nightscreen.cli.command import CustomerArgument, Result, YesOption, command, group
+from nightscreen.cli.context import opened_journal, settings_of_command
 from nightscreen.cli.output import say, view
+from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.erasure import Erasures, leave_no_trace
+from nightscreen.journal.reviews import Reviews
+from nightscreen.policy.declarations import read_declarations
 from nightscreen.privacy import erasure, purging
+from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.person import Whom
+from nightscreen.privacy.processing_record import assessment_page, processing_record, record_page
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.money import naira_text
@@ -30,6 +36,62 @@ if TYPE_CHECKING:
 
     from nightscreen.journal import Journal
     from nightscreen.privacy.erasure import Found
+
+
+_HELD = ("rows", "lists", "quarantine", "lookups", "answers", "changes")
+
+
+@command("explain CUST-0000004 --batch borrowers", view="explain")
+def explain(
+    customer_id: CustomerArgument,
+    batch: Annotated[str, typer.Option(help="Batch name, where several know the customer.")] = "",
+) -> dict[str, Any]:
+    """Explain one customer's decision: rules, evidence, lookups, consent, cost and reviews."""
+    from nightscreen.operations.transactions.cashflow import CashFlow
+    from nightscreen.operations.transactions.cashflow_run import explain_cash_flow
+    from nightscreen.privacy.explaining import explain as explain_decision
+
+    settings = settings_of_command()
+    declared = read_declarations(settings)
+    with opened_journal() as journal:
+        customers = Customers.of(journal)
+        cash_flow = explain_cash_flow(journal, CashFlow.of(settings), customer_id)
+        document: dict[str, Any] = {"customer_id": customer_id}
+        try:
+            people = lookup_subject(journal, customers, customer_id, batch=batch)
+        except InputError:
+            if cash_flow is None or batch:
+                raise
+        else:
+            reviews = Reviews.of(journal)
+            document = explain_decision(journal, customers, reviews, people[0], declared)
+            document["other_batches"] = [person.batch for person in people[1:]]
+        Audit(journal).write_by_command("customer seen", customer_id=customer_id)
+    return {**document, "cash_flow": cash_flow}
+
+
+@command("subject-access CUST-0000004 --output access", view="subject-access")
+def subject_access(
+    customer_id: CustomerArgument,
+    output: Annotated[Path, typer.Option(help="Folder for the HTML and JSON file.")],
+) -> dict[str, Any]:
+    """Export all data held about one customer, other people's data removed."""
+    from nightscreen.privacy.subject_access import access_page, gather
+
+    settings = settings_of_command()
+    declared = read_declarations(settings)
+    with opened_journal() as journal:
+        customers = Customers.of(journal)
+        people = lookup_subject(journal, customers, customer_id)
+        document = gather(journal, customers, people, settings.retention, declared)
+        Audit(journal).write_by_command("subject access handed over", customer_id=customer_id)
+    file = make_private_folder(output) / f"subject-access-{people[0].pseudonym.hex()[:12]}"
+    page, data = file.with_suffix(".html"), file.with_suffix(".json")
+    write_private(page, access_page(document).encode())
+    write_private(data, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
+    held = {kind: len(document[kind]) for kind in _HELD}
+    return {"files": [str(page), str(data)], "held": held}
+
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")]
 _BVN = re.compile(r"[0-9]{11}")
@@ -195,3 +257,27 @@ def _confirm(question: str, *, yes: bool) -> None:
     say(question.rstrip())
     if not typer.confirm("Go on?", err=True):
         raise UsageError("nothing was removed")
+
+
+privacy = group("privacy", "Data-protection documents.")
+
+
+@command("privacy record --output papers", of=privacy, view="papers")
+def record(
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the two documents; default: standard output.")
+    ] = None,
+) -> Result:
+    """Print the record of processing and a draft of the impact assessment."""
+    settings = settings_of_command()
+    declared = read_declarations(settings)
+    found = processing_record(settings, declared)
+    pages = {
+        "processing-record.md": record_page(found),
+        "impact-assessment.md": assessment_page(settings, declared),
+    }
+    if output is not None:
+        folder = make_private_folder(output, ours=False)
+        for name, text in pages.items():
+            write_private(folder / name, text.encode())
+    return Result(found, more={"output": output, "pages": list(pages.values())})

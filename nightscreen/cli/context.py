@@ -1,7 +1,7 @@
-"""The settings of a command, from the environment and `.env`, with a check for typos.
+"""The settings and the journal of a command: read from the environment and `.env`, and opened.
 
-`schemas.settings` has the meaning of each setting; the checks that need a file or the journal are
-in `preflight`. Messages name settings, never their values.
+`config.settings` has the meaning of each setting; checks that need a file are in `preflight`.
+Messages name settings, never their values.
 """
 
 from __future__ import annotations
@@ -9,12 +9,21 @@ from __future__ import annotations
 import difflib
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dotenv import dotenv_values
 
 from nightscreen.config.settings import PREFIX, Settings, read_settings, setting_names
-from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.errors import InputError, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nightscreen.config.settings import Settings
+    from nightscreen.journal import Journal
+
 
 DOTENV = Path(".env")
 _SURELY_MEANT = 0.85  # how similar an unknown name and a setting must be to count as a typo
@@ -79,3 +88,23 @@ def require_consent(settings: Settings) -> None:
     for name, (value, what) in needed.items():
         if not value:
             raise SettingsError(f"NIGHTSCREEN_{name} is not set: write {what} into .env")
+
+
+@contextmanager
+def opened_journal() -> Iterator[Journal]:
+    """Open the journal of the settings.
+
+    Raises:
+        InputError: there is none yet.
+    """
+    from nightscreen.journal import journal_of
+    from nightscreen.journal.opening import journal_exists
+
+    settings = settings_of_command()
+    if not journal_exists(settings.home, settings.journal_url):
+        raise InputError(
+            f"there is no journal under {settings.home} yet; it is made by the first run, or set "
+            "NIGHTSCREEN_HOME to where it is"
+        )
+    with journal_of(settings) as journal:
+        yield journal

@@ -1,0 +1,243 @@
+"""`nightscreen bvn`, `loans`, `transactions` and `inbox`: flows beside screening, run by hand.
+
+A password is never an option here: shells keep what was typed. Customers are recorded in the
+journal or turned into grants here, since the engine stores in clear what it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pyarrow.parquet as pq
+import typer
+
+from nightscreen.cli.command import Result, command, group, read_options
+from nightscreen.cli.context import opened_journal
+from nightscreen.cli.engine import ran, run_flow, settings_for_calls
+from nightscreen.cli.output import say
+from nightscreen.config.parameters import WatchInbox
+from nightscreen.files.outputs import LOANS_FILE
+from nightscreen.journal.consents import Consents
+from nightscreen.operations.bvn.confirmations import BvnConfirmations, read_passwords
+from nightscreen.operations.bvn.requests import BvnRequests, open_customers
+from nightscreen.operations.loans.offers import LoanOffers, ask_again
+from nightscreen.operations.loans.products import list_products
+from nightscreen.operations.person_run import PersonRun, remembered, run_people
+from nightscreen.operations.transactions.pull import pull_of, scope_of
+from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
+from nightscreen.schemas.errors import InputError, UsageError
+from nightscreen.schemas.offers import OfferLoans, TrackLoans
+from nightscreen.schemas.pulls import PullAccounts, PullTransactions
+from nightscreen.schemas.stops import REFUSALS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nightscreen.config.settings import Settings
+
+
+bvn = group("bvn", "BVN consent: request one-time passwords, confirm.")
+loans = group("loans", "Loan products, offers and tracking.")
+transactions = group("transactions", "Transactions of customers who consented.")
+_LOAN = ("reference", "product_id", "state", "status", "status_at", "loan_amount", "paid")
+
+
+@command("bvn request customers.csv", of=bvn, view="person-run")
+def request(parameters: RequestBvns) -> Result:
+    """Have the service send each customer of a file a one-time password."""
+    settings = settings_for_calls()
+    if parameters.quote_only:
+        return quoted(BvnRequests, parameters, settings)
+    if not parameters.run:  # an unreadable file is reported at once, before the engine starts
+        open_customers(parameters)
+    return ran("confirm_bvns:request_bvns", parameters)
+
+
+@command("bvn confirm otps.csv --max-spend 5000", of=bvn, view="person-run")
+def confirm(parameters: ConfirmBvns) -> Result:
+    """Confirm BVNs with the passwords customers supplied; each confirmation is charged."""
+    settings = settings_for_calls()
+    if parameters.quote_only:
+        return quoted(BvnConfirmations, parameters, settings)
+    if not parameters.run:
+        read_passwords(parameters, settings)
+    return ran("confirm_bvns:confirm_bvns", parameters)
+
+
+def quoted(kind: type[PersonRun[Any, Any]], parameters: Any, settings: Settings) -> Result:  # noqa: ANN401 - the kind's own
+    """Return what a run would cost, without the engine."""
+    return Result(asyncio.run(run_people(kind, parameters, settings)), view="person-quote")
+
+
+def product_cells(product: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what the table shows of a product; a dash where the service says nothing."""
+    period = product["max_tenor_period"] or str(product.get("tenor_period") or "")
+    periods = f"{period}s" if period and product["max_tenor_value"] != 1 else period
+    rate = product["interest_rate"]
+    percent = "" if rate is None else f"{Decimal(str(rate)):f} %"
+    per = f"a {product['interest_period']}" if percent and product["interest_period"] else ""
+    amounts = (product["min_amount"], product["max_amount"])
+    money = [f"₦{Decimal(str(amount)):,f}" for amount in amounts if amount is not None]
+    tenors = (product["min_tenor_value"], product["max_tenor_value"])
+    length = [str(value) for value in tenors if value is not None]
+    cells = (
+        product["product_id"] or "",
+        product["name"] or "",
+        " to ".join(dict.fromkeys(money)),
+        f"{' to '.join(dict.fromkeys(length))} {periods}".strip(),
+        f"{percent} {per}".strip(),
+    )
+    return tuple(cell or "-" for cell in cells)
+
+
+@command("loans products --json", of=loans, view="products")
+def products() -> Result:
+    """List the active loan products; free."""
+    listed = asyncio.run(list_products(settings_for_calls()))
+    found = [product.model_dump(mode="json") for product in listed.products]
+    return Result({"products": found}, more={"rows": [product_cells(each) for each in found]})
+
+
+@command("loans offer out/20260301-220000-a1b2c3 --product LP1001", of=loans, view="person-run")
+def offer(
+    parameters: OfferLoans,
+    no_prefill: Annotated[
+        bool, typer.Option("--no-prefill", help="Send the service nothing of the customer.")
+    ] = False,
+    again: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CUSTOMER_ID",
+            help="Make another link for this customer, on purpose; may be repeated.",
+        ),
+    ] = None,
+) -> Result:
+    """Make one application link for each approved customer; never a second by running again."""
+    chosen = "prefill" in parameters.model_fields_set
+    if chosen and (no_prefill or not parameters.prefill):
+        raise UsageError("--prefill takes email, phone or both; to fill in nothing: --no-prefill")
+    if no_prefill:
+        parameters = parameters.model_copy(update={"prefill": []})
+    settings = settings_for_calls()
+    if parameters.quote_only:
+        return quoted(LoanOffers, parameters, settings)
+    parameters = remembered(parameters, settings, LoanOffers.flow)
+    LoanOffers.identify(parameters, settings)
+    if again:
+        with opened_journal() as journal:
+            ask_again(journal, parameters, again)
+    return _refusal_said(ran("offer_loans:offer_loans", parameters))
+
+
+def _refusal_said(result: Result) -> Result:
+    """Say beside the document, too, that the key is no distributor's."""
+    if REFUSALS["distributor"] in result.document["notices"]:
+        typer.echo(f"nightscreen: {REFUSALS['distributor']}", err=True)
+    return result
+
+
+@command("loans track --json", of=loans, view="person-run")
+def track(parameters: TrackLoans) -> Result:
+    """Ask about every open loan; report its state and what has changed."""
+    settings_for_calls()
+    result = _refusal_said(ran("track_loans:track_loans", parameters))
+    folder = Path(parameters.output) / str(result.document["run_id"])
+    if parameters.run and not folder.is_dir():  # one resumed keeps its folder
+        with opened_journal() as journal:
+            found = journal.runs.find(parameters.run)
+        folder = folder if found is None else Path(found.folder)
+    return result._replace(document=with_loans(result.document, folder))
+
+
+def with_loans(report: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a report with each reference and its status word, as its run has written them.
+
+    The report's own file has the numbers alone: references belong to people, and would stay in the
+    journal and the engine after a person was erased.
+    """
+    rows = pq.read_table(folder / LOANS_FILE, columns=list(_LOAN)).to_pylist()
+    return {**report, "loans": [{name: _plain(row[name]) for name in _LOAN} for row in rows]}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any cell of the table
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return str(value) if isinstance(value, Decimal) else value
+
+
+@command(
+    "transactions pull --customer CUST-0000004 --output out",
+    of=transactions,
+    view="person-run",
+    leave_out=("grants",),
+)
+def pull(
+    parameters: PullTransactions,
+    customer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CUSTOMER_ID",
+            help="Pull this customer alone; may be given again. Without: every live grant.",
+        ),
+    ] = None,
+    accounts: Annotated[
+        bool,
+        typer.Option(
+            "--accounts",
+            help="Pull linked accounts and balances instead, and the profile where it was granted.",
+        ),
+    ] = False,
+) -> Result:
+    """Pull transactions; report what was added, modified and removed since the last pull."""
+    settings_for_calls()
+    if customer and parameters.run:
+        raise UsageError("--run takes an earlier pull up with its own customers; leave --customer")
+    model = PullAccounts if accounts else PullTransactions
+    given = parameters.model_dump(exclude_unset=True)
+    wanted = read_options(model, {**given, "grants": _grants(model, customer) if customer else []})
+    name = "pull_accounts" if accounts else "pull_transactions"
+    return ran(f"pull_transactions:{name}", wanted)
+
+
+def _grants(model: type[PullTransactions], customers: Sequence[str]) -> list[str]:
+    """Return the customers' live grants.
+
+    Raises:
+        InputError: one of them has none; it is named by its position, because an id may be
+            personal.
+    """
+    found = []
+    scope = scope_of(pull_of(model()).kinds[0])
+    with opened_journal() as journal:
+        consents = Consents.of(journal)
+        for place, customer in enumerate(dict.fromkeys(customers), start=1):
+            grant = next(iter(consents.history(customer)), None)
+            if grant is None or not grant.allows(scope):
+                state = "never consented" if grant is None else f"has a grant that is {grant.state}"
+                if grant is not None and grant.state == "live":
+                    state = f"did not grant {scope}"
+                raise InputError(
+                    f"customer number {place} of those given {state}; ask for consent with: "
+                    f"nightscreen consent link CUSTOMER_ID --scope {scope}"
+                )
+            found.append(grant.grant_id)
+    return found
+
+
+@command("inbox --once --max-spend 250000", view="inbox", leave_out=("minutes",))
+def inbox(
+    parameters: WatchInbox,
+    once: Annotated[
+        bool, typer.Option("--once", help="Screen the files there now, and end.")
+    ] = False,
+) -> Result:
+    """Screen each file that is dropped into the inbox, once."""
+    settings = settings_for_calls()
+    if not once:
+        say(f"Watching {settings.inbox.absolute()}; Ctrl-C ends it.")
+    watch = run_flow("watch_inbox:keep_watch", parameters, forever=not once, tell=say, shown=False)
+    return Result(dict(watch.fates), more={"fates": watch.fates})
