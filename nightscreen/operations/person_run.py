@@ -24,6 +24,8 @@ from nightscreen.calling.caller import open_caller
 from nightscreen.calling.lookup_task import CALL_STATES, SAID_OF_CUSTOMER
 from nightscreen.calling.run import known_prices
 from nightscreen.calling.waiting import wait_and_resume
+from nightscreen.files.outputs import PROBLEMS
+from nightscreen.files.quarantine import ProblemsWriter
 from nightscreen.journal import journal_of
 from nightscreen.journal.opening import journal_exists
 from nightscreen.journal.runs import RUNNING
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.journal.records import Records
     from nightscreen.schemas.checks import SubjectKind
+    from nightscreen.schemas.rows import Problem
 
 PENDING, FAILED = "pending", "failed"
 """Words of every flow for whoever waits for a call, and for whoever's call surely did nothing."""
@@ -616,6 +619,14 @@ def quote_text(found: Quote) -> dict[str, str | None]:
         "expected": naira_text(found.expected_micro),
         "high": naira_text(found.high_micro),
     }
+
+
+def write_problems(folder: RunFolder, problems: Iterable[Problem]) -> None:
+    """Write what was found wrong with the rows of an input, by line."""
+    found = sorted(problems, key=lambda problem: problem.line)
+    with ProblemsWriter(folder.path / PROBLEMS) as file:
+        file.write(found)
+    folder.rows[PROBLEMS] = len(found)
 
 
 def write_rows(

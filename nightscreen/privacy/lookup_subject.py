@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.files.outputs import OUTPUTS, Whose
 from nightscreen.files.run_folder import RowFilter, records
-from nightscreen.operations.bvn.access import requests_of
+from nightscreen.operations.bvn.states import requests_to
 from nightscreen.results.one_row import find_row
 from nightscreen.schemas.columns import IDENTIFIERS
 from nightscreen.schemas.errors import InputError
@@ -48,7 +48,7 @@ def lookup_subject(
     newest = {head.batch: head for head in reversed(journal.runs.heads())}
     names = sorted(newest, key=lambda name: newest[name].started_at, reverse=True)
     found = []
-    asked = {each.batch for each in requests_of(journal, customer_id)}
+    asked = {each.batch for each in requests_to(journal, customer_id)}
     for name in [batch] if batch else names:
         pseudonym = journal.pseudonyms.customer(name, customer_id)
         heads = [newest[name]] if name in newest else []

@@ -1,7 +1,7 @@
-"""How each kind of record is shown to the customer it is about: one view a kind, one loop over all.
+"""How records are shown to the customer they are about: one loop over all kinds.
 
-A kind says under which name its records stand (`section`); a kind that is a part of another is
-shown within it.
+A kind says under which name its records stand (`section`) and which fields are not shown
+(`unshown`); a kind that is a part of another is shown within it.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.journal.customers import Customers
+from nightscreen.journal.loan_offers import loan_history
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import KINDS
-from nightscreen.operations.bvn.access import shown_request
-from nightscreen.operations.consents.access import own_figures, own_grant, own_link, own_pull
-from nightscreen.operations.loans.access import shown_offer, shown_outcome
 from nightscreen.privacy.contests import contest_document
 from nightscreen.results.tracked_state import rests_on
 from nightscreen.schemas.clock import instant_text, to_instant, to_micros
-from nightscreen.schemas.contests import WAITS
-from nightscreen.schemas.records import RecordKind
+from nightscreen.schemas.contests import WAITS, Contest, Review
+from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.offers import Offer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from nightscreen.config.settings import Retention
     from nightscreen.journal import Journal
     from nightscreen.privacy.lookup_subject import Subject
-    from nightscreen.schemas.cases import OpenCase
-    from nightscreen.schemas.contests import CustomerAction, Review, ToldNotice
     from nightscreen.schemas.decisions import KnownCustomer
     from nightscreen.schemas.records import JournalRecord
+
+_NEVER = {"key", "customer", "subject", "customer_id"}
+"""Fields that no kind is shown with: pseudonyms, and the id that stands above all of it."""
 
 
 def shown_records(
@@ -54,7 +54,7 @@ def shown_records(
         if model.section:
             here = [anywhere] if model.everywhere else [person.pseudonym for person in people]
             found[model.section] = [
-                {**_kept_until(record, since, retention), **VIEWS[model.kind](journal, record)}
+                {**_kept_until(record, since, retention), **_shown(journal, record)}
                 for record, since in Records.of(journal, model).with_periods(here)
             ]
     return found
@@ -93,53 +93,30 @@ def review_document(review: Review, known: KnownCustomer | None, now: int) -> di
     }
 
 
-def _shown_review(journal: Journal, review: Review) -> dict[str, Any]:
-    known = Customers.of(journal).known([review.customer]).get(review.customer)
-    return review_document(review, known, journal.clock())
+def _shown(journal: Journal, record: JournalRecord) -> dict[str, Any]:
+    """Return a record as JSON has it, with what other kinds say of it."""
+    if isinstance(record, Review):
+        known = Customers.of(journal).known([record.customer]).get(record.customer)
+        return review_document(record, known, journal.clock())
+    if isinstance(record, Contest):
+        return contest_document(record, journal.clock())
+    document = own_view(record)
+    if isinstance(record, Offer):
+        news = loan_history(journal, [record.subject]).get(record.subject, [])
+        document["history"] = [own_view(each) for each in news]
+    return document
 
 
-def _told(_: Journal, told: ToldNotice) -> dict[str, Any]:
-    return {
-        "batch": told.batch,
-        "run_id": told.run_id,
-        "reason_code": told.reason_code,
-        "told_at": instant_text(told.told_at),
-        "told_how": told.told_how,
-        "told_by": told.told_by or None,
-    }
+def own_view(record: JournalRecord) -> dict[str, Any]:
+    """Return the fields of a record that its customer may see: instants as ISO text, naira."""
+    fields = record.model_dump(mode="json", exclude=_NEVER | record.unshown)
+    fields |= fields.pop("held", {})
+    return dict(_plain(name, value) for name, value in fields.items() if name not in _NEVER)
 
 
-def _action(_: Journal, action: CustomerAction) -> dict[str, Any]:
-    return {
-        "batch": action.batch,
-        "at": instant_text(action.at),
-        "by": action.by,
-        "action": action.action,
-    }
-
-
-def _open_case(_: Journal, case: OpenCase) -> dict[str, Any]:
-    return {
-        "batch": case.batch,
-        "run_id": case.run_id,
-        "opened_at": instant_text(case.at),
-        "decision": case.decision,
-        "branch": case.branch,
-        "officer": case.officer,
-    }
-
-
-VIEWS: Mapping[RecordKind, Callable[[Journal, Any], dict[str, Any]]] = {
-    RecordKind.REVIEW: _shown_review,
-    RecordKind.OPEN_CASE: _open_case,
-    RecordKind.CONTEST: lambda journal, contest: contest_document(contest, journal.clock()),
-    RecordKind.TOLD: _told,
-    RecordKind.ACTION: _action,
-    RecordKind.BVN_REQUEST: lambda _, request: shown_request(request),
-    RecordKind.GRANT: lambda _, grant: own_grant(grant),
-    RecordKind.PULL: lambda _, pull: own_pull(pull),
-    RecordKind.CONSENT_LINK: lambda _, link: own_link(link),
-    RecordKind.CASH_FLOW: lambda _, figures: own_figures(figures),
-    RecordKind.OFFER: shown_offer,
-    RecordKind.OUTCOME: lambda _, outcome: shown_outcome(outcome),
-}
+def _plain(name: str, value: Any) -> tuple[str, Any]:  # noqa: ANN401 - any field
+    if isinstance(value, int) and (name == "at" or name.endswith(("_at", "until"))):
+        return name, instant_text(value)
+    if name.endswith("_micro"):
+        return name.removesuffix("_micro"), naira_text(value)
+    return name, value

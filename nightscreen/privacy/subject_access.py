@@ -7,6 +7,7 @@ both are meant for the customer, so the customer's own data stand in clear.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.checks.karma import KarmaListings
@@ -18,8 +19,9 @@ from nightscreen.journal.calls import UNREAD
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.schema import KINDS
 from nightscreen.journal.subject_data import answers_about, calls_about
-from nightscreen.operations.bvn.access import PERSONAL, is_theirs, requests_of
-from nightscreen.operations.consents.access import own_records
+from nightscreen.operations.bvn.states import requests_to
+from nightscreen.operations.bvn.table import PERSONAL, is_theirs
+from nightscreen.operations.transactions.store import PullStore
 from nightscreen.privacy.explaining import (
     last_answered,
     lookup,
@@ -35,6 +37,7 @@ from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.columns import KNOWN_COLUMNS, NAME_FIELDS
 from nightscreen.schemas.contests import Review
+from nightscreen.schemas.pulls import PulledKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.bvn import BvnRequest
 
 WITHHELD = "(withheld: about another person, or not shown to be about this one)"
+_UNTIL_ERASED = "while the consent is valid, then as long as answers of the service"
 _OTHERS = ("guarantor", "next_of_kin", "nextofkin", "referee", "spouse", "officer", "agent")
 _OF_CUSTOMERS = tuple(model for model in KINDS if model is not Review)
 """Kinds that are shown beside the batch names; reviews stand under theirs."""
@@ -79,7 +83,7 @@ def gather(
                 files[declared.section] += [{**kept, "row": _own(row, run)} for row in rows]
             elif rows:
                 files[declared.section].append({**kept, declared.section: shown_changes(rows)})
-    asked = requests_of(journal, people[0].customer_id)
+    asked = requests_to(journal, people[0].customer_id)
     subjects = list({*subjects_of(own, journal.pseudonyms), *(each.subject for each in asked)})
     own += [_asked_row(each) for each in asked]
     now, days = journal.clock(), retention.journal_answers_days
@@ -100,8 +104,26 @@ def gather(
         ],
         "answers": [own_answer(answer, own, days) for answer in answers_about(journal, subjects)],
         "sightings": _sightings(journal, people, retention.decisions_days),
-        **own_records(journal, people[0].customer_id),
+        **_pulled_records(journal, people[0].customer_id),
     }
+
+
+def _pulled_records(journal: Journal, customer_id: str) -> dict[str, list[dict[str, Any]]]:
+    """Return every version of every record that was pulled of a customer, as JSON has them."""
+    customer = journal.pseudonyms.customers_anywhere([customer_id])
+    records: dict[str, list[dict[str, Any]]] = {kind.folder: [] for kind in PulledKind}
+    for block in PullStore(journal).of_customer(customer):
+        for version in block:
+            records[version.kind.folder].append(
+                {
+                    "first_seen_at": instant_text(version.first_seen_at),
+                    "ended_at": instant_text(version.ended_at),
+                    "ended_as": version.ended_as,
+                    "record": json.loads(version.raw, parse_float=str),
+                    "kept_until": _UNTIL_ERASED,
+                }
+            )
+    return records
 
 
 def _asked_row(request: BvnRequest) -> dict[str, Any]:

@@ -86,6 +86,7 @@ class BvnRequest(JournalRecord):
     kind: ClassVar[RecordKind] = RecordKind.BVN_REQUEST
     ground: ClassVar[Ground] = Ground.CONSENTS
     section: ClassVar[str] = "bvn_requests"
+    unshown: ClassVar[frozenset[str]] = frozenset({"finish_run_id", "finishing"})
     everywhere: ClassVar[bool] = True
 
     key: str = Field(default_factory=partial(secrets.token_hex, 16))
@@ -101,11 +102,6 @@ class BvnRequest(JournalRecord):
     # the run that makes the second call now, or did when its process died
     finishing: str | None = None
     cost_micro: int = 0  # the known cost of its calls
-
-    @property
-    def request_id(self) -> bytes:
-        """Return what names the request, as its link has it."""
-        return bytes.fromhex(self.key)
 
     @property
     def searched_state(self) -> str:

@@ -26,6 +26,7 @@ class OpenCase(JournalRecord):
     kind: ClassVar[RecordKind] = RecordKind.OPEN_CASE
     ground: ClassVar[Ground] = Ground.DECISIONS
     section: ClassVar[str] = "open_cases"
+    unshown: ClassVar[frozenset[str]] = frozenset({"place"})
 
     customer_id: str = Field(repr=False)
     decision: str

@@ -68,6 +68,7 @@ class Grant(JournalRecord):
     waiting: ClassVar[frozenset[str]] = frozenset({GrantState.LIVE.value})
     everywhere: ClassVar[bool] = True
     section: ClassVar[str] = "consents"
+    unshown: ClassVar[frozenset[str]] = frozenset({"tokens", "holder", "lease"})
 
     key: str = Field(default_factory=partial(secrets.token_hex, 12))
     batch: str = PULLS

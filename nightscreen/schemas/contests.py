@@ -76,6 +76,7 @@ class ToldNotice(JournalRecord):
     kind: ClassVar[RecordKind] = RecordKind.TOLD
     ground: ClassVar[Ground] = Ground.NOTICES
     section: ClassVar[str] = "notices_told"
+    unshown: ClassVar[frozenset[str]] = frozenset({"sentence_digest"})
 
     customer_id: str = Field(repr=False)
     reason_code: str

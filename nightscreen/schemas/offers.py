@@ -105,6 +105,7 @@ class Offer(JournalRecord):
     kind: ClassVar[RecordKind] = RecordKind.OFFER
     ground: ClassVar[Ground] = Ground.DECISIONS
     section: ClassVar[str] = "loan_offers"
+    unshown: ClassVar[frozenset[str]] = frozenset({"renewed", "loan"})
     everywhere: ClassVar[bool] = True
 
     key: str = Field(default_factory=lambda found: found["subject"].hex())

@@ -148,6 +148,7 @@ class Pulled(JournalRecord):
     ground: ClassVar[Ground] = Ground.CONSENTS
     everywhere: ClassVar[bool] = True
     section: ClassVar[str] = "pulls"
+    unshown: ClassVar[frozenset[str]] = frozenset({"summary"})
 
     batch: str = PULLS
     grant_id: str

@@ -63,6 +63,8 @@ class JournalRecord(BaseModel):
     # under which name subject access shows records; empty where they are parts of others, or about
     # no customer
     section: ClassVar[str]
+    # fields that subject access leaves out: what tells only of the program's own work
+    unshown: ClassVar[frozenset[str]] = frozenset()
     # the kind of the records that these are parts of, by `subject`: they go with them
     part_of: ClassVar[RecordKind | None] = None
     # pseudonym of the customer; empty where it is about no customer

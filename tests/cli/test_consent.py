@@ -211,23 +211,6 @@ def test_each_failure_has_its_status(
     assert (ended.document["result"], ended.document["exit_status"]) == (result, status)
 
 
-def test_in_doubt_is_in_the_journal(here: Here, sandbox: SandboxProcess) -> None:
-    """With all other calls that nobody knows the end of."""
-    sandbox.reset()
-    code = code_of(sandbox, customer="exchange-lost@magic.example")
-    here("consent", "redeem", "--customer", CUSTOMER, "--code", code)
-    (call,) = here("journal", "in-doubt", "--json").document["calls"]
-    assert call["check"] == "aggregator_exchange"
-    assert here("journal", "verify").status == 0
-
-
-def test_wrong_key_stops(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is the lender's to mend, and the code may still be good."""
-    monkeypatch.setenv("NIGHTSCREEN_API_KEY", "another")
-    ended = here("consent", "redeem", "--customer", CUSTOMER, "--code", "abc")
-    assert (ended.status, "refuses the API key" in ended.err) == (3, True)
-
-
 def test_code_may_come_by_stdin(
     here: Here, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,22 +226,6 @@ def test_revoking_nobody_is_a_mistake(here: Here) -> None:
     here("consent", "link", CUSTOMER, "--scope", LIST)
     ended = here("consent", "revoke", "CUST-NOBODY")
     assert (ended.status, "no consent here" in ended.err) == (2, True)
-
-
-def test_unknown_state_is_told(here: Here) -> None:
-    """With those there are."""
-    ended = here("consent", "list", "--state", "lively")
-    assert (ended.status, "none of live, lapsed, revoked" in ended.err) == (2, True)
-
-
-@pytest.mark.parametrize(
-    "command", ["consent link", "consent redeem", "consent list", "consent revoke", "portal"]
-)
-def test_help_has_an_example(here: Here, command: str) -> None:
-    """Beginning with the command it stands under."""
-    ended = here(*command.split(), "--help")
-    assert ended.status == 0
-    assert f"Example: nightscreen {command}" in re.sub(r"\s+", " ", ended.out)
 
 
 @pytest.mark.parametrize(

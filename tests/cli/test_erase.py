@@ -105,15 +105,6 @@ def test_a_workbook_that_goes_whole_is_told_before_it_does(folder: Path) -> None
     assert not (folder / "decisions.xlsx").exists()
 
 
-def test_erasing_is_one_json_document(folder: Path) -> None:
-    """With --json nothing else stands on stdout."""
-    ended = run("erase", "--customer-id", "C", "--batch", "borrowers", "--yes", "--json")
-    document = json.loads(ended.stdout)
-    assert (document["states"], document["rows"]) == (1, 2)
-    assert document["log_emptied"]
-    assert ids(folder) == ["0007", "=1+1"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [

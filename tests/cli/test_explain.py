@@ -38,12 +38,6 @@ def test_a_decision_is_explained_on_the_terminal() -> None:
     assert "0000," not in found.output  # amounts have two places
 
 
-def test_an_explanation_is_one_json_document() -> None:
-    """With --json nothing else stands on stdout."""
-    found = CliRunner().invoke(app, ["explain", "0007", "--batch", "borrowers", "--json"])
-    assert json.loads(found.stdout)["decision"] == "decline"
-
-
 @pytest.mark.parametrize("arguments", [("nobody",), ("0007", "--batch", "other"), ("7",)])
 def test_an_unknown_customer_is_told(arguments: tuple[str, ...]) -> None:
     """A wrong id or batch is bad usage."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from nightscreen.cli.main import COMMANDS
-from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
+from tests.cli.command import nightscreen, surroundings
 from tests.docs.commands import examples, walk
 
 if TYPE_CHECKING:
@@ -40,20 +39,6 @@ def test_the_list_of_commands_is_told_in_whole_sentences(here: Here) -> None:
 def test_the_version_can_be_asked_for(here: Here) -> None:
     """Bug reports need it."""
     assert re.fullmatch(r"\d+\.\d+\.\d+\n", here("--version").out)
-
-
-def test_shells_can_complete_it(tmp_path: Path) -> None:
-    """The script for the shell it is asked from is printed."""
-    ended = subprocess.run(
-        ["bash", "-c", f"'{COMMAND}' --show-completion; exit $?"],
-        env=surroundings(tmp_path, **SERVICE),
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert "_NIGHTSCREEN_COMPLETE" in ended.stdout
 
 
 @pytest.mark.parametrize(

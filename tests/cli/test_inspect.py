@@ -48,24 +48,15 @@ def run(*arguments: str) -> str:
     return result.stdout
 
 
-def test_rows_are_counted_once_each(batch: Path) -> None:
-    """Read is screened and refused together."""
-    rows = diagnose(batch)["rows"]
-    assert rows == {"read": 5, "screened": 3, "refused": 2}
-
-
-def test_columns_say_what_they_mean_and_how_full_they_are(batch: Path) -> None:
-    """Words for nothing do not fill a cell; broken rows do not count."""
-    columns = {each["heading"]: each for each in diagnose(batch)["columns"]}
+def test_rows_columns_checks_and_problems_are_told(batch: Path) -> None:
+    """Read is screened and refused; words for nothing fill no cell; each check has its rows."""
+    found = diagnose(batch)
+    assert found["rows"] == {"read": 5, "screened": 3, "refused": 2}
+    columns = {each["heading"]: each for each in found["columns"]}
     assert columns["Acct No"]["meaning"] == "account_number"
     assert columns["BVN"]["filled_pct"] == 75.0
     assert columns["cost"]["meaning"] is None
     assert columns["cost"]["output"] == "input_cost"
-
-
-def test_checks_say_how_many_rows_they_can_have(batch: Path) -> None:
-    """Consent gates the ecosystem check, an identifier each of them."""
-    found = diagnose(batch)
     ecosystem = found["checks"]["ecosystem"]
     assert list(found["checks"]) == ["bank_account", "karma", "ecosystem", "selfie"]
     assert [ecosystem[why] for why in ("eligible", "invalid", "refused")] == [0, 1, 2]
@@ -74,11 +65,7 @@ def test_checks_say_how_many_rows_they_can_have(batch: Path) -> None:
     assert found["karma_identities"]["phone"]["eligible"] == 1
     for counts in found["checks"].values():
         assert sum(counts.values()) == found["rows"]["screened"]
-
-
-def test_problems_are_counted_by_kind_with_a_line_to_look_at(batch: Path) -> None:
-    """The line is that of the file."""
-    problems = {each["code"]: each for each in diagnose(batch)["problems"]}
+    problems = {each["code"]: each for each in found["problems"]}
     assert (problems["broken"]["line"], problems["broken"]["count"]) == (4, 1)
     assert problems["no_identifier"]["line"] == 5
 
@@ -89,15 +76,6 @@ def test_the_page_says_it_in_words_and_holds_no_value(batch: Path) -> None:
     assert "5 rows: 3 would be screened, 2 refused" in page
     assert "Columns are separated by semicolons." in page
     assert "carried as input_cost" in page
-    assert not any(value in page for value in VALUES)
-
-
-def test_json_is_one_document_that_holds_no_value(batch: Path) -> None:
-    """A program reads the same."""
-    page = run(str(batch), "--json")
-    found = json.loads(page)
-    assert found["rows"]["read"] == 5
-    assert found["separator"] == "semicolon"
     assert not any(value in page for value in VALUES)
 
 
@@ -155,13 +133,6 @@ S1,22212345678,L2,Settled,200,9
 S2,22212345679,L3,Running,300,9
 S2,22212345679,L4,Running,400,9
 """
-
-
-def test_the_share_of_repeated_rows_is_rounded(tmp_path: Path) -> None:
-    """Two rows of three are 67 %, not 66."""
-    path = tmp_path / "book.csv"
-    path.write_text("".join(BOOK.splitlines(keepends=True)[:3]) + "S1,22212345678,L5,Running,5,9\n")
-    assert diagnose(path)["findings"][0].startswith("67 % of the rows repeat a customer_id")
 
 
 def test_a_file_of_a_row_a_loan_is_proposed_to_be_merged(tmp_path: Path) -> None:

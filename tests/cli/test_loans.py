@@ -49,13 +49,6 @@ def test_products_are_a_table_for_people(here: Here, sandbox: SandboxProcess) ->
     assert sandbox.totals()["totals"]["by_operation"]["loan_products"]["requests"] == 1
 
 
-def test_products_are_whole_for_programs(here: Here, sandbox: SandboxProcess) -> None:
-    """Fields that the specification does not name are there too."""
-    document = here("loans", "products", "--json").document
-    first = document["products"][0]
-    assert (first["product_id"], first["collection_method"]) == ("LP1001", "direct_debit")
-
-
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_key_that_is_no_distributors_is_one_line_and_status_3(
     here: Here, sandbox: SandboxProcess, more: list[str]

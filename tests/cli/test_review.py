@@ -114,13 +114,6 @@ def test_what_is_no_list_is_refused_in_one_line(folder: Path, content: bytes) ->
     assert "\n" not in str(found.exception)
 
 
-def test_releasing_what_is_not_held_is_refused(folder: Path) -> None:
-    """Only a held run can be released."""
-    assert folder.exists()
-    found = CliRunner().invoke(app, ["runs", "release", "run-1", "--reason", "because"])
-    assert isinstance(found.exception, InputError)
-
-
 @pytest.mark.skipif(SPREADSHEET is None, reason="no LibreOffice on this machine")
 @pytest.mark.parametrize("form", ["xlsx", "csv"])
 def test_libreoffice_opens_saves_and_gives_it_back(folder: Path, form: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
-from tests.cli.command import COMMAND, NOBODY_LISTENS, Ended, nightscreen, surroundings
+from tests.cli.command import COMMAND, NOBODY_LISTENS, nightscreen, surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,17 +30,6 @@ def env(tmp_path: Path, engine_server: EngineServer) -> dict[str, str]:
     """Return an environment with a running engine, and a batch in the working directory."""
     make_batch(tmp_path / "batch.csv", rows=ROWS, seed=3, damage_pct=0)
     return surroundings(tmp_path, NIGHTSCREEN_API_KEY="sandbox-key", **engine_server.client)
-
-
-def _screen(folder: Path, env: dict[str, str], url: str, *arguments: str) -> Ended:
-    return nightscreen(
-        "screen",
-        "batch.csv",
-        *arguments,
-        cwd=folder,
-        env={**env, "NIGHTSCREEN_BASE_URL": url},
-        patience_s=90,
-    )
 
 
 def _runs(folder: Path, env: dict[str, str]) -> list[dict[str, str]]:
@@ -92,25 +81,6 @@ def _kill_midway(folder: Path, env: dict[str, str], sandbox: SandboxProcess) -> 
     child.kill()
     child.wait()
     sandbox.post("/_sandbox/latency", {"kind": "none"})
-
-
-def test_the_quote_and_the_run_agree_on_calls(tmp_path: Path, env: dict[str, str]) -> None:
-    """A quote asks nothing and leaves no run; the run then makes as many calls."""
-    with SandboxProcess() as sandbox:
-        there = {**env, "NIGHTSCREEN_BASE_URL": sandbox.url}
-        quoted = nightscreen(
-            "screen", "batch.csv", "--quote-only", "--json", cwd=tmp_path, env=there
-        ).document
-        assert sandbox.totals()["totals"]["requests"] == 0
-        assert _runs(tmp_path, env) == []
-        assert not (tmp_path / "out").exists()
-        report = _screen(tmp_path, env, sandbox.url, "--json").document
-        assert sandbox.totals()["totals"]["requests"] == quoted["calls"]
-        assert report["cost"]["quoted"] == quoted["quoted"]
-        assert report["rows"] == quoted["rows"]
-        later = nightscreen("quote", "batch.csv", "--json", cwd=tmp_path, env=there).document
-    assert later["calls"] == 0
-    assert later["saved_by_reuse"] == report["cost"]["total"]
 
 
 def _has_loaded(process: Path, library: str) -> bool:

@@ -153,27 +153,6 @@ def test_the_journal_is_looked_into_without_engine_or_network(
     assert not loaded & (set(HEAVY) - {"sqlalchemy", "numpy"})
 
 
-@pytest.mark.parametrize(
-    ("arguments", "unused"),
-    [
-        pytest.param(
-            ("outcomes", "report"),
-            {*NOT_TO_START, *AT_THE_END, "httpx"} - {"jinja2"},
-            marks=pytest.mark.long,
-        ),
-        pytest.param(("doctor",), AT_THE_END - {"jinja2"}, marks=pytest.mark.long),
-    ],
-    ids=lambda given: " ".join(sorted(given)) if isinstance(given, set) else " ".join(given),
-)
-def test_a_command_leaves_alone_what_others_need(
-    arguments: tuple[str, ...], unused: set[str], tmp_path: Path
-) -> None:
-    """No command that looks something up loads what screens."""
-    open_journal(tmp_path / "home").close()
-    loaded = _loaded(tmp_path, *arguments, NIGHTSCREEN_HOME=str(tmp_path / "home"))
-    assert not loaded & unused
-
-
 def test_the_text_of_a_library_is_left_out() -> None:
     """What a library logs or warns of could quote a row: its kind and place are enough."""
     code = (

@@ -96,18 +96,6 @@ def test_what_a_killed_process_has_started_ends_too(tmp_path: Path) -> None:
         until(lambda: not bearing(mark))
 
 
-def test_an_orderly_end_leaves_nothing_to_end(tmp_path: Path) -> None:
-    """The one that watches goes too."""
-    script = "from nightscreen.cli import reaper; reaper.begin()"
-    with started(sys.executable, "-c", script, folder=tmp_path, env=surroundings(tmp_path)) as (
-        process,
-        mark,
-        _log,
-    ):
-        assert process.wait() == 0
-        until(lambda: not bearing(mark))
-
-
 def test_limits_of_the_caller_hold_in_a_demo(tmp_path: Path) -> None:
     """From the environment and `.env`, for what is started and what is typed; places do not."""
     (tmp_path / ".env").write_text(

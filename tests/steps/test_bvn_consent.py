@@ -340,32 +340,6 @@ def test_requests_are_abandoned_after_a_set_time(world: BvnWorld) -> None:
     assert len(world.calls()) == 2
 
 
-def test_quarantine_of_customers_is_as_in_screening(world: BvnWorld) -> None:
-    """Rows without an id are refused; read is screened plus quarantined."""
-    told = world.request([asked(1), asked(2, customer_id="")])
-    assert told.report["rows"] == {"read": 2, "screened": 1, "quarantined": 1}
-    assert (told.folder / "manifest.json").exists()
-    assert pq.read_table(told.folder / "calls.parquet").num_rows == 1
-    assert told.report["changes"] == {"total": 1, "kinds": {"none to awaiting_otp": 1}}
-
-
-def test_stop_of_the_service_leaves_the_rest_to_be_asked(world: BvnWorld) -> None:
-    """An empty wallet stops the run; what was not sent has no request and is asked when resumed."""
-    world.settings = {"max_in_flight": {"bvn": 2}}
-    world.sandbox.faults = FaultPlan(0, script=[Scripted("bvn_start", 3, 1000, "low_wallet")])
-    rows = [asked(number) for number in range(1, 40)]
-    told = world.request(rows)
-    assert (told.report["state"], told.report["stop_reason"]) == ("stopped", "balance")
-    assert told.states["awaiting_otp"] == 2
-    refused = told.states.get("failed", 0)  # of whom the wallet was first heard to be empty
-    assert told.states["pending"] + refused == 37
-    assert refused <= 3 + 1  # three agree, and one more is in flight when the third is heard
-    world.sandbox.faults = FaultPlan(0)
-    whole = world.request(run=told.report["run_id"])
-    assert (whole.report["state"], whole.states) == ("completed", {"awaiting_otp": 39})
-    assert whole.report["checks"]["bvn_start"]["free"] == 39
-
-
 def test_test_mode_counts_for_nothing(world: BvnWorld) -> None:
     """A sample answer asks nobody."""
     world.sandbox.faults = FaultPlan(0, rates={"all": {"mock_response": 1.0}})

@@ -136,12 +136,3 @@ def test_whatever_the_status_of_the_refusal(world: Registrar, status: int) -> No
     told = world.request([asked(1, phone=ELSEWHERE), asked(2)])
     assert told.states == {"awaiting_otp": 1, "wrong_contact": 1}
     assert told.report["state"] == "completed"
-
-
-def test_two_hints_stand_side_by_side(world: Registrar) -> None:
-    """A service that shows phone and email has both in the hint."""
-    body = {"status": "error", "data": {"email": "a***@mail.example", "phone": "+234803*****67"}}
-    world.refusal = lambda person: Canned(409, body)  # type: ignore[method-assign]
-    told = world.request([asked(1, phone=ELSEWHERE)])
-    assert told.rows["C1"]["masked_contact"] == "+234803*****67, a***@mail.example"
-    assert told.states == {"wrong_contact": 1}

@@ -27,7 +27,6 @@ from nightscreen.inbox.file_intake import (
     Examined,
     Fate,
     examine,
-    refuse,
     settle,
     told_name,
 )
@@ -186,14 +185,6 @@ def test_what_cannot_be_screened_is_told_in_plain_words(
     assert len(list((desk.dropped / "failed").glob(f"*/{name}"))) == 1
 
 
-def test_a_file_found_broken_in_mid_run_is_among_the_failed(desk: Desk) -> None:
-    """It could be examined, but not read to its end."""
-    desk.drop("book.csv")
-    fate = refuse(desk.take(), InputError("line 7 is broken"), desk.inbox)
-    assert fate is Fate.FAILED
-    assert "line 7 is broken." in desk.told("what-is-wrong.txt")[0]
-
-
 def test_a_name_that_names_somebody_goes_no_further(desk: Desk) -> None:
     """Not into batch, paths or journal; whoever dropped it is warned."""
     desk.drop("22912345678-loans.csv")
@@ -220,17 +211,6 @@ def test_a_stopped_run_goes_on_when_its_file_is_dropped_again(desk: Desk) -> Non
     (report,) = desk.reports()
     assert (report["run_id"], report["state"]) == (stopped["run_id"], "completed")
     assert float(report["cost"]["total"]) == float(desk.charged)
-
-
-def test_a_stopped_run_can_be_resumed_from_where_its_file_lies_now(desk: Desk) -> None:
-    """The journal knows that the file was moved."""
-    desk.options = {"max_spend": "60"}
-    desk.drop("book.csv")
-    desk.run(desk.take())
-    (stopped,) = desk.reports()
-    night = desk.screen(run=stopped["run_id"], max_spend="100000")
-    assert night.report["state"] == "completed"
-    assert night.folder == desk.dropped / "done" / stopped["run_id"]
 
 
 def test_a_run_that_ended_before_its_file_was_moved_is_not_repeated(desk: Desk) -> None:

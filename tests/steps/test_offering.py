@@ -28,10 +28,8 @@ from nightscreen.privacy.contests import answer_contest, open_contest
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.contests import ContestOutcome, Review
 from nightscreen.schemas.errors import InputError, UsageError
-from nightscreen.schemas.offers import OfferLoans
 from nightscreen.schemas.stops import REFUSALS
 from tests.screening import Night
 from tests.steps.offers_in_a_test import PRODUCT, Lender, borrower
@@ -106,15 +104,6 @@ def test_rows_of_a_portfolio_are_offered_only_where_they_ask(tmp_path: Path) -> 
     assert len(lender.calls("loan_start")) == len(asked)
 
 
-def test_applications_are_offered_without_naming_an_amount(tmp_path: Path) -> None:
-    """Whoever is screened for origination has asked for a loan."""
-    lender = Lender.under(tmp_path)
-    rows = [borrower(number, requested_amount="") for number in range(1, 4)]
-    night = lender.screen(rows, purpose="origination")
-    every = ["approve", "review", "decline", "undecided"]
-    assert set(states(lender.offer(night, decisions=every).offers).values()) == {"offered"}
-
-
 def test_each_approved_customer_gets_one_link(lender: Lender, night: Night) -> None:
     """Ready for a mail merge: who, where to, which product, reference and link."""
     found = lender.offer(night)
@@ -154,7 +143,7 @@ def test_list_for_a_spreadsheet_says_the_same(lender: Lender) -> None:
 
 
 def test_offering_again_makes_no_second_link(lender: Lender, night: Night, tmp_path: Path) -> None:
-    """Not from the same folder, a copy of it, nor the folder of another night of the customers."""
+    """Nor from a copy of the folder or that of another night; another product is another offer."""
     first = lender.offer(night)
     asked = len(lender.calls("loan_start"))
     elsewhere = tmp_path / "elsewhere"
@@ -166,14 +155,8 @@ def test_offering_again_makes_no_second_link(lender: Lender, night: Night, tmp_p
         same = {customer: row["url"] for customer, row in again.offers.items()}
         assert same == {customer: first.offers[customer]["url"] for customer in same}
     assert len(lender.calls("loan_start")) == asked
-
-
-def test_another_product_is_another_offer(lender: Lender, night: Night) -> None:
-    """One link for each customer and product."""
-    first, other = lender.offer(night), lender.offer(night, product="LP1002")
+    other = lender.offer(night, product="LP1002")
     assert set(states(other.offers).values()) == {"offered"}
-    for customer, row in other.offers.items():
-        assert row["reference"] != first.offers[customer]["reference"]
 
 
 @pytest.mark.parametrize(
@@ -220,6 +203,8 @@ def test_no_more_links_than_asked_for(lender: Lender, night: Night) -> None:
     assert (counts["offered"], counts["pending"]) == (3, len(chosen(night)) - 3)
     assert len(lender.calls("loan_start")) == 3
     assert "were not reached" in found.report["notices"][0]
+    with pytest.raises(InputError, match="is not the input of run"):
+        lender.offer(run=found.report["run_id"], product="LP1002")
     rest = lender.offer(night)
     assert rest.report["offers"]["already_offered"] == 3
     assert len(lender.calls("loan_start")) == len(chosen(night))
@@ -292,12 +277,6 @@ def test_whoever_contests_is_offered_nothing_meanwhile(lender: Lender, night: Ni
         outcome = ContestOutcome.WITHDRAWN
         answer_contest(journal, Actor("Bisi"), contest.key, answer="Withdrawn.", outcome=outcome)
     assert lender.offer(night).offers[somebody]["state"] == "offered"
-
-
-def test_decisions_are_chosen(lender: Lender, night: Night) -> None:
-    """Only rows with a chosen decision are listed."""
-    found = lender.offer(night, decisions=["review"])
-    assert found.offers.keys() == chosen(night, "review")
 
 
 # --- runs that cannot be offered from ---
@@ -437,14 +416,6 @@ def test_refused_start_is_failed_and_may_be_offered_again(lender: Lender, night:
     assert lender.offer(night).offers[failed]["state"] == "offered"
 
 
-def test_overload_is_waited_out(lender: Lender, night: Night) -> None:
-    """A start that the service never took up is repeated, without a second link."""
-    fault(lender, "http_503", calls=2)
-    found = lender.offer(night)
-    assert set(states(found.offers).values()) == {"offered"}
-    assert len(lender.world.sandbox.loans.loans) == len(chosen(night))
-
-
 def test_test_mode_offers_nothing(lender: Lender, night: Night) -> None:
     """Links of the test mode lead nowhere: they are no offers, and nothing is published."""
     lender.world.sandbox.faults = FaultPlan(0, rates={"all": {"mock_response": 1.0}})
@@ -495,16 +466,6 @@ def test_what_a_dead_run_left_is_learnt(
     assert all((row["url"] is None) is (word == "in_doubt") for row in touched)
     made = len(chosen(night)) - (2 if word == "in_doubt" else 0)
     assert len(lender.world.sandbox.loans.loans) == made
-
-
-def test_dead_run_is_taken_up_again(
-    lender: Lender, night: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It goes on with what is missing, and counts what it had made as its own."""
-    run_id = die(lender, night, "answered", monkeypatch)
-    found = lender.offer(run=run_id, most=100)
-    assert set(states(found.offers).values()) == {"offered"}
-    assert len(lender.calls("loan_start")) == len(chosen(night))
 
 
 PROGRAM = """
@@ -592,14 +553,3 @@ def test_nothing_personal_is_in_the_clear_at_home(lender: Lender, night: Night) 
     with open_journal(home) as journal:
         assert verify_journal(journal) == []
         assert len(linked_offers(journal)) == len(secrets) // 5
-
-
-def test_resuming_with_another_product_is_refused(lender: Lender, night: Night) -> None:
-    """A run is about one product and one screening run."""
-    found = lender.offer(night, most=1)
-    with pytest.raises(InputError, match="is not the input of run"):
-        lender.offer(run=found.report["run_id"], product="LP1002")
-    with pytest.raises(InputError, match="name the folder"):
-        lender.offer(run="20260101-000000-abcdef")
-    assert OfferLoans(run_dir="x").decisions == ["approve"]
-    assert Operation.LOAN_START.value in found.report["checks"]

@@ -88,7 +88,7 @@ def test_subject_access_shows_offers(lender: Lender) -> None:
         found = gather(journal, customers, people, Retention())
         (shown,) = found["loan_offers"]
         assert shown["url"] == offered.offers["C1"]["url"]
-        assert shown["told_email"] == "c1@mail.example.com"
+        assert shown["email"] == "c1@mail.example.com"
         assert shown["history"]
         assert shown["url"] in access_page(found)
 

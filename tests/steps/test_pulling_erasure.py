@@ -103,7 +103,7 @@ def test_customer_is_shown_every_version_and_no_token(lender: Lender) -> None:
     assert tokens.access_token not in text
     assert tokens.refresh_token not in text
     assert len(held["consents"]) == 1
-    assert [each["outcome"] for each in held["pulls"]] == ["pulled", "pulled"]
+    assert [each["state"] for each in held["pulls"]] == ["pulled", "pulled"]
     typed = [row for row in lender.typed() if row["customer_id"] == GONE]
     assert len(held["transactions"]) == len(typed)
 

@@ -17,7 +17,6 @@ from nightscreen.operations.loans.products import list_products
 from nightscreen.operations.loans.tracking import LoanTracking
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.schemas.offers import TrackLoans
-from nightscreen.schemas.stops import REFUSALS
 from tests.steps.offers_in_a_test import Between, Lender, Offered, borrower
 
 if TYPE_CHECKING:
@@ -114,23 +113,6 @@ def test_followed_to_the_end_with_every_change_told_once(lender: Lender, offers:
     assert found.report["statuses"]["SETTLED"] > 15
 
 
-def test_report_says_where_loans_stand(lender: Lender, offers: Offered) -> None:
-    """Numbers, status words and moves; rows and calls add up."""
-    lender.track()
-    lender.on_day(5)
-    found = lender.track()
-    report = found.report
-    number = len(offers.offers)
-    assert report["rows"] == {"read": number, "screened": number, "quarantined": 0}
-    assert sum(report["statuses"].values()) == number
-    assert report["followed"]["followed"] == number
-    assert report["checks"]["loan_view"]["answers"] == {"found": number, "not_found": 0}
-    moves = report["changes"]["moves"]
-    assert moves["PENDING > RUNNING"] == report["statuses"]["RUNNING"]
-    text = (found.folder / "report.json").read_text("utf-8")
-    assert not [reference for reference in found.loans if reference in text]
-
-
 def test_new_word_is_kept_and_followed(lender: Lender, offers: Offered) -> None:
     """A word nobody has seen before ends nothing; `Rejected` does, in any case of letters."""
     first, second = list(offers.loans_offered)[:2]
@@ -187,15 +169,6 @@ def test_what_could_not_be_asked_keeps_its_word(lender: Lender, offers: Offered)
     assert lender.track().report["followed"]["followed"] == len(offers.offers)
 
 
-def test_key_that_is_no_distributors_stops_where_two_agree(lender: Lender) -> None:
-    """One line, two calls, nothing else tried."""
-    lender.is_distributor(now=False)
-    found = lender.track()
-    assert (found.report["state"], found.report["stop_reason"]) == ("stopped", "auth")
-    assert found.report["notices"] == [REFUSALS["distributor"]]
-    assert len(lender.calls("loan_view")) == lender.seen + 2
-
-
 def test_what_a_dead_run_saw_is_told_by_the_next(lender: Lender, offers: Offered) -> None:
     """Once: by the next run, or by itself where it is resumed."""
     lender.dies(LoanTracking, asked(lender), "report")
@@ -235,14 +208,6 @@ def test_loans_are_sealed_and_rotate_with_the_key(lender: Lender, offers: Offere
     for row in offers.offers.values():
         for name in ("reference", "url", "email", "phone"):
             assert row[name].encode() not in content
-
-
-def test_nothing_to_follow_is_a_run_like_any_other(tmp_path: Path) -> None:
-    """Before the first offer there is nothing to ask."""
-    lender = Lender.under(tmp_path)
-    found = lender.track()
-    assert (found.report["state"], found.loans) == ("completed", {})
-    assert lender.calls("loan_view") == []
 
 
 def test_products_are_listed_without_a_run(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.operations.transactions.pull import list_request
-from nightscreen.operations.transactions.records import NumberText, parse_text
 from nightscreen.operations.transactions.store import PullStore
 from nightscreen.sandbox.transactions import transactions_of
 from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
@@ -300,25 +299,6 @@ def test_records_without_ids_are_told_apart_by_content(lender: Lender) -> None:
     assert again["changes"] == dict.fromkeys(again["changes"], 0)
 
 
-def test_amounts_may_be_numbers(lender: Lender) -> None:
-    """Amounts as JSON numbers are kept as they were written, and typed exactly."""
-    customer = "number-amounts@magic.example"
-    lender.consent([customer])
-    lender.pull()
-    raw = {
-        record["id"]: record["amount"]
-        for block in lender.kept(customer)
-        for each in block
-        if isinstance(record := parse_text(each.raw), dict)
-    }
-    assert {type(amount) for amount in raw.values()} == {NumberText}
-    typed = {row["transaction_id"]: row["amount"] for row in lender.typed()}
-    assert all(
-        str(typed[str(record["id"])]) == f"{record['amount']}0000"
-        for record in transactions_of(customer)
-    )
-
-
 def test_unknown_fields_are_kept_and_told(lender: Lender) -> None:
     """Fields nobody knows stand in `extra`; renamed ones are reported as missing and new."""
     lender.consent(["extra-fields@magic.example", "renamed-fields@magic.example"])
@@ -339,31 +319,6 @@ def test_unknown_fields_are_kept_and_told(lender: Lender) -> None:
     ]
     assert all({"category", "location"} <= set(each) for each in extra)
     assert "changed shape" not in " ".join(lender.pull()["notices"])
-
-
-def test_list_may_lie_elsewhere(lender: Lender) -> None:
-    """A list under another name is read, and the change of shape told."""
-    lender.consent(["list-elsewhere@magic.example"])
-    report = lender.pull()
-    assert report["changes"]["added"] == len(transactions_of("list-elsewhere@magic.example"))
-    assert report["drift"]["shape"] == {"data.transactions": 1}
-
-
-@pytest.mark.long
-def test_ten_thousand_transactions_and_three_days(lender: Lender) -> None:
-    """A long list is kept whole, and its changes are told exactly."""
-    customer = "ten-thousand@magic.example"
-    lender.consent([customer])
-    assert lender.pull()["changes"]["added"] == len(transactions_of(customer))
-    lender.sandbox.day = 1
-    report = lender.pull()
-    expected = changes_between(customer, 0, 1)
-    changes = report["changes"]
-    assert (changes["added"], changes["modified"]) == (
-        len(expected["added"]),
-        len(expected["modified"]),
-    )
-    assert changes["removed"] + changes["out_of_reach"] == len(expected["removed"])
 
 
 # --- stopping and going on ---
@@ -387,27 +342,7 @@ def test_pull_that_was_stopped_goes_on_with_those_who_are_left(lender: Lender) -
     assert (lender.folder / "out" / report["run_id"] / "report-1.json").exists()
 
 
-def test_killed_pull_is_resumed_from_what_was_kept(lender: Lender) -> None:
-    """A pull whose process died without closing is taken up where it was."""
-    lender.consent([f"C{number}" for number in range(30)])
-    pull = lender.open()
-    asyncio.run(lender.ask(pull, until=11))
-    pull.run.close()
-    report = lender.pull(run=pull.run.run_id)
-    assert (report["state"], report["customers"]["pulled"]) == ("completed", 30)
-    assert len(lender.typed()) == sum(
-        len(transactions_of(username(f"C{number}"))) for number in range(30)
-    )
-    assert sum(lender.count(f"C{number}", "data_calls") for number in range(30)) == 30
-
-
 def test_pull_of_a_stranger_run_is_refused(lender: Lender) -> None:
     """A run id that is no pull's is a mistake of usage."""
     with pytest.raises(InputError, match="no run"):
         lender.open(run="20260101-000000-abcdef")
-
-
-def test_pull_with_no_consents_is_an_empty_success(lender: Lender) -> None:
-    """A schedule that runs before anybody consented harms nothing."""
-    report = lender.pull()
-    assert (report["state"], report["customers"]["due"]) == ("completed", 0)

@@ -11,25 +11,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nightscreen.client import wire
-from nightscreen.files.outputs import PROBLEMS, QUARANTINE
-from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
+from nightscreen.files.outputs import QUARANTINE
+from nightscreen.files.quarantine import QuarantineWriter
 from nightscreen.journal import journal_of
 from nightscreen.journal.customers import Customers
 from nightscreen.operations.bvn.otps import QUARANTINED, OtpFile, Supplied, read_otps, tidy_otp
 from nightscreen.operations.bvn.states import (
-    Moves,
+    BvnRun,
     after_call,
-    bring_up_to_date,
     newest,
-    requests_of,
 )
 from nightscreen.operations.bvn.table import lines_of, write_bvns
-from nightscreen.operations.person_run import FAILED, PENDING, Account, Person, PersonRun, keep
+from nightscreen.operations.person_run import (
+    FAILED,
+    PENDING,
+    Account,
+    Person,
+    keep,
+    write_problems,
+)
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest
 from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
 from nightscreen.schemas.calls import LookupStatus
-from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name
 
@@ -106,15 +111,14 @@ def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
     return read_otps(Path(parameters.input), settings.bvn_consent.otp_digits, mapping=mapping)
 
 
-class BvnConfirmations(PersonRun[ConfirmBvns, Given]):
+class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
     """A run that sends on the passwords of a file."""
 
     flow, name = "confirm_bvns", "confirm-bvns"
-    operation, kind = Operation.BVN_FINISH, SubjectKind.BVN
+    operation = Operation.BVN_FINISH
 
     def __init__(self, run: Run, parameters: ConfirmBvns) -> None:
         super().__init__(run, parameters)
-        self.moved: Moves = []
         self._batches: set[str] = set()
 
     @classmethod
@@ -140,9 +144,8 @@ class BvnConfirmations(PersonRun[ConfirmBvns, Given]):
         folder = self.run.folder
         with QuarantineWriter(folder.path / QUARANTINE, QUARANTINED) as quarantine:
             quarantine.write(sorted(file.refused, key=lambda rejected: rejected.line))
-        with ProblemsWriter(folder.path / PROBLEMS) as problems:
-            problems.write(sorted(file.problems, key=lambda problem: problem.line))
-        folder.rows |= {QUARANTINE: len(file.refused), PROBLEMS: len(file.problems)}
+        folder.rows[QUARANTINE] = len(file.refused)
+        write_problems(folder, file.problems)
         return found
 
     def _matched(self, file: OtpFile) -> list[Given]:
@@ -189,14 +192,9 @@ class BvnConfirmations(PersonRun[ConfirmBvns, Given]):
             shown = "" if tidy_otp(row.customer_id, digits) else row.customer_id
             file.refuse(row.line, shown, "customer_id", *UNKNOWN)
 
-    def recover(self) -> None:
-        """Learn what came of calls whose process died; give up what has waited too long."""
-        settings = self.run.settings.bvn_consent
-        self.moved += bring_up_to_date(self.run.journal, settings, run_id=self.run.run_id)
-
     def begin(self, person: Given) -> bool:
         """Take the request for this call; one that has changed is judged again first."""
-        kept, now = requests_of(self.run.journal), self.run.clock()
+        kept, now = self.requests, self.run.clock()
         request = kept.find(person.request.key)
         if request is not None and request.finishing:
             return False
@@ -224,8 +222,8 @@ class BvnConfirmations(PersonRun[ConfirmBvns, Given]):
 
     def learn(self, person: Given, end: CallEnd | None) -> None:
         """Write down what came of it; a password that surely did not arrive is kept in memory."""
-        before, kept = person.request, requests_of(self.run.journal)
-        after = keep(kept, before, end, after_call, self.run.clock())
+        before = person.request
+        after = keep(self.requests, before, end, after_call, self.run.clock())
         if after is not None:  # else it was erased meanwhile
             person.request = after
             self.moved.append((after, before.state.value))
@@ -237,9 +235,8 @@ class BvnConfirmations(PersonRun[ConfirmBvns, Given]):
 
     def look_again(self) -> None:
         """Read again the requests that may have been settled after a cancellation."""
-        kept = requests_of(self.run.journal)
         for each in self.people:
-            each.request = kept.find(each.request.key) or each.request
+            each.request = self.requests.find(each.request.key) or each.request
             if each.word == PENDING and each.request.finish_run_id == self.run.run_id:
                 each.word = ""
 

@@ -8,21 +8,18 @@ customers see are the portal's.
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
-import hmac
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from itsdangerous import BadSignature, Signer
+from itsdangerous import BadData
 
 from nightscreen.journal import journal_of
-from nightscreen.journal.keyset import link_keys
 from nightscreen.operations.bvn.confirmations import BvnConfirmations, Given, refusal
 from nightscreen.operations.bvn.otps import tidy_otp
 from nightscreen.operations.bvn.states import bring_up_to_date, newest, requests_of
+from nightscreen.operations.consents.links import signing
 from nightscreen.operations.person_run import single_call
 from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns
 from nightscreen.schemas.checks import Operation
@@ -72,16 +69,9 @@ _WORDS = {
 """What a customer is told where no password is sent on; `CLOSED` for any other reason."""
 
 
-def _signers(journal: Journal) -> list[Signer]:
-    """Return a signer for each key of links that is accepted; the first signs."""
-    derived = (hmac.digest(key, b"nightscreen BVN links", "sha256") for key in link_keys(journal))
-    return [Signer(key, salt="bvn request", digest_method=hashlib.sha256) for key in derived]
-
-
 def token_for(journal: Journal, request: BvnRequest) -> str:
-    """Return the token of a request's link; the same for the same request and key of links."""
-    name = base64.urlsafe_b64encode(request.request_id).rstrip(b"=")
-    return _signers(journal)[0].sign(name).decode()
+    """Return the token of a request's link."""
+    return str(signing(journal, "bvn request").dumps(request.key))
 
 
 def link_for(journal: Journal, settings: Settings, request: BvnRequest) -> str:
@@ -93,14 +83,11 @@ def link_for(journal: Journal, settings: Settings, request: BvnRequest) -> str:
 
 def find_request(journal: Journal, token: str) -> BvnRequest | None:
     """Return the request of a token; None if it was not made here, or the request is gone."""
-    for signer in _signers(journal):
-        try:
-            name = signer.unsign(token.encode())
-            request_id = base64.urlsafe_b64decode(name + b"=" * (-len(name) % 4))
-        except (BadSignature, ValueError):
-            continue
-        return requests_of(journal).find(request_id.hex())
-    return None
+    try:
+        key = signing(journal, "bvn request").loads(token)
+    except BadData:
+        return None
+    return requests_of(journal).find(key)
 
 
 def look_at_link(journal: Journal, settings: Settings, token: str) -> LinkView:

@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.client import wire
-from nightscreen.files.outputs import PROBLEMS, QUARANTINE
-from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
+from nightscreen.files.outputs import QUARANTINE
+from nightscreen.files.quarantine import QuarantineWriter
 from nightscreen.operations.bvn.links import link_for
 from nightscreen.operations.bvn.states import (
-    Moves,
+    BvnRun,
     after_call,
-    bring_up_to_date,
     newest,
-    requests_of,
 )
 from nightscreen.operations.bvn.table import BvnRecord, write_bvns
 from nightscreen.operations.person_run import (
@@ -27,10 +25,10 @@ from nightscreen.operations.person_run import (
     PENDING,
     Account,
     Person,
-    PersonRun,
     keep,
     quote,
     quote_text,
+    write_problems,
 )
 from nightscreen.planning.consent import consent_column, consent_ends
 from nightscreen.reading.date_orders import DateOrders
@@ -39,7 +37,7 @@ from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.runs.intake import Intake
 from nightscreen.schemas.bvn import OPEN_STATES, BvnRequest, BvnState, HeldCustomer, RequestBvns
 from nightscreen.schemas.calls import LookupStatus
-from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind
+from nightscreen.schemas.checks import NoAnswer, Operation
 from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import InputError
@@ -78,7 +76,7 @@ _WORDS = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Asked(Person):
+class Asking(Person):
     """One row of the file; its word is a `NoAnswer`, or empty where it has a request."""
 
     line: int
@@ -103,15 +101,14 @@ def open_customers(parameters: RequestBvns) -> TableSource:
     return open_source(Path(parameters.input), mapping=mapping)
 
 
-class BvnRequests(PersonRun[RequestBvns, Asked]):
+class BvnRequests(BvnRun[RequestBvns, Asking]):
     """A run that has the service send customers a one-time password."""
 
     flow, name = "request_bvns", "request-bvns"
-    operation, kind = Operation.BVN_START, SubjectKind.BVN
+    operation = Operation.BVN_START
 
     def __init__(self, run: Run, parameters: RequestBvns) -> None:
         super().__init__(run, parameters)
-        self.moved: Moves = []
         self._problems: list[Problem] = []
 
     @classmethod
@@ -120,12 +117,12 @@ class BvnRequests(PersonRun[RequestBvns, Asked]):
         path = open_customers(parameters).path
         return parameters.batch or batch_name(path), file_digest(path)
 
-    def find(self) -> list[Asked]:
+    def find(self) -> list[Asking]:
         """Read the customers; write quarantine; judge eligibility and consent of each row."""
         run, source = self.run, open_customers(self.parameters)
         orders = DateOrders(source, run.journal.runs.date_order(run.batch))
         intake = Intake(source.header, orders=orders)
-        found: list[Asked] = []
+        found: list[Asking] = []
         with QuarantineWriter(run.folder.path / QUARANTINE, source.header.columns) as quarantine:
             for batch in source.batches():
                 result = intake.take(batch)
@@ -138,7 +135,7 @@ class BvnRequests(PersonRun[RequestBvns, Asked]):
         self._choose(found)
         return found
 
-    def _taken(self, rows: pa.RecordBatch) -> Iterator[Asked]:
+    def _taken(self, rows: pa.RecordBatch) -> Iterator[Asking]:
         if not rows.num_rows:
             return
         now, pseudonyms = self.run.clock(), self.run.journal.pseudonyms
@@ -147,7 +144,7 @@ class BvnRequests(PersonRun[RequestBvns, Asked]):
         for index, row in enumerate(rows.to_pylist()):
             word, held = _judge(row, self.parameters.contact, lawful=lawful[index])
             bvn = None if held is None else held.bvn
-            yield Asked(
+            yield Asking(
                 line=row["line"],
                 customer_id=row["customer_id"],
                 customer=pseudonyms.customers_anywhere([row["customer_id"]]),
@@ -158,7 +155,7 @@ class BvnRequests(PersonRun[RequestBvns, Asked]):
                 word=word,
             )
 
-    def _choose(self, found: list[Asked]) -> None:
+    def _choose(self, found: list[Asking]) -> None:
         """Leave a request to be made only where none was, or where another is wanted on purpose.
 
         A row whose consent has ended or been renewed passes that on to its earlier request. One
@@ -179,7 +176,7 @@ class BvnRequests(PersonRun[RequestBvns, Asked]):
             if not is_ours and (again or corrected):
                 each.request = None
         wanted = [each for each in found if each.word == PENDING and each.request is None]
-        subjects = requests_of(self.run.journal).of_subjects({each.subject for each in wanted})
+        subjects = self.requests.of_subjects({each.subject for each in wanted})
         others = {each.subject: each.customer for each in subjects if each.state in OPEN_STATES}
         taken: dict[bytes, bytes] = {}
         for each in wanted:
@@ -195,19 +192,14 @@ class BvnRequests(PersonRun[RequestBvns, Asked]):
             if each.word == PENDING and each.request is not None:
                 each.word = ""
 
-    def _consent_passed_on(self, earlier: BvnRequest, row: Asked) -> BvnRequest:
+    def _consent_passed_on(self, earlier: BvnRequest, row: Asking) -> BvnRequest:
         names = ("consent_reference", "consent_ends_at")
         fresh = earlier.model_copy(update={name: getattr(row, name) for name in names})
         if fresh != earlier:
-            requests_of(self.run.journal).put([fresh], self.run.clock())
+            self.requests.put([fresh], self.run.clock())
         return fresh
 
-    def recover(self) -> None:
-        """Learn what came of calls whose process died; give up what has waited too long."""
-        settings = self.run.settings.bvn_consent
-        self.moved += bring_up_to_date(self.run.journal, settings, run_id=self.run.run_id)
-
-    def begin(self, person: Asked) -> bool:
+    def begin(self, person: Asking) -> bool:
         """Write a new request down."""
         if person.held is None:
             raise ValueError("a row that cannot be asked has no request")
@@ -222,10 +214,10 @@ class BvnRequests(PersonRun[RequestBvns, Asked]):
             at=self.run.clock(),
             held=person.held,
         )
-        requests_of(self.run.journal).add([person.request])
+        self.requests.add([person.request])
         return True
 
-    def call(self, caller: Caller, person: Asked) -> LookupTask:
+    def call(self, caller: Caller, person: Asking) -> LookupTask:
         """Return the call that has a password sent."""
         assert person.held is not None  # noqa: S101 - begun in the lines above
         return caller.task(
@@ -236,11 +228,10 @@ class BvnRequests(PersonRun[RequestBvns, Asked]):
             consent_ends_at=person.consent_ends_at,
         )
 
-    def learn(self, person: Asked, end: CallEnd | None) -> None:
+    def learn(self, person: Asking, end: CallEnd | None) -> None:
         """Write down what came of a call; a request for which nothing was sent is forgotten."""
         assert person.request is not None  # noqa: S101 - begun in the lines above
-        kept = requests_of(self.run.journal)
-        person.request = keep(kept, person.request, end, after_call, self.run.clock())
+        person.request = keep(self.requests, person.request, end, after_call, self.run.clock())
         if person.request is not None:
             self.moved.append((person.request, ""))
             person.word = ""
@@ -262,9 +253,7 @@ class BvnRequests(PersonRun[RequestBvns, Asked]):
 
     def write(self) -> Account:
         """Write the table of requests, the findings, and what moved."""
-        with ProblemsWriter(self.run.folder.path / PROBLEMS) as problems:
-            problems.write(sorted(self._problems, key=lambda problem: problem.line))
-        self.run.folder.rows[PROBLEMS] = len(self._problems)
+        write_problems(self.run.folder, self._problems)
         known = newest(self.run.journal, {each.customer for each in self.people})
         lines = [self._line(each, known.get(each.customer)) for each in self.people]
         states, changes = write_bvns(self.run, lines, self.moved)
@@ -272,7 +261,7 @@ class BvnRequests(PersonRun[RequestBvns, Asked]):
         more = {"states": states, "changes": changes}
         return Account({self.operation: states}, more, {"to_come": self._to_come(waiting)})
 
-    def _line(self, row: Asked, request: BvnRequest | None) -> BvnRecord:
+    def _line(self, row: Asking, request: BvnRequest | None) -> BvnRecord:
         if request is not None and request.subject != row.subject:
             request = None
         word = row.word or PENDING

@@ -8,27 +8,32 @@ and `links` decide which passwords are sent on.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from nightscreen.client.classify import FailureReason
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import records
-from nightscreen.operations.person_run import learn_dead
+from nightscreen.operations.person_run import Person, PersonRun, learn_dead
 from nightscreen.schemas.answers import BvnStarted
+from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.bvn import OPEN_STATES, UNDER_WAY, BvnRequest, BvnState, Doubt
-from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import span_micros
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from nightscreen.calling.run import Run
     from nightscreen.config.settings import BvnConsent
     from nightscreen.journal import Journal
     from nightscreen.operations.person_run import CallEnd
 
 Moves = list[tuple[BvnRequest, str]]
 """Requests that moved to another state, each with the state before; empty where it is new."""
+
+P = TypeVar("P", bound=ApiRunParameters)
+T = TypeVar("T", bound=Person)
 
 _SAID = {
     FailureReason.OTP_WRONG.value: BvnState.WRONG_OTP,
@@ -43,9 +48,35 @@ _MASKS = frozenset("*•xX#")
 _SHOWN_FIRST, _SHOWN_LAST = 4, 3
 
 
+class BvnRun(PersonRun[P, T]):
+    """A run of either stage.
+
+    Attributes:
+        moved: requests that moved in the run.
+    """
+
+    kind = SubjectKind.BVN
+
+    def __init__(self, run: Run, parameters: P) -> None:
+        super().__init__(run, parameters)
+        self.requests = requests_of(run.journal)
+        self.moved: Moves = []
+
+    def recover(self) -> None:
+        """Learn what came of calls whose process died; give up what has waited too long."""
+        settings = self.run.settings.bvn_consent
+        self.moved += bring_up_to_date(self.run.journal, settings, run_id=self.run.run_id)
+
+
 def requests_of(journal: Journal) -> Records[BvnRequest]:
     """Return the requests that a journal keeps."""
     return Records.of(journal, BvnRequest)
+
+
+def requests_to(journal: Journal, customer_id: str) -> list[BvnRequest]:
+    """Return every request to a customer, oldest first."""
+    customer = journal.pseudonyms.customers_anywhere([customer_id])
+    return requests_of(journal).of_customers([customer])
 
 
 def newest(journal: Journal, customers: Collection[bytes]) -> dict[bytes, BvnRequest]:

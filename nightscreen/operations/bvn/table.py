@@ -21,21 +21,22 @@ from nightscreen.journal.schema import records
 from nightscreen.operations.bvn.states import requests_of
 from nightscreen.operations.person_run import write_rows
 from nightscreen.schemas.answers import BvnAccount, BvnDetails
-from nightscreen.schemas.bvn import BvnState, Doubt
+from nightscreen.schemas.bvn import BvnState, Doubt, HeldCustomer
 from nightscreen.schemas.checks import NoAnswer, Operation
+from nightscreen.schemas.columns import NAME_FIELDS
 from nightscreen.schemas.enriched import COST, WORD
 from nightscreen.schemas.money import from_micro
 from nightscreen.schemas.rows import INSTANT
-from nightscreen.values.names import match_names
+from nightscreen.values.names import CONTRADICTS, match_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from nightscreen.calling.run import Run
     from nightscreen.journal import Journal
     from nightscreen.journal.answers import StoredAnswer
     from nightscreen.operations.bvn.states import Moves
-    from nightscreen.schemas.bvn import BvnRequest, HeldCustomer
+    from nightscreen.schemas.bvn import BvnRequest
     from nightscreen.values.names import NameMatch
 
 PARTS = "bvn"
@@ -232,6 +233,25 @@ def lines_of(journal: Journal, batches: Iterable[str]) -> list[BvnRecord]:
 
 
 # --- comparing ---
+
+PERSONAL = tuple(
+    name for name in BvnDetails.model_fields if name not in {"reference", "bvn", "watchlisted"}
+)
+"""Fields of BVN details about the person the BVN belongs to."""
+
+
+def is_theirs(answer: BvnDetails, rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether a BVN answer agrees with the customer by any of their rows.
+
+    A record that contradicts them may be somebody else's.
+    """
+    names = ("phone", *NAME_FIELDS, "date_of_birth")
+    held = (HeldCustomer("", "", "", **{name: row.get(name) for name in names}) for row in rows)
+    compared = (compare(each, answer) for each in held)
+    return any(
+        each.name_match not in {None, *CONTRADICTS} and each.dob_match is not False
+        for each in compared
+    )
 
 
 @dataclass(frozen=True, slots=True)
