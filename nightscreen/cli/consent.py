@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from nightscreen.cli.command import CustomerArgument, Result, command, group
 from nightscreen.cli.context import opened_journal, require_consent, settings_of_command
-from nightscreen.cli.output import lagos_time, table
+from nightscreen.cli.output import lagos_time, say
 from nightscreen.client.aggregator import consent_address, read_scopes
 from nightscreen.journal import journal_of
 from nightscreen.operations.consents.admin import consent_by_hand, grant_rows, read_code
@@ -42,16 +42,7 @@ _ENDINGS = {
 }
 
 
-def _print_link(document: dict[str, Any]) -> None:
-    typer.echo(document["link"])
-    typer.echo(
-        f"It works until {lagos_time(document['expires_at'])} in Lagos, or until the customer has "
-        f"consented; its reference is {document['reference']}. Give it to this customer only.",
-        err=True,
-    )
-
-
-@command("consent link CUST-0000004 --scope transaction:list", of=app, view=_print_link)
+@command("consent link CUST-0000004 --scope transaction:list", of=app, view="consent-link")
 def link(
     customer_id: CustomerArgument,
     scope: Annotated[
@@ -85,26 +76,22 @@ def link(
             scopes=scopes,
             state=made.token,
         )
+    until = instant_text(made.expires_at)
+    say(
+        f"It works until {lagos_time(until)} in Lagos, or until the customer has consented; its "
+        f"reference is {made.reference}. Give it to this customer only."
+    )
     return {
         "link": address,
         "reference": made.reference,
         "customer_id": customer_id,
         "scopes": [*scopes],
-        "expires_at": instant_text(made.expires_at),
+        "expires_at": until,
         "leads_to": "portal" if by_portal else "consent_screen",
     }
 
 
-def _print_redeemed(document: dict[str, Any]) -> None:
-    if "error" in document:
-        typer.echo(f"nightscreen: {document['error']}", err=True)
-        return
-    typer.echo(f"Kept: {', '.join(document['scopes'])}")
-    if document["not_granted"]:
-        typer.echo(f"Not granted: {', '.join(document['not_granted'])}")
-
-
-@command("consent redeem --customer CUST-0000004 --code CODE", of=app, view=_print_redeemed)
+@command("consent redeem --customer CUST-0000004 --code CODE", of=app, view="consent-redeemed")
 def redeem(
     customer: Annotated[str, typer.Option(help="Whose consent it is.")],
     code: Annotated[
@@ -136,28 +123,12 @@ def redeem(
         "not_granted": list(done.missing),
     }
     if status:
+        say(f"nightscreen: {sentence}")
         document |= {"error": sentence, "exit_status": status, "trouble": done.trouble}
     return Result(document, status)
 
 
-def _print_grants(document: dict[str, Any]) -> None:
-    rows = [
-        (
-            row["customer_id"],
-            row["state"] + (f" ({row['reason']})" if row["reason"] else ""),
-            "today" if row["age_days"] == 0 else f"{row['age_days']} days",
-            row["refreshed_at"] or "not yet",
-            " ".join(row["scopes"]),
-        )
-        for row in document["grants"]
-    ]
-    if rows:
-        table(("customer", "state", "age", "refreshed", "scopes"), rows)
-    else:
-        typer.echo("No consents yet; make a link with: nightscreen consent link CUSTOMER_ID")
-
-
-@command("consent list --state live --json", of=app, view=_print_grants)
+@command("consent list --state live --json", of=app, view="consents")
 def list_(
     state: Annotated[str, typer.Option(help="Only those live, lapsed or revoked.")] = "",
 ) -> dict[str, Any]:
@@ -169,14 +140,7 @@ def list_(
     return {"grants": rows, "count": len(rows)}
 
 
-def _print_revoked(document: dict[str, Any]) -> None:
-    if document["revoked"]:
-        typer.echo("Revoked: its tokens are destroyed, and no call is made with it any more.")
-    else:
-        typer.echo(f"Nothing to revoke: the last consent is {document['state']} since it ended.")
-
-
-@command("consent revoke CUST-0000004", of=app, view=_print_revoked)
+@command("consent revoke CUST-0000004", of=app, view="consent-revoked")
 def revoke(customer_id: CustomerArgument) -> dict[str, Any]:
     """Revoke a consent: it is used no more and its tokens are destroyed."""
     with opened_journal() as journal:

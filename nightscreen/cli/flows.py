@@ -73,33 +73,11 @@ def quoted(kind: type[PersonRun[Any, Any]], parameters: Any, settings: Settings)
     return Result(asyncio.run(run_people(kind, parameters, settings)), view="person-quote")
 
 
-def product_cells(product: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what the table shows of a product; a dash where the service says nothing."""
-    period = product["max_tenor_period"] or str(product.get("tenor_period") or "")
-    periods = f"{period}s" if period and product["max_tenor_value"] != 1 else period
-    rate = product["interest_rate"]
-    percent = "" if rate is None else f"{Decimal(str(rate)):f} %"
-    per = f"a {product['interest_period']}" if percent and product["interest_period"] else ""
-    amounts = (product["min_amount"], product["max_amount"])
-    money = [f"₦{Decimal(str(amount)):,f}" for amount in amounts if amount is not None]
-    tenors = (product["min_tenor_value"], product["max_tenor_value"])
-    length = [str(value) for value in tenors if value is not None]
-    cells = (
-        product["product_id"] or "",
-        product["name"] or "",
-        " to ".join(dict.fromkeys(money)),
-        f"{' to '.join(dict.fromkeys(length))} {periods}".strip(),
-        f"{percent} {per}".strip(),
-    )
-    return tuple(cell or "-" for cell in cells)
-
-
 @command("loans products --json", of=loans, view="products")
-def products() -> Result:
+def products() -> dict[str, Any]:
     """List the active loan products; free."""
     listed = asyncio.run(list_products(settings_for_calls()))
-    found = [product.model_dump(mode="json") for product in listed.products]
-    return Result({"products": found}, more={"rows": [product_cells(each) for each in found]})
+    return {"products": [product.model_dump(mode="json") for product in listed.products]}
 
 
 @command("loans offer out/20260301-220000-a1b2c3 --product LP1001", of=loans, view="person-run")

@@ -65,6 +65,7 @@ def _views() -> Environment:
     )
     views.filters |= {
         "naira": naira,
+        "amount": lambda value: f"₦{Decimal(str(value)):,f}",
         "lagos": lagos_time,
         "counted": counted,
         "span": duration,

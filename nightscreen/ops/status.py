@@ -239,18 +239,9 @@ def from_signs(signs: Mapping[str, Any], now: int) -> dict[str, Any]:
         }
         for name, counts in signs["checks"].items()
     }
-    unknown = dict.fromkeys(
-        (
-            *("approval", "started_at", "finished_at", "cap_micro", "in_doubt_micro", "rest_s"),
-            *("missing_micro", "waiting_for", "waiting_since"),
-        )
-    )
-    same = ("batch", "phase", "last_answer_at", "silent_since", "balance_micro", "deadline_at")
     return {
-        **unknown,
-        **{name: signs[name] for name in ("waiting_for", "waiting_since") if name in signs},
-        **{name: signs[name] for name in same},
-        "run_id": signs["run_id"],
+        **dict.fromkeys(_UNKNOWN),
+        **{name: signs[name] for name in _TOLD if name in signs},
         "flow": signs.get("flow", "screen_batch"),
         "state": RUNNING if alive else UNKNOWN,
         "stop_reason": signs["stop"],
@@ -266,6 +257,17 @@ def from_signs(signs: Mapping[str, Any], now: int) -> dict[str, Any]:
         "pid": signs.get("pid") if alive else None,
         "now": now,
     }
+
+
+_UNKNOWN = (
+    *("approval", "started_at", "finished_at", "cap_micro", "in_doubt_micro", "rest_s"),
+    *("missing_micro", "waiting_for", "waiting_since"),
+)
+"""Facts that signs of life do not tell."""
+_TOLD = (
+    *("run_id", "batch", "phase", "last_answer_at", "silent_since", "balance_micro"),
+    *("deadline_at", "waiting_for", "waiting_since"),
+)
 
 
 def _is_process(pid: object) -> bool:
@@ -319,37 +321,28 @@ def deadline_words(run: Mapping[str, Any]) -> str | None:
     return "will be met" if late_s <= 0 else f"will be missed by {late_s / 60:,.0f} min"
 
 
-_PLAIN = (
-    *("run_id", "flow", "batch", "state", "stop_reason", "held", "phase", "pid"),
-    *("checks", "in_doubt", "rest_s", "waiting_for"),
-)
-_INSTANTS = (
-    *("started_at", "finished_at", "signs_at", "last_answer_at", "silent_since"),
-    *("waiting_since", "finish_at", "deadline_at"),
-)
-_AMOUNTS = ("spent", "cap", "balance", "in_doubt")
+_UNSHOWN = {"approval", "bound_micro", "missing_micro", "caps_in_the_way", "folder", "now"}
 
 
 def shown_run(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a run as JSON has them, with its state and its deadline in words."""
-    approval, now = run["approval"], run["now"]
+    now = run["now"]
     ago = {name: run[f"{name}_at"] for name in ("signs", "last_answer")}
-    document = {
-        **{name: run[name] for name in _PLAIN},
-        "approval": None,
+    return {
+        **_plain({name: value for name, value in run.items() if name not in _UNSHOWN}, "_naira"),
+        "approval": None if run["approval"] is None else _plain(run["approval"], ""),
         "ending": ending(run),
-        **{name: instant_text(run[name]) for name in _INSTANTS},
-        **{
-            f"{name}_ago_s": None if at is None else (now - at) / MICROS for name, at in ago.items()
-        },
+        **{f"{name}_ago_s": at and (now - at) / MICROS for name, at in ago.items()},
         "deadline": deadline_words(run),
-        **{f"{name}_naira": naira_text(run[f"{name}_micro"]) for name in _AMOUNTS},
     }
-    if approval is not None:
-        document["approval"] = {
-            **{name: approval[name] for name in ("state", "asked_by", "decided_by")},
-            **{name: instant_text(approval[name]) for name in ("asked_at", "decided_at")},
-            "ceiling": naira_text(approval["ceiling_micro"]),
-            "max_spend": naira_text(approval["max_spend_micro"]),
-        }
-    return document
+
+
+def _plain(facts: Mapping[str, Any], unit: str) -> dict[str, Any]:
+    """Return facts with instants as ISO text, and amounts as naira under a name with a unit."""
+    shown: dict[str, Any] = {}
+    for name, value in facts.items():
+        if name.endswith("_micro"):
+            shown[name.removesuffix("_micro") + unit] = naira_text(value)
+        else:
+            shown[name] = instant_text(value) if name.endswith(("_at", "_since")) else value
+    return shown

@@ -1,4 +1,4 @@
-"""Asking for BVN consent: which customers of a file are sent a one-time password.
+"""Requested for BVN consent: which customers of a file are sent a one-time password.
 
 A customer is asked once; again only on purpose. Consent is judged as for the ecosystem lookup, when
 the file is read and again before sending.
@@ -76,7 +76,7 @@ _WORDS = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Asking(Person):
+class Requested(Person):
     """One row of the file; its word is a `NoAnswer`, or empty where it has a request."""
 
     line: int
@@ -101,7 +101,7 @@ def open_customers(parameters: RequestBvns) -> TableSource:
     return open_source(Path(parameters.input), mapping=mapping)
 
 
-class BvnRequests(BvnRun[RequestBvns, Asking]):
+class BvnRequests(BvnRun[RequestBvns, Requested]):
     """A run that has the service send customers a one-time password."""
 
     flow, name = "request_bvns", "request-bvns"
@@ -117,12 +117,12 @@ class BvnRequests(BvnRun[RequestBvns, Asking]):
         path = open_customers(parameters).path
         return parameters.batch or batch_name(path), file_digest(path)
 
-    def find(self) -> list[Asking]:
+    def find(self) -> list[Requested]:
         """Read the customers; write quarantine; judge eligibility and consent of each row."""
         run, source = self.run, open_customers(self.parameters)
         orders = DateOrders(source, run.journal.runs.date_order(run.batch))
         intake = Intake(source.header, orders=orders)
-        found: list[Asking] = []
+        found: list[Requested] = []
         with QuarantineWriter(run.folder.path / QUARANTINE, source.header.columns) as quarantine:
             for batch in source.batches():
                 result = intake.take(batch)
@@ -135,7 +135,7 @@ class BvnRequests(BvnRun[RequestBvns, Asking]):
         self._choose(found)
         return found
 
-    def _taken(self, rows: pa.RecordBatch) -> Iterator[Asking]:
+    def _taken(self, rows: pa.RecordBatch) -> Iterator[Requested]:
         if not rows.num_rows:
             return
         now, pseudonyms = self.run.clock(), self.run.journal.pseudonyms
@@ -144,7 +144,7 @@ class BvnRequests(BvnRun[RequestBvns, Asking]):
         for index, row in enumerate(rows.to_pylist()):
             word, held = _judge(row, self.parameters.contact, lawful=lawful[index])
             bvn = None if held is None else held.bvn
-            yield Asking(
+            yield Requested(
                 line=row["line"],
                 customer_id=row["customer_id"],
                 customer=pseudonyms.customers_anywhere([row["customer_id"]]),
@@ -155,7 +155,7 @@ class BvnRequests(BvnRun[RequestBvns, Asking]):
                 word=word,
             )
 
-    def _choose(self, found: list[Asking]) -> None:
+    def _choose(self, found: list[Requested]) -> None:
         """Leave a request to be made only where none was, or where another is wanted on purpose.
 
         A row whose consent has ended or been renewed passes that on to its earlier request. One
@@ -192,14 +192,14 @@ class BvnRequests(BvnRun[RequestBvns, Asking]):
             if each.word == PENDING and each.request is not None:
                 each.word = ""
 
-    def _consent_passed_on(self, earlier: BvnRequest, row: Asking) -> BvnRequest:
+    def _consent_passed_on(self, earlier: BvnRequest, row: Requested) -> BvnRequest:
         names = ("consent_reference", "consent_ends_at")
         fresh = earlier.model_copy(update={name: getattr(row, name) for name in names})
         if fresh != earlier:
             self.requests.put([fresh], self.run.clock())
         return fresh
 
-    def begin(self, person: Asking) -> bool:
+    def begin(self, person: Requested) -> bool:
         """Write a new request down."""
         if person.held is None:
             raise ValueError("a row that cannot be asked has no request")
@@ -217,7 +217,7 @@ class BvnRequests(BvnRun[RequestBvns, Asking]):
         self.requests.add([person.request])
         return True
 
-    def call(self, caller: Caller, person: Asking) -> LookupTask:
+    def call(self, caller: Caller, person: Requested) -> LookupTask:
         """Return the call that has a password sent."""
         assert person.held is not None  # noqa: S101 - begun in the lines above
         return caller.task(
@@ -228,7 +228,7 @@ class BvnRequests(BvnRun[RequestBvns, Asking]):
             consent_ends_at=person.consent_ends_at,
         )
 
-    def learn(self, person: Asking, end: CallEnd | None) -> None:
+    def learn(self, person: Requested, end: CallEnd | None) -> None:
         """Write down what came of a call; a request for which nothing was sent is forgotten."""
         assert person.request is not None  # noqa: S101 - begun in the lines above
         person.request = keep(self.requests, person.request, end, after_call, self.run.clock())
@@ -261,7 +261,7 @@ class BvnRequests(BvnRun[RequestBvns, Asking]):
         more = {"states": states, "changes": changes}
         return Account({self.operation: states}, more, {"to_come": self._to_come(waiting)})
 
-    def _line(self, row: Asking, request: BvnRequest | None) -> BvnRecord:
+    def _line(self, row: Requested, request: BvnRequest | None) -> BvnRecord:
         if request is not None and request.subject != row.subject:
             request = None
         word = row.word or PENDING
