@@ -25,10 +25,8 @@ from nightscreen.cli.output import about, say
 from nightscreen.journal.actor import Actor
 from nightscreen.operations.loans.outcome_import import import_outcomes
 from nightscreen.policy.declarations import read_declarations
-from nightscreen.results.decision_files import read_returned
 from nightscreen.results.notice_delivery import confirm_proposals, import_sent, record_action
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
-from nightscreen.results.settle_case import import_reviews
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,6 +69,9 @@ def import_reviewed(
     ] = False,
 ) -> Result:
     """Import a reviewed list; each row is checked. Ends with 2 where a row has a mistake."""
+    from nightscreen.results.decision_files import read_returned  # loads what reads workbooks
+    from nightscreen.results.settle_case import import_reviews
+
     rows = read_returned(file)
     settings = settings_of_command()
     with opened_journal() as journal:

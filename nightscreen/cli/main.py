@@ -38,7 +38,7 @@ COMMANDS = {
     "demo": Entry("demo:demo", "Screen fictional customers twice; needs no key."),
     "runs": Entry("runs:app", "Past runs, newest first."),
     "doctor": Entry("runs:doctor", "Diagnose problems and suggest the next command."),
-    "approve": Entry("runs:approve", "Approve or refuse a run's spending."),
+    "approve": Entry("approve:approve", "Approve or refuse a run's spending."),
     "review": Entry("feedback:reviews", "Reviewed decision lists."),
     "explain": Entry("people:explain", "Explain one customer's decision and its evidence."),
     "policy": Entry("policy:app", "Decision rules: check, backtest, propose, approve."),
