@@ -17,12 +17,7 @@ from nightscreen.journal.actor import POLICY, Actor
 from nightscreen.journal.opening import journal_exists
 from nightscreen.policy.file import read_text
 from nightscreen.policy.load import check_policy, load_policy
-from nightscreen.policy.versions import (
-    decide_version,
-    read_policy,
-    text_in_force,
-    versions,
-)
+from nightscreen.policy.versions import decide_version, read_policy, text_in_force, versions
 from nightscreen.policy.versions import propose as write_proposal
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.contests import PolicyState

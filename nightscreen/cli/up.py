@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.request import urlopen
@@ -142,10 +143,11 @@ def _say(text: str, name: str = "up") -> None:
     sys.stdout.flush()
 
 
+@dataclass
 class Service:
     """One process that is kept running by a thread of its own, until everything is to end.
 
-    Args:
+    Attributes:
         name: its lines come out under it.
         command: its program and words.
         needed: everything ends where it does.
@@ -153,21 +155,12 @@ class Service:
         umask: of the files it makes; -1 is the present one.
     """
 
-    def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        *,
-        needed: bool = False,
-        environment: Mapping[str, str] | None = None,
-        umask: int = -1,
-    ) -> None:
-        self.name = name
-        self.needed = needed
-        self._command = command
-        self._environment = environment or {}
-        self._umask = umask
-        self.process: subprocess.Popen[str] | None = None
+    name: str
+    command: Sequence[str]
+    needed: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    umask: int = -1
+    process: subprocess.Popen[str] | None = None
 
     @property
     def runs(self) -> bool:
@@ -177,12 +170,12 @@ class Service:
     def begin(self, group: int) -> subprocess.Popen[str]:
         """Start its process in a process group."""
         self.process = subprocess.Popen(  # noqa: S603 - our own programs
-            self._command,
+            self.command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**without_login(os.environ), "PYTHONUNBUFFERED": "1", **self._environment},
-            umask=self._umask,
+            env={**without_login(os.environ), "PYTHONUNBUFFERED": "1", **self.environment},
+            umask=self.umask,
             process_group=group,
             text=True,
             errors="replace",
@@ -209,19 +202,20 @@ class Service:
             process, began = self.begin(services.group), time.monotonic()
 
 
+@dataclass
 class Services:
     """The processes, in the order in which they were started.
 
-    Args:
+    Attributes:
         group: process group they are put in.
         stop: set where everything is to end.
+        failed: which has ended too often.
     """
 
-    def __init__(self, group: int, stop: threading.Event) -> None:
-        self.group = group
-        self.stop = stop
-        self._all: list[Service] = []
-        self.failed = ""
+    group: int
+    stop: threading.Event
+    failed: str = ""
+    _all: list[Service] = field(default_factory=list)
 
     def start(self, service: Service) -> None:
         """Start a process, and keep it running."""

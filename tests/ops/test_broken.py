@@ -158,6 +158,8 @@ def test_a_database_that_is_down_is_told_without_its_password(tmp_path: Path) ->
     """PostgreSQL is not there; settings, disk and service are looked at all the same."""
     found = examined(tmp_path / "home", journal_url=NOBODY_LISTENS)
     assert found.exit_status == 2
+    assert found.remedy is not None
+    assert found.remedy.first.startswith("start the journal's database")
     told = "\n".join(lines_of(found))
     assert "cannot be reached" in told
     assert "pass-word-7" not in told
@@ -188,29 +190,3 @@ def test_a_hung_run_is_told_from_a_living_one(tmp_path: Path) -> None:
         assert "kill -TERM" in found.remedy.first
         write_vitals(home, "20260301-220000-a1b2c3", {**old, "at": journal.clock()})
         assert examined(home).exit_status == 0
-
-
-def test_a_pull_is_taken_up_again_by_its_own_command(tmp_path: Path) -> None:
-    """Each flow has its own; a run of one that has none is begun anew."""
-    home = tmp_path / "home"
-    for flow, remedy in (
-        ("pull_transactions", ("", "nightscreen transactions pull --run run-of-pull_transactions")),
-        ("loan_products", ("begin it anew with its own command", "")),
-    ):
-        with open_journal(home) as journal:
-            journal.runs.begin(
-                f"run-of-{flow}",
-                flow=flow,
-                batch="people",
-                purpose="portfolio",
-                input_digest="d",
-                folder=str(tmp_path / "out" / flow),
-                cap_micro=None,
-                parameters={},
-            )
-        found = diagnose(
-            read_settings(home=home, base_url="http://127.0.0.1:9", api_key="made-up"),
-            f"run-of-{flow}",
-            reaching=lambda _: None,
-        )
-        assert found.remedy == remedy

@@ -157,14 +157,6 @@ def test_another_schema_asks_for_the_program_that_made_it(tmp_path: Path) -> Non
     assert (found.exit_status, found.safe) == (2, False)
 
 
-def test_a_database_that_is_down_is_to_be_started(tmp_path: Path) -> None:
-    """Nothing of the journal is to be mended."""
-    found = examined(tmp_path, journal_url="postgresql+psycopg://u:p@127.0.0.1:9/x")
-    assert found.remedy is not None
-    assert found.remedy.first.startswith("start the journal's database")
-    assert (found.exit_status, found.safe) == (2, False)
-
-
 def test_a_mistake_in_a_table_of_cash_flow_is_found_before_the_nightly_pull(tmp_path: Path) -> None:
     """The lender's own definitions are tried; the file is named."""
     (tmp_path / "features.sql").write_text("CREATE VIEW tx_salary AS SELECT 1 FROM nowhere;\n")

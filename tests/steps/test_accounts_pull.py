@@ -138,14 +138,6 @@ def test_a_profile_that_fails_spoils_no_accounts(lender: Lender) -> None:
     assert any("profiles were not answered" in notice for notice in report["notices"])
 
 
-def test_only_who_granted_accounts_is_asked(lender: Lender) -> None:
-    """A consent to transactions alone is no consent to accounts."""
-    lender.consent(["C1"], LIST)
-    report = lender.pull_accounts()
-    assert report["customers"]["due"] == 0
-    assert lender.count("C1", "data_calls") == 0
-
-
 def test_accounts_are_the_customers_own_data(lender: Lender) -> None:
     """Subject access shows accounts and profile; erasure takes them out of journal and files."""
     lender.consent(["C1", "C2"], ACCOUNTS, PROFILE)

@@ -488,16 +488,3 @@ def test_nobody_known_takes_no_unreadable_file_away(desk: Desk) -> None:
     ):
         look(journal, Customers.of(journal), Whom(customer_id="C77"), inbox=desk.dropped)
     assert broken.exists()
-
-
-def test_a_file_being_screened_is_waited_for(desk: Desk) -> None:
-    """Nothing is changed meanwhile."""
-    night = desk.screen([customer(number) for number in range(1, 6)])
-    assert night.report["state"] == "completed"
-    desk.drop("book.csv")
-    ticket = desk.take()
-    with open_journal(desk.folder / "home") as journal:
-        whom = Whom(customer_id=customer(3)["customer_id"])
-        with pytest.raises(InputError, match="screened"):
-            look(journal, Customers.of(journal), whom, inbox=desk.dropped)
-    ticket.release()

@@ -67,18 +67,6 @@ def test_erased_person_is_nowhere(lender: Lender, whom: dict[str, str]) -> None:
             assert not [each for each in needles if each in content], path
 
 
-def test_erasure_in_one_batch_name_leaves_offers_of_another(lender: Lender) -> None:
-    """An offer belongs to the batch name it rests on."""
-    offered, _ = follow(lender)
-    lender.screen([borrower(1), borrower(2)], batch="other")
-    with open_journal(lender.world.folder / "home") as journal:
-        whom = Whom(customer_id="C1", batch="other")
-        erase(journal, look(journal, Customers.of(journal), whom))
-        anywhere = journal.pseudonyms.customers_anywhere(["C1"])
-        assert Records.of(journal, Offer).of_customers([anywhere])
-    assert "C1" in offered.offers
-
-
 def test_subject_access_shows_offers(lender: Lender) -> None:
     """What the service was told, the link, and each word the loan has had."""
     offered, _ = follow(lender)

@@ -68,14 +68,6 @@ def test_erasure_leaves_nothing_of_consents_and_transactions(lender: Lender) -> 
     assert (again["customers"]["due"], again["changes"]["added"]) == (1, 0)
 
 
-def test_erasure_in_another_batch_leaves_consents_alone(lender: Lender) -> None:
-    """A customer erased in one batch name keeps what belongs to another."""
-    with lender.consents() as consents:
-        with pytest.raises(Exception, match="nothing is held"):
-            erased(consents.journal, customer_id=GONE, batch="borrowers")
-        assert len(consents.history(GONE)) == 1
-
-
 @pytest.mark.parametrize("moved_on", [False, True])
 def test_a_bvn_reaches_what_its_customer_consented_to(lender: Lender, moved_on: bool) -> None:
     """Pulls name a customer by the id alone: the BVN says whose they are, the last one seen."""

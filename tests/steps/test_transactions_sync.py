@@ -340,9 +340,3 @@ def test_pull_that_was_stopped_goes_on_with_those_who_are_left(lender: Lender) -
     typed = lender.typed(report["run_id"])
     assert len(typed) == report["changes"]["added"] == report["rows"]["read"]
     assert (lender.folder / "out" / report["run_id"] / "report-1.json").exists()
-
-
-def test_pull_of_a_stranger_run_is_refused(lender: Lender) -> None:
-    """A run id that is no pull's is a mistake of usage."""
-    with pytest.raises(InputError, match="no run"):
-        lender.open(run="20260101-000000-abcdef")

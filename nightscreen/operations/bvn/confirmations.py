@@ -1,11 +1,14 @@
-"""Confirming BVN consent: sending on the passwords that customers supplied, and learning from them.
+"""Confirming BVN consent: a file of one-time passwords is read, sent on, and learnt from.
 
-The charge falls here. A wrong password is never tried again, one whose answer was lost never sent
-again, by machine. Reading the file is `otps`, the portal's way in `links`.
+The charge falls here. A password is in memory alone, and only until it is sent: no finding,
+quarantine or repr holds one. A wrong one is never tried again, one whose answer was lost never sent
+again, by machine. The portal's way in is `links`.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,35 +18,78 @@ from nightscreen.files.outputs import QUARANTINE
 from nightscreen.files.quarantine import QuarantineWriter
 from nightscreen.journal import journal_of
 from nightscreen.journal.customers import Customers
-from nightscreen.operations.bvn.otps import QUARANTINED, OtpFile, Supplied, read_otps, tidy_otp
-from nightscreen.operations.bvn.states import (
-    BvnRun,
-    after_call,
-    newest,
-)
+from nightscreen.operations.bvn.states import BvnRun, after_call, newest
 from nightscreen.operations.bvn.table import lines_of, write_bvns
-from nightscreen.operations.person_run import (
-    FAILED,
-    PENDING,
-    Account,
-    Person,
-    keep,
-    write_problems,
-)
+from nightscreen.operations.person_run import FAILED, PENDING, Account, Person, keep, write_problems
+from nightscreen.reading.columns import fold
 from nightscreen.reading.mapping_file import read_mapping
-from nightscreen.reading.open_file import file_digest
+from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name
+from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
+from nightscreen.values.issues import bare_digits, is_absent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.calling.run import Run
     from nightscreen.config.settings import BvnConsent, Settings
     from nightscreen.operations.person_run import CallEnd
+    from nightscreen.reading.open_file import TableSource
+    from nightscreen.schemas.rows import SourceBatch
+
+
+OTP_HEADINGS = frozenset(
+    {"otp", "otpcode", "otps", "onetimepassword", "onetimepasscode", "onetimepin", "passcode"}
+)
+QUARANTINED = (SourceColumn("customer_id", "customer_id", "customer_id"),)
+"""All that the quarantine of such a file shows of a row: nothing that could be a password."""
+
+ID_MISSING = ("customer_id_missing", "The row has no customer_id; nothing was sent.")
+OTP_MISSING = (
+    "otp_missing",
+    "The row has no one-time password; nothing was sent. Leave customers out who supplied none.",
+)
+REPEATED = (
+    "customer_id_repeated",
+    "The customer is in the file more than once: which password is meant? Nothing was sent.",
+)
+BROKEN = "The row could not be split into the columns of the file; nothing was sent."
+_DIGITS = re.compile(r"[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Supplied:
+    """One customer's password as the file has it."""
+
+    line: int
+    customer_id: str
+    otp: str = field(repr=False)
+
+
+@dataclass(slots=True)
+class OtpFile:
+    """The contents of a file of passwords: rows that can be sent on, and findings.
+
+    Attributes:
+        read: rows of the file; always those supplied plus those refused.
+    """
+
+    supplied: list[Supplied] = field(default_factory=list)
+    refused: list[RefusedRow] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    read: int = 0
+
+    def refuse(self, line: int, customer_id: str, column: str, code: str, hint: str) -> None:
+        """Refuse a row."""
+        self.refused.append(RefusedRow(line, column, code, hint, (customer_id,)))
+        self.problems.append(Problem(line, column, code, hint, Action.REFUSED))
+
 
 UNKNOWN = ("customer_unknown", "No such customer was ever asked or screened; nothing was sent.")
 NO_REQUEST = (
@@ -95,20 +141,6 @@ class Given(Person):
 
     request: BvnRequest
     otp: str = field(repr=False)
-
-
-def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
-    """Read the file of passwords.
-
-    Raises:
-        InputError: there is none, or it cannot be read as such a file.
-    """
-    if not parameters.input:
-        raise InputError(
-            "no input file was given; name a CSV, XLSX or Parquet file with customer_id,otp"
-        )
-    mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
-    return read_otps(Path(parameters.input), settings.bvn_consent.otp_digits, mapping=mapping)
 
 
 class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
@@ -272,3 +304,102 @@ def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> tuple[str, s
     if request.attempts >= settings.otp_attempts:
         return ATTEMPTS_USED_UP
     return CONSENT_ENDED if now >= request.consent_ends_at else None
+
+
+# --- the file ---
+
+
+def otp_malformed(digits: int) -> tuple[str, str]:
+    """Return the finding about a password that cannot be one."""
+    hint = (
+        f"A one-time password has {digits} digits; nothing was sent. A spreadsheet may have taken "
+        "leading zeros off: format the column as text. If the service's have another length, set "
+        "NIGHTSCREEN_BVN_CONSENT__OTP_DIGITS."
+    )
+    return "otp_malformed", hint
+
+
+def tidy_otp(text: str, digits: int) -> str | None:
+    """Return a password without blanks, dashes and spreadsheet marks; None if it is none."""
+    bare = bare_digits(text)
+    return bare if len(bare) == digits and _DIGITS.fullmatch(bare) else None
+
+
+def _otp_column(source: TableSource) -> int:
+    columns = source.header.columns
+    indices = [
+        index for index, column in enumerate(columns) if fold(column.heading) in OTP_HEADINGS
+    ]
+    if len(indices) != 1:
+        trouble = "no column otp" if not indices else "more than one column of passwords"
+        raise InputError(f"{source.path}: {trouble}; the file needs customer_id,otp")
+    return indices[0]
+
+
+def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
+    """Read the file of passwords; it needs the columns `customer_id` and `otp`.
+
+    Raises:
+        InputError: there is none, or it cannot be read as such a file.
+    """
+    if not parameters.input:
+        raise InputError(
+            "no input file was given; name a CSV, XLSX or Parquet file with customer_id,otp"
+        )
+    digits = settings.bvn_consent.otp_digits
+    mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
+    source, found = open_source(Path(parameters.input), mapping=mapping), OtpFile()
+    otp_at = _otp_column(source)
+    id_at = next(
+        index for index, column in enumerate(source.header.columns) if column.known == "customer_id"
+    )
+    rows: list[tuple[int, str, str]] = []
+    for batch in source.batches():
+        rows += _rows(batch, id_at, otp_at)
+        for broken in batch.broken:
+            found.refuse(broken.line, "", broken.column, broken.code, BROKEN)
+    found.read = len(rows) + len(found.refused)
+    number = Counter(customer_id for _, customer_id, _ in rows)
+    for line, customer_id, text in rows:
+        _judge(found, line, customer_id, text, digits, repeated=number[customer_id] > 1)
+    found.problems += _ignored_columns(source, {id_at, otp_at})
+    return found
+
+
+def _rows(batch: SourceBatch, id_at: int, otp_at: int) -> Iterator[tuple[int, str, str]]:
+    ids = batch.columns.column(id_at).to_pylist()
+    otps = batch.columns.column(otp_at).to_pylist()
+    for line, customer_id, otp in zip(batch.lines, ids, otps, strict=True):
+        yield line, (customer_id or "").strip(), (otp or "").strip()
+
+
+def _judge(
+    found: OtpFile, line: int, customer_id: str, text: str, digits: int, *, repeated: bool
+) -> None:
+    otp = tidy_otp(text, digits)
+    if not customer_id:
+        found.refuse(line, "", "customer_id", *ID_MISSING)
+    elif repeated:
+        found.refuse(line, customer_id, "customer_id", *REPEATED)
+    elif otp is not None:
+        found.supplied.append(Supplied(line, customer_id, otp))
+    elif not text or is_absent(bare_digits(text)):
+        found.refuse(line, customer_id, "otp", *OTP_MISSING)
+    else:
+        shown = (
+            customer_id if tidy_otp(customer_id, digits) is None else ""
+        )  # columns may be swapped
+        found.refuse(line, shown, "otp", *otp_malformed(digits))
+
+
+def _ignored_columns(source: TableSource, used: set[int]) -> Iterator[Problem]:
+    """Report columns that are neither customer nor password; they are not read and not stored."""
+    for index, column in enumerate(source.header.columns):
+        if index not in used:
+            yield Problem(
+                1,
+                f"column {index + 1}" if column.known is None else column.known,
+                "column_left_aside",
+                "The file needs customer_id and otp only; this column was not read.",
+                Action.WARNED,
+            )

@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 from itsdangerous import BadData
 
 from nightscreen.journal import journal_of
-from nightscreen.operations.bvn.confirmations import BvnConfirmations, Given, refusal
-from nightscreen.operations.bvn.otps import tidy_otp
+from nightscreen.operations.bvn.confirmations import BvnConfirmations, Given, refusal, tidy_otp
 from nightscreen.operations.bvn.states import bring_up_to_date, newest, requests_of
 from nightscreen.operations.consents.links import signing
 from nightscreen.operations.person_run import single_call

@@ -14,11 +14,7 @@ from nightscreen.client import wire
 from nightscreen.files.outputs import QUARANTINE
 from nightscreen.files.quarantine import QuarantineWriter
 from nightscreen.operations.bvn.links import link_for
-from nightscreen.operations.bvn.states import (
-    BvnRun,
-    after_call,
-    newest,
-)
+from nightscreen.operations.bvn.states import BvnRun, after_call, newest
 from nightscreen.operations.bvn.table import BvnRecord, write_bvns
 from nightscreen.operations.person_run import (
     FAILED,
