@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from nightscreen.files.heartbeat import write_vitals
 from nightscreen.journal import open_journal
 from nightscreen.ops.status import COMMANDS
+from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.clock import LAGOS
 from tests.ops.signs import signs_in_a_test
 from tests.screening import CONSENT, World, customer
@@ -108,3 +110,13 @@ def test_list_show_and_doctor_name_one_state_and_cost(folder: Path, home: Path, 
         write_vitals(home, "run-2", signs_in_a_test(run_id="run-2", flow="screen_batch", at=0))
         assert sorted(compared()) == ["completed", "hung"]
     assert sorted(compared()) == ["completed", "killed"]
+
+
+def test_a_quote_names_what_the_money_is_short_of(folder: Path, here: Here) -> None:
+    """The wallet as the last answer left it, or the cap where that is less."""
+    world = World(folder, sandbox=Sandbox(Opening(balance="1000")))
+    night = world.screen([customer(number, **CONSENT) for number in range(1, 4)])
+    left = f"₦{Decimal(night.report['balance']['closing']):,.2f}"
+    world.write([customer(number, **CONSENT) for number in range(10, 60)], "many.csv")
+    assert f"the wallet holds {left}: " in here("quote", "many.csv").out
+    assert "the cap is ₦100.00: " in here("quote", "many.csv", "--max-spend", "100").out
