@@ -24,8 +24,7 @@ from nightscreen.files.outputs import LOANS_FILE
 from nightscreen.journal.consents import Consents
 from nightscreen.operations.bvn.confirmations import BvnConfirmations, read_passwords
 from nightscreen.operations.bvn.requests import BvnRequests, open_customers
-from nightscreen.operations.loans.offers import LoanOffers, ask_again
-from nightscreen.operations.loans.products import list_products
+from nightscreen.operations.loans.offers import LoanOffers, ask_again, list_products
 from nightscreen.operations.person_run import PersonRun, remembered, run_people
 from nightscreen.operations.transactions.pull import pull_of, scope_of
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns

@@ -47,8 +47,7 @@ def explain(
     batch: Annotated[str, typer.Option(help="Batch name, where several know the customer.")] = "",
 ) -> dict[str, Any]:
     """Explain one customer's decision: rules, evidence, lookups, consent, cost and reviews."""
-    from nightscreen.operations.transactions.cashflow import CashFlow
-    from nightscreen.operations.transactions.cashflow_run import explain_cash_flow
+    from nightscreen.operations.transactions.cashflow import CashFlow, explain_cash_flow
     from nightscreen.privacy.explaining import explain as explain_decision
 
     settings = settings_of_command()

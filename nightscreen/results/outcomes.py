@@ -2,7 +2,7 @@
 
 All of it is SQL over pseudonyms. A loan counts once, as good, bad or too young to say. Rates have
 Wilson's interval, so that three loans of which none failed are not taken for a rule without fault.
-Importing a lender's file is `operations/loans/outcome_import.py`.
+Importing a lender's file is `operations/loans/loan_book.py`.
 """
 
 from __future__ import annotations

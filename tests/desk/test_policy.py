@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.desk import policy as page_of_policy
-from nightscreen.operations.loans.outcome_import import import_outcomes
+from nightscreen.operations.loans.loan_book import import_outcomes
 from nightscreen.policy.file import read_text
 from nightscreen.policy.versions import policy_in_force, propose, versions
 from nightscreen.schemas.clock import LAGOS, to_instant

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.operations.loans.outcome_import import import_outcomes
+from nightscreen.operations.loans.loan_book import import_outcomes
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
 from nightscreen.schemas.clock import LAGOS, instant_text, to_instant
 from nightscreen.schemas.outcomes import BadLoan

@@ -14,7 +14,7 @@ from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.loans.outcome_import import import_outcomes
+from nightscreen.operations.loans.loan_book import import_outcomes
 from nightscreen.policy.load import check_policy
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.lookup_subject import lookup_subject

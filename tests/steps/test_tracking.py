@@ -13,7 +13,7 @@ import pytest
 from nightscreen.journal import open_journal
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.loans.products import list_products
+from nightscreen.operations.loans.offers import list_products
 from nightscreen.operations.loans.tracking import LoanTracking
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.schemas.offers import TrackLoans

@@ -1,7 +1,8 @@
 """Offering: one link for each customer and product, whatever folder, run or process asks for it.
 
 An offer is written into the journal before its call may be sent, under a key that only one process
-can write. A call whose answer was lost is never made again by machine. Who may be offered anything
+can write. A call whose answer was lost is never made again by machine. Everything begins with the
+list of active products: what it does not have is never offered. Who may be offered anything
 is decided in `offer_source`. `offers.parquet` and `offers.csv`, ready for a mail merge, hold names,
 contacts, references and links; report, calls and manifest hold none of them.
 """
@@ -18,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from nightscreen.client import loans
+from nightscreen.client.classify import ChargeStatus
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.files.outputs import OFFERS_CSV, OFFERS_FILE
 from nightscreen.journal.records import Records
 from nightscreen.operations.loans.offer_source import candidates, read_source
-from nightscreen.operations.loans.products import fetch_products, unknown_product
 from nightscreen.operations.person_run import (
     FAILED,
     PENDING,
@@ -31,14 +32,15 @@ from nightscreen.operations.person_run import (
     PersonRun,
     keep,
     learn_dead,
+    single_call,
 )
 from nightscreen.results.decision_files import csv_bytes
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation, SubjectKind
-from nightscreen.schemas.clock import to_instant
+from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.enriched import WORD
-from nightscreen.schemas.errors import InputError, UsageError
-from nightscreen.schemas.loans import LoanStarted
+from nightscreen.schemas.errors import InputError, StoppedError, UsageError
+from nightscreen.schemas.loans import LoanProducts, LoanStarted
 from nightscreen.schemas.offers import HeldOffer, LinkState, Offer, OfferLoans, OfferWord
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.schemas.stops import StopReason
@@ -50,11 +52,15 @@ if TYPE_CHECKING:
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.calling.run import Run
+    from nightscreen.calling.stops import Stops
+    from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.operations.loans.offer_source import Candidate
     from nightscreen.operations.person_run import CallEnd
+    from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.loans import LoanProduct
+
 
 OFFERS = pa.schema(
     [
@@ -465,3 +471,57 @@ def _why_not_again(offer: Offer | None, *, known: bool) -> str:
             "offers.parquet"
         )
     return ""
+
+
+async def fetch_products(session: Caller) -> tuple[LoanProducts | None, LookupTask]:
+    """Ask for the list of active products; None if it is missing."""
+    run = session.run
+    subject = run.journal.pseudonyms.subject(SubjectKind.PRODUCT.value, "list")
+    task = await session.one(
+        session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=subject)
+    )
+    reading = task.reading
+    if reading is None or reading.verdict is not ChargeStatus.ANSWERED:
+        run.stops.conclude()
+        return None, task
+    found = parse_answer(Operation.LOAN_PRODUCTS, reading.body)
+    return (found if isinstance(found, LoanProducts) else None), task
+
+
+def unknown_product(listed: LoanProducts) -> str:
+    """Say that a product is not on the list, and what is."""
+    ids = ", ".join(str(product.product_id) for product in listed.products) or "none"
+    return f"--product: the service lists no such active product; there are: {ids}"
+
+
+async def list_products(
+    settings: Settings,
+    *,
+    clock: Clock = system_clock,
+    transport: Transport | None = None,
+) -> LoanProducts:
+    """Return the active products by themselves; the call is in the journal, a run is not.
+
+    Raises:
+        StoppedError: the list did not come, and why.
+        UsageError: the settings are wrong, the address among them.
+    """
+    operation = Operation.LOAN_PRODUCTS
+    async with single_call(settings, operation, clock=clock, transport=transport) as caller:
+        listed, task = await fetch_products(caller)
+    if listed is None:
+        caller.run.refuse_wrong_address()
+        raise StoppedError(_why(caller.run.stops, task))
+    return listed
+
+
+def _why(stops: Stops, task: LookupTask) -> str:
+    refused = stops.refusals()
+    if refused:
+        return "; ".join(refused)
+    _, reason = stops.ending()
+    trouble = "" if task.reading is None or task.reading.trouble is None else task.reading.trouble
+    return (
+        f"the list of products did not come ({reason or trouble or 'no answer'}); try again later, "
+        "and see: nightscreen doctor"
+    )

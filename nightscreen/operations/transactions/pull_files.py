@@ -20,7 +20,7 @@ from nightscreen.files.private_files import atomic_write, make_private_folder
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.journal.consents import Consents
 from nightscreen.operations.person_run import write_rows
-from nightscreen.operations.transactions.cashflow_run import write_cash_flow
+from nightscreen.operations.transactions.cashflow import write_cash_flow
 from nightscreen.operations.transactions.records import HINTS, Drift
 from nightscreen.operations.transactions.store import PullStore
 from nightscreen.schemas.clock import lagos_day, to_instant
