@@ -10,6 +10,7 @@ from nightscreen.results.decision_files import COLUMNS
 from nightscreen.results.decision_list import write_decisions
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.decisions import DECISION_COLUMNS
+from tests.begun import begin_run
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
 from tests.steps.nights_in_a_test import BATCH, Nights
 
@@ -30,16 +31,7 @@ def screened(tmp_path: Path) -> RunFolder:
     """Carry one night through and return its folder; HOME is `tmp_path / "home"`."""
     nights = Nights(tmp_path, now=system_clock())
     folder = nights.folder("run-1")
-    nights.journal.runs.begin(
-        "run-1",
-        flow="screen_batch",
-        batch=BATCH,
-        purpose="portfolio",
-        input_digest="sha256:0",
-        folder=str(folder.path),
-        cap_micro=None,
-        parameters={},
-    )
+    begin_run(nights.journal, "run-1", batch=BATCH, folder=str(folder.path))
     nights.night("run-1", *ROWS)
     part = write_part(folder.path, ROWS)
     write_decisions(folder, [part], run_id="run-1", reasons={}, scratch=tmp_path)

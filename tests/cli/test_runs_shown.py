@@ -14,6 +14,7 @@ from nightscreen.journal import open_journal
 from nightscreen.ops.status import COMMANDS
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.clock import LAGOS
+from tests.begun import begin_run
 from tests.ops.signs import signs_in_a_test
 from tests.screening import CONSENT, World, customer
 from tests.steps.bvn_in_a_test import BvnWorld, asked
@@ -51,16 +52,7 @@ def test_people_read_the_clock_of_lagos_and_programs_utc(folder: Path, here: Her
 def test_a_killed_run_of_any_kind_names_its_own_command(flow: str, home: Path, here: Here) -> None:
     """Not that of screening for all."""
     with open_journal(home) as journal:
-        journal.runs.begin(
-            "run-1",
-            flow=flow,
-            batch="b",
-            purpose="portfolio",
-            input_digest="",
-            folder=str(home.parent / "out" / "run-1"),
-            cap_micro=None,
-            parameters={},
-        )
+        begin_run(journal, "run-1", flow=flow, batch="b", folder=str(home.parent / "out" / "run-1"))
     said = here("runs", "show", "run-1").out
     assert "nothing is lost" in said
     assert f"{COMMANDS[flow]} --run run-1\n" in said
@@ -97,16 +89,7 @@ def test_list_show_and_doctor_name_one_state_and_cost(folder: Path, home: Path, 
         return states
 
     with open_journal(home) as journal:
-        journal.runs.begin(
-            "run-2",
-            flow="screen_batch",
-            batch="b",
-            purpose="portfolio",
-            input_digest="",
-            folder=str(folder / "out" / "run-2"),
-            cap_micro=None,
-            parameters={},
-        )
+        begin_run(journal, "run-2", batch="b", folder=str(folder / "out" / "run-2"))
         write_vitals(home, "run-2", signs_in_a_test(run_id="run-2", flow="screen_batch", at=0))
         assert sorted(compared()) == ["completed", "hung"]
     assert sorted(compared()) == ["completed", "killed"]

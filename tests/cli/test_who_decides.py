@@ -17,6 +17,7 @@ from nightscreen.journal.records import Records
 from nightscreen.policy.file import read_text
 from nightscreen.policy.versions import propose, versions
 from nightscreen.schemas.contests import Confirmation, CustomerAction, PolicyState
+from tests.begun import begin_run
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
 from tests.desk.test_my_work import review
@@ -49,16 +50,7 @@ def bank(night: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(folder / "home"))
     with Office(folder) as office:
         for run_id, state, reason in ((WAITS, "stopped", "approval"), (HELD, "completed", None)):
-            office.journal.runs.begin(
-                run_id,
-                flow="screen_batch",
-                batch="b",
-                purpose="portfolio",
-                input_digest="",
-                folder=str(folder / run_id),
-                cap_micro=None,
-                parameters={},
-            )
+            begin_run(office.journal, run_id, batch="b", folder=str(folder / run_id))
             report = {"state": state, "held": ["odd"]} if reason is None else {}
             office.journal.runs.finish(run_id, state=state, stop_reason=reason, report=report)
         office.context.approvals.ask(

@@ -12,6 +12,7 @@ from nightscreen.config.settings import read_settings
 from nightscreen.files.heartbeat import write_vitals
 from nightscreen.journal import open_journal
 from nightscreen.ops.doctor import diagnose
+from tests.begun import begin_run
 from tests.ops.signs import signs_in_a_test
 from tests.ops.walk import lines_of
 
@@ -28,15 +29,10 @@ NOBODY_LISTENS = "postgresql+psycopg://someone:pass-word-7@127.0.0.1:9/journal"
 def begun(home: Path) -> str:
     """Make a journal with one run that stopped for want of money; return the run's id."""
     with open_journal(home) as journal:
-        journal.runs.begin(
+        begin_run(
+            journal,
             "20260301-220000-a1b2c3",
-            flow="screen_batch",
-            batch="people",
-            purpose="portfolio",
-            input_digest="d",
             folder=str(home.parent / "out" / "20260301-220000-a1b2c3"),
-            cap_micro=None,
-            parameters={},
         )
         journal.runs.finish(
             "20260301-220000-a1b2c3", state="stopped", stop_reason="balance", report={}
@@ -170,16 +166,7 @@ def test_a_hung_run_is_told_from_a_living_one(tmp_path: Path) -> None:
     """Its lock is held, but its signs are old: the process to end is named."""
     home = tmp_path / "home"
     with open_journal(home) as journal:
-        journal.runs.begin(
-            "20260301-220000-a1b2c3",
-            flow="screen_batch",
-            batch="people",
-            purpose="portfolio",
-            input_digest="d",
-            folder=str(tmp_path / "out" / "x"),
-            cap_micro=None,
-            parameters={},
-        )
+        begin_run(journal, "20260301-220000-a1b2c3", folder=str(tmp_path / "out" / "x"))
         old = signs_in_a_test(run_id="20260301-220000-a1b2c3", at=journal.clock() - 300_000_000)
         write_vitals(home, "20260301-220000-a1b2c3", old)
         found = examined(home)

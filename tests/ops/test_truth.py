@@ -27,6 +27,7 @@ from nightscreen.ops.status import COMMANDS, from_signs
 from nightscreen.schemas.errors import JournalError, SettingsError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.prefect_health import look_at_engine
+from tests.begun import begin_run
 from tests.ops.signs import signs_in_a_test
 from tests.ops.walk import lines_of
 from tests.services import answering
@@ -62,16 +63,7 @@ def ended(
     stop: str | None = None,
 ) -> None:
     """Keep a run that has completed, or stopped for a reason."""
-    journal.runs.begin(
-        run_id,
-        flow=flow,
-        batch=batch,
-        purpose="portfolio",
-        input_digest="d",
-        folder=str(journal.home / "out" / run_id),
-        cap_micro=None,
-        parameters={},
-    )
+    begin_run(journal, run_id, flow=flow, batch=batch, folder=str(journal.home / "out" / run_id))
     state = "completed" if stop is None else "stopped"
     journal.runs.finish(run_id, state=state, stop_reason=stop, report={})
 

@@ -17,6 +17,7 @@ from nightscreen.operations.loans.loan_book import import_outcomes
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
 from nightscreen.schemas.clock import LAGOS, instant_text, to_instant
 from nightscreen.schemas.outcomes import BadLoan
+from tests.begun import begin_run
 from tests.steps.enriched_in_a_test import enriched_row
 from tests.steps.nights_in_a_test import BATCH, DAY, Nights
 
@@ -66,15 +67,13 @@ class Book:
         """Decide about customers as a run does: rows, states, report; a day goes by."""
         nights = self.nights
         folder = nights.folder(run_id)
-        nights.journal.runs.begin(
+        begin_run(
+            nights.journal,
             run_id,
-            flow="screen_batch",
             batch=BATCH,
             purpose="origination",
             input_digest=run_id,
             folder=str(folder.path),
-            cap_micro=None,
-            parameters={},
         )
         at = instant_text(nights.now)
         nights.night(run_id, *rows)

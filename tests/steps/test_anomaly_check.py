@@ -13,6 +13,7 @@ from nightscreen.journal.actor import Actor
 from nightscreen.report.anomaly_check import earlier_reports, hold, plausible
 from nightscreen.runs.release import release
 from nightscreen.schemas.errors import InputError
+from tests.begun import begin_run
 from tests.steps.nights_in_a_test import BATCH, Nights
 
 if TYPE_CHECKING:
@@ -118,16 +119,7 @@ def held_run(tmp_path: Path) -> tuple[Nights, RunFolder]:
     """Return a journal with one held run, and its folder."""
     nights = Nights(tmp_path)
     folder = nights.folder("run-1")
-    nights.journal.runs.begin(
-        "run-1",
-        flow="screen_batch",
-        batch=BATCH,
-        purpose="portfolio",
-        input_digest="sha256:0",
-        folder=str(folder.path),
-        cap_micro=None,
-        parameters={},
-    )
+    begin_run(nights.journal, "run-1", batch=BATCH, folder=str(folder.path))
     document = hold(report("run-1", clear=600), ["Karma: every answer is clear"])
     folder.write_json("report.json", document)
     folder.write_json("manifest.json", {"publishable": False, "files": folder.files()})

@@ -25,6 +25,7 @@ from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.contests import Contest, ContestAbout, ContestOutcome
 from nightscreen.schemas.errors import InputError, NotAllowedError
 from nightscreen.schemas.policy import Decision
+from tests.begun import begin_run
 from tests.screening import Night, World, customer
 from tests.steps.enriched_in_a_test import enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, DAY, SECOND, Nights
@@ -245,14 +246,12 @@ def test_run_of_a_sealed_row_is_looked_at_before_it_is_resumed(tmp_path: Path) -
     with open_journal(home) as journal:
         with sealed_writer(sealed, journal.sealer) as sink:
             sink.write(clear)
-        journal.runs.begin(
+        begin_run(
+            journal,
             run_id,
-            flow="screen_batch",
             batch=BATCH,
-            purpose="portfolio",
             input_digest=f"sha256:{hashlib.sha256(clear).hexdigest()}",
             folder=str(tmp_path / "out" / run_id),
-            cap_micro=None,
             parameters=lasting(ScreenBatch(input=str(sealed))),
         )
         journal.runs.finish(run_id, state="stopped", stop_reason="cap", report={})

@@ -24,6 +24,7 @@ from nightscreen.privacy.person import Whom
 from nightscreen.runs import screening_run
 from nightscreen.schemas.calls import Caps, ReserveRequest
 from nightscreen.schemas.errors import InputError, OutputError
+from tests.begun import begin_run
 from tests.left_behind import everything
 from tests.screening import CONSENT, Night, Screened, World, customer
 from tests.storage.conftest import sealed_starts
@@ -289,14 +290,14 @@ def test_a_run_taken_up_again_meanwhile_is_told(journal: Journal, world: World) 
     found = look(journal, Customers.of(journal), Whom(customer_id="CUST-3"))
     run = found.runs[0]
     with open_journal(world.folder / "home") as other:
-        other.runs.begin(
+        begin_run(
+            other,
             run.run_id,
             flow=run.flow,
             batch=run.batch,
             purpose=run.purpose,
             input_digest=run.input_digest,
             folder=run.folder,
-            cap_micro=None,
             parameters=run.parameters,
         )
         with pytest.raises(InputError, match="resumed meanwhile"):
@@ -320,15 +321,8 @@ def test_parts_of_files_that_a_killed_run_left_go_too(
 def test_a_run_under_way_is_waited_for(journal: Journal, world: World) -> None:
     """A living run that cannot be shown not to have the person is refused, nothing changed."""
     with open_journal(world.folder / "home") as other:
-        other.runs.begin(
-            "run-live",
-            flow="screen_batch",
-            batch="borrowers",
-            purpose="portfolio",
-            input_digest="sha256:0",
-            folder=str(world.folder / "out" / "run-live"),
-            cap_micro=None,
-            parameters={},
+        begin_run(
+            other, "run-live", batch="borrowers", folder=str(world.folder / "out" / "run-live")
         )
         with pytest.raises(InputError, match="run-live is under way"):
             erased(journal, customer_id="CUST-3")

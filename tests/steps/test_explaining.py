@@ -18,6 +18,7 @@ from nightscreen.results.decision_list import write_decisions
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import InputError
+from tests.begun import begin_run
 from tests.steps.enriched_in_a_test import enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, SECOND, Nights
 
@@ -71,16 +72,7 @@ def nights(tmp_path: Path) -> Iterator[Nights]:
 
 def begin(nights: Nights, run_id: str) -> None:
     """Write a run down."""
-    nights.journal.runs.begin(
-        run_id,
-        flow="screen_batch",
-        batch=BATCH,
-        purpose="portfolio",
-        input_digest="sha256:0",
-        folder=str(nights.folder(run_id).path),
-        cap_micro=None,
-        parameters={},
-    )
+    begin_run(nights.journal, run_id, batch=BATCH, folder=str(nights.folder(run_id).path))
 
 
 def ask(

@@ -15,6 +15,7 @@ from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.purging import due, hold, purge, release
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.errors import InputError
+from tests.begun import begin_run
 from tests.screening import CONSENT, Night, Screened, World, customer
 
 if TYPE_CHECKING:
@@ -158,16 +159,7 @@ def test_a_run_under_way_is_not_touched(world: World, night: Night) -> None:
     folder.mkdir()
     (folder / "quarantine.csv").write_text("customer_id\n", encoding="utf-8")
     with open_journal(world.folder / "home") as other:
-        other.runs.begin(
-            "run-live",
-            flow="screen_batch",
-            batch="borrowers",
-            purpose="portfolio",
-            input_digest="sha256:0",
-            folder=str(folder),
-            cap_micro=None,
-            parameters={},
-        )
+        begin_run(other, "run-live", batch="borrowers", folder=str(folder))
         done = purged(world, 5000)
     assert done["live_runs"] == ["run-live"]
     assert (folder / "quarantine.csv").exists()
