@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def begin_run(journal: Journal, run_id: str, **given: Any) -> RunRecord:  # noqa: ANN401 - as `begin` takes them
     """Write a run down as under way: a portfolio's screening, where nothing else is given."""
-    usual = {
+    usual: dict[str, Any] = {
         "flow": "screen_batch",
         "batch": "people",
         "purpose": "portfolio",

@@ -60,7 +60,7 @@ def test_from_the_link_to_a_running_loan(
     browser: Browser, sandbox: SandboxProcess, tmp_path: Path
 ) -> None:
     """The contact is there already; what the customer asks for is what the lender sees running."""
-    lender = Lender.under(tmp_path, url=sandbox.url)
+    lender = Lender(tmp_path, url=sandbox.url)
     row = apart(lambda: lender.offer(lender.screen([borrower(1)]))).offers["C1"]
     assert row["url"].startswith(sandbox.url)
     with browser.new_context(viewport={"width": 390, "height": 844}) as context:

@@ -92,7 +92,7 @@ def test_mistakes_are_told_before_the_engine_starts(
 
 def test_quote_says_how_many_links(here: Here, folder: Path, sandbox: SandboxProcess) -> None:
     """Without the engine, without a call; the customer named with --again must be one."""
-    lender = Lender.under(folder)
+    lender = Lender(folder)
     night = lender.screen([borrower(1), borrower(2)])
     home = ("loans", "offer", str(night.folder), "--product", "LP1001")
     monkey = {"NIGHTSCREEN_HOME": str(folder / "home")}
@@ -113,7 +113,7 @@ def test_offered_and_followed_by_hand(
     engine_server: EngineServer, folder: Path, sandbox: SandboxProcess
 ) -> None:
     """`track --json` shows each reference with its status word; a refused key ends with 3."""
-    lender = Lender.under(folder)
+    lender = Lender(folder)
     night = lender.screen([borrower(number) for number in (1, 2, 4)])
     env = {
         **surroundings(folder),

@@ -60,7 +60,7 @@ def test_a_killed_run_of_any_kind_names_its_own_command(flow: str, home: Path, h
 
 def test_every_kind_of_run_is_shown_as_it_ended(folder: Path, here: Here) -> None:
     """Requests for consent, offers, loans and pulls have reports of their own kinds."""
-    lender = Lender.under(folder)
+    lender = Lender(folder)
     night = lender.screen([borrower(number) for number in range(1, 9)])
     lender.offer(night)
     lender.track()

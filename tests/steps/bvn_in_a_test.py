@@ -12,18 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import open_journal
 from nightscreen.operations.bvn.confirmations import BvnConfirmations
 from nightscreen.operations.bvn.links import LinkView, accept_otp, look_at_link
 from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.operations.person_run import PersonRun, PersonSteps, run_people
-from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.stops import StopReason
@@ -101,17 +98,13 @@ class Cancelling(PersonSteps):
             cancelling.cancel()
 
 
+@dataclass
 class BvnWorld(World):
     """A world in which customers are asked for BVN consent."""
 
-    def read(self) -> Settings:
-        """Return the settings of this world."""
-        return read_settings(
-            base_url="http://127.0.0.1:1",
-            api_key="sandbox-key",
-            home=self.folder / "home",
-            **{"max_in_flight": {"bvn": 16}, **self.settings},
-        )
+    def __post_init__(self) -> None:
+        """Ask quickly."""
+        self.settings = {"max_in_flight": {"bvn": 16}, **self.settings}
 
     def request(
         self,
@@ -144,17 +137,13 @@ class BvnWorld(World):
             run_people(
                 kind,
                 parameters,
-                self.read(),
+                self.read_settings(),
                 transport=self.transport(),
                 clock=self.clock,
                 steps=steps,
             )
         )
         return Told(self.folder / "out" / report["run_id"], report)
-
-    def transport(self) -> httpx.AsyncBaseTransport:
-        """Return what carries the calls."""
-        return httpx.ASGITransport(application(self.sandbox))
 
     def cancelled(self, otps: Mapping[str, str], *, after: int) -> Told:
         """Send passwords on and cancel the run once the sandbox has seen some calls."""
@@ -177,13 +166,10 @@ class BvnWorld(World):
 
     def type_otp(self, link: str, otp: str) -> LinkView:
         """Type a password under a link."""
-        transport = httpx.ASGITransport(application(self.sandbox))
-        token = link.rpartition("/")[2]
-        return asyncio.run(
-            accept_otp(self.read(), token, otp, clock=self.clock, transport=transport)
-        )
+        given = (self.read_settings(), link.rpartition("/")[2], otp)
+        return asyncio.run(accept_otp(*given, clock=self.clock, transport=self.transport()))
 
     def look(self, link: str) -> LinkView:
         """Open a link."""
         with open_journal(self.folder / "home", clock=self.clock) as journal:
-            return look_at_link(journal, self.read(), link.rpartition("/")[2])
+            return look_at_link(journal, self.read_settings(), link.rpartition("/")[2])

@@ -7,27 +7,24 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.config.settings import read_settings
 from nightscreen.operations.loans.offers import LoanOffers
 from nightscreen.operations.loans.tracking import LoanTracking
 from nightscreen.operations.person_run import PersonRun, PersonSteps, run_people
-from nightscreen.sandbox.app import application
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
 from tests.screening import Night, World, customer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from nightscreen.config.settings import Settings
-    from nightscreen.schemas.clock import Clock
 
 PRODUCT = "LP1001"
 NOWHERE = "http://127.0.0.1:1"
@@ -118,49 +115,25 @@ class Dying(PersonSteps):
 
 
 @dataclass
-class Lender:
-    """A lender with a sandbox, a HOME and an output folder."""
+class Lender(World):
+    """A world whose lender offers loans and follows them."""
 
-    world: World
-    settings: dict[str, Any] = field(default_factory=dict)
     # answers some requests in the sandbox's place
     instead: Callable[[httpx.Request], httpx.Response | None] = lambda _request: None
-    seen: int = 0  # calls the sandbox had seen of what is tried, before
     # address of a sandbox elsewhere that makes and shows loans, in place of the world's
     url: str = NOWHERE
 
-    @classmethod
-    def under(cls, folder: Path, *, url: str = NOWHERE, **options: Any) -> Lender:  # noqa: ANN401 - a world's fields
-        """Return a lender who keeps everything under a folder."""
-        return cls(World(folder, **options), url=url)
-
-    @property
-    def read(self) -> Settings:
+    def read_settings(self) -> Settings:
         """Return the lender's settings."""
-        return read_settings(
-            base_url=self.url,
-            api_key="sandbox-key",
-            home=self.world.folder / "home",
-            **self.settings,
-        )
+        return super().read_settings().model_copy(update={"base_url": self.url})
 
-    @property
-    def app(self) -> Any:  # noqa: ANN401 - an ASGI application
-        """Return the service."""
-        return application(self.world.sandbox)
-
-    @property
-    def clock(self) -> Clock:
-        """Return the clock of this world."""
-        return self.world.clock
-
-    def screen(self, rows: Sequence[dict[str, str]], **options: Any) -> Night:  # noqa: ANN401
-        """Screen customers."""
-        return self.world.screen(rows, **options)
+    def transport(self) -> httpx.AsyncBaseTransport:
+        """Return what carries calls to the sandbox of the world, but for those answered here."""
+        return Between(super().transport(), self.instead)
 
     def asked(self, night: Night | None, options: dict[str, Any]) -> OfferLoans:
         """Return parameters of offers."""
-        given = {"output": str(self.world.folder / "out"), **options}
+        given = {"output": str(self.folder / "out"), **options}
         if night is not None:
             given = {"run_dir": str(night.folder), "product": PRODUCT, **given}
         return OfferLoans(**given)
@@ -172,11 +145,11 @@ class Lender:
     def quote(self, night: Night) -> dict[str, Any]:
         """Return what offering would cost."""
         asked = self.asked(night, {"quote_only": True})
-        return asyncio.run(run_people(LoanOffers, asked, self.read))
+        return asyncio.run(run_people(LoanOffers, asked, self.read_settings()))
 
     def track(self, **options: Any) -> Offered:  # noqa: ANN401 - parameters of following
         """Follow every open loan."""
-        asked = TrackLoans(output=str(self.world.folder / "out"), **options)
+        asked = TrackLoans(output=str(self.folder / "out"), **options)
         return asyncio.run(self.ran(LoanTracking, asked))
 
     async def ran(
@@ -186,16 +159,15 @@ class Lender:
         steps: PersonSteps | None = None,
     ) -> Offered:
         """Make a run, with the sandbox at the other end."""
-        here = Between(httpx.ASGITransport(self.app), self.instead)
         report = await run_people(
             kind,
             parameters,
-            self.read,
-            transport=here if self.url == NOWHERE else None,
+            self.read_settings(),
+            transport=self.transport() if self.url == NOWHERE else None,
             clock=self.clock,
             steps=steps,
         )
-        return Offered(self.world.folder / "out" / report["run_id"], report)
+        return Offered(self.folder / "out" / report["run_id"], report)
 
     def dies(self, kind: type[PersonRun[Any, Any]], parameters: Any, at: str) -> str:  # noqa: ANN401
         """Let a run die at the first of its steps of a name, or inside it; return its id."""
@@ -204,15 +176,11 @@ class Lender:
             asyncio.run(self.ran(kind, parameters, steps))
         return steps.run_id
 
-    def calls(self, operation: str) -> list[dict[str, Any]]:
-        """Return the calls of one operation that the sandbox saw."""
-        return self.world.calls(operation)
-
     def is_distributor(self, *, now: bool) -> None:
         """Let the service take the lender's key for a distributor's, or not any more."""
-        sandbox = self.world.sandbox
-        sandbox.manners = sandbox.manners.model_copy(update={"distributor": now})
+        manners = self.sandbox.manners.model_copy(update={"distributor": now})
+        self.sandbox.manners = manners
 
     def on_day(self, day: int) -> None:
         """Move the sandbox's world to a day."""
-        self.world.sandbox.day = day
+        self.sandbox.day = day

@@ -124,7 +124,7 @@ def test_contact_refused_in_a_run_that_died_is_known_from_its_call(world: Regist
         held = replace(request.held, masked_contact=None)
         earlier = {"state": BvnState.REQUESTED, "trouble": None, "held": held}
         consents.put([request.model_copy(update=earlier)], journal.clock())
-        bring_up_to_date(journal, world.read().bvn_consent)
+        bring_up_to_date(journal, world.read_settings().bvn_consent)
         (after,) = consents.all(batch=request.batch)
     assert (after.state, after.trouble) == (BvnState.WRONG_CONTACT, "wrong_contact")
 

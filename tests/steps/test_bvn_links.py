@@ -94,7 +94,9 @@ def test_two_at_a_time_are_one(world: BvnWorld) -> None:
     token, otp = link.rpartition("/")[2], world.otp(asked(1)) or ""
 
     async def both() -> list[LinkWord]:
-        each = (accept_otp(world.read(), token, otp, transport=transport) for _ in range(4))
+        each = (
+            accept_otp(world.read_settings(), token, otp, transport=transport) for _ in range(4)
+        )
         return [view.word for view in await asyncio.gather(*each)]
 
     words = asyncio.run(both())

@@ -45,7 +45,7 @@ NUMBERS = range(1, 13)
 def screened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Night]:
     """A lender's folder after a night with approved customers and one for review."""
     folder = tmp_path_factory.mktemp("screened")
-    return folder, Lender.under(folder).screen([borrower(number) for number in NUMBERS])
+    return folder, Lender(folder).screen([borrower(number) for number in NUMBERS])
 
 
 @pytest.fixture
@@ -53,14 +53,14 @@ def lender(screened: tuple[Path, Night], tmp_path: Path) -> Lender:
     """A lender after that night, everything a copy, with a sandbox that has heard nothing yet."""
     folder = tmp_path / "lender"
     shutil.copytree(screened[0], folder)
-    return Lender.under(folder)
+    return Lender(folder)
 
 
 @pytest.fixture
 def night(screened: tuple[Path, Night], lender: Lender) -> Night:
     """That night, in the lender's folder."""
     folder, night = screened
-    return Night(lender.world.folder / night.folder.relative_to(folder), night.report)
+    return Night(lender.folder / night.folder.relative_to(folder), night.report)
 
 
 def chosen(night: Night, decision: str = "approve") -> set[str]:
@@ -75,7 +75,7 @@ def states(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 def test_portfolio_without_a_request_is_refused_and_the_option_named(tmp_path: Path) -> None:
     """Credit that nobody asked for needs an explicit word; without it nothing is left behind."""
-    lender = Lender.under(tmp_path)
+    lender = Lender(tmp_path)
     night = lender.screen([borrower(number, requested_amount="") for number in range(1, 4)])
     with pytest.raises(InputError, match=r"no row of it has a request .* --unsolicited"):
         lender.offer(night)
@@ -89,7 +89,7 @@ def test_portfolio_without_a_request_is_refused_and_the_option_named(tmp_path: P
 
 def test_rows_of_a_portfolio_are_offered_only_where_they_ask(tmp_path: Path) -> None:
     """Any of the three requests makes an applicant; the others get no link, whatever decided."""
-    lender = Lender.under(tmp_path)
+    lender = Lender(tmp_path)
     rows = [borrower(number, requested_amount="") for number in range(1, 6)]
     rows[0]["requested_amount"] = "50,000"
     rows[1] |= {"requested_tenor_days": "30"}
@@ -111,7 +111,7 @@ def test_each_approved_customer_gets_one_link(lender: Lender, night: Night) -> N
     assert len(approved) > 8
     assert states(found.offers) == dict.fromkeys(approved, "offered")
     assert len(lender.calls("loan_start")) == len(approved)
-    book = lender.world.sandbox.loans.loans
+    book = lender.sandbox.loans.loans
     for row in found.offers.values():
         loan = book[row["reference"]]
         assert row["url"].endswith(loan.path)
@@ -172,7 +172,7 @@ def test_service_is_told_only_what_was_asked_for(
 ) -> None:
     """`meta` has what `--prefill` names and nothing else; the list has both for the letter."""
     row = lender.offer(night, prefill=prefill).offers["C1"]
-    loan = lender.world.sandbox.loans.loans[row["reference"]]
+    loan = lender.sandbox.loans.loans[row["reference"]]
     assert (loan.email, loan.phone_number) == told
     assert (row["email"], row["phone"]) == ("c1@mail.example.com", "+2348030000001")
 
@@ -224,7 +224,7 @@ def test_quote_asks_nothing(lender: Lender, night: Night) -> None:
 
 def reviewed(lender: Lender, night: Night, customer: str, decision: str) -> None:
     """Let a reviewer decide on a customer's present evidence."""
-    with open_journal(lender.world.folder / "home") as journal:
+    with open_journal(lender.folder / "home") as journal:
         batch = night.report["batch"]
         pseudonym = journal.pseudonyms.customer(batch, customer)
         known = Customers.of(journal).known([pseudonym])[pseudonym]
@@ -268,12 +268,12 @@ def test_later_run_that_decided_otherwise_counts(lender: Lender, night: Night) -
 def test_whoever_contests_is_offered_nothing_meanwhile(lender: Lender, night: Night) -> None:
     """In any batch; once it is answered, the offer is made."""
     somebody = min(chosen(night))
-    with open_journal(lender.world.folder / "home") as journal:
+    with open_journal(lender.folder / "home") as journal:
         contest = open_contest(
             journal, Actor("Ada"), ContestClocks(), somebody, said="It is not me."
         )
     assert lender.offer(night).offers[somebody]["state"] == "contested"
-    with open_journal(lender.world.folder / "home") as journal:
+    with open_journal(lender.folder / "home") as journal:
         outcome = ContestOutcome.WITHDRAWN
         answer_contest(journal, Actor("Bisi"), contest.key, answer="Withdrawn.", outcome=outcome)
     assert lender.offer(night).offers[somebody]["state"] == "offered"
@@ -313,11 +313,11 @@ def test_unsound_run_is_refused_before_anything_is_asked(
 ) -> None:
     """One line says what is the matter; the service hears nothing, no folder is left."""
     spoil(night.folder, file, change)
-    before = set((lender.world.folder / "out").iterdir())
+    before = set((lender.folder / "out").iterdir())
     with pytest.raises(InputError, match=said):
         lender.offer(night)
     assert lender.calls("loan_products") == []
-    assert set((lender.world.folder / "out").iterdir()) == before
+    assert set((lender.folder / "out").iterdir()) == before
 
 
 def test_stopped_run_is_taken_on_purpose(lender: Lender, night: Night) -> None:
@@ -339,7 +339,7 @@ def test_unknown_product_leaves_nothing(lender: Lender, night: Night) -> None:
     with pytest.raises(UsageError, match="there are: LP1001, LP1002"):
         lender.offer(night, product="LP9999")
     assert lender.calls("loan_start") == []
-    assert not [each for each in (lender.world.folder / "out").iterdir() if each != night.folder]
+    assert not [each for each in (lender.folder / "out").iterdir() if each != night.folder]
 
 
 def test_key_that_is_no_distributors_is_told_in_one_line(lender: Lender, night: Night) -> None:
@@ -362,7 +362,7 @@ def test_key_that_is_no_distributors_is_told_in_one_line(lender: Lender, night: 
 def fault(lender: Lender, name: str, at_call: int = 1, calls: int = 1) -> None:
     """Let the sandbox fail at starts of loans."""
     script = [Scripted("loan_start", at_call, calls, name)]
-    lender.world.sandbox.faults = FaultPlan(0, script=script)
+    lender.sandbox.faults = FaultPlan(0, script=script)
 
 
 def test_lost_answer_is_named_and_never_asked_again_by_machine(
@@ -376,10 +376,10 @@ def test_lost_answer_is_named_and_never_asked_again_by_machine(
     assert "1 links are in doubt" in found.report["notices"][0]
     made = len(lender.calls("loan_start"))
     assert made == len(chosen(night))
-    lender.world.sandbox.faults = FaultPlan(0)
+    lender.sandbox.faults = FaultPlan(0)
     assert lender.offer(night).offers[doubted]["state"] == "in_doubt"
     assert len(lender.calls("loan_start")) == made
-    with open_journal(lender.world.folder / "home") as journal:
+    with open_journal(lender.folder / "home") as journal:
         assert ask_again(journal, lender.asked(night, {}), [doubted]) == 1
     row = lender.offer(night).offers[doubted]
     assert (row["state"], row["number"]) == ("offered", 2)
@@ -391,12 +391,12 @@ def test_another_link_is_refused_where_there_is_one(lender: Lender, night: Night
     """An open offer has its link; strangers and customers without one are reported by place."""
     asked = lender.asked(night, {})
     with (
-        open_journal(lender.world.folder / "home") as journal,
+        open_journal(lender.folder / "home") as journal,
         pytest.raises(InputError, match=r"number 1 .* never offered"),
     ):
         ask_again(journal, asked, ["C1"])
     lender.offer(night)
-    with open_journal(lender.world.folder / "home") as journal:
+    with open_journal(lender.folder / "home") as journal:
         with pytest.raises(InputError, match="number 1 of those given has an open offer") as told:
             ask_again(journal, asked, ["C1"])
         assert "C1" not in str(told.value)
@@ -418,7 +418,7 @@ def test_refused_start_is_failed_and_may_be_offered_again(lender: Lender, night:
 
 def test_test_mode_offers_nothing(lender: Lender, night: Night) -> None:
     """Links of the test mode lead nowhere: they are no offers, and nothing is published."""
-    lender.world.sandbox.faults = FaultPlan(0, rates={"all": {"mock_response": 1.0}})
+    lender.sandbox.faults = FaultPlan(0, rates={"all": {"mock_response": 1.0}})
     found = lender.offer(night)
     assert found.report["state"] == "test_mode"
     assert set(states(found.offers).values()) == {"pending"}
@@ -458,14 +458,14 @@ def test_what_a_dead_run_left_is_learnt(
 ) -> None:
     """Never sent: offered now. Sent: in doubt. Answered: the link is in the journal."""
     die(lender, night, how, monkeypatch)
-    with open_journal(lender.world.folder / "home") as journal:
+    with open_journal(lender.folder / "home") as journal:
         assert journal.runs.newest()[0].state == KILLED
     found = lender.offer(night)
     touched = list(found.offers.values())[:2]
     assert [row["state"] for row in touched] == [word, word]
     assert all((row["url"] is None) is (word == "in_doubt") for row in touched)
     made = len(chosen(night)) - (2 if word == "in_doubt" else 0)
-    assert len(lender.world.sandbox.loans.loans) == made
+    assert len(lender.sandbox.loans.loans) == made
 
 
 PROGRAM = """
@@ -484,7 +484,7 @@ print(json.dumps(asyncio.run(run_people(LoanOffers, asked, settings))["offers"])
 
 def begun(lender: Lender, night: Night, sandbox: SandboxProcess) -> subprocess.Popen[str]:
     """Begin to offer in a process of its own, over sockets."""
-    folder = lender.world.folder
+    folder = lender.folder
     given = [sandbox.url, "sandbox-key", *map(str, (folder / "home", night.folder, folder / "out"))]
     root = Path(__file__).resolve().parents[2]
     program = [sys.executable, "-c", PROGRAM, *given]
@@ -519,7 +519,7 @@ def test_a_killed_run_is_resumed_and_makes_no_second_link(lender: Lender, night:
             time.sleep(0.02)
         process.kill()
         process.wait()
-        with open_journal(lender.world.folder / "home") as journal:
+        with open_journal(lender.folder / "home") as journal:
             run = journal.runs.newest()[0]
         assert run.state == KILLED
         sandbox.post("/_sandbox/latency", {"kind": "none"})
@@ -529,7 +529,7 @@ def test_a_killed_run_is_resumed_and_makes_no_second_link(lender: Lender, night:
     words = Counter(states(found.offers).values())
     assert found.offers.keys() == approved
     assert words["offered"] + words["in_doubt"] == len(approved)
-    in_flight = lender.read.max_in_flight["loans"]
+    in_flight = lender.read_settings().max_in_flight["loans"]
     assert words["in_doubt"] <= 2 * in_flight  # as many more were about to be sent
     start = found.report["checks"]["loan_start"]
     assert (start["free"], start["in_doubt"]) == (words["offered"], words["in_doubt"])
@@ -544,7 +544,7 @@ def test_nothing_personal_is_in_the_clear_at_home(lender: Lender, night: Night) 
         for name in ("email", "phone", "customer_name", "reference", "url")
         for value in [row[name].encode()]
     ]
-    home = lender.world.folder / "home"
+    home = lender.folder / "home"
     files = [path for path in home.rglob("*") if path.is_file()]
     plain = [found.folder / name for name in ("report.json", "manifest.json", "calls.parquet")]
     for path in (*files, *plain):

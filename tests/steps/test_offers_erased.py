@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def lender(tmp_path: Path) -> Lender:
     """A lender with four customers, one of them twice under the same id in two batch names."""
-    return Lender.under(tmp_path)
+    return Lender(tmp_path)
 
 
 def follow(lender: Lender) -> tuple[Offered, Offered]:
@@ -45,7 +45,7 @@ def test_erased_person_is_nowhere(lender: Lender, whom: dict[str, str]) -> None:
     offered, followed = follow(lender)
     gone = offered.offers["C1"]
     others = {c: row for c, row in offered.offers.items() if c != "C1"}
-    home = lender.world.folder / "home"
+    home = lender.folder / "home"
     with open_journal(home) as journal:
         (kept,) = Records.of(journal, Offer).of_customers(
             [journal.pseudonyms.customers_anywhere(["C1"])]
@@ -61,7 +61,7 @@ def test_erased_person_is_nowhere(lender: Lender, whom: dict[str, str]) -> None:
     assert told == {row["reference"] for row in others.values()}
     needles = [gone[name].encode() for name in ("email", "phone", "url", "reference")]
     needles += [each for trace in traces for each in (trace, trace.hex().encode())]
-    for path in lender.world.folder.rglob("*"):
+    for path in lender.folder.rglob("*"):
         if path.is_file() and path.name != "customers.csv":
             content = path.read_bytes()
             assert not [each for each in needles if each in content], path
@@ -70,7 +70,7 @@ def test_erased_person_is_nowhere(lender: Lender, whom: dict[str, str]) -> None:
 def test_subject_access_shows_offers(lender: Lender) -> None:
     """What the service was told, the link, and each word the loan has had."""
     offered, _ = follow(lender)
-    with open_journal(lender.world.folder / "home") as journal:
+    with open_journal(lender.folder / "home") as journal:
         customers = Customers.of(journal)
         people = lookup_subject(journal, customers, "C1")
         found = gather(journal, customers, people, Retention())
@@ -85,11 +85,11 @@ def test_old_lists_and_ended_loans_are_purged(lender: Lender) -> None:
     """Lists go with enriched rows; ended loans with decisions; an open one stays while followed."""
     offered, followed = follow(lender)
     years = [system_clock() + 365 * 8 * DAY_MICROS]
-    late = Lender.under(lender.world.folder, sandbox=lender.world.sandbox, clock=lambda: years[0])
+    late = Lender(lender.folder, sandbox=lender.sandbox, clock=lambda: years[0])
     open_before = [row for row in followed.loans.values() if row["status"] == "RUNNING"]
     assert open_before
     late.track()
-    with open_journal(lender.world.folder / "home", clock=late.clock) as journal:
+    with open_journal(lender.folder / "home", clock=late.clock) as journal:
         purge(journal, due(journal, Retention()))
         left = linked_offers(journal)
         assert {each.status for each in left} <= {"RUNNING", "PENDING"}

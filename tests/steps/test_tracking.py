@@ -17,7 +17,7 @@ from nightscreen.operations.loans.offers import list_products
 from nightscreen.operations.loans.tracking import LoanTracking
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.schemas.offers import TrackLoans
-from tests.steps.offers_in_a_test import Between, Lender, Offered, borrower
+from tests.steps.offers_in_a_test import Lender, Offered, borrower
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ DAYS = (0, 1, 2, 3, 4, 5, 6, 20, 35, 70, 130)
 def offered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lender, Offered]:
     """A lender who has offered a product to thirty approved customers."""
     folder = tmp_path_factory.mktemp("offered")
-    lender = Lender.under(folder)
+    lender = Lender(folder)
     night = lender.screen([borrower(number) for number in range(1, 31)])
     return folder, lender, lender.offer(night)
 
@@ -46,16 +46,14 @@ def lender(offered: tuple[Path, Lender, Offered], tmp_path: Path) -> Lender:
     folder, first, _ = offered
     shutil.copytree(folder, tmp_path / "lender")
     first.on_day(0)
-    first.world.sandbox.faults = FaultPlan(0)
+    first.sandbox.faults = FaultPlan(0)
     first.is_distributor(now=True)
-    copy = Lender.under(tmp_path / "lender", sandbox=first.world.sandbox)
-    copy.seen = len(copy.calls("loan_view"))
-    return copy
+    return Lender(tmp_path / "lender", sandbox=first.sandbox)
 
 
 def asked(lender: Lender) -> TrackLoans:
     """Return what a run that follows loans is given."""
-    return TrackLoans(output=str(lender.world.folder / "out"))
+    return TrackLoans(output=str(lender.folder / "out"))
 
 
 def statuses(found: Offered) -> dict[str, str]:
@@ -65,8 +63,8 @@ def statuses(found: Offered) -> dict[str, str]:
 
 def said(lender: Lender, reference: str) -> dict[str, str | None]:
     """Return what the service says of a loan today, as it would be told."""
-    loan = lender.world.sandbox.loans.loans[reference]
-    shown: dict[str, Any] = loan.as_json(lender.world.sandbox.day)
+    loan = lender.sandbox.loans.loans[reference]
+    shown: dict[str, Any] = loan.as_json(lender.sandbox.day)
     money = ("loan_amount", "amount_disbursed", "paid")
     return {
         "status": shown["status"]["status"],
@@ -137,7 +135,7 @@ def test_new_word_is_kept_and_followed(lender: Lender, offers: Offered) -> None:
 def test_unknown_reference_is_told_once_and_asked_on(lender: Lender, offers: Offered) -> None:
     """The last word stays; should the service know it again, that is told too."""
     lender.track()
-    book = lender.world.sandbox.loans.loans
+    book = lender.sandbox.loans.loans
     lost = next(iter(offers.loans_offered))
     loan = book.pop(lost)
     try:
@@ -160,12 +158,12 @@ def test_what_could_not_be_asked_keeps_its_word(lender: Lender, offers: Offered)
     lender.track()
     lender.settings["attempts"] = 1
     script = [Scripted("loan_view", 1, 10**6, "http_500")]
-    lender.world.sandbox.faults = FaultPlan(0, script=script)
+    lender.sandbox.faults = FaultPlan(0, script=script)
     found = lender.track()
     assert {row["state"] for row in found.loans.values()} <= {"failed", "pending"}
     assert set(statuses(found).values()) == {"PENDING"}
     assert found.changes == []
-    lender.world.sandbox.faults = FaultPlan(0)
+    lender.sandbox.faults = FaultPlan(0)
     assert lender.track().report["followed"]["followed"] == len(offers.offers)
 
 
@@ -199,7 +197,7 @@ def test_loans_are_sealed_and_rotate_with_the_key(lender: Lender, offers: Offere
     """References, links and amounts open under the new key, and nothing is in the clear."""
     lender.on_day(6)
     before = statuses(lender.track())
-    home = lender.world.folder / "home"
+    home = lender.folder / "home"
     with open_journal(home) as journal:
         rotate_key(journal)
         assert verify_journal(journal) == []
@@ -212,9 +210,9 @@ def test_loans_are_sealed_and_rotate_with_the_key(lender: Lender, offers: Offere
 
 def test_products_are_listed_without_a_run(tmp_path: Path) -> None:
     """The list comes with what the specification does not name; no run and no folder are left."""
-    lender = Lender.under(tmp_path)
-    transport = Between(httpx.ASGITransport(lender.app), lambda _asked: None)
-    listed = asyncio.run(list_products(lender.read, transport=transport))
+    lender = Lender(tmp_path)
+    transport = lender.transport()
+    listed = asyncio.run(list_products(lender.read_settings(), transport=transport))
     assert [one.product_id for one in listed.products][:2] == ["LP1001", "LP1002"]
     assert listed.products[0].disburse_to == "bank_account"
     with open_journal(tmp_path / "home") as journal:
