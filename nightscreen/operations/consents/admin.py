@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nightscreen.journal import Journal
-    from nightscreen.schemas.consented import Grant, GrantState
+    from nightscreen.schemas.consented import GrantState
 
 TOOK_BACK = "taken back"
 _REFUSED = {
@@ -100,7 +100,12 @@ def grant_rows(journal: Journal, *, state: GrantState | None = None) -> list[dic
     return [
         {
             "customer_id": grant.customer_id,
-            **shown_grant(grant),
+            "state": grant.state.value,
+            "reason": grant.reason,
+            "scopes": list(grant.scopes),
+            "asked_scopes": list(grant.asked_scopes),
+            "granted_at": instant_text(grant.at),
+            "ended_at": instant_text(grant.ended_at),
             "age_days": (now - grant.at) // DAY_MICROS,
             "refreshed_at": instant_text(grant.refreshed_at),
             "channel": grant.evidence.get("channel"),
@@ -108,18 +113,6 @@ def grant_rows(journal: Journal, *, state: GrantState | None = None) -> list[dic
         }
         for grant in reversed(Consents.of(journal).grants(state))
     ]
-
-
-def shown_grant(grant: Grant) -> dict[str, Any]:
-    """Return what everybody may see of a grant, as JSON has it: never a token."""
-    return {
-        "state": grant.state.value,
-        "reason": grant.reason,
-        "scopes": list(grant.scopes),
-        "asked_scopes": list(grant.asked_scopes),
-        "granted_at": instant_text(grant.at),
-        "ended_at": instant_text(grant.ended_at),
-    }
 
 
 def revoke(journal: Journal, customer_id: str, reason: str = TOOK_BACK) -> dict[str, Any]:
