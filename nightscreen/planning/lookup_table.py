@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from nightscreen.files.workspace import Workspace
     from nightscreen.schemas.plan import CheckIdentity
 
-PLANNED = "needed"
-"""Is in the workspace of a run once all its needed lookups are."""
+PLANNED = "needed"  # is in the workspace of a run once all its needed lookups are
 _PIECE = "needed-{:05d}"
 RANKED_AT_ONCE = 400_000
 """Lookups in memory at a time while they are put in rank: each time all pieces are read once."""

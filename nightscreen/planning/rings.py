@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from nightscreen.files.workspace import Workspace
     from nightscreen.journal.identifier_history import Sightings
 
-RINGS: Final = "rings"
-"""Their name in the workspace until the run is written."""
+RINGS: Final = "rings"  # their name in the workspace until the run is written
 RINGS_SCHEMA: Final = pa.schema(
     [
         pa.field("ring", pa.int64(), nullable=False),

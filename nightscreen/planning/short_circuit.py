@@ -16,24 +16,18 @@ from nightscreen.schemas.calls import LookupStatus
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-NOTHING = -1
-"""In a chain: the row is not asked by this identity, or the answer is at hand."""
+NOTHING = -1  # in a chain: the row is not asked by this identity, or the answer is at hand
 
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """The karma lookups still open for each row.
+    """The karma lookups still open for each row."""
 
-    Attributes:
-        lookups: a line for each row with anything to ask, a column for each identity in the order
-            of asking: numbers of needed lookups, or `NOTHING`.
-        listed: rows that an answer at hand already lists.
-        needed: how many lookups the batch needs, those of other checks included.
-    """
-
+    # a line for each row with anything to ask, a column for each identity in the order of asking:
+    # numbers of needed lookups, or `NOTHING`
     lookups: NDArray[np.int32]
-    listed: NDArray[np.bool_]
-    needed: int
+    listed: NDArray[np.bool_]  # rows that an answer at hand already lists
+    needed: int  # how many lookups the batch needs, those of other checks included
 
     def states(
         self, ended: NDArray[np.bool_] | None = None, listed: NDArray[np.bool_] | None = None

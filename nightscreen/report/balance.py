@@ -14,8 +14,7 @@ from nightscreen.schemas.money import naira_text
 if TYPE_CHECKING:
     from nightscreen.files.frame import Frame
 
-_LATE_MICROS = 300 * MICROS
-"""Four times the longest timeout by default."""
+_LATE_MICROS = 300 * MICROS  # four times the longest timeout by default
 _NEAR_CALLS = 100_000
 
 

@@ -46,8 +46,7 @@ CAUSES = (
     NoAnswer.INVALID.value,
 )
 """Why a row is not fully screened; the first that applies to any of its checks is the row's."""
-OPEN = CAUSES[:5]
-"""Causes of which the answer was due: the row needs it and may have it."""
+OPEN = CAUSES[:5]  # causes of which the answer was due: the row needs it and may have it
 WITH_HISTORY = "with_history"
 OTHERS = "(others)"
 GROUPS = {
@@ -58,8 +57,7 @@ GROUPS = {
     ),
 }
 """Headings of lenders' files, letters alone, by which decisions are counted."""
-NIGHTS = 14
-"""How many nights the report shows side by side."""
+NIGHTS = 14  # how many nights the report shows side by side
 _FEWEST = 5
 _MOST_NAMED = 25
 _LARGEST = 5

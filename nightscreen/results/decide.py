@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.policy import PolicyRule
 
 UNDECIDED = Decision.UNDECIDED.value
-_PLACE = ":place"
-"""Which row of its portion a row is."""
+_PLACE = ":place"  # which row of its portion a row is
 _NO, _YES, _UNKNOWN = 0, 1, 2
 """What a rule says of a row; unknown only where that must hold an approval back."""
 

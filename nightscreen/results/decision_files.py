@@ -42,13 +42,11 @@ Cell = str | int | Decimal | date | datetime | None
 
 COLUMNS = (*DECISION_COLUMNS, *REVIEW_COLUMNS)
 NEEDED_BACK = ("customer_id", "run_id", "reviewer_decision", "reviewer")
-SHEET_ROWS = 1_048_575
-"""Rows a sheet can hold below its headings."""
+SHEET_ROWS = 1_048_575  # rows a sheet can hold below its headings
 WORKBOOK_ROWS = 20_000
 """Rows of the list that the workbook holds, the first by rank: a program opens more only slowly."""
 
-LONGEST_TEXT = 32_767
-"""Characters that a cell of a workbook can hold."""
+LONGEST_TEXT = 32_767  # characters that a cell of a workbook can hold
 
 _DANGEROUS = f"^'*[{TRIGGERS}]"
 _LAGOS_OFFSET = pa.scalar(3600, pa.duration("s"))  # one hour before UTC all year, since 1919
@@ -85,8 +83,7 @@ def column_of(heading: str) -> str:
     return _OF_TITLE.get(text, text)
 
 
-_ENOUGH_HEADINGS = 3
-"""How many of a list's headings make a row the one of headings."""
+_ENOUGH_HEADINGS = 3  # how many of a list's headings make a row the one of headings
 
 _DAY_FORMAT, _INSTANT_FORMAT = "yyyy-mm-dd", "yyyy-mm-dd hh:mm"
 _WIDE = {"reason_text": 48, "action": 40, "review_note": 32, "customer_name": 28}

@@ -52,8 +52,7 @@ if TYPE_CHECKING:
     Stands = Callable[[int, bytes, Review], bool]
     """Tells of a row's number, its customer and a review whether the evidence is still the same."""
 
-SENT_COLUMNS = ("told_at", "told_how", "told_by")
-"""Left empty for the person who sends the notice."""
+SENT_COLUMNS = ("told_at", "told_how", "told_by")  # left empty for the person who sends the notice
 NOTICE_COLUMNS = (
     *("customer_id", "channel", "decision", "action", "reason_code", "sentence"),
     *("sentence_digest", "details", "language", "decided_by", "decided_at", "run_id"),

@@ -15,8 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
-OUTCOMES_BATCH = "loan-outcomes"
-"""Batch name of imports, and of outcomes without a known decision."""
+OUTCOMES_BATCH = "loan-outcomes"  # batch name of imports, and of outcomes without a known decision
 OUTCOMES_FLOW = "import_outcomes"
 
 
@@ -28,8 +27,7 @@ class LoanStanding(StrEnum):
     RESTRUCTURED = "restructured"
     CLOSED = "closed"
     WRITTEN_OFF = "written_off"
-    NOT_LENT = "not_lent"
-    """Reversed, declined, never paid out: no outcome."""
+    NOT_LENT = "not_lent"  # reversed, declined, never paid out: no outcome
 
 
 class OutcomeClass(StrEnum):
@@ -37,8 +35,7 @@ class OutcomeClass(StrEnum):
 
     GOOD = "good"
     BAD = "bad"
-    YOUNG = "young"
-    """Not bad so far, and not old enough to be good."""
+    YOUNG = "young"  # not bad so far, and not old enough to be good
 
 
 class OutcomeSource(StrEnum):
@@ -49,21 +46,14 @@ class OutcomeSource(StrEnum):
 
 
 class BadLoan(BaseModel):
-    """What counts as bad; each of the parts is enough.
-
-    Attributes:
-        days_past_due: so many days past due ...
-        within_days: ... reached within so many days of the due date.
-        first_payment_days: nothing at all paid so many days after the first of several payments was
-            due; 0 switches it off.
-        written_off: the loan was written off.
-        restructured: the loan was restructured.
-    """
+    """What counts as bad; each of the parts is enough."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    days_past_due: int = Field(30, ge=1, le=3650)
-    within_days: int = Field(60, ge=1, le=3650)
+    days_past_due: int = Field(30, ge=1, le=3650)  # so many days past due ...
+    within_days: int = Field(60, ge=1, le=3650)  # ... reached within so many days of the due date
+    # nothing at all paid so many days after the first of several payments was due; 0 switches it
+    # off
     first_payment_days: int = Field(7, ge=0, le=3650)
     written_off: bool = True
     restructured: bool = False
@@ -74,18 +64,13 @@ class Arrears(BaseModel):
 
     A loan that is K days past due on day D has been so since D - K: that is why a file a week is as
     good as one a day.
-
-    Attributes:
-        since: when the oldest unpaid amount was due.
-        days: the most days past due that were seen of it.
-        unpaid_days: the most days past due at which nothing at all had been paid.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    since: date
-    days: int
-    unpaid_days: int = 0
+    since: date  # when the oldest unpaid amount was due
+    days: int  # the most days past due that were seen of it
+    unpaid_days: int = 0  # the most days past due at which nothing at all had been paid
 
 
 class LoanDay(BaseModel):
@@ -116,32 +101,20 @@ class LoanDay(BaseModel):
 
 
 class StoodDecision(BaseModel):
-    """The decision that was valid when the money was paid out.
-
-    Attributes:
-        decided_by: `policy` or `review`.
-        run_id: the last run that had decided about the customer by then.
-    """
+    """The decision that was valid when the money was paid out."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     batch: str
-    run_id: str
+    run_id: str  # the last run that had decided about the customer by then
     decision: str
-    decided_by: str = "policy"
+    decided_by: str = "policy"  # `policy` or `review`
     reasons: tuple[str, ...] = ()
     policy: str | None = None
 
 
 class LoanOutcome(JournalRecord):
-    """What is known of one loan; `key` is the pseudonym of its id, `customer` the same everywhere.
-
-    Attributes:
-        disbursed_at: when the money was paid out, microseconds.
-        last: the newest day. earlier: times past due from days before the newest one.
-            ever_restructured: any day said so. stood: the decision that was valid; None if no run
-            had decided about the customer.
-    """
+    """What is known of one loan; `key` is the pseudonym of its id."""
 
     kind: ClassVar[RecordKind] = RecordKind.OUTCOME
     ground: ClassVar[Ground] = Ground.DECISIONS
@@ -152,10 +125,11 @@ class LoanOutcome(JournalRecord):
     customer_id: str = Field(repr=False)
     loan_id: str = Field(repr=False)
     source: OutcomeSource
-    disbursed_at: int
-    last: LoanDay
-    earlier: tuple[Arrears, ...] = ()
-    ever_restructured: bool = False
+    disbursed_at: int  # when the money was paid out, microseconds
+    last: LoanDay  # the newest day
+    earlier: tuple[Arrears, ...] = ()  # times past due from days before the newest one
+    ever_restructured: bool = False  # any day said so
+    # the decision that was valid; None if no run had decided about the customer
     stood: StoodDecision | None = None
 
     @property

@@ -15,13 +15,7 @@ from urllib.parse import urlsplit
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import Action
-from nightscreen.values.issues import (
-    Issue,
-    Issues,
-    Validated,
-    judge_column,
-    without_unseen,
-)
+from nightscreen.values.issues import Issue, Issues, Validated, judge_column, without_unseen
 
 if TYPE_CHECKING:
     from nightscreen.values.columns import Column

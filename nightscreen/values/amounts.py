@@ -57,8 +57,7 @@ EXPOSURE_UNREADABLE = _WARNED(
 )
 
 TENOR = "requested_tenor_days"
-LONGEST_DAYS = 40 * 365
-"""Longer than any mortgage."""
+LONGEST_DAYS = 40 * 365  # longer than any mortgage
 TENOR_UNREADABLE = _WARNED(
     f"{TENOR}_unreadable",
     "The time asked for cannot be read; write days as a number, or such as 6 months. It was taken "

@@ -23,12 +23,9 @@ CACHED_WORDS: Final = 1 << 16
 _MOST_CHARACTERS: Final = 300
 _SHORT_WORD: Final = 3
 """Words of up to three letters must be equal: SANI is no slip for SAMI, and ADE none for ADA."""
-_LEAST_SIMILARITY: Final = 0.90
-"""Jaro-Winkler likeness below which a slip is not looked for."""
-_LONG_WORD: Final = 8
-"""Letters from which a word may have two slips."""
-_KEYED_WORD: Final = 6
-"""Letters from which one wrong letter is a slip more often than another name."""
+_LEAST_SIMILARITY: Final = 0.90  # Jaro-Winkler likeness below which a slip is not looked for
+_LONG_WORD: Final = 8  # letters from which a word may have two slips
+_KEYED_WORD: Final = 6  # letters from which one wrong letter is a slip more often than another name
 _APOSTROPHES: Final = "'`´‘’‛′ʹʻʼʽˈ\u02be\u02bf"  # noqa: RUF001 - all of them mean an apostrophe
 _HYPHENS: Final = "-‐‑‒–—−"  # noqa: RUF001 - all of them mean a hyphen
 _LETTERS: Final = str.maketrans(
@@ -51,18 +48,15 @@ _NEXT_KEYS: Final = frozenset(
 )
 
 
-ABD: Final = "ABD"
-"""The opening of Abdul in all spellings, which alone is half a name."""
+ABD: Final = "ABD"  # the opening of Abdul in all spellings, which alone is half a name
 
 
 class Similarity(IntEnum):
     """How sure it is that two words are one name."""
 
     DIFFERENT = 0
-    NEAR = 1
-    """By their letters alone: a slip of the hand, or two names that sound alike."""
-    DOUBTFUL = 2
-    """A short form of several names."""
+    NEAR = 1  # by their letters alone: a slip of the hand, or two names that sound alike
+    DOUBTFUL = 2  # a short form of several names
     SURE = 3
 
 

@@ -25,8 +25,7 @@ from nightscreen.values.name_words import (
 )
 
 Grade = Literal["strong", "likely", "weak", "none", "business"]
-GRADES = ("strong", "likely", "business", "weak", "none")
-"""Grades from best to worst."""
+GRADES = ("strong", "likely", "business", "weak", "none")  # grades from best to worst
 AGREES = frozenset({"strong"})
 """Grades that verify an account by themselves; with its BVN agreeing, `likely` does no harm."""
 CONTRADICTS = frozenset({"weak", "none"})

@@ -11,14 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nightscreen.values.name_words import (
-    NAMES_DIR,
-    RULES,
-    Judge,
-    alike,
-    fold_words,
-    word_forms,
-)
+from nightscreen.values.name_words import NAMES_DIR, RULES, Judge, alike, fold_words, word_forms
 from nightscreen.values.names import match_names, read_name
 
 WORDS = (

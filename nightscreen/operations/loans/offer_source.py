@@ -58,28 +58,19 @@ _READ = (
 
 @dataclass(frozen=True, slots=True)
 class OfferSource:
-    """A screening run that may be offered from.
-
-    Attributes:
-        parts: its enriched rows, in order.
-        every_row: rows without a request get offers too: they are applications, or the lender has
-            chosen unsolicited offers.
-    """
+    """A screening run that may be offered from."""
 
     run_id: str
     batch: str
-    parts: tuple[Path, ...]
+    parts: tuple[Path, ...]  # its enriched rows, in order
+    # rows without a request get offers too: they are applications, or the lender has chosen
+    # unsolicited offers
     every_row: bool
 
 
 @dataclass(slots=True)
 class Candidate:
-    """One row with a chosen decision, and what becomes of it.
-
-    Attributes:
-        decided_by: `policy` or `review`.
-        word: why nothing is offered, whatever was before; `PENDING` where something may be.
-    """
+    """One row with a chosen decision, and what becomes of it."""
 
     customer: bytes
     customer_id: str = field(repr=False)
@@ -87,7 +78,8 @@ class Candidate:
     email: str | None = field(repr=False)
     phone: str | None = field(repr=False)
     decision: str = ""
-    decided_by: str = "policy"
+    decided_by: str = "policy"  # `policy` or `review`
+    # why nothing is offered, whatever was before; `PENDING` where something may be
     word: OfferWord = OfferWord.PENDING
 
 
