@@ -309,12 +309,8 @@ def understand(
 ) -> tuple[Header, Layout]:
     """Say what each column of a file means, and which go on.
 
-    Args:
-        path: the file, for messages.
-        raw: its headings, as it has them.
-        mapping: what the user says about them.
-        findings: what the reading of the file has to say already.
-        kind: what its rows are.
+    The path is for messages, the headings are as the file has them, and `findings` is what its
+    reading has to say already.
 
     Raises:
         InputError: no column means one that is required, two columns mean the same thing, or the
@@ -322,16 +318,12 @@ def understand(
     """
     headings = _Headings(path, raw)
     mapping = mapping or Mapping()
-    dropped = {_place(headings, mapping, heading, "drop") for heading in mapping.drop}
-    kept = [at for at in headings.places if at not in dropped]
-    found, kept = _mapped(headings, mapping, kept)
-    told = _recognise(headings, mapping, kept, found, kind)
-    for required in kind.required:
-        if required not in found.values() and required not in mapping.defaults:
-            raise _missing(headings, found, required, kind)
+    meaning = _Meaning(headings, mapping, kind)
+    meaning.work_out()
+    found = meaning.found
     columns: list[SourceColumn] = []
     taken = set(found.values())
-    for at in kept:
+    for at in meaning.kept:
         name, known = headings.unique[at], found.get(at)
         output = known or name
         if known is None and (name.casefold() in kind.columns or is_output_name(name)):
@@ -344,7 +336,7 @@ def understand(
     header = Header(
         columns=tuple(columns),
         findings=(
-            *_carried(headings, kept, found, told, kind),
+            *meaning.carried(),
             *(
                 f"The default for {known} is not used: the file has a column of that meaning."
                 for known in unused
@@ -355,172 +347,172 @@ def understand(
         defaults={name: text for name, text in mapping.defaults.items() if name not in unused},
         date_order=mapping.date_order,
         fed_back=headings.guarded,
-        loan_status=_loan_status(headings, mapping, kept),
+        loan_status=meaning.loan_status(),
     )
     names = tuple(column.heading for column in columns)
-    return header, Layout(names, tuple(kept), headings.guarded)
+    return header, Layout(names, tuple(meaning.kept), headings.guarded)
 
 
-def _place(headings: _Headings, mapping: Mapping, heading: str, key: str) -> int:
-    """Return the place of a heading that the mapping names."""
-    at = headings.find(heading)
-    if at is None:
-        names = headings.shown()
-        listed = f"; it has {', '.join(names[:_SHOWN])}" if names else ""
-        hint = nearest(heading, names) or listed
-        raise InputError(f'{mapping.path}: {key}: no heading "{heading}" in {headings.path}{hint}')
-    return at
+class _Meaning:
+    """What the columns of one file mean, found step by step."""
 
+    def __init__(self, headings: _Headings, mapping: Mapping, kind: InputKind) -> None:
+        self.headings = headings
+        self.mapping = mapping
+        self.kind = kind
+        self.kept: list[int] = []  # places of the columns that go on, in order
+        self.found: dict[int, str] = {}  # what those mean that mean something, by place
+        self.told: list[str] = []  # what there is to tell of it
 
-def _mapped(
-    headings: _Headings, mapping: Mapping, kept: Sequence[int]
-) -> tuple[dict[int, str], list[int]]:
-    """Return what the mapping says of columns, and all in order: merged ones as it names them."""
-    found: dict[int, str] = {}
-    ordered = list(kept)
-    for known, listed in mapping.columns.items():
-        key = f"[columns] {known}"
-        places = [_place(headings, mapping, heading, key) for heading in listed]
-        for heading, at in zip(listed, places, strict=True):
-            if at not in kept:
-                trouble = "is dropped at drop = [...]"
-            elif at in found:
-                trouble = f"is given twice, first to {found[at]}"
-            else:
-                found[at] = known
+    def work_out(self) -> None:
+        """Find all meanings: what the mapping says, then what known headings mean.
+
+        Raises:
+            InputError: as for `understand`.
+        """
+        dropped = {self._place(heading, "drop") for heading in self.mapping.drop}
+        self.kept = [at for at in self.headings.places if at not in dropped]
+        self._take_mapped()
+        self._recognise()
+        for required in self.kind.required:
+            if required not in self.found.values() and required not in self.mapping.defaults:
+                raise self._missing(required)
+
+    def _place(self, heading: str, key: str) -> int:
+        """Return the place of a heading that the mapping names under a key."""
+        at = self.headings.find(heading)
+        if at is None:
+            names = self.headings.shown()
+            listed = f"; it has {', '.join(names[:_SHOWN])}" if names else ""
+            hint = nearest(heading, names) or listed
+            where = f"{self.mapping.path}: {key}"
+            raise InputError(f'{where}: no heading "{heading}" in {self.headings.path}{hint}')
+        return at
+
+    def _take_mapped(self) -> None:
+        """Take what the mapping says; merged columns stand in the order in which it names them."""
+        ordered = list(self.kept)
+        for known, listed in self.mapping.columns.items():
+            key = f"[columns] {known}"
+            places = [self._place(heading, key) for heading in listed]
+            for heading, at in zip(listed, places, strict=True):
+                if at not in self.kept:
+                    trouble = "is dropped at drop = [...]"
+                elif at in self.found:
+                    trouble = f"is given twice, first to {self.found[at]}"
+                else:
+                    self.found[at] = known
+                    continue
+                raise InputError(f'{self.mapping.path}: {key}: "{heading}" {trouble}')
+            slots = sorted(self.kept.index(at) for at in places)
+            for slot, at in zip(slots, places, strict=True):
+                ordered[slot] = at
+        self.kept = ordered
+
+    def _recognise(self) -> None:
+        """Take what known headings mean, but for what the mapping has.
+
+        First those of one meaning, then those of several, which take one that is free, then the
+        last choices.
+        """
+        mapped, tidied = self.mapping.columns, self.headings.tidied
+        claims: dict[str, list[int]] = {}
+        several: list[tuple[int, tuple[str, ...]]] = []
+        last: list[tuple[_Word, int]] = []
+        for at in sorted(set(self.kept) - self.found.keys()):
+            possible = meanings(tidied[at], self.kind)
+            choice = _find(tidied[at], _words_for("last_choice"))
+            if choice is not None and self.kind is CUSTOMERS:
+                last.append((choice, at))
+            elif len(possible) > 1:
+                several.append((at, possible))
+            elif possible:
+                claims.setdefault(possible[0], []).append(at)
+        for at, possible in several:
+            free = [name for name in possible if name not in claims and name not in mapped]
+            claims.setdefault(free[0] if free else possible[-1], []).append(at)
+        self._choose_last(last, {*claims, *mapped})
+        for known, places in claims.items():
+            if known not in mapped:
+                at = self._only(known, places)
+                self.found[at] = known
+                others = [f'"{self.headings.unique[place]}"' for place in places if place != at]
+                if others:
+                    carried = f"{', '.join(others)} is only carried through."
+                    self.told.append(f'"{known}" is taken for {known}; {carried}')
+
+    def _choose_last(self, last: Sequence[tuple[_Word, int]], meant: set[str]) -> None:
+        """Give columns that nothing else means to the headings that count only then."""
+        book = _words_for("loan_book")
+        named = (_find(self.headings.tidied[at], book) for at in self.headings.places)
+        beside = {word.means for word in named if word}
+        for word, at in sorted(last, key=lambda choice: _table().index(choice[0])):
+            if word.means not in meant and (not word.unless or word.unless not in beside):
+                meant.add(word.means)
+                self.found[at] = word.means
+                self.told.append(f'"{self.headings.unique[at]}" is taken for {word.means}.')
+
+    def _only(self, known: str, places: Sequence[int]) -> int:
+        """Return the only place that means a column, or the one with its very name."""
+        tidied = self.headings.tidied
+        exact = [at for at in places if tidied[at] == known] if len(places) > 1 else places
+        if len(exact) == 1:
+            return exact[0]
+        names = [f'"{self.headings.unique[at]}"' for at in places]
+        raise InputError(
+            f"{self.headings.path}: {' and '.join(names)} both mean {known}; say which in a "
+            f"mapping file, under [columns]: {known} = {names[0]} (or [{', '.join(names)}] to "
+            "merge them)"
+        )
+
+    def carried(self) -> list[str]:
+        """Return the findings about meanings, those about consent first."""
+        about_consent: list[str] = []
+        near: list[str] = []
+        for at in self.kept:
+            name, heading = self.headings.unique[at], self.headings.tidied[at]
+            if at in self.found or not heading:
                 continue
-            raise InputError(f'{mapping.path}: {key}: "{heading}" {trouble}')
-        slots = sorted(kept.index(at) for at in places)
-        for slot, at in zip(slots, places, strict=True):
-            ordered[slot] = at
-    return found, ordered
+            known = _near_meaning(heading, self.kind)
+            if any(word in fold(heading) for word in _CONSENT_WORDS):
+                about_consent.append(
+                    f'"{name}" seems to be about consent but is not understood: it is only '
+                    "carried through. If consent depends on it, name it in a mapping file."
+                )
+            elif known and known not in self.found.values():
+                near.append(
+                    f'"{name}" is only carried through; if it means {known}, write '
+                    f'{known} = "{name}" under [columns] of a mapping file.'
+                )
+        return [*about_consent, *self.told, *near]
 
+    def loan_status(self) -> int | None:
+        """Return the index, among the columns kept, of the one with a loan's status."""
+        if self.mapping.loan_status:
+            at = self._place(self.mapping.loan_status, "loan_status")
+            return self.kept.index(at) if at in self.kept else None
+        tidied = [self.headings.tidied[at] for at in self.kept]
+        words = [_find(name, _words_for("loan_book")) for name in tidied]
+        means = [at for at, word in enumerate(words) if word and word.means == "status"]
+        plain = [at for at in means if fold(tidied[at]) != "status"]
+        return next(iter(plain or means), None)
 
-def _recognise(
-    headings: _Headings,
-    mapping: Mapping,
-    kept: Sequence[int],
-    found: dict[int, str],
-    kind: InputKind,
-) -> list[str]:
-    """Add to `found` what known headings mean, and return what there is to tell of it.
-
-    First those of one meaning, then those of several, which take one that is free, then the last
-    choices. What the mapping has is not looked for.
-    """
-    claims: dict[str, list[int]] = {}
-    several: list[tuple[int, tuple[str, ...]]] = []
-    last: list[tuple[_Word, int]] = []
-    for at in sorted(set(kept) - found.keys()):
-        possible = meanings(headings.tidied[at], kind)
-        choice = _find(headings.tidied[at], _words_for("last_choice"))
-        if choice is not None and kind is CUSTOMERS:
-            last.append((choice, at))
-        elif len(possible) > 1:
-            several.append((at, possible))
-        elif possible:
-            claims.setdefault(possible[0], []).append(at)
-    for at, possible in several:
-        free = [name for name in possible if name not in claims and name not in mapping.columns]
-        claims.setdefault(free[0] if free else possible[-1], []).append(at)
-    told = _choose_last(headings, last, {*claims, *mapping.columns}, found)
-    for known, places in claims.items():
-        if known not in mapping.columns:
-            at = _only(headings, known, places)
-            found[at] = known
-            others = [f'"{headings.unique[place]}"' for place in places if place != at]
-            if others:
-                listed = ", ".join(others)
-                told.append(f'"{known}" is taken for {known}; {listed} is only carried through.')
-    return told
-
-
-def _choose_last(
-    headings: _Headings,
-    last: Sequence[tuple[_Word, int]],
-    meant: set[str],
-    found: dict[int, str],
-) -> list[str]:
-    """Give columns that nothing else means to the headings that count only then."""
-    told: list[str] = []
-    book = _words_for("loan_book")
-    beside = {word.means for at in headings.places if (word := _find(headings.tidied[at], book))}
-    for word, at in sorted(last, key=lambda choice: _table().index(choice[0])):
-        if word.means not in meant and (not word.unless or word.unless not in beside):
-            meant.add(word.means)
-            found[at] = word.means
-            told.append(f'"{headings.unique[at]}" is taken for {word.means}.')
-    return told
-
-
-def _only(headings: _Headings, known: str, places: Sequence[int]) -> int:
-    """Return the only place that means a column, or the one with its very name."""
-    exact = [at for at in places if headings.tidied[at] == known] if len(places) > 1 else places
-    if len(exact) == 1:
-        return exact[0]
-    names = [f'"{headings.unique[at]}"' for at in places]
-    raise InputError(
-        f"{headings.path}: {' and '.join(names)} both mean {known}; say which in a mapping file, "
-        f"under [columns]: {known} = {names[0]} (or [{', '.join(names)}] to merge them)"
-    )
-
-
-def _carried(
-    headings: _Headings,
-    kept: Sequence[int],
-    found: Words[int, str],
-    told: Sequence[str],
-    kind: InputKind,
-) -> list[str]:
-    """Return the findings about meanings, those about consent first."""
-    about_consent: list[str] = []
-    near: list[str] = []
-    for at in kept:
-        name = headings.unique[at]
-        if at in found or not headings.tidied[at]:
-            continue
-        known = _near_meaning(headings.tidied[at], kind)
-        if any(word in fold(headings.tidied[at]) for word in _CONSENT_WORDS):
-            about_consent.append(
-                f'"{name}" seems to be about consent but is not understood: it is only carried '
-                "through. If consent depends on it, name it in a mapping file."
-            )
-        elif known and known not in found.values():
-            near.append(
-                f'"{name}" is only carried through; if it means {known}, write '
-                f'{known} = "{name}" under [columns] of a mapping file.'
-            )
-    return [*about_consent, *told, *near]
-
-
-def _loan_status(headings: _Headings, mapping: Mapping, kept: Sequence[int]) -> int | None:
-    """Return the index, among the columns kept, of the one with a loan's status."""
-    if mapping.loan_status:
-        at = _place(headings, mapping, mapping.loan_status, "loan_status")
-        return kept.index(at) if at in kept else None
-    tidied = [headings.tidied[at] for at in kept]
-    words = [_find(name, _words_for("loan_book")) for name in tidied]
-    means = [at for at, word in enumerate(words) if word and word.means == "status"]
-    plain = [at for at in means if fold(tidied[at]) != "status"]
-    return next(iter(plain or means), None)
-
-
-def _missing(
-    headings: _Headings, found: Words[int, str], required: str, kind: InputKind
-) -> InputError:
-    """Return the error that no column means a required one, with a heading that may be meant."""
-    seen = [headings.unique[at] for at in headings.places if at not in found]
-    near = next((name for name in seen if _near_meaning(name, kind) == required), None)
-    if required == "customer_id":
-        near = near or next((name for name in seen if _like_an_id(name, kind)), None)
-    example = near if near and not looks_like_value(near) else "Their Heading"
-    text = (
-        f"{headings.path}: no {required} column; the headings are: {headings.listed()} - "
-        f'name the column in a mapping file: [columns] {required} = "{example}"'
-    )
-    if required not in kind.personal:
-        text += f", or one value for all rows: [defaults] {required} = ..."
-    return InputError(text)
+    def _missing(self, required: str) -> InputError:
+        """Return the error that no column means a required one, with a heading that may."""
+        places, kind = self.headings.places, self.kind
+        seen = [self.headings.unique[at] for at in places if at not in self.found]
+        near = next((name for name in seen if _near_meaning(name, kind) == required), None)
+        if required == "customer_id":
+            near = near or next((name for name in seen if _like_an_id(name, kind)), None)
+        example = near if near and not looks_like_value(near) else "Their Heading"
+        text = (
+            f"{self.headings.path}: no {required} column; the headings are: "
+            f"{self.headings.listed()} - name the column in a mapping file: "
+            f'[columns] {required} = "{example}"'
+        )
+        if required not in kind.personal:
+            text += f", or one value for all rows: [defaults] {required} = ..."
+        return InputError(text)
 
 
 def _like_an_id(heading: str, kind: InputKind) -> bool:

@@ -177,18 +177,13 @@ def _quoted(at: int, lines: Sequence[str], separator: str, width: int | None) ->
         cells, taken = _parsed(lines, separator, strict=True)
         fault = _width_fault(cells, width)
     except csv.Error:
-        fault = _STRAY_QUOTE
-        try:
-            cells, taken = _parsed(lines, separator, strict=False)
-        except csv.Error:
-            cells, taken = [lines[0]], 1
+        (cells, taken), fault = _loose(lines, separator), _STRAY_QUOTE
     if fault:
         for after, line in enumerate(lines[1:taken], start=1):
             if line.strip() and line.count('"') % 2 == 0 and _is_sound(line, separator, width):
                 # what is a row by itself is no part of the damage above it
-                return SourceRow(
-                    at, _loose("\n".join(lines[:after]), separator), _STRAY_QUOTE, after
-                )
+                cells, _ = _loose(lines[:after], separator)
+                return SourceRow(at, cells, _STRAY_QUOTE, after)
     return SourceRow(at, cells, fault, taken)
 
 
@@ -212,9 +207,10 @@ def _is_sound(line: str, separator: str, width: int | None) -> bool:
     return not _width_fault(cells, width)
 
 
-def _loose(text: str, separator: str) -> list[str]:
-    """Split the text of a broken row as well as can be; where that fails it stays in one piece."""
+def _loose(lines: Sequence[str], separator: str) -> tuple[list[str], int]:
+    """Split a broken record as well as can be; where that fails its first line is one piece."""
     try:
-        return next(csv.reader([text.rstrip("\r\n")], delimiter=separator), [text])
+        cells, taken = _parsed(lines, separator, strict=False)
     except csv.Error:
-        return [text]
+        return [lines[0]], 1
+    return [*cells[:-1], cells[-1].rstrip("\r\n")], taken
