@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from calendar import month_name
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,11 +55,10 @@ class InstantProblem(Enum):
 
 
 class Moment(NamedTuple):
-    """A date as written, with its time of day and its distance from UTC where it has them."""
+    """A date as written, with a time of day or without; where no zone is written it is Lagos."""
 
-    day: date
-    clock: time | None
-    offset: timedelta | None
+    at: datetime  # of a bare date, its midnight
+    is_bare: bool
 
 
 _ISO = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8})(?![0-9]).{,40}")
@@ -106,11 +105,10 @@ def _iso(text: str) -> Moment | InstantProblem | None:
         found = datetime.fromisoformat(_GAP_OF_ZONE.sub("", _UTC.sub("Z", text)))
     except ValueError:
         return None
-    offset = found.utcoffset()
-    if abs(offset or timedelta(0)) > _FARTHEST:
+    if abs(found.utcoffset() or timedelta(0)) > _FARTHEST:
         return InstantProblem.IMPOSSIBLE
-    has_clock = len(text) > len("1990-04-03")
-    return Moment(found.date(), found.time() if has_clock else None, offset)
+    at = found if found.tzinfo else found.replace(tzinfo=LAGOS)
+    return Moment(at, is_bare=len(text) <= len("1990-04-03"))
 
 
 def _written(day: dict[str, str], clock: list[str]) -> Moment | InstantProblem:
@@ -122,9 +120,9 @@ def _written(day: dict[str, str], clock: list[str]) -> Moment | InstantProblem:
     if len(year) < len("1990"):
         return InstantProblem.SHORT_YEAR
     try:
-        found = date(int(year), number, int(day["d"]))
+        found = datetime(int(year), number, int(day["d"]), tzinfo=LAGOS)
         if not clock:
-            return Moment(found, None, None)
+            return Moment(found, is_bare=True)
         if ":" not in clock[0]:
             return InstantProblem.UNREADABLE
         form = ("%I" if len(clock) > 1 else "%H") + ":%M:%S"[: 3 * clock[0].count(":")]
@@ -132,7 +130,7 @@ def _written(day: dict[str, str], clock: list[str]) -> Moment | InstantProblem:
         at = datetime.strptime(" ".join(clock), form).time()  # noqa: DTZ007 - Lagos, see above
     except ValueError:
         return InstantProblem.IMPOSSIBLE
-    return Moment(found, at, None)
+    return Moment(datetime.combine(found, at, LAGOS), is_bare=False)
 
 
 def judge_date(text: str, *, order: str | None) -> Validated[date]:
@@ -140,11 +138,9 @@ def judge_date(text: str, *, order: str | None) -> Validated[date]:
     moment = read_moment(text, order)
     if isinstance(moment, InstantProblem):
         return Validated(None, (_date_issue(moment),))
-    if moment.day.year not in _BIRTH_YEARS:
+    if moment.at.year not in _BIRTH_YEARS:
         return Validated(None, (_date_issue(InstantProblem.IMPLAUSIBLE),))
-    if moment.offset is None:
-        return Validated(moment.day)
-    return Validated(_instant(moment, Edge.START).astimezone(LAGOS).date())
+    return Validated(moment.at.astimezone(LAGOS).date())
 
 
 def judge_instant(
@@ -163,9 +159,11 @@ def judge_instant(
     moment = read_moment(text, order)
     if isinstance(moment, InstantProblem):
         return Validated(None, (judge_issue(moment),))
-    if moment.day.year not in _INSTANT_YEARS:
+    if moment.at.year not in _INSTANT_YEARS:
         return Validated(None, (judge_issue(InstantProblem.IMPLAUSIBLE),))
-    return Validated(_instant(moment, edge).astimezone(UTC))
+    ends = moment.is_bare and edge is Edge.END
+    at = datetime.combine(moment.at, time.max, LAGOS) if ends else moment.at
+    return Validated(at.astimezone(UTC))
 
 
 def judge_dates(
@@ -187,14 +185,6 @@ def judge_instants(
     """Return a column of times, consent times by default, as UTC instants."""
     judge = partial(judge_instant, order=order, edge=edge, issue=issue)
     return judge_column(text, judge, column, issues, kind=INSTANT)
-
-
-def _instant(moment: Moment, edge: Edge) -> datetime:
-    if moment.clock is None:
-        clock = time.max if edge is Edge.END else time.min
-        return datetime.combine(moment.day, clock, LAGOS)
-    zone = LAGOS if moment.offset is None else timezone(moment.offset)
-    return datetime.combine(moment.day, moment.clock, zone)
 
 
 def _date_issue(trouble: InstantProblem) -> Issue:
