@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.asking import Asking
     from nightscreen.config.settings import Settings
-    from nightscreen.runs.worker import Worker
 
 CHECKS = ("bank_account", "karma", "ecosystem")
 PROCESSES = (1, 2, 4)
@@ -68,14 +67,14 @@ async def run_worker(place: dict[str, str]) -> None:
         return
     looking = asyncio.create_task(_heed(worker))
     async with asyncio.TaskGroup() as group:
-        for check in worker.asking.run.operations:
-            group.create_task(worker.asking.ask(check))
+        for check in worker.run.operations:
+            group.create_task(worker.ask(check))
     looking.cancel()
     await leave(worker)
-    worker.close()
+    worker.run.close()
 
 
-async def _heed(worker: Worker) -> None:
+async def _heed(worker: Asking) -> None:
     while True:
         await exchange(worker)
         await asyncio.sleep(LOOK_S)

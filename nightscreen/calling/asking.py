@@ -22,6 +22,7 @@ from nightscreen.calling.run import money_left
 from nightscreen.calling.stops import FEW
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_rules import FailureReason
+from nightscreen.client.wire import lookup_request
 from nightscreen.journal.lookups import WHOLE_RUN
 from nightscreen.journal.unreadable import Doubts, doubts_of
 from nightscreen.planning.freshness import is_closed
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.run import Run
+    from nightscreen.client.api import Client
     from nightscreen.client.transport import Transport
     from nightscreen.journal.lookups import ClaimedLookup, LookupRun
     from nightscreen.planning.freshness import Freshness
@@ -74,6 +76,7 @@ class Asking:
         stages: what is asked in stages; None where nothing is, or another process opens them.
         shared: other processes claim them too; what they leave is asked here.
         staged: stages are opened by another process, and are waited for.
+        leaves: this process was ordered to end, and leaves what it has claimed to others.
         doubts: how often lookups were sent of late whose calls are in doubt, by check.
         caller: makes the calls.
     """
@@ -85,9 +88,9 @@ class Asking:
     stages: Stages | None = None
     shared: bool = False
     staged: bool = False
+    leaves: bool = False
     doubts: Mapping[str, Mapping[bytes, Doubts]] = field(init=False)
     caller: Caller = field(init=False)
-    _reported: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.doubts = self.doubts_now()
@@ -106,6 +109,11 @@ class Asking:
         self.caller = open_caller(self.run, transport=transport, since=since, table=table)
         self.caller.concludes = False
 
+    @property
+    def client(self) -> Client:
+        """Return what makes the calls."""
+        return self.caller.client
+
     async def _tasks(
         self, taken: Sequence[tuple[ClaimedLookup, Reservation]]
     ) -> list[tuple[LookupTask, Reservation]]:
@@ -118,9 +126,13 @@ class Asking:
             sent = self.doubts.get(each.check, {}).get(each.subject, nothing)
             unread = self.unread.get(each.check, ())
             task = LookupTask(
-                lookup=Lookup(each.check, IdentityKind(each.kind), identity, together_with),
+                request=lookup_request(
+                    Lookup(each.check, IdentityKind(each.kind), identity, together_with)
+                ),
+                kind=each.kind,
                 subject=each.subject,
                 worst_micro=each.worst_micro,
+                asked=identity,
                 consent_reference=each.consent_reference,
                 consent_ends_at=each.consent_ends_at,
                 lookup_id=each.lookup_id,
@@ -186,12 +198,9 @@ class Asking:
         mine: dict[str, str] = dict(stops.checks)
         if stops.reason is not None:
             mine[WHOLE_RUN] = stops.reason
-        for scope, reason in mine.items():
-            if scope not in self._reported:
-                self._reported.add(scope)
-                await asyncio.to_thread(lookups.stop, run_id, scope, reason)
         theirs = await asyncio.to_thread(lookups.stops, run_id)
-        self._reported |= theirs.keys()
+        for scope in mine.keys() - theirs.keys():
+            await asyncio.to_thread(lookups.stop, run_id, scope, mine[scope])
         stops.obey(theirs)
 
     async def close(self) -> None:
@@ -205,12 +214,7 @@ class Asking:
 
 
 def open_asking(asking: Asking, *, transport: Transport | None = None) -> Asking:
-    """Open the calls of a screening run in its own process.
-
-    Args:
-        asking: what is asked, planned and priced.
-        transport: carries calls in place of sockets.
-    """
+    """Open the calls of a screening run in its own process; a transport carries them in a test."""
     run, table, lookups = asking.run, asking.table, asking.run.journal.lookups
     lookups.let_go(table)
     lookups.keep_for_the_end(table, None)

@@ -15,13 +15,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nightscreen.calling.lane import Lane
-from nightscreen.calling.lookup_task import ApiCall, LookupTask
+from nightscreen.calling.lookup_task import LookupTask
 from nightscreen.calling.run import known_prices
 from nightscreen.calling.writer import Writer
 from nightscreen.client.api import Client
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.network import Network
-from nightscreen.client.wire import lookup_request
 from nightscreen.journal.unreadable import mark_outage
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import family_of
@@ -32,15 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from nightscreen.calling.lane import LookupTable
-    from nightscreen.calling.lookup_task import Question
     from nightscreen.calling.run import Run
-    from nightscreen.client.classify import CallOutcome
     from nightscreen.client.transport import Transport
     from nightscreen.schemas.checks import SubjectKind
     from nightscreen.schemas.requests import Request
 
-ASKED_AGAIN = frozenset({LookupStatus.WAITING, LookupStatus.FAILED})
-"""Ends of a call that surely did nothing: a run that goes on after an outage makes it again."""
 NEVER = 2**62  # a place in the journal no answer comes after: an API call is repeated on purpose
 
 
@@ -81,9 +76,12 @@ class Caller:
             consent_ends_at: instant from which it does not any more, microseconds.
         """
         return LookupTask(
-            lookup=ApiCall(request.operation, kind, request, keeps_body=keeps_body),
+            request=request,
+            kind=kind.value,
             subject=subject,
             worst_micro=self.max_cost_micro[request.operation],
+            asked=request.asked,
+            keeps_body=keeps_body,
             consent_reference=consent_reference,
             consent_ends_at=consent_ends_at,
         )
@@ -179,16 +177,11 @@ def open_caller(
     stops.proved_before = stops.proved_before or journal.runs.has_answers(run.run_id)
     jitter = random.Random()  # noqa: S311 - jitter, not a secret
 
-    async def send(question: Question) -> CallOutcome:
-        if isinstance(question, ApiCall):
-            return await client.begin(question.request)
-        return await client.begin(lookup_request(question))
-
     for operation in run.operations:
         paused_until = stops.paused_until.get(operation, 0.0)
         caller.lanes[operation] = Lane(
             operation,
-            send=send,
+            send=client.begin,
             writer=writer,
             cap=AdaptiveCap(in_flight[family[operation]], paused_until=paused_until),
             stops=stops,

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.lookup_task import (
-    ApiCall,
     LookupTask,
     most_charged,
     outcome_of,
@@ -28,7 +27,6 @@ from nightscreen.client.classify import BODY_KEPT, CallOutcome, ChargeStatus
 from nightscreen.client.retry import next_attempt
 from nightscreen.journal.calls import Wish
 from nightscreen.schemas.calls import KEPT_STATES, LookupStatus, Reservation, ReservationStatus
-from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import MICROS, next_day
 from nightscreen.schemas.stops import StopReason
 
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.lookups import ClaimedLookup, Left
     from nightscreen.schemas.calls import CallResult
     from nightscreen.schemas.clock import Clock
+    from nightscreen.schemas.requests import Request
 
 _HELD_POLL_S = 0.5
 _POLL_S = 0.1
@@ -58,8 +57,8 @@ _LOW = 4
 25 ms, and a claim takes 10."""
 _FREE = frozenset({ChargeStatus.NOT_SENT, ChargeStatus.NOT_CHARGED})
 
-Sender = Callable[[Any], "Awaitable[CallOutcome]"]
-"""Makes one attempt at what a task asks; never raises for what the network or the service does."""
+Sender = Callable[["Request"], "Awaitable[CallOutcome]"]
+"""Makes one attempt at a call; never raises for what the network or the service does."""
 
 
 Opener = Callable[
@@ -95,14 +94,8 @@ class Lane:
 
     Args:
         check: the check or operation.
-        send: makes one attempt.
-        writer: where intents and outcomes go.
-        cap: how many calls may be in flight now.
-        stops: what stops the run, and its numbers.
-        wallet: what is known of the balance and of prices.
         attempts: attempts a lookup, resends of calls in doubt included.
         random: where jitter comes from.
-        clock: the present instant, in microseconds.
         worst_micro: the most a call may cost.
         table: the lookups of the run; None where only API calls are made.
         lanes: all lanes of the run in this process. Money that reaches no lookup of one check may
@@ -613,7 +606,7 @@ class Lane:
         if task.answered_before < 0:
             task.answered_before = self._stops.answered
         try:
-            reading = await self._send(task.lookup)
+            reading = await self._send(task.request)
             if reading.confirm is not None:
                 self._make_room()
                 reading = await reading.confirm()
@@ -635,17 +628,27 @@ class Lane:
             retry_after_s=wait_s,
         )
         self._stops.paused_until[self._check] = self._cap.paused_until
-        stopped = self._hear(task, reading, witness_mark)
+        least = self._wallet.least_micro
+        stopped = self._stops.came_back(
+            self._check,
+            task.witness,
+            reading,
+            mark=witness_mark,
+            at=asyncio.get_running_loop().time(),
+            now=now,
+            is_poor=least is not None and least < task.bound_micro,
+            was_unread=task.was_unread,
+        )
+        task.take_note(reading)
+        self._progress.attempts += 1
         named_micro = self._wallet.disbelieved(self._check, reading)
         self._unjudged += named_micro is not None
-        self._note(task, reading, mark, now, named_micro)
-        if reading.is_unread:
-            witness = None if task.was_unread else task.witness
-            self._stops.unread(self._check, witness, mark=witness_mark, now=now)
-        task.take_note(reading)
-        if reading.fault:
-            at = asyncio.get_running_loop().time()
-            self._stops.fault(self._check, task.witness, reading.fault, mark=witness_mark, at=at)
+        balance = None if reading.stop is not None else reading.balance_micro
+        self._wallet.takes(most_charged(task, reading, named_micro), balance, mark)
+        if reading.verdict in BODY_KEPT:
+            task.outcome = reading.outcome
+            believed = reading.cost_micro if named_micro is None else None
+            self._wallet.saw_price(self._check, believed, task.bound_micro)
         delay = self._delay(task, reading)
         ended = task.ends_as(reading, delay, stops=stopped)
         settled = outcome_of(
@@ -658,17 +661,6 @@ class Lane:
             lambda: self._settled(task, settled, ended, delay, reading),
         )
         return reading.verdict is ChargeStatus.ANSWERED
-
-    def _hear(self, task: LookupTask, reading: CallOutcome, mark: int) -> bool:
-        """Return whether what an attempt met stops further calls; False where it fails alone."""
-        check = self._check
-        if reading.foreign:
-            return self._stops.hear(check, Objection.SAMPLE, task.witness, detail=reading.foreign)
-        if reading.stop is None:
-            return False
-        least = self._wallet.least_micro
-        is_poor = least is not None and least < task.bound_micro
-        return self._stops.refused(check, task.witness, reading, mark=mark, is_poor=is_poor)
 
     def _delay(self, task: LookupTask, reading: CallOutcome) -> float | None:
         """Return seconds until a lookup is tried again; None where its attempts are used up.
@@ -692,33 +684,6 @@ class Lane:
         self._evidence.not_before = at + self._stops.silence.probe_every
         return next_attempt(reading, task.attempts, task.attempts + 1, random=random)
 
-    def _note(
-        self, task: LookupTask, reading: CallOutcome, mark: int, now: int, named_micro: int | None
-    ) -> None:
-        """Bring the run's numbers up to date; `named_micro` is a cost that is not believed."""
-        stops = self._stops
-        self._progress.attempts += 1
-        balance = None if reading.stop is not None else reading.balance_micro
-        self._wallet.takes(most_charged(task, reading, named_micro), balance, mark)
-        if reading.verdict in BODY_KEPT:
-            task.outcome = reading.outcome
-            believed = reading.cost_micro if named_micro is None else None
-            stops.saw_answer()
-            self._wallet.saw_price(self._check, believed, task.bound_micro)
-        if reading.verdict is ChargeStatus.UNREADABLE:
-            stops.unreadable(self._check, str(reading.trouble), reading.cost_micro)
-            return
-        if reading.verdict is ChargeStatus.ANSWERED:
-            if reading.outcome in HITS:
-                self._evidence.forget(Until.RECORD)
-            self._evidence.answered()
-            return
-        silent = reading.verdict in {ChargeStatus.NOT_SENT, ChargeStatus.IN_DOUBT}
-        at = asyncio.get_running_loop().time()
-        stops.saw_error(self._check, str(reading.trouble), silent=silent, at=at, now=now)
-        if reading.verdict is ChargeStatus.NOT_CHARGED and not reading.retry:
-            stops.silence.ends()  # a refusal of this one lookup is a word of the service
-
     # --- outcomes ---
 
     def _settled(
@@ -732,7 +697,7 @@ class Lane:
         """Go on with a lookup once its outcome is committed."""
         self._freed(task)
         cost_micro = self._judged(task, settled)
-        if isinstance(task.lookup, ApiCall):
+        if task.is_api_call:
             task.reading = reading
         if self._writer.broken is not None:
             self._end(task, LookupStatus.WAITING, 0)

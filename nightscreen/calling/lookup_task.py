@@ -17,7 +17,6 @@ from nightscreen.schemas.calls import (
     Reservation,
     ReserveRequest,
 )
-from nightscreen.schemas.checks import Lookup, SubjectKind
 
 if TYPE_CHECKING:
     import asyncio
@@ -52,28 +51,18 @@ SAID_OF_CUSTOMER = frozenset(
 """Refusals that tell something of the customer, as a miss does: they are no failures of calls."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApiCall:
-    """A call that is no lookup of a screening run: a token, a BVN consent, a pull, an offer."""
-
-    check: str  # the operation, under which the journal counts it
-    kind: SubjectKind  # what its subject is the pseudonym of
-    # the call as it will be written; it may hold secrets and identifiers
-    request: Request = field(repr=False)
-    # the journal keeps the answer, sealed; off where the answer is a secret or lies elsewhere
-    keeps_body: bool = True
-
-
-Question = Lookup | ApiCall
-
-
 @dataclass(slots=True, eq=False)
 class LookupTask:
-    """One lookup or API call on its way."""
+    """One lookup of a screening run, or one API call: a token, a consent, a pull, an offer."""
 
-    lookup: Question  # what is asked
-    subject: bytes  # its pseudonym
+    # the call as it will be written; it may hold secrets and identifiers
+    request: Request = field(repr=False)
+    kind: str  # what its subject is the pseudonym of
+    subject: bytes  # whom or what it is about, as a pseudonym
     worst_micro: int  # the most an attempt may cost
+    # the identifier that it is asked by; empty of an API call that has none
+    asked: str = field(default="", repr=False)
+    keeps_body: bool = True  # the journal keeps the answer, sealed; not a secret
     consent_reference: str | None = None  # the consent that authorises it
     # instant from which it does not any more; None where none is needed
     consent_ends_at: int | None = None
@@ -95,9 +84,9 @@ class LookupTask:
     reading: CallOutcome | None = None
 
     @property
-    def keeps_body(self) -> bool:
-        """Return whether the journal keeps the answer."""
-        return not isinstance(self.lookup, ApiCall) or self.lookup.keeps_body
+    def is_api_call(self) -> bool:
+        """Return whether it is no lookup of a screening run, which has a number."""
+        return self.lookup_id is None
 
     @property
     def witness(self) -> Hashable:
@@ -120,18 +109,11 @@ class LookupTask:
         attempts = 0 if status is LookupStatus.WAITING else self.attempts
         return None if self.lookup_id is None else (self.lookup_id, status, attempts)
 
-    @property
-    def asked(self) -> str:
-        """Return the identifier that is asked about."""
-        if isinstance(self.lookup, ApiCall):
-            return self.lookup.request.asked
-        return self.lookup.identity
-
     def ask(self, price_micro: int = 0) -> ReserveRequest:
         """Return the wish to make the next attempt; it may cost no less than the price seen."""
         return ReserveRequest(
-            check=self.lookup.check,
-            kind=self.lookup.kind.value,
+            check=self.request.operation,
+            kind=self.kind,
             subject=self.subject,
             worst_micro=max(self.worst_micro, price_micro),
             consent_reference=self.consent_reference,
@@ -165,11 +147,7 @@ class LookupTask:
             return LookupStatus.FREE if reading.cost_micro == 0 else LookupStatus.PAID
         if reading.verdict is ChargeStatus.UNREADABLE:
             # nobody knows what an API call did, as where its answer was lost; its cost is known
-            return (
-                LookupStatus.IN_DOUBT
-                if isinstance(self.lookup, ApiCall)
-                else LookupStatus.UNREADABLE
-            )
+            return LookupStatus.IN_DOUBT if self.is_api_call else LookupStatus.UNREADABLE
         if stops:
             return None
         if reading.trouble in SAID_OF_CUSTOMER:
@@ -228,7 +206,7 @@ def _is_kept_unread(task: LookupTask, reading: CallOutcome) -> bool:
     """Return whether a body is kept to be read again; of an API call in doubt it is not."""
     if reading.verdict is ChargeStatus.UNREADABLE:
         return True
-    return reading.is_unread and not isinstance(task.lookup, ApiCall)
+    return reading.is_unread and not task.is_api_call
 
 
 def released(task: LookupTask, grant: Reservation, now: int) -> CallResult:

@@ -46,13 +46,3 @@ class CheckProgress:
         for status in statuses:
             self.failed -= status is LookupStatus.FAILED
             self.in_doubt -= status is LookupStatus.IN_DOUBT
-
-
-@dataclass(slots=True)
-class SpendingAlert:
-    """One spending cap and what others had spent under it when the run began, micro-naira."""
-
-    name: str
-    cap_micro: int
-    before_micro: int
-    given: bool = False

@@ -7,9 +7,9 @@ business; what only screening has is `runs.screening_run.ScreeningRun`.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nightscreen.client.prices import load_prices
 from nightscreen.config.declarations import Declarations
@@ -130,10 +130,6 @@ class Run:
     def close(self) -> None:
         """Give back what the run has open, the journal last."""
         self.on_close.close()
-
-    def shared(self) -> dict[str, Any]:
-        """Return what a flow's own kind of run is made of beside its own fields."""
-        return {each.name: getattr(self, each.name) for each in fields(Run)}
 
 
 def only_quotes(parameters: ScreenBatch | ApiRunParameters) -> bool:

@@ -42,13 +42,9 @@ class Silence:
         self.opened_at = None
 
     def goes_on(self, who: str, reason: str, *, at: float, now: int) -> None:
-        """Record what a check waits for; the wait begins now where none had begun.
+        """Record what a check waits for, in words; the wait begins now where none had begun.
 
-        Args:
-            who: the check.
-            reason: what it waits for, in words.
-            at: the instant on the loop's clock.
-            now: the instant in microseconds.
+        Now is `at` on the loop's clock, and `now` in microseconds.
         """
         if self.began is None:
             self.began, self.since = at, now

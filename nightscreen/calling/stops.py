@@ -13,9 +13,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.calling.silence import Silence
+from nightscreen.client.classify import BODY_KEPT, ChargeStatus
 from nightscreen.client.retry import LONE_WAIT_S
 from nightscreen.journal.lookups import WHOLE_RUN
 from nightscreen.schemas.calls import LookupStatus
+from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.stops import (
     ADDRESS,
@@ -30,14 +32,11 @@ from nightscreen.schemas.stops import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
-    from nightscreen.calling.progress import CheckProgress, SpendingAlert
+    from nightscreen.calling.progress import CheckProgress
     from nightscreen.client.classify import CallOutcome
 
 TOLERATED_FROM = 200
 """Lookups that must be done before the share of failures can stop a run."""
-
-NOTICE_SHARE = 0.8
-"""Share of a spending cap at which a notice is given."""
 
 SAME_FAULT_WAIT_S = 10.0
 """Wait once two customers have met the same fault, doubled after each further one: 70 s in all,
@@ -295,7 +294,6 @@ class Stops:
         price_list: the file of the price list, for who must correct it.
         deadline_at: instant after which nothing new is sent, microseconds.
         silence: how long no answer has come, and why.
-        alerts: the caps a notice is due for.
         reason: why the run stopped; None while it goes on.
         checks: why checks stopped, by check.
         notices: what a person should know, in the order it came up.
@@ -316,7 +314,6 @@ class Stops:
     price_list: str = ""
     deadline_at: int | None = None
     silence: Silence = field(default_factory=Silence)
-    alerts: list[SpendingAlert] = field(default_factory=list)
     reason: str | None = None
     checks: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
@@ -330,8 +327,7 @@ class Stops:
     heard: Callable[[str, float, CallOutcome], None] | None = None
     _costs_in_doubt: bool = False
     _evidence: dict[str, Evidence] = field(default_factory=dict)
-    _answered_then: int = 0
-    _was_out: bool = False
+    _outage_at: int | None = None  # answers there were when it went on after one
     _listeners: list[Callable[[], None]] = field(default_factory=list)
 
     # --- stopping and going on ---
@@ -372,10 +368,7 @@ class Stops:
     def may_send(self, check: str, now: int, at: float) -> bool:
         """Return whether a check may send; notices the deadline, and that nothing is answered.
 
-        Args:
-            check: the check.
-            now: the instant in microseconds.
-            at: the same on the loop's clock.
+        The instant is `now` in microseconds, and `at` on the loop's clock.
         """
         if self.deadline_at is not None and now >= self.deadline_at:
             self.stop(StopReason.DEADLINE)
@@ -399,7 +392,7 @@ class Stops:
     def go_on(self) -> None:
         """Resume the run after stops that may have passed by themselves."""
         passed = self.passing()
-        self._was_out = StopReason.OUTAGE in passed
+        self._outage_at = self.answered if StopReason.OUTAGE in passed else None
         self.probes_wallet = StopReason.BALANCE in passed
         self.reason = None
         self.checks = {
@@ -409,7 +402,6 @@ class Stops:
         self.resting_since = None
         self.silence.sign_of_life()
         self.silence.ends()
-        self._answered_then = self.answered
         for evidence in self._evidence.values():
             evidence.starts_anew()
 
@@ -455,14 +447,14 @@ class Stops:
         enough: int | None = None,
         whole_run: bool = False,
     ) -> bool:
-        """Hear a lookup that speaks against going on; stop where enough say the same.
+        """Hear a lookup that speaks against going on, as `Evidence` does; stop where enough agree.
 
         Args:
             check: the check.
             word: what it says.
             witness: whom the lookup was for.
-            mark: what the evidence's mark was when it was sent.
-            detail: what must be the very same.
+            mark: as `Evidence.hear` has it.
+            detail: as `Evidence.hear` has it.
             enough: how many are enough; None for what the rule says.
             whole_run: the run stops, not the check alone.
 
@@ -497,53 +489,86 @@ class Stops:
         else:
             self.stop_check(check, rule.reason)
 
-    def refused(
-        self, check: str, witness: Hashable, reading: CallOutcome, *, mark: int, is_poor: bool
+    def came_back(
+        self,
+        check: str,
+        witness: Hashable,
+        reading: CallOutcome,
+        *,
+        mark: int,
+        at: float,
+        now: int,
+        is_poor: bool = False,
+        was_unread: bool = False,
     ) -> bool:
-        """Hear a refusal that would meet every further call; stop where enough lookups agree.
+        """Take note of an attempt; stop the check or the run where enough lookups say the same.
 
         Args:
             check: the check.
             witness: whom the lookup was for.
-            reading: what it was answered.
+            reading: what the attempt came to.
             mark: what the evidence's mark was when it was sent.
+            at: the instant on the loop's clock.
+            now: the instant in microseconds.
             is_poor: the wallet is known, from other answers, to hold less than the call costs,
                 which is a witness of its own. The balance that a refusal bears is its own word.
+            was_unread: the lookup could not be read before either: it tells nothing of the service.
 
         Returns:
-            False where it is so far this lookup's failure alone.
+            Whether what it met stops further calls; False where it fails alone.
         """
-        word, whole_run = Objection(str(reading.stop)), str(reading.stop_scope) == "run"
-        self.evidence(check).refused = (word, whole_run)
-        is_low = is_poor or self.probes_wallet
-        enough = 1 if word is Objection.BALANCE and is_low else None
-        return self.hear(check, word, witness, mark=mark, enough=enough, whole_run=whole_run)
+        evidence, stopped = self.evidence(check), False
+        if reading.foreign:
+            stopped = self.hear(check, Objection.SAMPLE, witness, detail=reading.foreign)
+        elif reading.stop is not None:
+            word, whole_run = Objection(str(reading.stop)), str(reading.stop_scope) == "run"
+            evidence.refused = (word, whole_run)
+            is_low = is_poor or self.probes_wallet
+            enough = 1 if word is Objection.BALANCE and is_low else None
+            stopped = self.hear(check, word, witness, mark=mark, enough=enough, whole_run=whole_run)
+        if reading.verdict in BODY_KEPT:
+            self.silence.sign_of_life()
+            self.silence.ends()
+            self.probes_wallet = False
+            self.answered += 1
+        if reading.verdict is ChargeStatus.ANSWERED:
+            if reading.outcome in HITS:
+                evidence.forget(Until.RECORD)
+            evidence.answered()
+        else:
+            self._without_answer(check, reading, at=at, now=now)
+        if (
+            reading.is_unread
+            and not was_unread
+            and self.reason is None
+            and check not in self.checks
+        ):
+            evidence.unread_since = evidence.unread_since or now
+            self.hear(check, Objection.UNREAD, witness, mark=mark)
+        if reading.fault and not evidence.proved:
+            self.hear(check, Objection.FAULT, witness, mark=mark, detail=reading.fault)
+            if (number := evidence.number(Objection.FAULT, reading.fault)) > 1:
+                evidence.not_before = at + SAME_FAULT_WAIT_S * 2 ** (number - 2)
+        return stopped
 
-    def fault(self, check: str, witness: Hashable, fault: str, *, mark: int, at: float) -> None:
-        """Hear a lookup that met a fault of the service before any good answer; space the next."""
-        evidence = self.evidence(check)
-        if evidence.proved:
+    def _without_answer(self, check: str, reading: CallOutcome, *, at: float, now: int) -> None:
+        """Take note of why there is no answer that can be read; charged ones in a row stop."""
+        verdict, trouble = reading.verdict, str(reading.trouble)
+        self.errors[(check, trouble)] += 1
+        if verdict is ChargeStatus.UNREADABLE:
+            evidence = self.evidence(check)
+            number = evidence.number(Objection.UNREADABLE) + bool(reading.cost_micro)
+            evidence.counted(Objection.UNREADABLE, number)
+            if number >= RULES[Objection.UNREADABLE].first:
+                self.meet(check, Objection.UNREADABLE, number)
             return
-        self.hear(check, Objection.FAULT, witness, mark=mark, detail=fault)
-        if (number := evidence.number(Objection.FAULT, fault)) > 1:
-            evidence.not_before = at + SAME_FAULT_WAIT_S * 2 ** (number - 2)
-
-    def unread(self, check: str, witness: Hashable | None, *, mark: int, now: int) -> None:
-        """Take note of a response that cannot be read; stop the check where customers agree.
-
-        Args:
-            check: the check.
-            witness: whom the lookup was for; None where it could not be read before either: that
-                tells of the lookup, and nothing of the service.
-            mark: what the evidence's mark was when it was sent.
-            now: the instant.
-        """
-        if witness is None or self.reason is not None or check in self.checks:
-            return
-        evidence = self.evidence(check)
-        if evidence.unread_since is None:
-            evidence.unread_since = now
-        self.hear(check, Objection.UNREAD, witness, mark=mark)
+        self.silence.goes_on(check, f"the service ({trouble})", at=at, now=now)
+        if verdict in {ChargeStatus.NOT_SENT, ChargeStatus.IN_DOUBT}:
+            self.silence.no_sign_of_life(at)
+        else:
+            self.silence.sign_of_life()
+        if verdict is ChargeStatus.NOT_CHARGED and not reading.retry:
+            self.silence.ends()  # a refusal of this one lookup is a word of the service
 
     def unread_outages(self) -> list[tuple[str, int]]:
         """Return the checks whose responses could not be read in an outage, and since when.
@@ -560,14 +585,6 @@ class Stops:
             )
         ]
 
-    def unreadable(self, check: str, error: str, cost_micro: int | None) -> None:
-        """Take note of an answer whose record cannot be read; charged ones count."""
-        self.errors[(check, error)] += 1
-        number = self.evidence(check).number(Objection.UNREADABLE) + bool(cost_micro)
-        self.evidence(check).counted(Objection.UNREADABLE, number)
-        if number >= RULES[Objection.UNREADABLE].first:
-            self.meet(check, Objection.UNREADABLE, number)
-
     def wait_asked(self, check: str, subject: bytes, asked_s: float) -> float:
         """Return for how many seconds a check is left alone, as an answer's `Retry-After` asks.
 
@@ -578,31 +595,7 @@ class Stops:
         number = self.evidence(check).hear(Objection.LONG_WAIT, subject)
         return asked_s if number >= RULES[Objection.LONG_WAIT].first else LONE_WAIT_S
 
-    # --- what comes back ---
-
-    def saw_answer(self) -> None:
-        """Take note of an answer."""
-        self.silence.sign_of_life()
-        self.silence.ends()
-        self.probes_wallet = False
-        self.answered += 1
-
-    def saw_error(self, check: str, error: str, *, silent: bool, at: float, now: int) -> None:
-        """Take note of an attempt without an answer.
-
-        Args:
-            check: the check.
-            error: why there is none.
-            silent: the service gave no sign of life.
-            at: the instant on the loop's clock.
-            now: the instant in microseconds.
-        """
-        self.errors[(check, error)] += 1
-        self.silence.goes_on(check, f"the service ({error})", at=at, now=now)
-        if silent:
-            self.silence.no_sign_of_life(at)
-        else:
-            self.silence.sign_of_life()
+    # --- counting ---
 
     def ended(self, check: str, status: LookupStatus, cost_micro: int) -> None:
         """Count a lookup that came to an end; stop where too many failed."""
@@ -612,17 +605,10 @@ class Stops:
         self.weigh()
 
     def weigh(self) -> None:
-        """Look at what is counted so far: near a cap, give notice; where too many failed, stop.
+        """Stop where too many of the lookups counted so far have failed.
 
         While the service is silent nothing is weighed: what probes lose is the outage's doing.
         """
-        spent = sum(each.cost_micro for each in self.progress.values())
-        for alert in self.alerts:
-            if not alert.given and alert.before_micro + spent >= NOTICE_SHARE * alert.cap_micro:
-                alert.given = True
-                self.notices.append(
-                    f"{NOTICE_SHARE:.0%} of the {alert.name} spending cap is used up"
-                )
         if self.silence.opened_at is not None:
             return
         done = sum(each.done - each.spared for each in self.progress.values())
@@ -655,7 +641,7 @@ class Stops:
                     f"the only {check} lookups asked failed ({word}); nothing of "
                     "the check could confirm or contradict it, other answers came"
                 )
-        is_out = self._was_out and self.answered == self._answered_then
+        is_out = self._outage_at == self.answered
         failed = any(each.failed for each in self.progress.values())
         if self.silence.began is not None and (is_out or (alone and failed)):
             self.stop(StopReason.OUTAGE)

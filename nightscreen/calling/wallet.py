@@ -112,13 +112,7 @@ class Wallet:
     # --- prices ---
 
     def saw_price(self, check: str, cost_micro: int | None, reserved_micro: int) -> None:
-        """Take note of an answer's price; say so where it rose beyond what was known.
-
-        Args:
-            check: the check.
-            cost_micro: what it cost; None where the service did not say.
-            reserved_micro: what was reserved for it.
-        """
+        """Take note of an answer's price, None where unknown; say so where it rose."""
         self._answers += 1
         cost = cost_micro or 0
         known = self.highest_micro.get(check, 0)
@@ -146,14 +140,7 @@ class Wallet:
     def saw_disbelieved(
         self, check: str, subject: bytes, named_micro: int, *, disproved: bool
     ) -> None:
-        """Say that a cost is not believed; what no balance contradicts may stop its check.
-
-        Args:
-            check: the check.
-            subject: whom the call was about.
-            named_micro: what the answer named.
-            disproved: the balance shows that the wallet did not lose it.
-        """
+        """Say that a named cost is not believed; what no balance disproved may stop its check."""
         said = (
             f"a {check} call cost {naira_words(named_micro)} by its answer, and no more than "
             f"{naira_words(self.price_limits[check])} is believed to be a price"

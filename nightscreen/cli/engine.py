@@ -107,7 +107,7 @@ def prepare_engine() -> None:
         say(_STARTING)
         from prefect.settings import PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS as PATIENCE
 
-        import nightscreen.tasks.open_run  # noqa: F401 - while the server starts
+        import nightscreen.tasks.engine_run  # noqa: F401 - while the server starts
 
         temporary_server.wait(PATIENCE.value())
         return

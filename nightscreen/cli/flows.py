@@ -107,7 +107,7 @@ def offer(
     if again:
         with opened_journal() as journal:
             ask_again(journal, parameters, again)
-    return _refusal_said(ran("offer_loans:offer_loans", parameters))
+    return _refusal_said(ran("loans:offer_loans", parameters))
 
 
 def _refusal_said(result: Result) -> Result:
@@ -121,7 +121,7 @@ def _refusal_said(result: Result) -> Result:
 def track(parameters: TrackLoans) -> Result:
     """Ask about every open loan; report its state and what has changed."""
     settings_for_calls()
-    result = _refusal_said(ran("track_loans:track_loans", parameters))
+    result = _refusal_said(ran("loans:track_loans", parameters))
     folder = Path(parameters.output) / str(result.document["run_id"])
     if parameters.run and not folder.is_dir():  # one resumed keeps its folder
         with opened_journal() as journal:

@@ -49,7 +49,7 @@ async def _lines() -> None:
     while True:
         await asyncio.sleep(_LOOK_S)
         terminal, now_s = AT_TERMINAL.get(), time.monotonic()
-        run = None if terminal is None or terminal.run is None else terminal.run.run
+        run = None if terminal is None else terminal.run
         if run is None or (isinstance(run, ScreeningRun) and run.quote is None):
             continue
         done = sum(check.done for check in run.progress.values())
@@ -113,7 +113,7 @@ def ask(asked: Approval) -> bool:
     terminal = AT_TERMINAL.get()
     if terminal is None or terminal.run is None:
         return False
-    run = terminal.run.run
+    run = terminal.run
     timeout_s = run.settings.approval_timeout.total_seconds()
     sys.stderr.write(
         f"This run needs approval: {asked.reason}.\n"

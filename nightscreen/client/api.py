@@ -15,17 +15,16 @@ import zlib
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import httpx
 
 from nightscreen.client.classify import CallOutcome, Classifier
-from nightscreen.client.network import Network, parse_address
+from nightscreen.client.network import Network, checked_key, parse_address
 from nightscreen.client.response_rules import Break, ChargeStatus, Exchange, FailureReason
 from nightscreen.client.transport import Departure, PooledTransport
 from nightscreen.config.settings import TIMEOUTS_S
 from nightscreen.schemas.checks import Operation, family_of
-from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -168,15 +167,18 @@ class Client:
     async def _round_trip(self, request: Request, departure: Departure) -> Exchange:
         response = await self._transport.handle_async_request(self._written(request, departure))
         most = BODY_BYTES_OF.get(request.operation, BODY_BYTES)
+        stream = cast("httpx.AsyncByteStream", response.stream)
         try:
-            body = await _bounded_body(response, most)
+            body = b"".join([part async for part in stream])  # our transport cuts it beyond `most`
         finally:
             await response.aclose()
-        encoding, retry_after_s = _encoding_and_wait(response.headers.raw)
+        headers = response.headers
+        wait_s = _seconds(headers.get("retry-after", ""), headers.get("date", ""))
+        encoding = headers.get("content-encoding", "").strip().lower()
         plain = None if len(body) > most else _decoded(body, encoding, most)
         if plain is None:
             return Exchange(response.status_code, body[:most], broken=Break.TOO_LARGE)
-        return Exchange(response.status_code, plain, retry_after_s=retry_after_s)
+        return Exchange(response.status_code, plain, retry_after_s=wait_s)
 
     def _without_key(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that go with a customer's token."""
@@ -226,15 +228,10 @@ def _silence() -> None:
 
 
 def _headers(url: httpx.URL, api_key: str) -> httpx.Headers:
-    key = api_key.strip()
-    if not key:
-        raise SettingsError("API_KEY is missing; copy it from the service's console")
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise SettingsError("API_KEY holds characters no key has; copy it again from the console")
     return httpx.Headers(
         [
             (b"Host", url.netloc),
-            (b"Authorization", f"Bearer {key}".encode()),
+            (b"Authorization", f"Bearer {checked_key(api_key)}".encode()),
             (b"Accept", b"application/json"),
             (b"Accept-Encoding", b"identity"),
             (b"User-Agent", b"nightscreen"),
@@ -242,28 +239,14 @@ def _headers(url: httpx.URL, api_key: str) -> httpx.Headers:
     )
 
 
-async def _bounded_body(response: httpx.Response, most: int) -> bytes:
-    """Return the body as it came; of one that is longer than `most` a part that is longer too."""
-    if not isinstance(response.stream, httpx.AsyncByteStream):
-        raise httpx.ReadError("the transport returned no body")
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in response.stream:
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > most:
-            break
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
-def _decoded(body: bytes, encoding: bytes, most: int) -> bytes | None:
+def _decoded(body: bytes, encoding: str, most: int) -> bytes | None:
     """Unpack a body that was packed against our wish; None if it grows beyond the limit.
 
     Some servers send deflate without the head that RFC 9110, 8.4.1.2, wants around it.
     """
-    if encoding in (b"", b"identity"):
+    if encoding in ("", "identity"):
         return body
-    for form in (ANY_ZLIB, RAW_DEFLATE) if encoding == b"deflate" else (ANY_ZLIB,):
+    for form in (ANY_ZLIB, RAW_DEFLATE) if encoding == "deflate" else (ANY_ZLIB,):
         try:
             plain = zlib.decompressobj(form).decompress(body, most + 1)
         except zlib.error:
@@ -272,26 +255,13 @@ def _decoded(body: bytes, encoding: bytes, most: int) -> bytes | None:
     return body
 
 
-def _encoding_and_wait(headers: list[tuple[bytes, bytes]]) -> tuple[bytes, float | None]:
-    """Return the content encoding and the seconds of `Retry-After`."""
-    encoding, wait, sent_at = b"", b"", b""
-    for name, value in headers:
-        match name.lower():
-            case b"content-encoding":
-                encoding = value.strip().lower()
-            case b"retry-after":
-                wait = value.strip()
-            case b"date":
-                sent_at = value.strip()
-    return encoding, _seconds(wait.decode("latin-1"), sent_at.decode("latin-1")) if wait else None
-
-
 def _seconds(wait: str, sent_at: str) -> float | None:
     """Return the seconds a `Retry-After` asks for, in either of its forms.
 
     A date is by the server's clock, which may be days off: it counts from the answer's own `Date`,
     and from our clock only where the answer has none.
     """
+    wait = wait.strip()
     if wait.isascii() and wait.isdigit():
         return min(float(wait[:9]), LONGEST_RETRY_AFTER_S)
     until = _instant(wait)

@@ -153,3 +153,19 @@ def parse_address(base_url: str) -> Address:
         raise SettingsError("BASE_URL must be https: only a loopback address may be http")
     path = url.raw_path.decode("ascii")
     return Address(url.copy_with(path="/"), _VERSION.sub("", path).rstrip("/"))
+
+
+def checked_key(key: str) -> str:
+    """Return the service's key.
+
+    Raises:
+        SettingsError: it is missing, or no header can hold it; it is not shown.
+    """
+    if not key:
+        raise SettingsError("API_KEY is not set: write the key the service issued to you into .env")
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise SettingsError(
+            "API_KEY holds a blank, a line end or a letter that no key has; copy it again from the "
+            "service's console, nothing before or after it"
+        )
+    return key

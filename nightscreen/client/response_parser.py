@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal, InvalidOperation
-from typing import Any, Literal, overload
+from typing import Any
 
 from nightscreen.checks.karma import KarmaListings
 from nightscreen.checks.registry import CHECKS
@@ -47,23 +47,7 @@ _ACCOUNT_LISTS = ("accounts", "bank_accounts", "linked_accounts")
 """Where linked accounts may be beside BVN details: the two were never recorded together."""
 
 
-@overload
-def parse_answer(
-    check: Literal[Operation.AGGREGATOR_EXCHANGE, Operation.AGGREGATOR_REFRESH], body: bytes
-) -> TokenAnswer | None: ...
-@overload
-def parse_answer(
-    check: Literal[Operation.AGGREGATOR_TRANSACTIONS, Operation.AGGREGATOR_ACCOUNTS], body: bytes
-) -> RawRecords | None: ...
-@overload
-def parse_answer(check: Literal[Operation.LOAN_PRODUCTS], body: bytes) -> LoanProducts | None: ...
-@overload
-def parse_answer(check: Literal[Operation.LOAN_START], body: bytes) -> LoanStarted | None: ...
-@overload
-def parse_answer(check: Literal[Operation.LOAN_VIEW], body: bytes) -> LoanState | None: ...
-@overload
-def parse_answer(check: str, body: bytes) -> AnyAnswer | None: ...
-def parse_answer(check: str, body: bytes) -> AnyAnswer | None:
+def parse_answer(check: str, body: bytes) -> Any:  # noqa: ANN401 - the record of the check, or `AnyAnswer`
     """Return the record an answered call holds; None where there is none, as in a miss.
 
     Shapes are those of the specification, "Resources and their fields"; a BVN confirmation is read

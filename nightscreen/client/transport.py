@@ -69,19 +69,13 @@ class Departure:
     Give one to `Client.send` to know it even where the call was cancelled.
 
     Attributes:
-        watched: a transport that reports departures has taken the call up.
-        left: it has begun to write the request.
+        may_have_left: the call may have reached the service. So it may for all that is known,
+            until a transport that reports departures takes it up.
         connection: the one that carries the call, once it is known.
     """
 
-    watched: bool = False
-    left: bool = False
+    may_have_left: bool = True
     connection: Connection | None = field(default=None, repr=False)
-
-    @property
-    def may_have_left(self) -> bool:
-        """Return whether the call may have reached the service; unwatched calls may always."""
-        return self.left or not self.watched
 
 
 class PooledTransport(httpx.AsyncBaseTransport):
@@ -116,7 +110,6 @@ class PooledTransport(httpx.AsyncBaseTransport):
         self._idle: dict[_Origin, deque[Connection]] = {}
         self._open: set[Connection] = set()
         self._reached: dict[str, str] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._closings = 0
 
     def __repr__(self) -> str:
@@ -135,13 +128,12 @@ class PooledTransport(httpx.AsyncBaseTransport):
             httpx.TransportError: `ConnectError`, `ConnectTimeout`, `PoolTimeout` and `ProxyError`
                 mean that nothing was sent; anything else that the service may have acted.
         """
-        self._follow_loop()
         extensions = request.extensions
         departure = extensions.get("departure") or Departure()
-        departure.watched = True
+        departure.may_have_left = False
         timeout = extensions.get("timeout", {})
-        written, closings, room = _written(request), self._closings, self._room
-        await self._enter(room, timeout.get("pool"))
+        written, closings = _written(request), self._closings
+        await self._enter(timeout.get("pool"))
         self._calls += 1
         try:
             origin = _Origin.of(request.url)
@@ -162,11 +154,10 @@ class PooledTransport(httpx.AsyncBaseTransport):
             return response
         finally:
             self._calls -= 1
-            room.release()
+            self._room.release()
 
     async def aclose(self) -> None:
         """Close every connection; calls that wait for one are not sent."""
-        self._follow_loop()
         self._closings += 1
         self._idle.clear()
         for connection in self._open:
@@ -174,21 +165,11 @@ class PooledTransport(httpx.AsyncBaseTransport):
         if self._open:
             await asyncio.wait([each.lost for each in self._open], timeout=_CLOSING_S)
 
-    def _follow_loop(self) -> None:
-        """Begin anew on another event loop: connections of one that ended answer nobody."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._loop, self._room = loop, asyncio.Semaphore(self._connections)
-            self._idle, self._open = {}, set()
-
-    @staticmethod
-    async def _enter(room: asyncio.Semaphore, timeout_s: float | None) -> None:
-        if not room.locked():
-            await room.acquire()
-            return
+    async def _enter(self, timeout_s: float | None) -> None:
+        """Wait for a place among the calls in flight."""
         try:
-            async with asyncio.timeout(timeout_s):
-                await room.acquire()
+            async with asyncio.timeout(timeout_s if self._room.locked() else None):
+                await self._room.acquire()
         except TimeoutError:
             raise httpx.PoolTimeout("PoolTimeout") from None
 
@@ -359,7 +340,7 @@ class Connection(asyncio.Protocol):
         self._most_bytes = most_bytes
         self._answer = answer = asyncio.get_running_loop().create_future()
         try:
-            departure.left = True
+            departure.may_have_left = True
             self._transport.write(request)
             response: httpx.Response = await answer
         except BaseException:

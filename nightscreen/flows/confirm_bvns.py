@@ -9,7 +9,7 @@ from prefect.client.schemas.objects import State
 from nightscreen.operations.bvn.confirmations import BvnConfirmations
 from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
-from nightscreen.tasks.open_run import named
+from nightscreen.tasks.engine_run import named
 from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.person_runner import run_in_engine
 

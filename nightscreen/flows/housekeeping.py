@@ -1,6 +1,6 @@
-"""What is to be done every day beside the runs: the journal copied, what is too old removed.
+"""What is to be done every day beside the runs: copy the journal, purge it, sum up the night.
 
-Both ask nobody anything and cost nothing; what they do is in `journal` and `privacy`.
+They ask nobody anything and cost nothing; what they do is in `journal`, `privacy` and `ops`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from nightscreen.config.settings import read_settings
+from nightscreen.ops.summary import last_night
 from nightscreen.privacy.housekeeping import back_up_dated, purge_due_now
+from nightscreen.tasks import events
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.monitoring import paging_false_starts
 from nightscreen.tasks.own_flow import flow
@@ -68,3 +70,16 @@ async def purge() -> dict[str, Any]:
     """
     with sanitize_errors(), paging_false_starts("purge", ""):
         return await asyncio.to_thread(purge_due_now, read_settings())
+
+
+@flow(name="morning-summary", flow_run_name="morning-summary")
+async def morning_summary() -> dict[str, Any]:
+    """Send what the night brought as one event; return its numbers.
+
+    Raises:
+        JournalError: the journal cannot be read, or there is none.
+    """
+    with sanitize_errors():
+        numbers = await asyncio.to_thread(last_night, read_settings())
+        events.morning(numbers)
+        return numbers

@@ -8,7 +8,7 @@ from prefect.client.schemas.objects import State
 
 from nightscreen.operations.transactions.pull import AccountPull, TransactionPull
 from nightscreen.schemas.pulls import PullAccounts, PullTransactions
-from nightscreen.tasks.open_run import named
+from nightscreen.tasks.engine_run import named
 from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.person_runner import run_in_engine
 

@@ -17,7 +17,6 @@ from nightscreen.tasks.cancellation import to_prefect_state
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.inbox import newest_input
 from nightscreen.tasks.monitoring import paging_false_starts
-from nightscreen.tasks.open_run import ended
 from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.screening_runner import EngineRunner
 from nightscreen.tasks.workers import require_worker_available
@@ -53,5 +52,5 @@ async def screen_batch(parameters: ScreenBatch) -> dict[str, Any] | State[Any]:
             await require_worker_available(parameters, settings)
         report = await run_screening(parameters, settings, runner=runner)
         if parameters.quote_only:
-            return await to_prefect_state(runner.open_run, report)
-        return await ended(runner.open_run, report)
+            return await to_prefect_state(runner, report)
+        return await runner.ended(report)

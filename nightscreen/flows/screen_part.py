@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 
+from nightscreen.tasks.engine_run import ask_check
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.own_flow import flow
-from nightscreen.tasks.stations import ask_check
 from nightscreen.tasks.workers import worker_opened
 
 
@@ -26,10 +26,10 @@ async def screen_part(run_id: str, part: int) -> dict[str, int]:  # noqa: ARG001
         JournalError: the journal of this machine does not know the run.
     """
     with sanitize_errors():
-        async with worker_opened(run_id) as run:
-            if run is None:
+        async with worker_opened(run_id) as asking:
+            if asking is None:
                 return {}
             async with asyncio.TaskGroup() as group:
-                for check in run.run.operations:
-                    group.create_task(ask_check(run, check))
-            return {check: each.attempts for check, each in run.stops.progress.items()}
+                for check in asking.run.operations:
+                    group.create_task(ask_check(check, asking))
+            return {check: each.attempts for check, each in asking.run.progress.items()}

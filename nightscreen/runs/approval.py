@@ -23,7 +23,6 @@ from nightscreen.journal.runs import upload_of
 from nightscreen.journal.schema import audit, uploads
 from nightscreen.planning.price import RECENT_RUNS, approval_reason
 from nightscreen.runs.quoting import quote_document
-from nightscreen.runs.run import spending_alerts
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import LAGOS, deadline_instant, span_micros, to_instant
 from nightscreen.schemas.errors import NotAllowedError, UsageError
@@ -135,7 +134,6 @@ def _grant_on_the_spot(run: ScreeningRun, asked: Approval) -> bool:
     found = Approvals.of(run.journal).newest(run.run_id)
     if found is not None and found.max_spend_micro is not None:
         run.caps = replace(run.caps, run_micro=found.max_spend_micro)
-        run.stops.alerts = spending_alerts(run.journal, run.run_id, run.caps)
         run.journal.runs.set_cap(run.run_id, found.max_spend_micro)
     return _use(run)
 

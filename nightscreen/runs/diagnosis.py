@@ -17,11 +17,10 @@ from nightscreen.planning.consent import consent_column
 from nightscreen.planning.eligibility import slots_of, why_not
 from nightscreen.reading.columns import looks_like_value
 from nightscreen.reading.merge_rows import merge_rows, status_name
-from nightscreen.runs.intake import Intake
+from nightscreen.runs.intake import Intake, number_customers
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import SkipReason
 from nightscreen.schemas.rows import CUSTOMER, EXTRA_PREFIX
-from nightscreen.values.identifiers import CustomerNumbers
 from nightscreen.values.issues import trimmed
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from nightscreen.reading.date_orders import DateOrders
     from nightscreen.reading.open_file import TableSource
     from nightscreen.schemas.rows import Problem, RowBatch, SourceBatch
+    from nightscreen.values.identifiers import CustomerNumbers
 
 REPEATED = "customer_id_repeated"
 MANY_REPEATED = 1 / 3
@@ -57,12 +57,7 @@ def diagnose(source: TableSource, orders: DateOrders, *, merge: bool) -> dict[st
     Raises:
         UsageError: the file cannot be used.
     """
-    customers = CustomerNumbers() if merge else None
-    if customers is not None:
-        counting = Intake(source.header, customers, orders)
-        for batch in source.batches():
-            counting.take(batch)
-        customers.settle()
+    customers = number_customers(source, orders)[0] if merge else None
     intake = Intake(source.header, customers, orders)
     counts, kept = _Counts(source), list[pa.Table]()
     status = status_name(source.header.columns, source.header.loan_status)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nightscreen.reading.date_orders import DateOrders
+    from nightscreen.reading.open_file import TableSource
     from nightscreen.schemas.rows import Header, SourceBatch
 
 NO_IDENTIFIER = Issue(
@@ -177,6 +178,15 @@ class Intake:
         kept = np.ones(len(batch.lines), dtype=np.bool_)
         kept[list(refusals)] = False
         return rows.filter(pa.array(kept))
+
+
+def number_customers(source: TableSource, orders: DateOrders) -> tuple[CustomerNumbers, int]:
+    """Read a file once to number its customers, before their rows are taken in; return how many."""
+    customers = CustomerNumbers()
+    counting = Intake(source.header, customers, orders)
+    for batch in source.batches():
+        counting.take(batch)
+    return customers, customers.settle()
 
 
 def known_text(

@@ -10,16 +10,15 @@ import gc
 import secrets
 import shutil
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from nightscreen.calling.progress import CheckProgress, SpendingAlert
+from nightscreen.calling.progress import CheckProgress
 from nightscreen.calling.run import Run, listed_prices, only_quotes
 from nightscreen.calling.silence import Silence
 from nightscreen.calling.stops import RULES, Objection, Stops
 from nightscreen.calling.wallet import Wallet
-from nightscreen.client.network import parse_address
+from nightscreen.client.network import checked_key, parse_address
 from nightscreen.client.prices import PRICES, load_prices
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.files.places import is_url
@@ -47,6 +46,7 @@ _COLLECTED_EVERY = 50_000
 """Objects made before the collector looks for cycles: blocks of rows are lists of thousands, and
 at Python's own 700 a tenth of a night goes into walking them, a third of what a worker does."""
 _NOT_KEPT = frozenset({"run", "yes", "quote_only"})
+R = TypeVar("R", bound=Run)
 _PATHS = frozenset({"input", "mapping", "policy", "shadow", "run_dir", "output"})
 
 
@@ -81,6 +81,7 @@ def open_api_run(
             require_same_input(earlier, input_digest)
         run_id = run_id_for(journal, earlier)
         run = begin_run(
+            Run,
             journal,
             opened,
             parameters,
@@ -113,18 +114,9 @@ def require_service(settings: Settings, *, quote_only: bool) -> None:
         )
     try:
         parse_address(settings.base_url)
+        checked_key(settings.api_key.get_secret_value())
     except SettingsError as error:
         raise SettingsError(f"NIGHTSCREEN_{error}") from None
-    key = settings.api_key.get_secret_value()
-    if not key:
-        raise SettingsError(
-            "NIGHTSCREEN_API_KEY is not set: write the key the service issued to you into .env"
-        )
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise SettingsError(
-            "NIGHTSCREEN_API_KEY holds a blank, a line end or a letter that no key has; copy it "
-            "again from the service's console, nothing before or after it"
-        )
 
 
 def open_journal(settings: Settings, opened: ExitStack, clock: Clock) -> Journal:
@@ -185,6 +177,7 @@ def run_id_for(journal: Journal, earlier: RunRecord | None) -> str:
 
 
 def begin_run(
+    kind: type[R],
     journal: Journal,
     opened: ExitStack,
     parameters: ScreenBatch | ApiRunParameters,
@@ -198,12 +191,14 @@ def begin_run(
     input_digest: str,
     earlier: RunRecord | None,
     is_recorded: bool = True,
-) -> Run:
+    **own: Any,  # noqa: ANN401 - as the kind has it
+) -> R:
     """Write a run of any flow down, and return it with all that was opened for it.
 
     One that is only quoted is not written down, and its folder goes with it.
 
     Args:
+        kind: its kind.
         journal: where it is kept.
         opened: takes what is to be given back as the run is closed.
         parameters: what it is asked to do, made whole.
@@ -216,6 +211,7 @@ def begin_run(
         input_digest: of its input, empty where it reads none.
         earlier: the run as it was begun, where it is resumed.
         is_recorded: off for a single call, which leaves nothing but itself.
+        own: what its kind has beside every other.
 
     Raises:
         UsageError: declarations, prices, response rules or the deadline are wrong.
@@ -255,18 +251,17 @@ def begin_run(
         if earlier is None:
             journal.runs.withdraw(run_id)
         raise
-    stops = Stops(
-        progress={check: CheckProgress() for check in operations},
+    was_poor = earlier is not None and earlier.stop_reason == StopReason.BALANCE
+    stops = stops_of(
+        journal,
+        settings,
+        operations,
         tolerated_failure_pct=settings.tolerated_failure_pct,
-        price_list=price_list_of(settings),
         deadline_at=deadline_at,
-        silence=Silence(settings.outage_give_up.total_seconds()),
-        alerts=spending_alerts(journal, run_id, caps),
-        probes_wallet=earlier is not None and earlier.stop_reason == StopReason.BALANCE,
+        probes_wallet=was_poor,
     )
-    note_unreadable(stops, journal)
     floor_micro, limits = _optional_micro(settings.balance_floor), dict(caps.price_limits)
-    return Run(
+    return kind(
         run_id=run_id,
         flow=flow,
         batch=batch,
@@ -283,6 +278,7 @@ def begin_run(
         response_rules=rules,
         declared=declared,
         input_digest=input_digest,
+        **own,
     )
 
 
@@ -302,12 +298,27 @@ def lasting(parameters: ScreenBatch | ApiRunParameters) -> dict[str, Any]:
     return kept
 
 
-def note_unreadable(stops: Stops, journal: Journal) -> None:
-    """Take note of how many answers in a row could not be read before: the first more decides."""
+def stops_of(
+    journal: Journal,
+    settings: Settings,
+    operations: Iterable[str],
+    **more: Any,  # noqa: ANN401 - of `Stops`
+) -> Stops:
+    """Return the stops of a run in one of its processes.
+
+    They know how many answers in a row could not be read before: the first more decides.
+    """
+    stops = Stops(
+        progress={check: CheckProgress() for check in operations},
+        price_list=str(settings.own_table("prices") or PRICES),
+        silence=Silence(settings.outage_give_up.total_seconds()),
+        **more,
+    )
     most = RULES[Objection.UNREADABLE].first - 1
     for check in stops.progress:
         number = journal.answers.unreadable_run(check, most)
         stops.evidence(check).counted(Objection.UNREADABLE, number)
+    return stops
 
 
 # --- money ---
@@ -329,23 +340,3 @@ def caps_of(parameters: ScreenBatch | ApiRunParameters, settings: Settings) -> C
         price_limits=tuple((name, price_limit(price)) for name, price in listed.items()),
         in_flight=tuple(settings.max_in_flight.items()) if shares else (),
     )
-
-
-def spending_alerts(journal: Journal, run_id: str, caps: Caps) -> list[SpendingAlert]:
-    """Return each cap with what is already spent under it."""
-    money = journal.money
-    each = (
-        ("run's", caps.run_micro, partial(money.of_run, run_id)),
-        ("day's", caps.day_micro, money.today),
-        ("month's", caps.month_micro, money.this_month),
-    )
-    return [
-        SpendingAlert(name, cap, spent().spent_micro)
-        for name, cap, spent in each
-        if cap is not None
-    ]
-
-
-def price_list_of(settings: Settings) -> str:
-    """Return the file of the price list, for who must correct it."""
-    return str(settings.own_table("prices") or PRICES)

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +51,7 @@ from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import Mapping, read_mapping
 from nightscreen.reading.merge_rows import merge_rows, status_name
 from nightscreen.reading.open_file import file_digest, open_source
-from nightscreen.runs.intake import Intake
+from nightscreen.runs.intake import Intake, number_customers
 from nightscreen.runs.run import (
     begin_run,
     collect_seldom,
@@ -65,7 +65,6 @@ from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.clock import Clock, system_clock, to_instant
 from nightscreen.schemas.errors import InputError, JournalError, PolicyError
 from nightscreen.schemas.rows import CUSTOMER
-from nightscreen.values.identifiers import CustomerNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,12 +76,12 @@ if TYPE_CHECKING:
     from nightscreen.journal.lookups import LookupRun
     from nightscreen.planning.lookup_table import LookupRanking
     from nightscreen.planning.short_circuit import Chains
-    from nightscreen.reading.open_file import TableSource
     from nightscreen.schemas.contests import PolicyVersion
     from nightscreen.schemas.plan import Plan
     from nightscreen.schemas.policy import Policy
     from nightscreen.schemas.quote import Quote
     from nightscreen.schemas.rows import Problem, SourceColumn
+    from nightscreen.values.identifiers import CustomerNumbers
 
 CHUNK_ROWS = 16_384
 """Rows at a time: what a chunk costs whatever its size weighs more the smaller chunks are."""
@@ -187,9 +186,12 @@ def _open(
     policy, approval = _policy_in_force(
         parameters, settings, journal, now if earlier is None else earlier.started_at
     )
-    shadow = load_policy(Path(parameters.shadow)) if parameters.shadow else None
     source = open_source(path, mapping=mapping)
+    open_as = f"{wanted.run_id}@{journal.holders.name}"
+    workspace = Workspace.of(settings.home, open_as, journal.sealer)
+    opened.callback(workspace.clear)
     run = begin_run(
+        ScreeningRun,
         journal,
         opened,
         parameters,
@@ -201,18 +203,6 @@ def _open(
         operations=wanted.checks,
         input_digest=digest,
         earlier=earlier,
-    )
-    if not run.only_quotes and earlier is None and not parameters.policy:
-        # as it is resumed: by what is in force at this very instant
-        policy, approval = _policy_in_force(parameters, settings, journal, run.started_at)
-    open_as = f"{run.run_id}@{journal.holders.name}"
-    if not run.only_quotes:
-        opened.callback(_leave_nothing, journal, run.run_id)
-    workspace = Workspace.of(settings.home, open_as, journal.sealer)
-    opened.callback(workspace.clear)
-    shared: dict[str, Any] = {**run.shared(), "parameters": parameters}
-    return ScreeningRun(
-        **shared,
         wanted=wanted,
         input=path,
         input_name=resolved.input.name,
@@ -220,12 +210,20 @@ def _open(
         workspace=workspace,
         freshness=_freshness(parameters, settings, wanted, journal, now),
         policy=policy,
+        policy_approval=approval,
+        shadow=load_policy(Path(parameters.shadow)) if parameters.shadow else None,
         fed_back=source.header.fed_back,
         columns=source.header.columns,
         merging=parameters.merge_rows,
-        shadow=shadow,
-        policy_approval=approval,
     )
+    if run.only_quotes:
+        return run
+    opened.callback(_leave_nothing, journal, run.run_id)
+    if earlier is None and not parameters.policy:
+        # as it is resumed: by what is in force at this very instant
+        at = run.started_at
+        run.policy, run.policy_approval = _policy_in_force(parameters, settings, journal, at)
+    return run
 
 
 def _leave_nothing(journal: Journal, run_id: str) -> None:
@@ -288,7 +286,9 @@ def read_input(run: ScreeningRun) -> None:
     """Read the input into sealed chunks of rows; write quarantine and problems."""
     source = open_source(run.input, mapping=run.mapping)
     orders = DateOrders(source, run.parameters.date_order)
-    customers = _numbered(run, source, orders) if run.merging else None
+    customers = None
+    if run.merging:
+        customers, run.customers = number_customers(source, orders)
     intake = Intake(source.header, customers, orders)
     merging = None if customers is None else RowsToMerge(run.workspace, customers)
     quarantine = QuarantineWriter(run.folder.path / QUARANTINE, source.header.columns)
@@ -321,16 +321,6 @@ def read_input(run: ScreeningRun) -> None:
     run.folder.rows[PROBLEMS] = found
     if run.rows_read == 0:
         raise InputError(f"{run.input_name} holds no rows below its header")
-
-
-def _numbered(run: ScreeningRun, source: TableSource, orders: DateOrders) -> CustomerNumbers:
-    """Read the input once to number its customers, before their rows are taken in."""
-    customers = CustomerNumbers()
-    counting = Intake(source.header, customers, orders)
-    for batch in source.batches(CHUNK_ROWS):
-        counting.take(batch)
-    run.customers = customers.settle()
-    return customers
 
 
 class RowsToMerge:

@@ -1,7 +1,7 @@
 """Who carries the steps of a run, and how a run of any flow is left.
 
 The order of the steps is each flow's own: `runs/screening.py`, `operations/person_run.py`. This
-process carries them by itself, or the engine does, by a task run each (`tasks/open_run.py`).
+process carries them by itself, or the engine does, by a task run each (`tasks/engine_run.py`).
 """
 
 from __future__ import annotations

@@ -14,10 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.calling.asking import Asking
-from nightscreen.calling.progress import CheckProgress
 from nightscreen.calling.run import Run
-from nightscreen.calling.silence import Silence
-from nightscreen.calling.stops import Stops
 from nightscreen.calling.wallet import Wallet
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.config.parameters import ScreenBatch
@@ -25,13 +22,7 @@ from nightscreen.config.settings import max_ages, overridden
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal import journal_of
 from nightscreen.planning.freshness import Freshness
-from nightscreen.runs.run import (
-    collect_seldom,
-    note_unreadable,
-    open_journal,
-    price_list_of,
-    require_service,
-)
+from nightscreen.runs.run import collect_seldom, open_journal, require_service, stops_of
 from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import Clock, system_clock
@@ -57,32 +48,13 @@ _OF_THE_MOMENT = ("wanted", "cap", "in_flight")
 """Figures of a check's progress that are not added up over time."""
 
 
-@dataclass(slots=True)
-class Worker:
-    """One worker under way.
-
-    Attributes:
-        run: the run as a worker sees it: its caps and stops, no rows and no output.
-        asking: what it asks with.
-        leaves: this process was ordered to end, and leaves what it has claimed to others.
-    """
-
-    run: Run
-    asking: Asking
-    leaves: bool = False
-
-    def close(self) -> None:
-        """Give back the journal."""
-        self.run.close()
-
-
 def open_worker(
     run_id: str,
     settings: Settings,
     *,
     transport: Transport | None = None,
     clock: Clock = system_clock,
-) -> Worker | None:
+) -> Asking | None:
     """Open a run to ask its lookups; None where it does not ask any more.
 
     Raises:
@@ -107,7 +79,7 @@ def open_worker(
         asking = Asking(run, table, _freshness(run, table), staged=True)
         asking.open(transport)
         run.on_close = opened.pop_all()
-        return Worker(run, asking)
+        return asking
 
 
 def _run_of_worker(
@@ -117,18 +89,12 @@ def _run_of_worker(
     parameters, terms = ScreenBatch.model_validate(record.parameters), table.terms
     floor = terms["floor_micro"]
     caps = _caps_of(terms["caps"])  # the run's, whatever the settings of this machine say
-    stops = Stops(
-        progress={check: CheckProgress() for check in table.checks},
-        price_list=price_list_of(settings),
-        deadline_at=terms["deadline_at"],
-        silence=Silence(settings.outage_give_up.total_seconds()),
-    )
+    stops = stops_of(journal, settings, table.checks, deadline_at=terms["deadline_at"])
     wallet = Wallet(
         stops,
         floor_micro=floor and floor + BALANCE_MARGIN * terms["in_flight_micro"],
         price_limits=dict(caps.price_limits),
     )
-    note_unreadable(stops, journal)
     return Run(
         run_id=record.run_id,
         flow=record.flow,
@@ -169,20 +135,20 @@ def workers_wanted(parameters: ScreenBatch, settings: Settings) -> int:
     return parameters.workers if earlier is None else int(earlier.parameters.get("workers", 1))
 
 
-async def leave(worker: Worker) -> None:
+async def leave(asking: Asking) -> None:
     """Let what is in flight settle, report it, and leave the rest to the other processes."""
-    if worker.leaves:
-        worker.run.stops.stop(StopReason.CANCELLED)
-    await worker.asking.caller.drain()
-    await exchange(worker)
-    await worker.asking.close()
+    if asking.leaves:
+        asking.run.stops.stop(StopReason.CANCELLED)
+    await asking.caller.drain()
+    await exchange(asking)
+    await asking.close()
 
 
-async def exchange(worker: Worker) -> None:
+async def exchange(asking: Asking) -> None:
     """Report once how far this worker has come, and hear whether the run goes on."""
-    run, askers = worker.run, worker.run.journal.askers
-    if not worker.leaves:
-        await worker.asking.pass_stops_on()
+    run, askers = asking.run, asking.run.journal.askers
+    if not asking.leaves:
+        await asking.pass_stops_on()
     await asyncio.to_thread(askers.report, run.run_id, numbers_of(run))
     if not await asyncio.to_thread(run.journal.runs.held_elsewhere, run.run_id):
         run.stops.stop(StopReason.CANCELLED)

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     from prefect.client.schemas.objects import State
 
-    from nightscreen.tasks.run_in_engine import OpenRun
+    from nightscreen.tasks.engine_run import EngineSteps
 
 PATIENCE_S = 15.0
 """How long calls in flight may take after SIGTERM; the engine kills a run 30 s after it."""
 
 
 @contextmanager
-def handle_sigterm(run: OpenRun[Any]) -> Iterator[None]:
+def handle_sigterm(steps: EngineSteps) -> Iterator[None]:
     """Let SIGTERM stop a run in good order while the body runs; a second one changes nothing.
 
     Calls that outlast the patience are cut, so that they are written down as in doubt.
@@ -40,16 +40,16 @@ def handle_sigterm(run: OpenRun[Any]) -> Iterator[None]:
     cuts = set[asyncio.Task[None]]()  # which the loop alone would forget
 
     def stop() -> None:
-        run.stops.stop(StopReason.CANCELLED)
+        steps.run.stops.stop(StopReason.CANCELLED)
         if not cutting:
             cutting.append(loop.call_later(PATIENCE_S, cut))
 
     def cut() -> None:
-        cuts.add(loop.create_task(run.cut()))
+        cuts.add(loop.create_task(steps.cut()))
 
     def signalled(*_: object) -> None:
         """Take note of the signal; safe wherever the interpreter happens to be."""
-        run.signalled = True
+        steps.signalled = True
         loop.call_soon_threadsafe(stop)
 
     try:
@@ -66,7 +66,7 @@ def handle_sigterm(run: OpenRun[Any]) -> Iterator[None]:
 
 
 async def to_prefect_state(
-    run: OpenRun[Any], report: dict[str, Any]
+    steps: EngineSteps, report: dict[str, Any]
 ) -> dict[str, Any] | State[Any]:
     """Return a run's report, or Cancelled where a worker was told to cancel the run.
 
@@ -76,11 +76,11 @@ async def to_prefect_state(
         TerminationSignal: a worker's run was told to end, and nobody cancelled it: the machine
             goes down.
     """
-    if not run.signalled or deployment.id is None:
+    if not steps.signalled or deployment.id is None:
         return report
     if not await is_cancelled():
         raise TerminationSignal(signal.SIGTERM)
-    return Cancelled(message=f"to go on, resume run {run.run_id}")
+    return Cancelled(message=f"to go on, resume run {steps.run.run_id}")
 
 
 async def shield_until_done(work: Coroutine[Any, Any, object]) -> None:

@@ -6,19 +6,16 @@ else is replaced by its kind and place.
 
 from __future__ import annotations
 
-import functools
 import traceback
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from nightscreen.schemas.errors import NightscreenError, UnexpectedFault, foremost
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Iterator
 
-P = ParamSpec("P")
-R = TypeVar("R")
 _ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -46,14 +43,3 @@ def sanitize_errors() -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001 - the edge: nothing unsanitised passes
         raise sanitized(error) from None
-
-
-def guard_task(body: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
-    """Let nothing out of a task but errors that may be stored in clear."""
-
-    @functools.wraps(body)
-    async def edge(*args: P.args, **kwargs: P.kwargs) -> R:
-        with sanitize_errors():
-            return await body(*args, **kwargs)
-
-    return edge

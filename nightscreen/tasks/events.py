@@ -1,8 +1,7 @@
-"""Events for whoever watches the engine: pages for a person now, the rest for the morning.
+"""Events for whoever watches the engine: pages for a person now, a summary for the morning.
 
-`nightscreen.page.*` are sent only for what needs a person at once, see `ops.vitals`;
-`nightscreen.run.*`, `.balance.*` and `.listings.*` report how a run ended. Numbers, ids and the
-reason's word only: who is notified is an automation's.
+`nightscreen.page.*` are sent only for what needs a person at once, see `ops.vitals`. Numbers, ids
+and the reason's word only: who is notified is an automation's.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from prefect.events import emit_event
 
 from nightscreen.ops.vitals import Alarm
 from nightscreen.schemas.clock import instant_text
-from nightscreen.schemas.stops import LOW_BALANCE, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,49 +40,6 @@ def _emit(event: str, batch: str, payload: Mapping[str, Any], run_id: str = "") 
         "prefect.resource.role": "nightscreen-run",
     }
     emit_event(f"nightscreen.{event}", batch_, related=[run] if run_id else [], payload={**payload})
-
-
-def run_ended(report: Mapping[str, Any]) -> None:
-    """Emit a finished run's events."""
-    payload = payload_of(report)
-    for name in names_of(report):
-        _emit(name, report["batch"], payload, report["run_id"])
-
-
-def names_of(report: Mapping[str, Any]) -> list[str]:
-    """Return what is worth an event of a finished run, as the last words of the events' names."""
-    worth = {
-        f"run.{report['state']}": True,
-        "approval.waiting": report["stop_reason"] == StopReason.APPROVAL,
-        "balance.low": any(each.startswith(LOW_BALANCE) for each in report["notices"]),
-        "balance.drift": report["balance"]["drift"] not in {None, "0.00"},
-        "listings.new": bool(report.get("changes", {}).get("new_listing")),
-    }
-    return [name for name, is_so in worth.items() if is_so]
-
-
-def payload_of(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run's id, its state and its numbers; money in naira."""
-    checks, changes = report["checks"].values(), report.get("changes", {})
-    cost, balance = report["cost"], report["balance"]
-    return {
-        **{name: report[name] for name in ("run_id", "state", "stop_reason", "publishable")},
-        "rows_screened": report["rows"]["screened"],
-        "rows_quarantined": report["rows"]["quarantined"],
-        **{
-            f"lookups_{end}": sum(check.get(end, 0) for check in checks)
-            for end in ("pending", "failed", "unreadable", "in_doubt")
-        },
-        "cost": cost["total"],
-        "quoted": cost["quoted"]["expected"],
-        "quoted_high": cost["quoted"]["high"],
-        "in_doubt_exposure": cost["in_doubt_exposure"],
-        "balance": balance["closing"],
-        "nights_left": balance["nights_left"],
-        "drift": balance["drift"],
-        "new_listings": changes.get("new_listing", 0),
-        "customers_changed": changes.get("customers", 0),
-    }
 
 
 def page(alarm: Alarm, signs: Mapping[str, Any]) -> None:

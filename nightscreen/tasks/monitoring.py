@@ -23,7 +23,7 @@ from nightscreen.tasks.server import tried
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from nightscreen.tasks.run_in_engine import OpenRun
+    from nightscreen.tasks.engine_run import EngineSteps
 
 EVERY_S = 2.0
 
@@ -31,11 +31,10 @@ EVERY_S = 2.0
 class RunMonitor:
     """Looks at one run; keeps what it has sent."""
 
-    def __init__(self, run: OpenRun[Any]) -> None:
-        self._run = run
+    def __init__(self, steps: EngineSteps) -> None:
+        self._steps = steps
         self._pace = RecentSpeed()
         self._alarms = Alarms()
-        self._us = {"pid": os.getpid(), "host": socket.gethostname(), "every_s": EVERY_S}
 
     async def keep(self) -> None:
         """Look again and again until cancelled."""
@@ -45,10 +44,11 @@ class RunMonitor:
 
     async def look(self) -> dict[str, Any]:
         """Look once: write the signs down and send the pages that are due."""
-        run = self._run.run
+        run = self._steps.run
         now = run.clock()
         self._pace.take(run.stops, now)
-        signs = vitals_of(run, self._pace, now, phase=self._run.phase) | self._us
+        us = {"pid": os.getpid(), "host": socket.gethostname(), "every_s": EVERY_S}
+        signs = vitals_of(run, self._pace, now, phase=self._steps.phase) | us
         await asyncio.to_thread(write_vitals, run.settings.home, run.run_id, signs)
         for alarm in self._alarms.due(signs):
             events.page(alarm, signs)
@@ -56,24 +56,25 @@ class RunMonitor:
 
 
 @asynccontextmanager
-async def watching(run: OpenRun[Any]) -> AsyncIterator[None]:
+async def watching(steps: EngineSteps) -> AsyncIterator[None]:
     """Watch over a run of any flow while the body runs; one that is only quoted needs none."""
-    if run.run.only_quotes:
+    run = steps.run
+    if run.only_quotes:
         yield
         return
-    watch, meter = RunMonitor(run), telemetry.meter()
-    await asyncio.to_thread(sweep_vitals, run.run.settings.home)
-    keeper = asyncio.get_running_loop().create_task(watch.keep())
+    monitor, meter = RunMonitor(steps), telemetry.meter()
+    await asyncio.to_thread(sweep_vitals, run.settings.home)
+    keeper = asyncio.get_running_loop().create_task(monitor.keep())
     if meter is not None:
-        meter.begin(run.run)
+        meter.begin(run)
     try:
         yield
     finally:
         keeper.cancel()
         await asyncio.wait([keeper])
-        await tried(watch.look(), "the run could not be looked at")
+        await tried(monitor.look(), "the run could not be looked at")
         if meter is not None:
-            await asyncio.to_thread(meter.end, run.run)
+            await asyncio.to_thread(meter.end, run)
 
 
 @contextmanager

@@ -5,20 +5,16 @@ The steps and their order are in `operations/person_run.py`.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nightscreen.config.settings import read_settings
 from nightscreen.operations.person_run import PersonRun, PersonSteps, run_people
 from nightscreen.schemas.api_runs import ApiRunParameters
+from nightscreen.tasks.engine_run import EngineSteps
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.monitoring import paging_false_starts
-from nightscreen.tasks.open_run import EngineSteps, closed_if_cancelled, ended
-from nightscreen.tasks.run_in_engine import OpenApiRun
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from prefect.client.schemas.objects import State
 
     from nightscreen.config.settings import Settings
@@ -36,14 +32,12 @@ class EnginePersonSteps(EngineSteps, PersonSteps):
         """Open the run; one that could not even begin is reported."""
         with paging_false_starts(kind.name, parameters.run):
             work = await super().open(kind, parameters, settings, clock)
-        self.open_run = OpenApiRun(work.run)
+        self.run = work.run
         return work
 
-    @asynccontextmanager
-    async def asking(self, run: PersonRun[Any, Any]) -> AsyncIterator[None]:
-        """Leave a complete folder of what was done where the run is cancelled."""
-        async with closed_if_cancelled(run.close):
-            yield
+    def write_all(self, run: PersonRun[Any, Any]) -> None:
+        """Write the folder of a run that was cancelled."""
+        run.close()
 
 
 async def run_in_engine(
@@ -55,6 +49,4 @@ async def run_in_engine(
         with paging_false_starts(kind.name, parameters.run):
             settings = read_settings()
         report = await run_people(kind, parameters, settings, steps=steps)
-        if steps.open_run.run.only_quotes:
-            return report
-        return await ended(steps.open_run, report)
+        return report if steps.run.only_quotes else await steps.ended(report)

@@ -11,18 +11,19 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from prefect import get_run_logger
+from prefect.runtime import deployment, flow_run
 
+from nightscreen.files.person import user_name
 from nightscreen.ops.vitals import PAUSED, PLANNING, WRITING
 from nightscreen.runs import screening
+from nightscreen.runs.approval import may_spend
 from nightscreen.runs.screening import Runner
 from nightscreen.runs.screening_run import open_screening
 from nightscreen.schemas.money import naira_words
-from nightscreen.tasks.approval import approved
+from nightscreen.tasks.engine_run import EngineSteps, ask_check
 from nightscreen.tasks.monitoring import paging_false_starts
-from nightscreen.tasks.open_run import EngineSteps, closed_if_cancelled
-from nightscreen.tasks.run_in_engine import OpenScreening
 from nightscreen.tasks.server import show_quote
-from nightscreen.tasks.stations import ask_check
+from nightscreen.tasks.terminal import AT_TERMINAL
 from nightscreen.tasks.workers import workers_started
 
 if TYPE_CHECKING:
@@ -44,39 +45,24 @@ class EngineRunner(EngineSteps, Runner):
     Args:
         batch: named where the run could not even begin.
         resumed: id of the run that is resumed, if any.
-
-    Attributes:
-        open_run: the run as its tasks are handed it, once it is open.
     """
 
+    run: ScreeningRun
+
     def __init__(self, batch: str, resumed: str) -> None:
+        super().__init__()
         self._batch = batch
         self._resumed = resumed
-        self.open_run: OpenScreening
 
     async def open(self, parameters: ScreenBatch, settings: Settings, clock: Clock) -> ScreeningRun:
         """Open the run in a thread."""
         with paging_false_starts(self._batch, self._resumed):
-            run = await asyncio.to_thread(open_screening, parameters, settings, clock=clock)
-            self.open_run = OpenScreening(run)
-        return self.open_run.run
+            self.run = await asyncio.to_thread(open_screening, parameters, settings, clock=clock)
+        return self.run
 
-    @asynccontextmanager
-    async def asking(self, run: ScreeningRun) -> AsyncIterator[None]:
-        """Leave a complete folder of what was done by a run that is cancelled."""
-
-        def close() -> None:
-            screening.write_report(run, screening.write_rows(run))
-
-        async with closed_if_cancelled(close):
-            yield
-
-    @asynccontextmanager
-    async def calling(self, caller: Asking) -> AsyncIterator[None]:
-        """Let the run's tasks ask, and settle what is in flight however the body ends."""
-        self.open_run.asking = caller
-        async with super().calling(caller.caller):
-            yield
+    def write_all(self, run: ScreeningRun) -> None:
+        """Write the folder of a run that was cancelled."""
+        screening.write_report(run, screening.write_rows(run))
 
     async def step(
         self,
@@ -86,13 +72,9 @@ class EngineRunner(EngineSteps, Runner):
         re_entered: bool = False,
     ) -> Any:  # noqa: ANN401 - as the station
         """Carry out one station as a task run and log its numbers."""
-        self.open_run.step = _PHASES.get(name, self.open_run.step)
+        self.at_work = _PHASES.get(name, self.at_work)
         done = await super().step(name, station, *given, re_entered=re_entered)
-        await self._say(name)
-        return done
-
-    async def _say(self, name: str) -> None:
-        run, logger = self.open_run.run, get_run_logger()
+        run, logger = self.run, get_run_logger()
         if name == "take in":
             read, refused = run.rows_read, run.rows_quarantined
             logger.info("run %s: %d rows read, %d in quarantine", run.run_id, read, refused)
@@ -103,18 +85,30 @@ class EngineRunner(EngineSteps, Runner):
             await show_quote(run)
         elif name == "open books":
             await asyncio.to_thread(screening.load_last_stations)
+        return done
 
     async def may_spend(self, run: ScreeningRun) -> bool:
         """Use an approval where there is one; ask whoever sits at the terminal."""
-        self.open_run.step = PAUSED
-        return await approved(run)
+        self.at_work = PAUSED
+        terminal = AT_TERMINAL.get()
+        given = await asyncio.to_thread(
+            may_spend,
+            run,
+            by=f"deployment {deployment.name}" if deployment.name else user_name(),
+            deployment_id=deployment.id or flow_run.parent_deployment_id,
+            ask_here=None if terminal is None else terminal.ask,
+        )
+        if not given:
+            waits = "run %s waits for approval: nightscreen approve %s"
+            get_run_logger().info(waits, run.run_id, run.run_id)
+        return given
 
     @asynccontextmanager
     async def sharing(self, asking: Asking) -> AsyncIterator[None]:
         """Have workers ask too, where that is worth it."""
-        async with workers_started(self.open_run, asking):
+        async with workers_started(self.run, asking):
             yield
 
-    async def ask(self, check: str, asking: Asking) -> None:  # noqa: ARG002 - open_run has it
+    async def ask(self, check: str, asking: Asking) -> None:
         """Ask a check's lookups as a task run."""
-        await ask_check(self.open_run, check)
+        await ask_check(check, asking)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from nightscreen.calling.run import Run
     from nightscreen.schemas.approvals import Approval
-    from nightscreen.tasks.run_in_engine import OpenRun
 
 
 class Terminal:
@@ -28,7 +28,7 @@ class Terminal:
     """
 
     def __init__(self) -> None:
-        self.run: OpenRun[Any] | None = None
+        self.run: Run | None = None
         self.ask: Callable[[Approval], bool] | None = None
         self.interrupted = False
 
@@ -38,7 +38,7 @@ AT_TERMINAL: ContextVar[Terminal | None] = ContextVar("at_terminal", default=Non
 
 
 @contextmanager
-def shown_at_terminal(run: OpenRun[Any]) -> Iterator[None]:
+def shown_at_terminal(run: Run) -> Iterator[None]:
     """Let whoever typed the command see the run and stop it while the body runs."""
     terminal = AT_TERMINAL.get()
     if terminal is None:

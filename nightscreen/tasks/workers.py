@@ -23,7 +23,7 @@ from nightscreen.runs.worker import LOOK_S, Totals, exchange, leave, open_worker
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.cancellation import PATIENCE_S, handle_sigterm, shield_until_done
-from nightscreen.tasks.run_in_engine import OpenRun, OpenScreening
+from nightscreen.tasks.engine_run import EngineSteps
 from nightscreen.tasks.server import tried
 from nightscreen.tasks.temporary_server import is_temporary
 
@@ -34,11 +34,9 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient
 
     from nightscreen.calling.asking import Asking
-    from nightscreen.calling.run import Run
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
     from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.runs.worker import Worker
 
 DEPLOYMENT = "screen-part/part"
 _ALONE = "run with one worker"
@@ -141,10 +139,10 @@ async def worker_problem(client: PrefectClient, *, mine: str | None = None) -> s
 
 
 @asynccontextmanager
-async def workers_started(run: OpenScreening, asking: Asking) -> AsyncIterator[None]:
+async def workers_started(run: ScreeningRun, asking: Asking) -> AsyncIterator[None]:
     """Have workers ask too while the body does, where there is enough to ask."""
-    number = run.run.parameters.workers
-    if number == 1 or not _is_worth_it(run.run):
+    number = run.parameters.workers
+    if number == 1 or not _is_worth_it(run):
         yield
         return
     started = await start_workers(run.run_id, number)
@@ -176,15 +174,14 @@ async def _keep_looking(asking: Asking, totals: Totals) -> None:
         asking.caller.writer.breaks(error)
 
 
-async def _workers_left(run: OpenScreening) -> None:
+async def _workers_left(run: ScreeningRun) -> None:
     """Wait until no living worker has a call under way that the closing balance would miss.
 
     After a stop it is waited for no longer than a call may take: a suspended worker lives on.
     """
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + LET_GO_S
-    journal = run.run.journal
-    while await asyncio.to_thread(journal.askers.asks_elsewhere, run.run_id):
+    while await asyncio.to_thread(run.journal.askers.asks_elsewhere, run.run_id):
         if run.stops.reason is not None and loop.time() >= give_up_at:
             return
         await asyncio.sleep(LOOK_S)
@@ -194,49 +191,49 @@ async def _workers_left(run: OpenScreening) -> None:
 
 
 @asynccontextmanager
-async def worker_opened(run_id: str) -> AsyncIterator[OpenRun[Run] | None]:
+async def worker_opened(run_id: str) -> AsyncIterator[Asking | None]:
     """Open a run as one of its workers; None where it does not ask any more."""
     settings = read_settings()
-    worker = await asyncio.to_thread(open_worker, run_id, settings)
-    if worker is None:
+    asking = await asyncio.to_thread(open_worker, run_id, settings)
+    if asking is None:
         yield None
         return
-    run = OpenRun(worker.run)
-    run.caller, run.asking = worker.asking.caller, worker.asking
+    steps = EngineSteps(asking.run)
+    steps.client = asking.client
 
     def heed_signal() -> None:
-        worker.leaves = worker.leaves or run.signalled  # before what the stop cut short is reported
+        asking.leaves = asking.leaves or steps.signalled  # before what the stop cut is reported
 
-    worker.run.stops.on_stop(heed_signal)
+    asking.run.stops.on_stop(heed_signal)
     try:
-        with handle_sigterm(run):
-            looking = asyncio.get_running_loop().create_task(_heed(worker, run))
+        with handle_sigterm(steps):
+            looking = asyncio.get_running_loop().create_task(_heed(asking, steps))
             try:
-                yield run
+                yield asking
             finally:
                 looking.cancel()
                 await asyncio.wait([looking])
-                worker.leaves = worker.leaves or run.signalled
-                await shield_until_done(leave(worker))
+                heed_signal()
+                await shield_until_done(leave(asking))
     finally:
-        await asyncio.to_thread(worker.close)
+        await asyncio.to_thread(asking.run.close)
 
 
-async def _heed(worker: Worker, run: OpenRun[Run]) -> None:
+async def _heed(asking: Asking, steps: EngineSteps) -> None:
     """Heed the run; a journal that fails stops the worker."""
     cut_at: float | None = None
-    loop = asyncio.get_running_loop()
+    stops, loop = asking.run.stops, asyncio.get_running_loop()
     while True:
-        worker.leaves = worker.leaves or run.signalled
+        asking.leaves = asking.leaves or steps.signalled
         try:
-            await exchange(worker)
+            await exchange(asking)
         except Exception as error:  # noqa: BLE001 - every check's task gets it
-            worker.asking.caller.writer.breaks(error)
-            worker.leaves = True
-            run.stops.stop(StopReason.CANCELLED)
+            asking.caller.writer.breaks(error)
+            asking.leaves = True
+            stops.stop(StopReason.CANCELLED)
             return
-        if run.stops.reason == StopReason.CANCELLED and cut_at is None:
+        if stops.reason == StopReason.CANCELLED and cut_at is None:
             cut_at = loop.time() + PATIENCE_S
         if cut_at is not None and loop.time() >= cut_at:
-            await run.cut()
+            await steps.cut()
         await asyncio.sleep(LOOK_S)

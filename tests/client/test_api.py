@@ -336,18 +336,6 @@ async def test_line_end_in_a_token_writes_no_second_request() -> None:
         assert (outcome.verdict, service.heads) == (ChargeStatus.NOT_SENT, [])
 
 
-def test_a_client_serves_one_event_loop_after_another() -> None:
-    """Connections and waiting places of a loop that ended are not used in the next."""
-    transport = PooledTransport(connections=1)
-
-    async def crowd() -> set[str]:
-        async with raw_service(good) as service:
-            client = Client(service.base, KEY, timeouts_s=PATIENCE, transport=transport)
-            return {each.verdict for each in await asyncio.gather(*map(client.send, [ASK] * 3))}
-
-    assert [asyncio.run(crowd()), asyncio.run(crowd())] == [{"answered"}] * 2
-
-
 async def test_dead_reused_connection_is_in_doubt_and_not_repeated() -> None:
     """A connection that drops after the request was read may have been charged."""
     async with (

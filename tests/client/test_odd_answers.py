@@ -6,8 +6,6 @@ import gzip
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nightscreen.checks.karma import listings_of
 from nightscreen.client.api import BODY_BYTES, Client
@@ -197,13 +195,3 @@ def test_a_sample_costs_nothing() -> None:
     sample = {"status": "success", "mock-response": "x", "meta": {"cost": 10}}
     reading = read({**sample, "data": {"karma_identity": BVN}})
     assert (reading.verdict, reading.cost_micro) == (ChargeStatus.TEST_MODE, 0)
-
-
-@given(st.binary(max_size=300), st.sampled_from([200, 201, 404, 500]))
-def test_no_bytes_raise(body: bytes, status: int) -> None:
-    """Whatever comes is a reading; with a bill in it, a settled one."""
-    for raw in (body, b'{"data":' + body + b"," + META.encode() + b"}"):
-        for request in (KARMA, ACCOUNT):
-            reading = CLASSIFIER.read(request, Exchange(status, raw))
-            assert reading.cost_micro is None or reading.cost_micro >= 0
-            parse_answer("karma", raw)

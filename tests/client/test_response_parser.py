@@ -10,10 +10,8 @@ import pytest
 
 from nightscreen.checks.ecosystem import EcosystemRecord
 from nightscreen.checks.karma import KarmaListing
-from nightscreen.checks.selfie import SelfieAnswer
 from nightscreen.client.response_parser import parse_answer, shown_contact
 from nightscreen.schemas.answers import (
-    BvnAccount,
     BvnDetails,
     read_account_status,
     read_date,
@@ -27,31 +25,6 @@ BVN = "22212345678"
 def body(data: object) -> bytes:
     """Return an envelope with this data."""
     return json.dumps({"status": "success", "data": data}).encode()
-
-
-def test_karma_record_is_laid_flat() -> None:
-    """Nested objects become columns; unknown fields are kept."""
-    listing = parse_answer(
-        "karma",
-        body(
-            {
-                "karma_identity": BVN,
-                "amount_in_contention": "1,250.50",
-                "reason": None,
-                "default_date": "2019-05-16",
-                "karma_type": {"karma": "Fraud"},
-                "karma_identity_type": {"identity_type": "BVN"},
-                "reporting_entity": {"name": "Lender", "email": "a@b.ng"},
-                "severity": 3,
-            }
-        ),
-    )
-    assert isinstance(listing, KarmaListing)
-    assert listing.amount_in_contention == Decimal("1250.50")
-    assert listing.default_date == date(2019, 5, 16)
-    assert (listing.karma_type, listing.identity_type) == ("Fraud", "BVN")
-    assert (listing.reporting_entity_name, listing.reporting_entity_email) == ("Lender", "a@b.ng")
-    assert listing.extra == {"severity": 3}
 
 
 def test_ecosystem_numbers_are_exact_and_extras_kept() -> None:
@@ -80,22 +53,6 @@ def test_ecosystem_numbers_are_exact_and_extras_kept() -> None:
         "ratio": 0.25,
         "score": "12345678901234567890.5",
     }
-
-
-def test_bvn_confirmation_in_both_shapes() -> None:
-    """The details object of the specification, and the list of accounts some answers hold."""
-    details = parse_answer(
-        Operation.BVN_FINISH,
-        body({"bvn": BVN, "registration_date": "17-Mar-2016", "watchlisted": 0, "dob": "1990-1-1"}),
-    )
-    assert isinstance(details, BvnDetails)
-    assert (details.registration_date, details.watchlisted) == (date(2016, 3, 17), False)
-    assert details.extra == {"dob": "1990-1-1"}
-    assert not details.only_accounts()
-    listed = parse_answer(Operation.BVN_FINISH, body([{"account_number": "0123456789"}, None, {}]))
-    assert isinstance(listed, BvnDetails)
-    assert listed.accounts == (BvnAccount(account_number="0123456789"),)
-    assert listed.only_accounts()
 
 
 @pytest.mark.parametrize("name", ["accounts", "bank_accounts", "linked_accounts"])
@@ -153,14 +110,6 @@ def test_account_status_is_read_as_its_word(sent: object, word: str | None) -> N
 def test_masked_contact_is_found_wherever_it_stands(document: object, shown: str | None) -> None:
     """Message, data or a list: a masked phone or email is a contact; a BVN or a date is none."""
     assert shown_contact(document) == shown
-
-
-def test_selfie_score_as_text_or_number() -> None:
-    """The threshold is the caller's; the score is exact."""
-    for similarity in (87.5, "87.5", "87.5%"):
-        scored = parse_answer("selfie", body({"match": "true", "similarity": similarity}))
-        assert isinstance(scored, SelfieAnswer)
-        assert (scored.match, scored.similarity) == (True, Decimal("87.5"))
 
 
 @pytest.mark.parametrize("data", [None, "", [], {}, {"unknown": 1}, 3, {"karma_identity": " "}])

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.client import wire
 from nightscreen.client.api import Client
-from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.config.settings import TIMEOUTS_S
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.test_identifiers import TABLE, by_word
@@ -118,25 +116,3 @@ async def test_every_kind_of_identity_arrives(sandbox: SandboxProcess, kind: Ide
     async with Client(sandbox.url, sandbox.api_key) as client:
         reading = await client.send(karma(kind, identity))
     assert reading.outcome == "listed"
-
-
-@pytest.mark.parametrize("word", ["clear", "accounts"])
-async def test_bvn_consent_in_two_calls(sandbox: SandboxProcess, word: str) -> None:
-    """A wrong password is rejected, not tried again."""
-    person = by_word(word)
-    async with Client(sandbox.url, sandbox.api_key) as client:
-        started = await client.send(wire.bvn_start(person.bvn, person.phone))
-        wrong = await client.send(wire.bvn_finish(person.bvn, "000000"))
-    assert (started.verdict, started.outcome) == ("answered", "found")
-    assert (wrong.verdict, wrong.trouble, wrong.retry) == ("not_charged", "otp_wrong", False)
-
-
-async def test_wrong_key_stops_the_check(sandbox: SandboxProcess) -> None:
-    """No further call is worth making."""
-    async with Client(sandbox.url, "another-key") as client:
-        reading = await client.send(requests("clear")[0])
-    assert (reading.verdict, reading.stop, reading.stop_scope) == (
-        ChargeStatus.STOP,
-        "auth",
-        "check",
-    )

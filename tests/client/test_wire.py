@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from urllib.parse import unquote
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.client import wire
-from nightscreen.schemas.checks import IdentityKind, Lookup, Operation
+from nightscreen.schemas.checks import IdentityKind, Lookup
 from nightscreen.schemas.errors import UnsupportedIdentityError, UsageError
 from tests.client.lookups import karma
 
@@ -48,26 +47,6 @@ LOOKUPS = (
         {"image": "https://img.example/a.jpg"},
     ),
 )
-
-
-@pytest.mark.parametrize(("lookup", "line", "body"), LOOKUPS)
-def test_each_check_asks_as_specified(
-    lookup: Lookup, line: str, body: dict[str, str] | None
-) -> None:
-    """Method, path and body are those of the specification, area B."""
-    request = wire.lookup_request(lookup)
-    assert f"{request.method} {request.path}" == line
-    assert (json.loads(request.body) if request.body else None) == body
-    assert request.operation == lookup.check
-
-
-def test_bvn_consent_has_two_calls_on_one_path() -> None:
-    """POST starts with the contact, PUT finishes with the OTP."""
-    start, finish = wire.bvn_start(BVN, "08012345678"), wire.bvn_finish(BVN, "123456")
-    assert start.path == finish.path == f"/v2/verification/bvn/{BVN}/accounts"
-    assert (start.method, start.body) == ("POST", b'{"contact":"08012345678"}')
-    assert (finish.method, finish.body) == ("PUT", b'{"otp":"123456"}')
-    assert (start.operation, finish.operation) == (Operation.BVN_START, Operation.BVN_FINISH)
 
 
 def test_image_identity_is_refused_in_one_clear_line() -> None:

@@ -101,19 +101,6 @@ def test_a_run_of_this_process_is_resumed_by_the_approver(
     assert command(engine, "approve", run_id, "--refuse").returncode == 2
 
 
-def test_a_refused_run_stays_ended(
-    engine: Engine, sandbox: SandboxProcess, at_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A resume is a mistake of usage that says who refused; not one call is made."""
-    monkeypatch.setenv("NIGHTSCREEN_APPROVAL_ABOVE", "1")
-    run_id = screen(at_home)["run_id"]
-    assert command(engine, "approve", run_id, "--refuse", "--note", "wrong extract").returncode == 0
-    again = command(engine, "screen", "--run", run_id)
-    assert again.returncode == 2
-    assert f"nightscreen approve {run_id}" in again.stderr
-    assert calls(sandbox) == 0
-
-
 def test_a_run_of_a_deployment_is_resumed_by_the_deployment(
     engine: Engine, sandbox: SandboxProcess, dear: dict[str, str], tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from prefect.events import emit_event
 from prefect.states import Running, Scheduled
 
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.flows.morning_summary import morning_summary
+from nightscreen.flows.housekeeping import morning_summary
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
 from tests.flows.engine_in_a_test import until

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,9 +12,7 @@ from nightscreen.calling.asking import Asking
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.schemas.errors import JournalError, NightscreenError
-from nightscreen.tasks.run_in_engine import OpenScreening
-from nightscreen.tasks.stations import ask_check
+from nightscreen.schemas.errors import JournalError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,10 +79,3 @@ async def test_fault_of_ours_is_not_tried_again(
     with pytest.raises(JournalError, match="make room"):
         await screen_batch(asked(at_home))
     assert set(entries.values()) == {1}
-
-
-async def test_a_run_with_nothing_open_for_calls_says_so() -> None:
-    """What would call then names the way out."""
-    closed = OpenScreening(SimpleNamespace(run_id="20260301-220000-abcdef"))  # type: ignore[arg-type]  # no more is asked of it
-    with pytest.raises(NightscreenError, match=r"makes no calls now.*resume the run with --run"):
-        await ask_check(closed, "karma")

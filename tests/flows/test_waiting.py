@@ -34,30 +34,12 @@ def stopped_line(
     )
 
 
-@pytest.mark.parametrize("reason", [StopReason.OUTAGE, StopReason.BALANCE])
-async def test_what_may_pass_is_tried_again_before_the_deadline(reason: StopReason) -> None:
-    """The stop is taken back, and what was lost is let be asked again, once."""
-    line = stopped_line(reason)
-    reopened: list[bool] = []
-    assert await wait_and_resume(line, lambda: reopened.append(True))
-    assert line.stops.reason is None
-    assert reopened == [True]
-
-
 @pytest.mark.parametrize("reason", [StopReason.BUDGET, StopReason.AUTH, StopReason.CANCELLED])
 async def test_what_cannot_pass_stays(reason: StopReason) -> None:
     """A cap, a refused key and a cancellation do not go away by waiting."""
     line = stopped_line(reason)
     assert not await wait_and_resume(line, lambda: None)
     assert line.stops.reason == reason
-
-
-@pytest.mark.parametrize("deadline_at", [None, 1000])
-async def test_without_time_for_another_try_the_run_ends(deadline_at: int | None) -> None:
-    """No deadline, or one before the next try: the stop stands."""
-    line = stopped_line(StopReason.OUTAGE, deadline_at=deadline_at)
-    assert not await wait_and_resume(line, lambda: None)
-    assert line.stops.reason == StopReason.OUTAGE
 
 
 async def test_a_run_that_waits_can_be_cancelled() -> None:

@@ -16,7 +16,7 @@ from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.runs import finalize
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.errors import InputError, UnexpectedFault
-from nightscreen.tasks import stations
+from nightscreen.tasks import engine_run
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import until
 
@@ -110,8 +110,8 @@ async def fail_in_every_way(
     with pytest.raises(InputError):
         await screen_batch(ScreenBatch(**{**asked, "input": str(folder / "missing.csv")}))
     with monkeypatch.context() as patch:
-        patch.setattr(stations, "_task", stations._task.__wrapped__)  # none made before
-        patch.setattr(stations, "RE_ENTRY_DELAYS_S", [0.0])
+        patch.setattr(engine_run, "_task", engine_run._task.__wrapped__)  # none made before
+        patch.setattr(engine_run, "RE_ENTRY_DELAYS_S", [0.0])
         patch.setattr(Asking, "ask", break_asking)
         with pytest.raises(UnexpectedFault):
             await screen_batch(ScreenBatch(**asked))

@@ -1,20 +1,16 @@
 """Kill anywhere: a run as a process, killed with SIGKILL at random moments, resumed to the end.
 
-`python -m tests.kill.harness` prints the full table; `--postgresql` has the journal there, `--cli`
-kills the command line instead, under a real Prefect server. What must be true afterwards is in
-`truth` and checked by `Night.faults`.
+What must be true afterwards is in `truth` and checked by `Night.faults`.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
 import random
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -26,8 +22,6 @@ from nightscreen.journal.opening import MARKER
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from tests.kill import truth
-from tests.kill.database import database
-from tests.services import EngineServer, free_port, start_engine_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,25 +80,6 @@ class Night:
             f"the journal is unsound: {books.wrong[:1]}": books.wrong,
         }
         return [sentence for sentence, broken in found.items() if broken]
-
-    def line(self) -> str:
-        """Return a line of the table."""
-        books = self.books
-        cells = (
-            *(self.seed, self.rows, self.kills, self.while_resuming, len(self.statuses_wrong)),
-            *(self.paid_again, books.crashed, len(books.charged_twice), len(books.unnamed)),
-            *(books.ledger_micro // 10**6, books.journal_micro // 10**6),
-            *(self.explained_micro // 10**6, self.unseen_micro // 10**6),
-            *("; ".join(self.faults()) or "holds",),
-        )
-        return " | ".join(str(cell) for cell in cells)
-
-
-HEAD = (
-    "seed | rows | kills | of them resuming | wrong statuses | committed and paid again | "
-    "crashed calls | charged twice | of them not named | ledger ₦ | journal ₦ | explained ₦ | "
-    "before opening ₦ | result"
-)
 
 
 def _micro(naira: str) -> int:
@@ -274,55 +249,3 @@ def _service(sandbox: SandboxProcess, below: Path, env: dict[str, str]) -> dict[
         "NIGHTSCREEN_HOME": str(below / "home"),
         "NIGHTSCREEN_TOLERATED_FAILURE_PCT": "100",
     }
-
-
-@contextlib.contextmanager
-def prefect_server(home: Path) -> Iterator[dict[str, str]]:
-    """Keep a real Prefect server up; give the environment of those who use it."""
-    port = free_port()
-    server = start_engine_server(home, port)
-    try:
-        yield EngineServer(home, port).env
-    finally:
-        server.terminate()
-        server.wait(30)
-
-
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--first", type=int, default=1, help="the first seed")
-    parser.add_argument("--kills", type=int, default=11, help="kills of each seed")
-    parser.add_argument("--rows", type=int, default=1200)
-    parser.add_argument("--cli", action="store_true", help="kill the command line instead")
-    parser.add_argument("--postgresql", action="store_true", help="with the journal on PostgreSQL")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as home, contextlib.ExitStack() as stack:
-        env = stack.enter_context(prefect_server(Path(home))) if given.cli else None
-        sys.exit(_table(given, env))
-
-
-def _table(given: argparse.Namespace, env: dict[str, str] | None) -> bool:
-    """Print a line for each seed; return True where a promise was broken."""
-    sys.stdout.write(HEAD + "\n")
-    broken = False
-    for seed in range(given.first, given.first + given.seeds):
-        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-            url = stack.enter_context(database()).url if given.postgresql else ""
-            night = spend_night(
-                seed,
-                rows=given.rows,
-                kills=given.kills,
-                below=Path(folder),
-                env=env,
-                journal_url=url,
-            )
-        sys.stdout.write(night.line() + "\n")
-        sys.stdout.flush()
-        broken = broken or bool(night.faults())
-    return broken
-
-
-if __name__ == "__main__":
-    main()

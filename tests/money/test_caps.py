@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from nightscreen.client.classify import CallOutcome
     from nightscreen.journal import Journal
-    from nightscreen.schemas.checks import Lookup
+    from nightscreen.schemas.requests import Request
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ class Till:
     charged: int = 0
     answered: set[str] = field(default_factory=set)
 
-    def __call__(self, lookup: Lookup, attempt: int) -> CallOutcome:
+    def __call__(self, request: Request, attempt: int) -> CallOutcome:
         """Decide one attempt."""
         if self.rng.random() < 0.1:
             return refused()
@@ -76,8 +76,8 @@ class Till:
         self.charged += cost
         if self.rng.random() < self.lost_share:
             return lost()
-        assert lookup.identity not in self.answered, "an answer was paid for twice"
-        self.answered.add(lookup.identity)
+        assert request.asked not in self.answered, "an answer was paid for twice"
+        self.answered.add(request.asked)
         return hit(cost) if cost else miss()
 
 
@@ -115,8 +115,8 @@ def test_no_cap_of_the_real_journal_is_ever_passed(
     home = tmp_path_factory.mktemp("home")
 
     async def main(loop: VirtualLoop) -> None:
-        lookup = task(0).lookup
-        stops = Stops({lookup.check: CheckProgress()})
+        check = task(0).request.operation
+        stops = Stops({check: CheckProgress()})
         with open_journal(home, clock=loop.micros) as journal:
             caps = Caps(day_micro=cap)
             book = Writer(
@@ -124,7 +124,7 @@ def test_no_cap_of_the_real_journal_is_ever_passed(
             )
             service = FakeService(loop, till)
             lane = Lane(
-                lookup.check,
+                check,
                 send=service,
                 writer=book,
                 cap=bench(loop, cap=in_flight).lane._cap,
@@ -161,9 +161,9 @@ def test_where_the_price_list_is_out_of_date_one_call_may_pass_the_cap(
     home = tmp_path_factory.mktemp("home")
     real, charged = times * PRICE, 0
 
-    def reply(lookup: Lookup, _: int) -> CallOutcome:
+    def reply(request: Request, _: int) -> CallOutcome:
         nonlocal charged
-        if int(lookup.identity) % every:
+        if int(request.asked) % every:
             return miss()
         charged += real
         return hit(real)
@@ -171,12 +171,12 @@ def test_where_the_price_list_is_out_of_date_one_call_may_pass_the_cap(
     async def ask(loop: VirtualLoop, journal: Journal, numbers: range) -> None:
         limits = (("karma", 20 * PRICE),)
         caps = Caps(day_micro=cap * NAIRA, price_limits=limits)
-        stops = Stops({task(0).lookup.check: CheckProgress()})
+        stops = Stops({task(0).request.operation: CheckProgress()})
         book = Writer(
             journal.calls, run_id="run", purpose="portfolio", caps=caps, since=loop.micros()
         )
         lane = Lane(
-            task(0).lookup.check,
+            task(0).request.operation,
             send=FakeService(loop, reply),
             writer=book,
             cap=bench(loop, cap=in_flight).lane._cap,

@@ -16,8 +16,8 @@ from nightscreen.ops.vitals import ASKING, WRITING
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.tasks.engine_run import EngineSteps
 from nightscreen.tasks.monitoring import RunMonitor
-from nightscreen.tasks.run_in_engine import OpenApiRun
 from tests.steps.test_errands import opened
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
     """Phase, calls and money are in its file while it works, and the doctor reads them there."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS, max_spend="500", deadline="06:00")
-    live = OpenApiRun(run)
+    live = EngineSteps(run)
     seen: list[dict[str, Any]] = []
 
     async def lived() -> None:
         watch = RunMonitor(live)
         seen.append(await watch.look())
         session = open_caller(run, transport=httpx.ASGITransport(application(Sandbox(Opening()))))
-        live.caller, live.step = session, ASKING
+        live.client, live.at_work = session.client, ASKING
         task = session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
         await session.make([task])
         seen.append(await watch.look())
@@ -45,7 +45,7 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
         assert found.run["deadline_at"] == run.stops.deadline_at
         assert found.run["checks"]["loan_products"]["answered"] == 1
         await session.close()
-        live.caller, live.step = None, WRITING
+        live.client, live.at_work = None, WRITING
         seen.append(await watch.look())
 
     asyncio.run(lived())
@@ -59,7 +59,7 @@ def test_the_signs_alone_say_which_flow_a_run_is_of(tmp_path: Path) -> None:
     """Where the journal cannot be read the doctor still names the run and its command."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS)
     run.flow = "track_loans"
-    asyncio.run(RunMonitor(OpenApiRun(run)).look())
+    asyncio.run(RunMonitor(EngineSteps(run)).look())
     run.close()
     for file in run.settings.home.glob("journal.sqlite*"):
         if file.is_file():

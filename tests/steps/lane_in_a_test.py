@@ -19,7 +19,7 @@ from nightscreen.calling.wallet import Wallet
 from nightscreen.calling.writer import Change, Writer
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
-from nightscreen.client.response_rules import FailureReason, StopScope, StopSignal
+from nightscreen.client.response_rules import FailureReason
 from nightscreen.schemas.calls import (
     CallResult,
     CallState,
@@ -28,7 +28,8 @@ from nightscreen.schemas.calls import (
     ReservationStatus,
     ReserveRequest,
 )
-from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
+from nightscreen.schemas.checks import IdentityKind, Outcome
+from nightscreen.schemas.requests import Request
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -84,18 +85,12 @@ def rejected() -> CallOutcome:
     )
 
 
-def stopping(stop: StopSignal, scope: StopScope) -> CallOutcome:
-    """Return an answer that stops a check or the run."""
-    verdict = ChargeStatus.TEST_MODE if stop is StopSignal.TEST_MODE else ChargeStatus.STOP
-    return CallOutcome(
-        verdict, trouble=FailureReason(stop.value), stop=stop, stop_scope=scope, cost_micro=0
-    )
-
-
 def task(number: int, check: str = "karma", worst: int = PRICE) -> LookupTask:
     """Return a lookup of its own for each number."""
-    lookup = Lookup(check, IdentityKind.BVN, f"{number:011d}")
-    return LookupTask(lookup, number.to_bytes(16, "big"), worst)
+    asked = f"{number:011d}"
+    request = Request(check, "GET", "", None, asked=asked)
+    kind, subject = IdentityKind.BVN.value, number.to_bytes(16, "big")
+    return LookupTask(request, kind, subject, worst, asked)
 
 
 @dataclass(slots=True)
@@ -108,7 +103,7 @@ class FakeService:
     """
 
     loop: VirtualLoop
-    reply: Callable[[Lookup, int], CallOutcome] = lambda *_: miss()
+    reply: Callable[[Request, int], CallOutcome] = lambda *_: miss()
     latency_s: float = 0.1
     sent: list[tuple[float, str]] = field(default_factory=list)
     attempts: Counter[str] = field(default_factory=Counter)
@@ -117,9 +112,9 @@ class FakeService:
     busy_s: float = 0.0
     _since: float = 0.0
 
-    def __call__(self, lookup: Lookup) -> Awaitable[CallOutcome]:
+    def __call__(self, request: Request) -> Awaitable[CallOutcome]:
         """Send once."""
-        return self._answer(lookup)
+        return self._answer(request)
 
     def _turn(self, by: int) -> None:
         now = self.loop.time()
@@ -128,14 +123,14 @@ class FakeService:
         self.flying += by
         self.peak = max(self.peak, self.flying)
 
-    async def _answer(self, lookup: Lookup) -> CallOutcome:
+    async def _answer(self, request: Request) -> CallOutcome:
         self._turn(1)
-        self.attempts[lookup.identity] += 1
-        number = self.attempts[lookup.identity]
-        self.sent.append((self.loop.time(), lookup.identity))
+        self.attempts[request.asked] += 1
+        number = self.attempts[request.asked]
+        self.sent.append((self.loop.time(), request.asked))
         await asyncio.sleep(self.latency_s)
         self._turn(-1)
-        return self.reply(lookup, number)
+        return self.reply(request, number)
 
 
 @dataclass(slots=True)
@@ -168,11 +163,8 @@ class FakeStore:
             raise self.break_reserve
         self.blocks.append(len(asks))
         found: list[Reservation] = []
-        full: ReservationStatus | None = None
         for ask in asks:
-            kind = self.grants(ask) or full or self._refusal(ask, caps)
-            if kind in {ReservationStatus.UNAFFORDABLE, ReservationStatus.QUOTA}:
-                full = kind
+            kind = self.grants(ask) or self._refusal(ask, caps)
             if kind is not None:
                 found.append(Reservation(kind))
                 continue
@@ -185,9 +177,6 @@ class FakeStore:
         return found, {}
 
     def _refusal(self, ask: ReserveRequest, caps: Caps) -> ReservationStatus | None:
-        most = caps.calls_today(ask.check)
-        if most is not None and self.calls >= most:
-            return ReservationStatus.QUOTA
         room = caps.run_micro
         if room is not None and self.spent + self.reserved + ask.worst_micro > room:
             return ReservationStatus.UNAFFORDABLE
@@ -233,7 +222,7 @@ class Bench:
 
 def bench(
     loop: VirtualLoop,
-    reply: Callable[[Lookup, int], CallOutcome] = lambda *_: miss(),
+    reply: Callable[[Request, int], CallOutcome] = lambda *_: miss(),
     *,
     cap: int = 8,
     latency_s: float = 0.1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nightscreen.calling.progress import CheckProgress, SpendingAlert
+from nightscreen.calling.progress import CheckProgress
 from nightscreen.calling.silence import Silence
 from nightscreen.calling.stops import (
     PASSING,
@@ -24,6 +24,31 @@ NAIRA = 1_000_000
 def stops(*checks: str) -> Stops:
     """Return the stops of a run with some checks."""
     return Stops({check: CheckProgress() for check in checks or ("karma", "ecosystem")})
+
+
+def back(
+    made: Stops,
+    reading: CallOutcome,
+    customer: int = 1,
+    *,
+    at: float = 0.0,
+    now: int = 0,
+    **more: bool,
+) -> bool:
+    """Have an attempt come back that was sent after the last witness was heard."""
+    mark = made.evidence("karma").mark
+    return made.came_back("karma", customer, reading, mark=mark, at=at, now=now, **more)
+
+
+def lost(trouble: FailureReason = FailureReason.CUT, fault: str = "") -> CallOutcome:
+    """Return an attempt that may have been charged."""
+    return CallOutcome(ChargeStatus.IN_DOUBT, trouble=trouble, retry=True, fault=fault)
+
+
+def unreadable(cost_micro: int | None = None) -> CallOutcome:
+    """Return a response that cannot be read; in doubt where it states no cost."""
+    verdict = ChargeStatus.IN_DOUBT if cost_micro is None else ChargeStatus.UNREADABLE
+    return CallOutcome(verdict, trouble=FailureReason.UNREADABLE, cost_micro=cost_micro)
 
 
 # --- the table ---
@@ -115,7 +140,7 @@ def test_the_very_same_is_meant() -> None:
     made = stops()
     for number in range(20):
         made.hear("karma", Objection.SAMPLE, number, detail=bytes([number]))
-        made.fault("karma", number, f"fault {number}", mark=0, at=0.0)
+        back(made, lost(fault=f"fault {number}"), number)
     assert (made.reason, made.checks) == (None, {})
 
 
@@ -135,9 +160,7 @@ def test_a_refusal_reaches_as_far_as_its_response_rule_says(scope: StopScope) ->
     """A missing right stops the check, a wrong key the run."""
     made = stops()
     for customer in range(2):
-        mark = made.evidence("karma").mark
-        answer = refusal(Objection.AUTH, scope)
-        agreed = made.refused("karma", customer, answer, mark=mark, is_poor=False)
+        agreed = back(made, refusal(Objection.AUTH, scope), customer)
         assert agreed is (customer == 1)
     assert (made.reason == "auth") is (scope is StopScope.RUN)
     assert (made.checks == {"karma": "auth"}) is (scope is StopScope.CHECK)
@@ -148,7 +171,7 @@ def test_a_wallet_known_to_be_too_low_is_a_witness(word: Objection) -> None:
     """Then one refusal for want of money is enough, and of no other kind."""
     made = stops()
     answer = refusal(word, StopScope.RUN)
-    assert made.refused("karma", 1, answer, mark=0, is_poor=True) is (word is Objection.BALANCE)
+    assert back(made, answer, is_poor=True) is (word is Objection.BALANCE)
 
 
 @pytest.mark.parametrize("before", ["answered", "proved_before"])
@@ -157,10 +180,7 @@ def test_an_address_that_answered_before_is_an_outage_of_the_check(before: str) 
     made = stops()
     setattr(made, before, 1)
     for customer in range(2):
-        mark = made.evidence("karma").mark
-        made.refused(
-            "karma", customer, refusal(Objection.ADDRESS, StopScope.RUN), mark=mark, is_poor=False
-        )
+        back(made, refusal(Objection.ADDRESS, StopScope.RUN), customer)
     assert (made.reason, made.checks) == (None, {"karma": "outage"})
     assert "what stands between" in made.notices[0]
 
@@ -170,7 +190,7 @@ def test_a_refusal_nobody_could_confirm_counts_where_nothing_was_answered(answer
     """Else it is that lookup's failure, and a notice says so."""
     made = stops()
     made.answered = answered
-    made.refused("karma", 1, refusal(Objection.AUTH, StopScope.RUN), mark=0, is_poor=False)
+    back(made, refusal(Objection.AUTH, StopScope.RUN))
     made.conclude()
     assert (made.reason == "auth") is (answered == 0)
     assert any("the only karma lookups" in each for each in made.notices) is (answered == 1)
@@ -181,16 +201,16 @@ def test_a_refusal_nobody_could_confirm_counts_where_nothing_was_answered(answer
 
 def test_the_same_fault_spaces_the_next_calls() -> None:
     """After the second customer each further call waits twice as long; a good answer ends it."""
-    made, evidence = stops(), stops().evidence("karma")
+    made = stops()
     evidence = made.evidence("karma")
     waits = []
     for customer in range(4):
-        made.fault("karma", customer, "500", mark=evidence.mark, at=100.0)
+        back(made, lost(fault="500"), customer, at=100.0)
         waits.append(max(0.0, evidence.not_before - 100))
     assert waits == [0.0, 10.0, 20.0, 40.0]
     evidence.answered()
     assert evidence.not_before == 0.0
-    made.fault("karma", 9, "500", mark=evidence.mark, at=200.0)
+    back(made, lost(fault="500"), 9, at=200.0)
     assert evidence.not_before == 0.0
 
 
@@ -199,9 +219,8 @@ def test_unread_answers_are_an_outage_where_customers_agree(stopped_by: str) -> 
     """Here, or in the process that stopped the check; not for one customer's odd answer."""
     made = stops()
     for customer in range(3 if stopped_by == "here" else 1):
-        mark = made.evidence("karma").mark
-        made.unread("karma", customer, mark=mark, now=7)
-    made.unread("karma", None, mark=made.evidence("karma").mark, now=8)
+        back(made, unreadable(), customer, now=7)
+    back(made, unreadable(), 9, now=8, was_unread=True)
     if stopped_by == "elsewhere":
         made.obey({"karma": "outage"})
     assert made.unread_outages() == ([("karma", 7)] if stopped_by else [])
@@ -213,11 +232,11 @@ def test_charged_answers_that_cannot_be_read_count_over_runs(before: int, charge
     made = stops()
     evidence = made.evidence("karma")
     evidence.counted(Objection.UNREADABLE, before)
-    made.unreadable("karma", "unreadable", 0)
+    back(made, unreadable(0))
     for _ in range(charged - 1):
-        made.unreadable("karma", "unreadable", NAIRA)
+        back(made, unreadable(NAIRA))
     assert not made.checks
-    made.unreadable("karma", "unreadable", NAIRA)
+    back(made, unreadable(NAIRA))
     assert made.checks == {"karma": "failures"}
     evidence.forget(Until.RECORD)
     assert evidence.number(Objection.UNREADABLE) == 0
@@ -291,9 +310,8 @@ def test_going_on_forgets_what_may_have_passed() -> None:
     """Stops that may pass, silence and refusals go; faults, which may be charged, stay."""
     made = stops()
     made.silence = Silence(after=1)
-    made.saw_error("karma", "cut", silent=True, at=0, now=0)
-    made.refused("karma", 1, refusal(Objection.BALANCE, StopScope.RUN), mark=0, is_poor=False)
-    made.fault("karma", 1, "500", mark=1, at=0)
+    back(made, refusal(Objection.BALANCE, StopScope.RUN))
+    back(made, lost(fault="500"))
     made.stop_check("ecosystem", "auth")
     made.stop(StopReason.OUTAGE)
     made.go_on()
@@ -310,7 +328,7 @@ def test_an_outage_that_nothing_ended_is_one_again() -> None:
     made.answered = 5
     made.stop(StopReason.OUTAGE)
     made.go_on()
-    made.saw_error("karma", "cut", silent=True, at=0, now=0)
+    back(made, lost())
     made.conclude()
     assert made.reason == StopReason.OUTAGE
 
@@ -338,17 +356,6 @@ def test_failures_count_from_enough_lookups_on() -> None:
     made.silence.sign_of_life()
     made.ended("karma", LookupStatus.FREE, 0)
     assert made.reason == StopReason.FAILURES
-
-
-def test_a_notice_is_given_once_at_eighty_percent() -> None:
-    """What others had spent under the cap counts."""
-    made = stops()
-    made.alerts = [SpendingAlert("day's", 100 * NAIRA, 60 * NAIRA)]
-    made.ended("karma", LookupStatus.PAID, 19 * NAIRA)
-    assert made.notices == []
-    for _ in range(3):
-        made.ended("karma", LookupStatus.PAID, NAIRA)
-    assert made.notices == ["80% of the day's spending cap is used up"]
 
 
 @pytest.mark.parametrize(
@@ -399,11 +406,11 @@ def test_a_silence_is_given_up_and_says_what_was_waited_for() -> None:
     """From its first instant on; an answer of another process ends it too."""
     made = stops()
     made.silence.give_up_after_s = 600
-    made.saw_error("karma", "cut", silent=True, at=50, now=0)
+    back(made, lost(), at=50)
     assert made.may_send("karma", 0, 649)
     made.silence.ends()
     assert made.may_send("karma", 0, 1000)
-    made.saw_error("karma", "cut", silent=True, at=1000, now=0)
+    back(made, lost(), at=1000)
     assert not made.may_send("karma", 0, 1600)
     assert made.reason == StopReason.OUTAGE
     assert made.notices[-1].endswith("waited for the service (cut)")

@@ -213,7 +213,7 @@ def test_a_worker_keeps_the_caps_of_the_run(priced: screening_run.ScreeningRun) 
     assert worker.run.caps.day_micro == to_micro(Decimal(5000))
     worker.leaves = True
     asyncio.run(leave(worker))
-    worker.close()
+    worker.run.close()
 
 
 def test_a_worker_that_leaves_gives_back_what_it_has_claimed(
@@ -223,7 +223,7 @@ def test_a_worker_that_leaves_gives_back_what_it_has_claimed(
     worker = open_worker(priced.run_id, priced.settings)
     assert worker is not None
     assert priced.lookups is not None
-    asks = worker.asking.caller.writer
+    asks = worker.caller.writer
     claimed = worker.run.journal.calls.claim(
         *(priced.run_id, "portfolio", [], worker.run.caps),
         since=0,
@@ -233,7 +233,7 @@ def test_a_worker_that_leaves_gives_back_what_it_has_claimed(
     worker.leaves = True
     asyncio.run(leave(worker))
     assert asks.broken is None
-    worker.close()
+    worker.run.close()
     counts = priced.journal.lookups.counts(priced.lookups)
     assert {status for _, status in counts} == {LookupStatus.WAITING}
     assert priced.journal.lookups.stops(priced.run_id) == {}
@@ -276,4 +276,4 @@ def test_a_run_is_not_resumed_while_a_worker_of_it_lives(
         screening_run.open_screening(parameters, priced.settings)
     worker.leaves = True
     asyncio.run(leave(worker))
-    worker.close()
+    worker.run.close()

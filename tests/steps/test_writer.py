@@ -189,24 +189,3 @@ async def test_a_strange_error_is_told_without_its_text() -> None:
     written = book(Store())
     assert "22123456789" not in str(written.breaks(ValueError("22123456789")))
     written.close()
-
-
-async def test_caps_may_be_replaced_while_a_run_goes_on() -> None:
-    """Each block is held against the caps of its moment."""
-    store = Store()
-    written = book(store)
-    await written.reserve("karma", [ASK])
-    written.caps = Caps(run_micro=5)
-    await written.reserve("karma", [ASK])
-    written.close()
-    assert [caps.run_micro for caps in store.caps] == [None, 5]
-
-
-async def test_a_refused_reservation_is_raised() -> None:
-    """Nothing of the block may be sent."""
-    store = Store()
-    store.error = JournalError("locked")
-    written = book(store)
-    with pytest.raises(JournalError, match="locked"):
-        await written.reserve("karma", [ASK])
-    written.close()

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from nightscreen.calling.asking import Asking
-    from nightscreen.runs.worker import Worker
     from nightscreen.schemas.calls import Reservation
     from tests.screening import Night, World
 
@@ -50,7 +49,7 @@ class Shared(Unasked):
         super().__init__()
         self._world, self._on_open, self._helps = world, on_open, helps
         self.tasks: dict[int, asyncio.Task[None]] = {}
-        self.workers: dict[int, Worker] = {}
+        self.workers: dict[int, Asking] = {}
         self.attempts = 0
 
     @asynccontextmanager
@@ -99,17 +98,17 @@ class Shared(Unasked):
         try:
             async with asyncio.TaskGroup() as group:
                 for check in worker.run.operations:
-                    group.create_task(worker.asking.ask(check))
+                    group.create_task(worker.ask(check))
         finally:
             looking.cancel()
         await leave(worker)
         self.attempts += sum(each.attempts for each in worker.run.progress.values())
-        await asyncio.to_thread(worker.close)
+        await asyncio.to_thread(worker.run.close)
 
     async def kill(self, number: int) -> None:
         """Let a worker end as SIGKILL does: nothing is given back or written, its lock is free."""
         worker = self.workers[number]
-        writer = worker.asking.caller.writer
+        writer = worker.caller.writer
         # what is in flight here must not be reported by a dead process
         writer._store = Dead()  # type: ignore[assignment]  # as much as is used
         self.tasks[number].cancel()
@@ -130,7 +129,7 @@ class Dead:
         raise JournalError("the process is dead")
 
 
-async def _heed(worker: Worker) -> None:
+async def _heed(worker: Asking) -> None:
     while True:
         await exchange(worker)
         await asyncio.sleep(LOOK_S)
