@@ -53,44 +53,30 @@ _SPARING = "karma"
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What karma is to ask about each row, where it stops at the first listing.
+    """What karma is to ask about each row, where it stops at the first listing."""
 
-    Attributes:
-        chains: the lookups of each row, by number, in the order in which they are asked.
-        order: the numbers of all lookups, in rank.
-    """
-
-    chains: Chains
-    order: NDArray[np.int32]
+    chains: Chains  # the lookups of each row, by number, in the order in which they are asked
+    order: NDArray[np.int32]  # the numbers of all lookups, in rank
 
 
 @dataclass(slots=True)
 class Asking:
-    """What one process has open while it asks lookups of a screening run.
+    """What one process has open while it asks lookups of a screening run."""
 
-    Attributes:
-        run: the run.
-        table: which lookups are its.
-        freshness: how old an answer may be, and from when calls in doubt count.
-        unread: lookups whose latest answer could not be read, by check.
-        stages: what is asked in stages; None where nothing is, or another process opens them.
-        shared: other processes claim them too; what they leave is asked here.
-        staged: stages are opened by another process, and are waited for.
-        leaves: this process was ordered to end, and leaves what it has claimed to others.
-        doubts: how often lookups were sent of late whose calls are in doubt, by check.
-        caller: makes the calls.
-    """
-
-    run: Run
-    table: LookupRun
-    freshness: Freshness
+    run: Run  # the run
+    table: LookupRun  # which lookups are its
+    freshness: Freshness  # how old an answer may be, and from when calls in doubt count
+    # lookups whose latest answer could not be read, by check
     unread: Mapping[str, Collection[bytes]] = field(default_factory=dict)
+    # what is asked in stages; None where nothing is, or another process opens them
     stages: Stages | None = None
-    shared: bool = False
-    staged: bool = False
+    shared: bool = False  # other processes claim them too; what they leave is asked here
+    staged: bool = False  # stages are opened by another process, and are waited for
+    # this process was ordered to end, and leaves what it has claimed to others
     leaves: bool = False
+    # how often lookups were sent of late whose calls are in doubt, by check
     doubts: Mapping[str, Mapping[bytes, Doubts]] = field(init=False)
-    caller: Caller = field(init=False)
+    caller: Caller = field(init=False)  # makes the calls
 
     def __post_init__(self) -> None:
         self.doubts = self.doubts_now()

@@ -38,42 +38,28 @@ _NOT_ACTED_ON = frozenset({CallState.NOT_SENT.value, CallState.NOT_CHARGED.value
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One run of any flow, under way.
-
-    Attributes:
-        flow: its flow as the journal has it, such as `pull_transactions`.
-        batch: what its nights are compared by.
-        purpose: what its calls are made for, as the journal has it.
-        stops: what stops it.
-        wallet: what is known of the prepaid balance.
-        started_at: when it was first begun.
-        is_new: it was begun now, not resumed.
-        response_rules: what a response of the service means.
-        declared: what the lender declares, for the account of the calls.
-        quote: what it may cost; None until that is worked out.
-        spent_before_micro: what earlier sessions of it had spent when it was quoted.
-        on_close: gives back what the run has open.
-    """
+    """One run of any flow, under way."""
 
     run_id: str
-    flow: str
-    batch: str
-    purpose: str
+    flow: str  # its flow as the journal has it, such as `pull_transactions`
+    batch: str  # what its nights are compared by
+    purpose: str  # what its calls are made for, as the journal has it
     parameters: ScreenBatch | ApiRunParameters
     settings: Settings
     journal: Journal
     folder: RunFolder
-    stops: Stops
-    wallet: Wallet
+    stops: Stops  # what stops it
+    wallet: Wallet  # what is known of the prepaid balance
     caps: Caps
-    started_at: int
-    is_new: bool
-    response_rules: ResponseRules
+    started_at: int  # when it was first begun
+    is_new: bool  # it was begun now, not resumed
+    response_rules: ResponseRules  # what a response of the service means
+    # what the lender declares, for the account of the calls
     declared: Declarations = field(default_factory=Declarations)
     input_digest: str = ""
-    quote: Quote | None = None
-    spent_before_micro: int = 0
-    on_close: ExitStack = field(default_factory=ExitStack)
+    quote: Quote | None = None  # what it may cost; None until that is worked out
+    spent_before_micro: int = 0  # what earlier sessions of it had spent when it was quoted
+    on_close: ExitStack = field(default_factory=ExitStack)  # gives back what the run has open
 
     @property
     def clock(self) -> Clock:

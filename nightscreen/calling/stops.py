@@ -71,31 +71,26 @@ class Until(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How many must say the same before a check or the run stops, and for what reason.
+    """How many must say the same before a check or the run stops, and for what reason."""
 
-    Attributes:
-        first: witnesses needed until the check's first good answer: at first nothing speaks for the
-            service, and a wrong key or address should show quickly.
-        later: witnesses needed after it; None where nothing of the kind stops any more. A hundred
-            good answers speak for the service: proxies and firewalls were seen to refuse single
-            calls, and two in a row by chance. Three in a row is preferred to a share of the last
-            fifty: it needs no fifty answers, and one good answer ends the suspicion.
-        reason: the stop; None where it only lengthens a pause.
-        whole_run: the run stops, not the check alone; a refusal's response rule may say so too.
-        apart: a witness counts only where it was sent after the one before was heard, so that a bad
-            moment, in which many calls are in flight, is one witness.
-        until: what makes them be forgotten. While there are witnesses that a good answer would
-            contradict, the check asks one lookup at a time.
-        notice: what is said then.
-    """
-
+    # witnesses needed until the check's first good answer: at first nothing speaks for the service,
+    # and a wrong key or address should show quickly
     first: int
+    # witnesses needed after it; None where nothing of the kind stops any more. A hundred good
+    # answers speak for the service: proxies and firewalls were seen to refuse single calls, and two
+    # in a row by chance. Three in a row is preferred to a share of the last fifty: it needs no
+    # fifty answers, and one good answer ends the suspicion.
     later: int | None
-    reason: str | None
+    reason: str | None  # the stop; None where it only lengthens a pause
+    # the run stops, not the check alone; a refusal's response rule may say so too
     whole_run: bool = False
+    # a witness counts only where it was sent after the one before was heard, so that a bad moment,
+    # in which many calls are in flight, is one witness
     apart: bool = True
+    # what makes them be forgotten. While there are witnesses that a good answer would contradict,
+    # the check asks one lookup at a time.
     until: Until = Until.ANSWER
-    notice: str = ""
+    notice: str = ""  # what is said then
 
 
 RULES: Mapping[Objection, Rule] = {
@@ -206,22 +201,17 @@ PASSING: Mapping[str, Passing] = {
 
 @dataclass(slots=True)
 class Evidence:
-    """What the lookups of one check said against going on.
+    """What the lookups of one check said against going on."""
 
-    Attributes:
-        proved: the check has had a good answer in this run.
-        refused: the last refusal as (word, whether it is of the whole run); None where a good
-            answer came since.
-        not_before: instant, on the loop's clock, before which the next call may not be sent.
-        unread_since: instant of the first of the responses in a row that could not be read.
-        mark: what a call that is sent now is to bring back.
-    """
-
-    proved: bool = False
+    proved: bool = False  # the check has had a good answer in this run
+    # the last refusal as (word, whether it is of the whole run); None where a good answer came
+    # since
     refused: tuple[Objection, bool] | None = None
+    # instant, on the loop's clock, before which the next call may not be sent
     not_before: float = 0.0
+    # instant of the first of the responses in a row that could not be read
     unread_since: int | None = None
-    mark: int = 0
+    mark: int = 0  # what a call that is sent now is to bring back
     _witnesses: dict[tuple[Objection, Hashable], set[Hashable]] = field(default_factory=dict)
     _heard_at: dict[tuple[Objection, Hashable], int] = field(default_factory=dict)
 
@@ -286,44 +276,32 @@ class Evidence:
 
 @dataclass(slots=True)
 class Stops:
-    """Why a run, or a check of it, stops, and what it waits for meanwhile.
+    """Why a run, or a check of it, stops, and what it waits for meanwhile."""
 
-    Attributes:
-        progress: each check's numbers.
-        tolerated_failure_pct: share of failed lookups from which the run stops.
-        price_list: the file of the price list, for who must correct it.
-        deadline_at: instant after which nothing new is sent, microseconds.
-        silence: how long no answer has come, and why.
-        reason: why the run stopped; None while it goes on.
-        checks: why checks stopped, by check.
-        notices: what a person should know, in the order it came up.
-        errors: how often which check met which error.
-        answered: answers in this session.
-        proved_before: something was answered before it, in this run or an earlier one.
-        resting_since: instant since which a stopped run waits to go on; None where it does not.
-        quota_until: instant at which the day's number of a check comes back, once it is used up.
-        paused_until: instant, on the loop's clock, until which the service asked a check to wait.
-        probes_wallet: the wallet was too low, and nothing was answered since: one call at a time
-            finds out whether it was topped up, and one more refusal is enough to stop again.
-        heard: hears of each attempt that came back: its check, its seconds, and what was read; for
-            measures only, None where nobody listens.
-    """
-
-    progress: dict[str, CheckProgress] = field(default_factory=dict)
-    tolerated_failure_pct: float = 100.0
-    price_list: str = ""
-    deadline_at: int | None = None
-    silence: Silence = field(default_factory=Silence)
-    reason: str | None = None
-    checks: dict[str, str] = field(default_factory=dict)
+    progress: dict[str, CheckProgress] = field(default_factory=dict)  # each check's numbers
+    tolerated_failure_pct: float = 100.0  # share of failed lookups from which the run stops
+    price_list: str = ""  # the file of the price list, for who must correct it
+    deadline_at: int | None = None  # instant after which nothing new is sent, microseconds
+    silence: Silence = field(default_factory=Silence)  # how long no answer has come, and why
+    reason: str | None = None  # why the run stopped; None while it goes on
+    checks: dict[str, str] = field(default_factory=dict)  # why checks stopped, by check
+    # what a person should know, in the order it came up
     notices: list[str] = field(default_factory=list)
+    # how often which check met which error
     errors: Counter[tuple[str, str]] = field(default_factory=Counter)
-    answered: int = 0
-    proved_before: bool = False
+    answered: int = 0  # answers in this session
+    proved_before: bool = False  # something was answered before it, in this run or an earlier one
+    # instant since which a stopped run waits to go on; None where it does not
     resting_since: int | None = None
+    # instant at which the day's number of a check comes back, once it is used up
     quota_until: dict[str, int] = field(default_factory=dict)
+    # instant, on the loop's clock, until which the service asked a check to wait
     paused_until: dict[str, float] = field(default_factory=dict)
+    # the wallet was too low, and nothing was answered since: one call at a time finds out whether
+    # it was topped up, and one more refusal is enough to stop again
     probes_wallet: bool = False
+    # hears of each attempt that came back: its check, its seconds, and what was read; for measures
+    # only, None where nobody listens
     heard: Callable[[str, float, CallOutcome], None] | None = None
     _costs_in_doubt: bool = False
     _evidence: dict[str, Evidence] = field(default_factory=dict)

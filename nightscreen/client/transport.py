@@ -67,14 +67,12 @@ class Departure:
     """Whether any byte of a request may have left this machine.
 
     Give one to `Client.send` to know it even where the call was cancelled.
-
-    Attributes:
-        may_have_left: the call may have reached the service. So it may for all that is known,
-            until a transport that reports departures takes it up.
-        connection: the one that carries the call, once it is known.
     """
 
+    # the call may have reached the service. So it may for all that is known, until a transport that
+    # reports departures takes it up.
     may_have_left: bool = True
+    # the one that carries the call, once it is known
     connection: Connection | None = field(default=None, repr=False)
 
 

@@ -41,17 +41,13 @@ _OPEN = NOT_ENDED | {LookupStatus.FAILED, LookupStatus.LAPSED}
 
 @dataclass(slots=True)
 class WrittenRows:
-    """What is known of enriched rows only while they are made.
+    """What is known of enriched rows only while they are made."""
 
-    Attributes:
-        shared_micro: by check, what rows saved that shared an answer of this run.
-        unread: by column of the file, values that no rule of the policy could read.
-        pending: answers that are still to come.
-    """
-
+    # by check, what rows saved that shared an answer of this run
     shared_micro: Counter[str] = field(default_factory=Counter)
+    # by column of the file, values that no rule of the policy could read
     unread: Counter[str] = field(default_factory=Counter)
-    pending: int = 0
+    pending: int = 0  # answers that are still to come
 
 
 def run_end(run: Run) -> RunEnd:

@@ -89,53 +89,42 @@ CHUNK_ROWS = 16_384
 
 @dataclass(slots=True, kw_only=True)
 class ScreeningRun(Run):
-    """One screening run under way. Stations fill it from top to bottom.
-
-    Attributes:
-        input: the file in clear; `input_name` is the name it was given under.
-        columns: the input's columns as understood.
-        chunks: number of row chunks in the workspace.
-        shadow: a second policy, tried beside the one in force.
-        policy_approval: of the policy in force; None where nobody has approved it.
-        merging: the rows of one customer id are one customer, and a chunk's rows are customers;
-            `input_chunks` chunks of the input's own rows lie beside them.
-        rows_read: rows of the file; `rows_quarantined` of them were refused.
-        date_orders: the order in which the dates in numbers of each column were read.
-        plan: what the rows need.
-        needed: the needed lookups, sealed.
-        ranked: what ranks and prices them, until that is done; `order` their numbers in rank.
-        lookups: where they are in the journal, once they are priced.
-        chains: what karma is to ask about each row, where it stops at the first listing.
-        closed: lookups that the plan leaves alone: they may have been charged too often.
-        unread: lookups whose latest answer could not be read.
-    """
+    """One screening run under way. Stations fill it from top to bottom."""
 
     parameters: ScreenBatch
     wanted: Wanted
-    input: Path
+    input: Path  # the file in clear; `input_name` is the name it was given under
     input_name: str
     mapping: Mapping | None
     workspace: Workspace
     freshness: Freshness
     policy: Policy
     fed_back: bool = False
-    columns: tuple[SourceColumn, ...] = ()
-    chunks: int = 0
-    shadow: Policy | None = None
+    columns: tuple[SourceColumn, ...] = ()  # the input's columns as understood
+    chunks: int = 0  # number of row chunks in the workspace
+    shadow: Policy | None = None  # a second policy, tried beside the one in force
+    # of the policy in force; None where nobody has approved it
     policy_approval: PolicyVersion | None = None
+    # the rows of one customer id are one customer, and a chunk's rows are customers; `input_chunks`
+    # chunks of the input's own rows lie beside them
     merging: bool = False
     input_chunks: int = 0
     customers: int = 0
-    rows_read: int = 0
+    rows_read: int = 0  # rows of the file; `rows_quarantined` of them were refused
     rows_quarantined: int = 0
+    # the order in which the dates in numbers of each column were read
     date_orders: dict[str, str] = field(default_factory=dict)
-    plan: Plan | None = None
-    needed: NeededPieces = field(init=False)
+    plan: Plan | None = None  # what the rows need
+    needed: NeededPieces = field(init=False)  # the needed lookups, sealed
+    # what ranks and prices them, until that is done; `order` their numbers in rank
     ranked: LookupRanking | None = None
     order: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    lookups: LookupRun | None = None
+    lookups: LookupRun | None = None  # where they are in the journal, once they are priced
+    # what karma is to ask about each row, where it stops at the first listing
     chains: Chains | None = None
+    # lookups that the plan leaves alone: they may have been charged too often
     closed: dict[str, set[bytes]] = field(default_factory=dict)
+    # lookups whose latest answer could not be read
     unread: dict[str, set[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
