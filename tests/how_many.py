@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-_ALL = 100
-"""What Hypothesis tries by itself."""
+_ALL = 100  # what Hypothesis tries by itself
 
 
 def choose(*, quick: bool) -> None:

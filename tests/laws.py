@@ -55,8 +55,7 @@ NAMELESS = (
 """Files that hold no identifier."""
 MASKED = "(masked: it held an identifier)"
 """In place of a consent reference that tells who it is about."""
-LEAST = 9
-"""Characters from which an identifier is searched for: shorter ones may be any number."""
+LEAST = 9  # characters from which an identifier is searched for: shorter ones may be any number
 DOUBTFUL = ("intent", "in_doubt", "answered")
 """States of calls whose worst cost stays reserved while their cost is not known."""
 

@@ -33,8 +33,7 @@ ANSWERED = {
     "ecosystem": ("found", "not_found"),
     "selfie": ("match", "no_match", "unsure"),
 }
-HITS = ("found", "listed", "scored")
-"""Outcomes with a record, which are charged; a miss is not."""
+HITS = ("found", "listed", "scored")  # outcomes with a record, which are charged; a miss is not
 IDENTITY = {
     "bank_account": ("bank_code", "account_number"),
     "karma": ("bvn",),
@@ -43,16 +42,14 @@ IDENTITY = {
 """Columns that name who is asked about; a selfie's image is no column of the results."""
 NOTHING_TO_ANSWER = ("refused", "ineligible", "invalid", "off")
 WAITING = ("test_mode", "pending", "failed", "unreadable", "in_doubt")
-CAUSES = (*WAITING, "refused", "invalid")
-"""Why a row is not screened, the first that applies."""
+CAUSES = (*WAITING, "refused", "invalid")  # why a row is not screened, the first that applies
 LEFT = ("spared", "unreadable", "failed", "in_doubt", "pending")
 """Ends of lookups that leave rows without an answer; what test mode left is pending."""
 NONE_OF_IT = (0, "0.00", None)
 """What a figure may be where there is nothing; a report leaves out whole parts in test mode."""
 BASES = {"found": "with_history", "not_found": "no_history", "refused": "no_consent"}
 NOT_ASKED = ("off", "ineligible", "invalid")
-AGES = (None, 1, 7, 30, 90, None)
-"""Limits of the ages of evidence, in days."""
+AGES = (None, 1, 7, 30, 90, None)  # limits of the ages of evidence, in days
 NOTHING = {"rows": 0, "exposure": "0.00", "unknown_rows": 0}
 KINDS_OF_CHANGE = ("new_listing", "worse", "changed", "cleared", "better", "new", "gone")
 _DAY_S = 86_400

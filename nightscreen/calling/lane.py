@@ -16,12 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.calling.lookup_task import (
-    LookupTask,
-    most_charged,
-    outcome_of,
-    released,
-)
+from nightscreen.calling.lookup_task import LookupTask, most_charged, outcome_of, released
 from nightscreen.calling.stops import FEW, Objection, Stops, Until
 from nightscreen.client.classify import BODY_KEPT, CallOutcome, ChargeStatus
 from nightscreen.client.retry import next_attempt

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from nightscreen.calling.progress import CheckProgress
     from nightscreen.client.classify import CallOutcome
 
-TOLERATED_FROM = 200
-"""Lookups that must be done before the share of failures can stop a run."""
+TOLERATED_FROM = 200  # lookups that must be done before the share of failures can stop a run
 
 SAME_FAULT_WAIT_S = 10.0
 """Wait once two customers have met the same fault, doubled after each further one: 70 s in all,
@@ -178,8 +177,7 @@ RULES: Mapping[Objection, Rule] = {
 """What answers can say against going on. A customer is one witness: a record that is broken is so
 by each of their identifiers."""
 
-FEW = 3
-"""Customers that are enough to tell a fault of the service from one of theirs, at any time."""
+FEW = 3  # customers that are enough to tell a fault of the service from one of theirs, at any time
 
 
 class Passing(NamedTuple):

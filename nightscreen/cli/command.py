@@ -59,18 +59,12 @@ _WRITE = {
 
 
 class Result(NamedTuple):
-    """What a command returns that does not simply end well.
+    """What a command returns that does not simply end well."""
 
-    Attributes:
-        document: as `--json` prints it.
-        status: the exit status.
-        view: shows the document to people, in place of the command's own view.
-        more: what the view needs beside the document, by name.
-    """
-
-    document: Any
-    status: int = 0
-    view: View | None = None
+    document: Any  # as `--json` prints it
+    status: int = 0  # the exit status
+    view: View | None = None  # shows the document to people, in place of the command's own view
+    # what the view needs beside the document, by name
     more: Mapping[str, Any] = MappingProxyType({})
 
 

@@ -36,8 +36,7 @@ WALLET_NAIRA = "5000000"
 MARKER = "made-by-nightscreen-demo"
 _MADE = ("home", "out", "customers.csv")
 _CAPS = {"BANK_ACCOUNT": "40", "KARMA": "40", "ECOSYSTEM": "40"}
-_NO_PLACE = frozenset({"desk_second_factor"})
-"""Settings that are words and yet limits."""
+_NO_PLACE = frozenset({"desk_second_factor"})  # settings that are words and yet limits
 
 sandbox = command("sandbox --port 8800 --scenario flaky")(serve)
 

@@ -20,15 +20,10 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A command or a group of commands.
+    """A command or a group of commands."""
 
-    Attributes:
-        path: `module:name` below `nightscreen.cli`; a function made by `command`, or a group.
-        about: its line in the list of commands, of at most 60 characters.
-    """
-
-    path: str
-    about: str
+    path: str  # `module:name` below `nightscreen.cli`; a function made by `command`, or a group
+    about: str  # its line in the list of commands, of at most 60 characters
 
 
 COMMANDS = {

@@ -51,12 +51,10 @@ _READY_WITHIN_S = 600.0
 _ENDS_WITHIN_S = 60.0
 AGAIN_AFTER_S = 5.0
 MOST_ENDS = 5
-SOUND_AFTER_S = 600.0
-"""A process that ran for this long did start: its end counts as the first one."""
+SOUND_AFTER_S = 600.0  # a process that ran for this long did start: its end counts as the first one
 _LOOK_S = 0.2
 _DEMO_ROWS = 500
-_DEMO_WALLET_NAIRA = "12000"
-"""What two weeks of such nights cost, and a few nights more."""
+_DEMO_WALLET_NAIRA = "12000"  # what two weeks of such nights cost, and a few nights more
 _DEMO_OVERRIDE_ABOVE = "50000"
 _ENGINE = {
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
@@ -145,21 +143,14 @@ def _say(text: str, name: str = "up") -> None:
 
 @dataclass
 class Service:
-    """One process that is kept running by a thread of its own, until everything is to end.
+    """One process that is kept running by a thread of its own, until everything is to end."""
 
-    Attributes:
-        name: its lines come out under it.
-        command: its program and words.
-        needed: everything ends where it does.
-        environment: what it is given beside the present one; a login of an engine only here.
-        umask: of the files it makes; -1 is the present one.
-    """
-
-    name: str
-    command: Sequence[str]
-    needed: bool = False
+    name: str  # its lines come out under it
+    command: Sequence[str]  # its program and words
+    needed: bool = False  # everything ends where it does
+    # what it is given beside the present one; a login of an engine only here
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    umask: int = -1
+    umask: int = -1  # of the files it makes; -1 is the present one
     process: subprocess.Popen[str] | None = None
 
     @property
@@ -204,17 +195,11 @@ class Service:
 
 @dataclass
 class Services:
-    """The processes, in the order in which they were started.
+    """The processes, in the order in which they were started."""
 
-    Attributes:
-        group: process group they are put in.
-        stop: set where everything is to end.
-        failed: which has ended too often.
-    """
-
-    group: int
-    stop: threading.Event
-    failed: str = ""
+    group: int  # process group they are put in
+    stop: threading.Event  # set where everything is to end
+    failed: str = ""  # which has ended too often
     _all: list[Service] = field(default_factory=list)
 
     def start(self, service: Service) -> None:

@@ -27,8 +27,7 @@ _MASKS = frozenset("*•#")
 _CONTACT = re.compile(r"[\w.%+*•#-]+@[\w.*•#-]+|\+?[0-9*•#xX][0-9*•#xX -]{5,}[0-9*•#xX]")
 _CONTACT_CHARACTERS = 1000
 _LEAST_COVERED, _LEAST_SHOWN = 2, 2
-_BVN_BEGINS = "22"
-"""No Nigerian phone number begins so, and every BVN does."""
+_BVN_BEGINS = "22"  # no Nigerian phone number begins so, and every BVN does
 
 AGGREGATOR_DATA = frozenset(
     operation

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from nightscreen.client.network import Proxy
 
 P = TypeVar("P", bound=asyncio.Protocol)
-Transport = httpx.AsyncBaseTransport
-"""Sends a request; tests pass another one."""
+Transport = httpx.AsyncBaseTransport  # sends a request; tests pass another one
 
 KEEPALIVE_S = 3.0
 """Idle connections are dropped before servers drop them: a call lost to that race is in doubt."""
@@ -55,8 +54,7 @@ _SMALL_BYTES = 64 * 1024
 _LENGTHS = frozenset({b"content-length", b"transfer-encoding"})
 """Headers that say where a body ends; where both are there, the service may have meant either."""
 
-_CLOSING_S = 1.0
-"""Seconds that closing waits for the loop to close sockets; it takes milliseconds."""
+_CLOSING_S = 1.0  # seconds that closing waits for the loop to close sockets; it takes milliseconds
 
 _NO_HTTP = "no HTTP answer"
 _TUNNEL_STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3}[^\r\n]*)")

@@ -69,42 +69,31 @@ class Remedy(NamedTuple):
 
 
 class HealthFinding(NamedTuple):
-    """One thing that was looked at.
+    """One thing that was looked at."""
 
-    Attributes:
-        name: what it is.
-        standing: ok, warning, or wrong where no run can go on before it is fixed.
-        says: the finding, in words.
-        remedy: what to do about it, None where nothing is to be done; a remedy without a command
-            is followed by what the run needs.
-    """
-
-    name: str
-    standing: str
-    says: str
+    name: str  # what it is
+    standing: str  # ok, warning, or wrong where no run can go on before it is fixed
+    says: str  # the finding, in words
+    # what to do about it, None where nothing is to be done; a remedy without a command is followed
+    # by what the run needs
     remedy: Remedy | None = None
 
 
 @dataclass(slots=True)
 class Diagnosis:
-    """The diagnosis.
+    """The diagnosis."""
 
-    Attributes:
-        run: the run's facts (`status.condition_of`), None where there is none; where none was
-            named, the one that needs a person most among the newest of each flow and batch.
-        others: the facts of those others, newest first.
-        safe: a run may be started or resumed now; `why_not` says why not.
-        remedy: what to do next, None where all is well.
-        exit_status: as the command ends: 0 nothing to do, 2 something must be fixed before any run,
-            3 a run stopped and can be resumed, 4 the service is in test mode.
-    """
-
+    # the run's facts (`status.condition_of`), None where there is none; where none was named, the
+    # one that needs a person most among the newest of each flow and batch
     run: dict[str, Any] | None = None
+    # the facts of those others, newest first
     others: list[dict[str, Any]] = field(default_factory=list)
     findings: list[HealthFinding] = field(default_factory=list)
-    safe: bool = True
+    safe: bool = True  # a run may be started or resumed now; `why_not` says why not
     why_not: str | None = None
-    remedy: Remedy | None = None
+    remedy: Remedy | None = None  # what to do next, None where all is well
+    # as the command ends: 0 nothing to do, 2 something must be fixed before any run, 3 a run
+    # stopped and can be resumed, 4 the service is in test mode
     exit_status: int = 0
 
     def document(self) -> dict[str, Any]:

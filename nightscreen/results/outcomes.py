@@ -45,10 +45,8 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.schemas.offers import LoanNews, Offer
 
-Z = 1.959964
-"""Of the normal distribution: intervals hold 95 times of 100."""
-NO_DECISION = "none"
-"""Stands for the decision where no run had decided before the money went out."""
+Z = 1.959964  # of the normal distribution: intervals hold 95 times of 100
+NO_DECISION = "none"  # stands for the decision where no run had decided before the money went out
 _LENT_TO = pa.schema(
     [
         pa.field("loan", pa.string()),

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.lookups import LookupRun
     from nightscreen.journal.runs import RunRecord
 
-LOOK_S = 0.5
-"""How often the processes of a run report how far they have come, and hear of stops."""
+LOOK_S = 0.5  # how often the processes of a run report how far they have come, and hear of stops
 
 BALANCE_MARGIN = 2
 """How often a full cap of every check may have been charged between two looks at the balance."""

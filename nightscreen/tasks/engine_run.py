@@ -95,13 +95,12 @@ class EngineSteps(Steps):
     """Carries a run's steps as task runs of the flow that it is made in.
 
     Attributes:
-        run: the run, once it is open.
         client: what makes its calls, while it does.
         at_work: which part of its work it was in last, a word of `ops.vitals`.
         signalled: the process was told to end while the run was open.
     """
 
-    run: Run
+    run: Run  # the run, once it is open
 
     def __init__(self, run: Run | None = None) -> None:
         if run is not None:

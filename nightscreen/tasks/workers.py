@@ -42,8 +42,7 @@ DEPLOYMENT = "screen-part/part"
 _ALONE = "run with one worker"
 LEAST_LOOKUPS = 100
 """Lookups a worker below which starting processes would take longer than asking does."""
-LET_GO_S = 20.0
-"""How long workers have to settle where the run has stopped."""
+LET_GO_S = 20.0  # how long workers have to settle where the run has stopped
 
 
 async def start_workers(run_id: str, number: int) -> list[UUID]:

@@ -38,8 +38,7 @@ MOST_S = 60.0
 """The tests of one behaviour may take so long; a behaviour they do not find by then is missed."""
 BASELINE_S = 1800.0
 _FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
-_FAILED = 1
-"""pytest's exit status where tests failed; all others but 0 say that it could not try."""
+_FAILED = 1  # pytest's exit status where tests failed; all others but 0 say that it could not try
 
 
 @dataclass(frozen=True, slots=True)

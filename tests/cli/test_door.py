@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from http.server import BaseHTTPRequestHandler
 
-NOBODY = 65534
-"""The uid of a user who owns nothing."""
+NOBODY = 65534  # the uid of a user who owns nothing
 MORNING = "/deployments/name/morning-summary/morning"
 ORDER = {"parameters": {"parameters": {"yes": True}}, "job_variables": {}}
 """What would start a run that spends."""

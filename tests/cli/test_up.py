@@ -27,8 +27,7 @@ from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE_S = 600.0
-"""For a machine that does a lot besides; on a quiet one it is seconds."""
+PATIENCE_S = 600.0  # for a machine that does a lot besides; on a quiet one it is seconds
 MARK = "TEST_OF_UP"
 
 

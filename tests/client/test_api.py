@@ -40,8 +40,7 @@ GOOD = json.dumps(LISTED).encode()
 MISTAKEN = json.dumps({**LISTED, "data": {"karma_identity": "22200000000"}}).encode()
 ASK = karma(IdentityKind.BVN, BVN)
 TIMES = TIMEOUTS_S | {"karma": 0.4}
-PATIENCE = TIMEOUTS_S | {"karma": 60.0}
-"""Where no timeout is wanted, however busy the machine is."""
+PATIENCE = TIMEOUTS_S | {"karma": 60.0}  # where no timeout is wanted, however busy the machine is
 
 
 def says(*parts: bytes, cut: bool = False) -> Behaviour:

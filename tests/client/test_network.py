@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-HOST = "service.lender.example"
-"""A name that no name server knows: only the proxy leads there."""
+HOST = "service.lender.example"  # a name that no name server knows: only the proxy leads there
 PRODUCTS = b'{"status":"success","message":"ok","data":[]}'
 
 

@@ -11,12 +11,7 @@ import pytest
 from nightscreen.checks.ecosystem import EcosystemRecord
 from nightscreen.checks.karma import KarmaListing
 from nightscreen.client.response_parser import parse_answer, shown_contact
-from nightscreen.schemas.answers import (
-    BvnDetails,
-    read_account_status,
-    read_date,
-    read_number,
-)
+from nightscreen.schemas.answers import BvnDetails, read_account_status, read_date, read_number
 from nightscreen.schemas.checks import Operation
 
 BVN = "22212345678"

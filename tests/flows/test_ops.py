@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.engine, pytest.mark.alone, pytest.mark.long]
 
 AUTOMATIONS = Path("deploy/automations.yaml").read_text("utf-8")
-SOON_S = 10.0
-"""The least the engine waits before it takes silence for an event."""
+SOON_S = 10.0  # the least the engine waits before it takes silence for an event
 
 
 def _removed(engine: Engine, automation: str) -> bool:

@@ -26,8 +26,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 ROWS = 250
 LATENCY_MS = 600
-UNDER_WAY = 25
-"""Charges after which a run is well under way."""
+UNDER_WAY = 25  # charges after which a run is well under way
 
 
 @pytest.fixture

@@ -41,8 +41,7 @@ OWN_WORDS = {
     word for part in config.values() if isinstance(part, dict) for word in part.get("words", ())
 }
 """Of these the engine makes names for its runs: Precious, Patience and Rose among them."""
-LEAST_LETTERS = 6
-"""Shorter names may stand in the engine's own words."""
+LEAST_LETTERS = 6  # shorter names may stand in the engine's own words
 
 
 def make_people(path: Path, seed: int, rows: int = 60) -> None:

@@ -88,20 +88,14 @@ def _micro(naira: str) -> int:
 
 @dataclass(slots=True)
 class Killer:
-    """Starts a run's process again and again, and ends it before its time.
+    """Starts a run's process again and again, and ends it before its time."""
 
-    Attributes:
-        below: folder with input, home and output.
-        sandbox: the service.
-        env: environment of a command line; empty to run the line below the flow.
-        journal_url: where the journal lies; empty for SQLite under HOME.
-    """
-
-    below: Path
-    sandbox: SandboxProcess
+    below: Path  # folder with input, home and output
+    sandbox: SandboxProcess  # the service
     rng: random.Random
+    # environment of a command line; empty to run the line below the flow
     env: dict[str, str] = field(default_factory=dict)
-    journal_url: str = ""
+    journal_url: str = ""  # where the journal lies; empty for SQLite under HOME
     run_id: str = ""
     known: set[truth.Key] = field(default_factory=set)
     seen: int = 0

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOUR, FIVE_MINUTES = 3600, 300
-AHEAD = datetime.now(UTC) + timedelta(days=1)
-"""What a server's clock says that is a day ahead."""
+AHEAD = datetime.now(UTC) + timedelta(days=1)  # what a server's clock says that is a day ahead
 
 
 def at(seconds: int) -> str:

@@ -37,19 +37,13 @@ KEYS = {
 
 
 class Difference(NamedTuple):
-    """One value that is not what was kept.
-
-    Attributes:
-        path: within the file: keys of JSON, or row and column of a table, divided by dots.
-        kept: the value in the measure.
-        found: the value now.
-    """
+    """One value that is not what was kept."""
 
     night: str
     file: str
-    path: str
-    kept: Any
-    found: Any
+    path: str  # within the file: keys of JSON, or row and column of a table, divided by dots
+    kept: Any  # the value in the measure
+    found: Any  # the value now
 
     def __str__(self) -> str:
         """Return a line for people."""

@@ -59,16 +59,13 @@ class Seeded(Unasked):
 
 @dataclass
 class FixedWorld(World):
-    """A world whose clock, keys and jitter are given.
+    """A world whose clock, keys and jitter are given."""
 
-    Attributes:
-        now: the present instant in microseconds, between two nights.
-        evenings: first and last instant of each night in microseconds.
-        ends: how many calls the service had seen at the end of each night.
-    """
-
+    # the present instant in microseconds, between two nights
     now: int = field(default_factory=lambda: to_micros(EVENING))
+    # first and last instant of each night in microseconds
     evenings: list[tuple[int, int]] = field(default_factory=list)
+    # how many calls the service had seen at the end of each night
     ends: list[int] = field(default_factory=list)
     _loop: VirtualLoop | None = None
 

@@ -61,17 +61,11 @@ _SHORT_TYPES = (
 
 @dataclass(frozen=True)
 class Names:
-    """What stands for what is different each time.
+    """What stands for what is different each time."""
 
-    Attributes:
-        runs: a word for each run's id, in the order of the runs.
-        pseudonyms: whose they are, by their text.
-        evenings: first and last instant of each night in microseconds.
-    """
-
-    runs: Mapping[str, str]
-    pseudonyms: Mapping[str, str]
-    evenings: Sequence[tuple[int, int]]
+    runs: Mapping[str, str]  # a word for each run's id, in the order of the runs
+    pseudonyms: Mapping[str, str]  # whose they are, by their text
+    evenings: Sequence[tuple[int, int]]  # first and last instant of each night in microseconds
 
     def text(self, given: str) -> str:
         """Return a text in its normal form."""
@@ -336,8 +330,7 @@ def rows_of(table: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{name: column[number] for name, column in columns.items()} for number in range(rows)]
 
 
-LINE = 110
-"""Characters that fill a line."""
+LINE = 110  # characters that fill a line
 
 
 def written(value: Any, indent: int = 0) -> str:  # noqa: ANN401 - any value of JSON

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 MINUTE = 60 * MICROS
 MAGIC = 999_000_000
 """Customers from this number on meet what `sandbox/test_identifiers.py` says of the last digits."""
-LISTED = 1
-"""The magic customer whom the blacklist holds by every identifier."""
+LISTED = 1  # the magic customer whom the blacklist holds by every identifier
 CHECKS = ("bank_account", "karma", "ecosystem")
 FAULTS = (
     *("http_429", "http_500", "http_502", "http_503", "http_504", "cut_before_charge"),

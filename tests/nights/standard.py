@@ -25,18 +25,12 @@ _WRITING = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True)
 class Spent:
-    """A standard night that was spent; nothing of it may be changed.
-
-    Attributes:
-        night: its folder and report.
-        world: where it was spent, as it was after the last night there.
-        outputs: what it wrote in the normal form, by file.
-    """
+    """A standard night that was spent; nothing of it may be changed."""
 
     name: str
-    night: Night
-    world: FixedWorld
-    outputs: dict[str, Any]
+    night: Night  # its folder and report
+    world: FixedWorld  # where it was spent, as it was after the last night there
+    outputs: dict[str, Any]  # what it wrote in the normal form, by file
 
 
 class StandardNights:

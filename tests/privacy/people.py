@@ -20,8 +20,7 @@ HEADINGS = (
     *("customer_id", "first_name", "middle_name", "last_name", "bvn", "account_number"),
     *("bank_code", "phone", "email", "domain", "exposure", "consent_reference", "consented_at"),
 )
-LIVING = 60
-"""More than the faulty: where only they were left, the service would count as silent."""
+LIVING = 60  # more than the faulty: where only they were left, the service would count as silent
 STOPPING = {
     *("mock_response", "empty_object", "denied", "unpriced", "low_wallet"),
     *("foreign_404", "redirect", "huge", "not_offered", "mock_message"),

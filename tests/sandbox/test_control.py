@@ -13,8 +13,7 @@ from tests.sandbox.in_process import VALIDATION, Here
 
 LISTED = by_word("listed").bvn
 BVN = "12345678901"
-NUMBER = "0000000001"
-"""A number whose check digit is no bank's: only planted does it exist."""
+NUMBER = "0000000001"  # a number whose check digit is no bank's: only planted does it exist
 
 
 @pytest.mark.parametrize(

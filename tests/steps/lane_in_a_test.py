@@ -95,16 +95,12 @@ def task(number: int, check: str = "karma", worst: int = PRICE) -> LookupTask:
 
 @dataclass(slots=True)
 class FakeService:
-    """Answers after a time; tells who was on the wire when.
-
-    Attributes:
-        reply: what the n-th attempt at a lookup comes to.
-        latency_s: seconds each attempt takes.
-    """
+    """Answers after a time; tells who was on the wire when."""
 
     loop: VirtualLoop
+    # what the n-th attempt at a lookup comes to
     reply: Callable[[Request, int], CallOutcome] = lambda *_: miss()
-    latency_s: float = 0.1
+    latency_s: float = 0.1  # seconds each attempt takes
     sent: list[tuple[float, str]] = field(default_factory=list)
     attempts: Counter[str] = field(default_factory=Counter)
     flying: int = 0

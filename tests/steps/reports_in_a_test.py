@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from tests.screening import Night
 
-LATER = 9
-"""Days between the two nights: blacklist answers that say clear have grown old by then."""
+LATER = 9  # days between the two nights: blacklist answers that say clear have grown old by then
 
 IDENTIFIERS = ("bvn", "account_number", "phone", "email", "first_name", "last_name", "customer_id")
 

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
     from nightscreen.values.issues import Validated
 
-KEPT = object()
-"""The cell keeps its text."""
+KEPT = object()  # the cell keeps its text
 BVN, PHONE, ACCOUNT, EMAIL = "22123456789", "+2348031234567", "0123456785", "ada@example.com"
 _account = partial(judge_account, institution=institution_of("058"))
 _no_bank = partial(judge_account, institution=None)

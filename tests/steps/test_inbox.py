@@ -22,14 +22,7 @@ import pytest
 from nightscreen.config.parameters import WatchInbox
 from nightscreen.config.settings import Retention, read_settings
 from nightscreen.files.inbox import Inbox
-from nightscreen.inbox.file_intake import (
-    MOST_ATTEMPTS,
-    Examined,
-    Fate,
-    examine,
-    settle,
-    told_name,
-)
+from nightscreen.inbox.file_intake import MOST_ATTEMPTS, Examined, Fate, examine, settle, told_name
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews

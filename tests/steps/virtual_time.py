@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 EPOCH_S = 1_780_000_000
 MOST_STEPS = 5_000_000
-SOCKET_S = 0.01
-"""Real seconds that a socket of the loop gets to deliver before time jumps over it."""
+SOCKET_S = 0.01  # real seconds that a socket of the loop gets to deliver before time jumps over it
 
 
 class _Selector(selectors.SelectSelector):

@@ -74,16 +74,12 @@ class Supplied:
 
 @dataclass(slots=True)
 class OtpFile:
-    """The contents of a file of passwords: rows that can be sent on, and findings.
-
-    Attributes:
-        read: rows of the file; always those supplied plus those refused.
-    """
+    """The contents of a file of passwords: rows that can be sent on, and findings."""
 
     supplied: list[Supplied] = field(default_factory=list)
     refused: list[RefusedRow] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    read: int = 0
+    read: int = 0  # rows of the file; always those supplied plus those refused
 
     def refuse(self, line: int, customer_id: str, column: str, code: str, hint: str) -> None:
         """Refuse a row."""

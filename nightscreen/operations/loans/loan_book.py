@@ -299,8 +299,7 @@ def _days_since_maturity(row: Mapping[str, Any], standing: LoanStanding) -> int:
     return max(0, int((row["as_of"] - row["maturity_date"]).days))
 
 
-BLOCK = 20_000
-"""Rows whose decisions are looked up and whose outcomes are written down at once."""
+BLOCK = 20_000  # rows whose decisions are looked up and whose outcomes are written down at once
 
 
 def import_outcomes(

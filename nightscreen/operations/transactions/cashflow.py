@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 
 DEFINITIONS: Final = DATA / "features.sql"
-MEMORY: Final = "512MB"
-"""Enough for the blocks that `cashflow` gives; nothing is spilled to disk."""
+MEMORY: Final = "512MB"  # enough for the blocks that `cashflow` gives; nothing is spilled to disk
 
 TRANSACTIONS: Final = pa.schema(
     [
