@@ -72,6 +72,7 @@ _BLOCK = 4096
 
 P = TypeVar("P", bound=ApiRunParameters)
 R = TypeVar("R", bound=JournalRecord)
+X = TypeVar("X")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -627,6 +628,25 @@ def write_problems(folder: RunFolder, problems: Iterable[Problem]) -> None:
     with ProblemsWriter(folder.path / PROBLEMS) as file:
         file.write(found)
     folder.rows[PROBLEMS] = len(found)
+
+
+class OutputTable(Generic[X]):
+    """A Parquet file of a run: each column is declared once, with its type and what it shows.
+
+    Instants may be microseconds.
+    """
+
+    def __init__(self, **columns: tuple[pa.DataType, Callable[[X], Any]]) -> None:
+        self._columns = columns
+        self.schema = pa.schema([pa.field(name, kind) for name, (kind, _) in columns.items()])
+
+    def row(self, each: X) -> dict[str, Any]:
+        """Return the row of one thing."""
+        return {name: shown(each) for name, (_, shown) in self._columns.items()}
+
+    def write(self, folder: RunFolder, name: str, things: Iterable[X]) -> int:
+        """Write a row for each thing; return their number."""
+        return write_rows(folder, name, map(self.row, things), self.schema)
 
 
 def write_rows(

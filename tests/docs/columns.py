@@ -56,7 +56,7 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
         "calls": ("`calls.parquet`", CALLS),
         "rings": ("`rings.parquet`", RINGS_SCHEMA),
         "offers": ("`offers.parquet` and `offers.csv`", OFFERS),
-        "loans": ("`loans.parquet`", LOANS),
+        "loans": ("`loans.parquet`", LOANS.schema),
         "bvn": ("`bvn/part-*.parquet`", BVN),
         **{
             kind.folder: (f"`{kind.folder}/pulled_on=DATE/*.parquet`", load_fields(kind).schema)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -29,13 +29,12 @@ from nightscreen.operations.person_run import (
     FAILED,
     PENDING,
     Account,
+    OutputTable,
     Person,
     PersonRun,
-    write_rows,
 )
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation, Outcome, SubjectKind
-from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.loans import LoanState
 from nightscreen.schemas.offers import (
@@ -49,8 +48,7 @@ from nightscreen.schemas.offers import (
 from nightscreen.schemas.rows import INSTANT, NAIRA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Iterator, Sequence
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
@@ -58,49 +56,6 @@ if TYPE_CHECKING:
     from nightscreen.operations.person_run import CallEnd
 
 _TOO_MUCH = Decimal(10) ** 15  # an amount beyond what a column of naira holds is no amount of money
-
-LOANS = pa.schema(
-    [
-        pa.field("reference", pa.string()),
-        pa.field("customer_id", pa.string()),
-        pa.field("product_id", WORD),
-        pa.field("product_name", WORD),
-        pa.field("state", WORD),
-        pa.field("status", WORD),
-        pa.field("status_at", INSTANT),
-        pa.field("loan_amount", NAIRA),
-        pa.field("amount_disbursed", NAIRA),
-        pa.field("paid", NAIRA),
-        pa.field("reject_reason", pa.string()),
-        pa.field("can_request", pa.bool_()),
-        pa.field("can_cancel", pa.bool_()),
-        pa.field("offered_at", INSTANT),
-        pa.field("asked_at", INSTANT),
-        pa.field("closed_at", INSTANT),
-        pa.field(
-            "history",
-            pa.list_(pa.struct([pa.field("status", pa.string()), pa.field("at", INSTANT)])),
-        ),
-        pa.field("batch", WORD),
-        pa.field("screening_run_id", WORD),
-        pa.field("offer_run_id", WORD),
-    ]
-)
-
-LOAN_CHANGES = pa.schema(
-    [
-        pa.field("customer", pa.string()),
-        pa.field("reference", pa.string()),
-        pa.field("product_id", WORD),
-        pa.field("field", WORD),
-        pa.field("old", pa.string()),
-        pa.field("new", pa.string()),
-        pa.field("previous_at", INSTANT),
-        pa.field("seen_at", INSTANT),
-        pa.field("batch", WORD),
-        pa.field("run_id", WORD),
-    ]
-)
 
 REFERENCE = "reference"
 KNOWN, UNKNOWN = "known", "unknown"
@@ -113,6 +68,22 @@ class Followed(Person):
     """One loan there is a reference for; its word is a `LoanWord`."""
 
     offer: Offer = field(repr=False)
+    history: Sequence[LoanNews] = field(default=(), repr=False)
+
+    @property
+    def seen(self) -> LoanSnapshot:
+        """Return what was last seen of it."""
+        return self.offer.held.seen or LoanSnapshot()
+
+
+class LoanChange(NamedTuple):
+    """One field of a loan that differed."""
+
+    news: LoanNews
+    offer: Offer
+    name: str
+    old: str | None
+    new: str | None
 
 
 class LoanTracking(PersonRun[TrackLoans, Followed]):
@@ -198,10 +169,11 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
     def write(self) -> Account:
         """Write the loans and what changed."""
         history = loan_history(self.run.journal)
-        rows = (_record(each, history.get(each.offer.subject, [])) for each in self.people)
-        write_rows(self.run.folder, LOANS_FILE, rows, LOANS)
+        for each in self.people:
+            each.history = history.get(each.offer.subject, ())
+        LOANS.write(self.run.folder, LOANS_FILE, self.people)
         changes = list(self._changes())
-        write_rows(self.run.folder, CHANGES_FILE, changes, LOAN_CHANGES)
+        LOAN_CHANGES.write(self.run.folder, CHANGES_FILE, changes)
         counts = Counter(str(each.word) for each in self.people)
         unknown = counts[LoanWord.UNKNOWN_REFERENCE]
         if unknown:
@@ -219,13 +191,13 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
             },
         )
 
-    def _changes(self) -> Iterator[dict[str, Any]]:
-        """Yield one record for each field that differed, in the order it was seen."""
+    def _changes(self) -> Iterator[LoanChange]:
+        """Yield each field that differed, in the order it was seen."""
         offers = {each.offer.subject: each.offer for each in self.people}
         for news in self._news.of_run(self.run.run_id):
-            offer = offers.get(news.subject)
-            if offer is not None:
-                yield from _change_rows(news, offer)
+            if (offer := offers.get(news.subject)) is not None:
+                for name, old, new in differences(news.before, news.now):
+                    yield LoanChange(news, offer, name, old, new)
 
 
 def _seen(offer: Offer, end: CallEnd) -> LoanSnapshot | None:
@@ -294,36 +266,17 @@ def _news(run_id: str, offer: Offer, seen: LoanSnapshot, now: int) -> LoanNews |
 # --- tables ---
 
 
-def _account(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _account(changes: Sequence[LoanChange]) -> dict[str, Any]:
     """Return what changed, in numbers."""
+    names = Counter(change.name for change in changes)
     moves = Counter(
-        f"{change['old'] or '(none)'} > {change['new']}"
-        for change in changes
-        if change["field"] == "status"
+        f"{change.old or '(none)'} > {change.new}" for change in changes if change.name == "status"
     )
     return {
-        "loans": len({change[REFERENCE] for change in changes}),
-        **{
-            name: sum(change["field"] == name for change in changes) for name in (*_TOLD, REFERENCE)
-        },
+        "loans": len({change.offer.held.reference for change in changes}),
+        **{name: names[name] for name in (*_TOLD, REFERENCE)},
         "moves": dict(sorted(moves.items())),
     }
-
-
-def _change_rows(news: LoanNews, offer: Offer) -> Iterator[dict[str, Any]]:
-    for name, old, new in differences(news.before, news.now):
-        yield {
-            "customer": offer.customer.hex(),
-            REFERENCE: offer.held.reference,
-            "product_id": offer.product_id,
-            "field": name,
-            "old": old,
-            "new": new,
-            "previous_at": _instant(news.before_at),
-            "seen_at": _instant(news.at),
-            "batch": offer.batch,
-            "run_id": news.run_id,
-        }
 
 
 def differences(
@@ -349,45 +302,54 @@ def _plain(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _record(loan: Followed, history: Sequence[LoanNews]) -> dict[str, Any]:
-    offer = loan.offer
-    seen = offer.held.seen
-    return {
-        REFERENCE: offer.held.reference,
-        "customer_id": offer.held.customer_id,
-        "product_id": offer.product_id,
-        "product_name": offer.held.product_name,
-        "state": str(loan.word),
-        "status": offer.status,
-        "status_at": _instant(offer.status_at),
-        "loan_amount": _amount(seen.loan_amount if seen else None),
-        "amount_disbursed": _amount(seen.amount_disbursed if seen else None),
-        "paid": _amount(seen.paid if seen else None),
-        "reject_reason": seen.reject_reason if seen else None,
-        "can_request": seen.can_request if seen else None,
-        "can_cancel": seen.can_cancel if seen else None,
-        "offered_at": _instant(offer.offered_at),
-        "asked_at": _instant(offer.followed_at),
-        "closed_at": _instant(offer.closed_at),
-        "history": list(words_of(history)),
-        "batch": offer.batch,
-        "screening_run_id": offer.source_run_id,
-        "offer_run_id": offer.run_id,
-    }
-
-
 def words_of(history: Sequence[LoanNews]) -> Iterator[dict[str, Any]]:
     """Yield each status word a loan has had, and when it was first seen."""
     last: str | None = None
     for news in history:
         if news.now.status is not None and news.now.status != last:
             last = news.now.status
-            yield {"status": last, "at": _instant(news.at)}
+            yield {"status": last, "at": news.at}
 
 
 def _amount(text: str | None) -> Decimal | None:
     return None if text is None else Decimal(text)
 
 
-def _instant(at: int | None) -> datetime | None:
-    return None if at is None else to_instant(at)
+_TEXT, _YES_OR_NO = pa.string(), pa.bool_()
+_HISTORY = pa.list_(pa.struct([pa.field("status", _TEXT), pa.field("at", INSTANT)]))
+
+LOANS = OutputTable[Followed](
+    reference=(_TEXT, lambda loan: loan.offer.held.reference),
+    customer_id=(_TEXT, lambda loan: loan.offer.held.customer_id),
+    product_id=(WORD, lambda loan: loan.offer.product_id),
+    product_name=(WORD, lambda loan: loan.offer.held.product_name),
+    state=(WORD, lambda loan: str(loan.word)),
+    status=(WORD, lambda loan: loan.offer.status),
+    status_at=(INSTANT, lambda loan: loan.offer.status_at),
+    loan_amount=(NAIRA, lambda loan: _amount(loan.seen.loan_amount)),
+    amount_disbursed=(NAIRA, lambda loan: _amount(loan.seen.amount_disbursed)),
+    paid=(NAIRA, lambda loan: _amount(loan.seen.paid)),
+    reject_reason=(_TEXT, lambda loan: loan.seen.reject_reason),
+    can_request=(_YES_OR_NO, lambda loan: loan.seen.can_request),
+    can_cancel=(_YES_OR_NO, lambda loan: loan.seen.can_cancel),
+    offered_at=(INSTANT, lambda loan: loan.offer.offered_at),
+    asked_at=(INSTANT, lambda loan: loan.offer.followed_at),
+    closed_at=(INSTANT, lambda loan: loan.offer.closed_at),
+    history=(_HISTORY, lambda loan: list(words_of(loan.history))),
+    batch=(WORD, lambda loan: loan.offer.batch),
+    screening_run_id=(WORD, lambda loan: loan.offer.source_run_id),
+    offer_run_id=(WORD, lambda loan: loan.offer.run_id),
+)
+
+LOAN_CHANGES = OutputTable[LoanChange](
+    customer=(_TEXT, lambda change: change.offer.customer.hex()),
+    reference=(_TEXT, lambda change: change.offer.held.reference),
+    product_id=(WORD, lambda change: change.offer.product_id),
+    field=(WORD, lambda change: change.name),
+    old=(_TEXT, lambda change: change.old),
+    new=(_TEXT, lambda change: change.new),
+    previous_at=(INSTANT, lambda change: change.news.before_at),
+    seen_at=(INSTANT, lambda change: change.news.at),
+    batch=(WORD, lambda change: change.offer.batch),
+    run_id=(WORD, lambda change: change.news.run_id),
+)
