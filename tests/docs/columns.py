@@ -21,7 +21,7 @@ from nightscreen.results.notices import NOTICE_COLUMNS
 from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.columns import KNOWN_COLUMNS
-from nightscreen.schemas.decisions import CHANGES, REVIEW_COLUMNS
+from nightscreen.schemas.decisions import CHANGES
 from nightscreen.schemas.pulls import PulledKind
 from nightscreen.schemas.rows import SourceColumn
 from tests.docs.pages import code, meaning, page, table
@@ -39,11 +39,9 @@ CHECKED = {
 def schemas() -> dict[str, tuple[str, pa.Schema]]:
     """Return each output's title and schema, by the group of its meanings."""
     every = [SourceColumn(name, name, name) for name in KNOWN_COLUMNS]
-    review = pa.schema([pa.field(name, pa.string()) for name in REVIEW_COLUMNS])
-    decisions = pa.unify_schemas([list_schema(), review])
     return {
         "enriched": ("`enriched/part-*.parquet`", enriched_schema(every, merged=True)),
-        "decisions": ("`decisions.csv` and `decisions.xlsx`", decisions),
+        "decisions": ("`decisions.csv` and `decisions.xlsx`", list_schema()),
         "notices": (
             "`notices.csv`",
             pa.schema([pa.field(name, pa.string()) for name in NOTICE_COLUMNS]),

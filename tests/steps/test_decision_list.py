@@ -208,7 +208,7 @@ def test_columns_the_policy_carries_stand_on_the_list(tmp_path: Path) -> None:
     headings, cells = sheet(tmp_path, "Review")
     assert headings[len(DECISION_COLUMNS) :] == ["phone", *map(title, REVIEW_COLUMNS)]
     assert cells[len(DECISION_COLUMNS)] == "'+2348031112223"
-    assert list_schema(("action",)).names[-1] == "input_action"
+    assert "input_action" in list_schema(("action",)).names
 
 
 def test_a_code_of_two_effects_has_the_sentence_of_the_decision(tmp_path: Path) -> None:
