@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NOON = 1_772_276_400 * MICROS
-"""2026-02-28, noon in Lagos: the first instant of a spending day."""
+NOON = 1_772_276_400 * MICROS  # 2026-02-28, noon in Lagos: the first instant of a spending day
 PRICE = 20 * MICROS
 
 
