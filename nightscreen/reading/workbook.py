@@ -8,6 +8,7 @@ protected workbooks.
 
 from __future__ import annotations
 
+import io
 import re
 import warnings
 import zipfile
@@ -16,7 +17,7 @@ from contextlib import closing, contextmanager
 from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import IO, TYPE_CHECKING, Literal, Protocol, cast
 from xml.etree.ElementTree import ParseError
 from xml.parsers import expat
 
@@ -108,31 +109,24 @@ class BoundedArchive(zipfile.ZipFile):
             _STRINGS in info.filename and (packed_well or size > _STRINGS_BYTES)
         ):
             raise SwollenWorkbookError(info.filename)
-        part: Any = _BoundedPart(super().open(info, mode, pwd, force_zip64=force_zip64), info)
-        opened: IO[bytes] = part
-        return opened
+        raw = super().open(info, mode, pwd, force_zip64=force_zip64)
+        return cast("IO[bytes]", _BoundedPart(raw, info.filename))
 
 
-class _BoundedPart:
-    """One part as a stream, refused where a row or the number of rows is beyond any honest one."""
+class _BoundedPart(io.BufferedIOBase):
+    """One part as a stream, refused where a row is beyond any honest one."""
 
-    def __init__(self, raw: IO[bytes], info: zipfile.ZipInfo) -> None:
+    def __init__(self, raw: IO[bytes], name: str) -> None:
         self._raw = raw
-        self._name = info.filename
-        self._most_rows = 2 * LAST_ROW if _STRINGS not in info.filename else _STRINGS_BYTES
+        self._name = name
         self._since_row = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._raw.close()
 
     def close(self) -> None:
         """Close the part."""
         self._raw.close()
+        super().close()
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int | None = -1) -> bytes:
         """Return the next bytes; all of them only of a part of moderate size."""
         if size is None or size < 0:
             whole = self._raw.read(_WHOLE_BYTES + 1)
@@ -140,10 +134,8 @@ class _BoundedPart:
                 raise SwollenWorkbookError(self._name)
             return whole
         block = self._raw.read(size)
-        rows = len(_BEGINS_ROW.findall(block))
-        self._most_rows -= rows
-        self._since_row = 0 if rows else self._since_row + len(block)
-        if self._since_row > _ROW_BYTES or self._most_rows < 0:
+        self._since_row = 0 if _BEGINS_ROW.search(block) else self._since_row + len(block)
+        if self._since_row > _ROW_BYTES:
             raise SwollenWorkbookError(self._name)
         return block
 
