@@ -163,13 +163,6 @@ class Frame:
         with self._room():
             return self._select(section, values).to_arrow_table()
 
-    def blocks(self, section: str, rows: int, **values: str | int) -> Iterator[pa.RecordBatch]:
-        """Yield what the only statement of a section selects, at most so many rows at a time."""
-        with self._room():
-            reader = self._select(section, values).to_arrow_reader(rows)
-        while (block := self._next(reader)) is not None:
-            yield block
-
     def pieces(self, section: str, sizes: Iterable[int], **values: str | int) -> Iterator[pa.Table]:
         """Yield what the only statement of a section selects, in portions of the given sizes.
 

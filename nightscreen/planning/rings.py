@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.files.sealing import pieces_of
-from nightscreen.planning.shared_identifiers import kept_pieces
+from nightscreen.planning.shared_identifiers import saved_sightings
 from nightscreen.policy.engine import locked_connection
 from nightscreen.schemas.enriched import RING, RING_SIZE
 from nightscreen.schemas.plan import SUBJECT
@@ -106,7 +106,7 @@ def find_rings(
         connection.execute("CREATE TEMP TABLE seen (kind VARCHAR, identifier BLOB, customer BLOB)")
         connection.execute("CREATE TEMP TABLE present (customer BLOB)")
         known = (pa.table(list(columns), schema=_SEEN) for columns in sightings.all_seen())
-        for table in chain(known, kept_pieces(workspace, _SEEN)):
+        for table in chain(known, saved_sightings(workspace, _SEEN)):
             _put(connection, "seen", table)
         for joined in present:
             column = pa.array(np.frombuffer(joined, "V16").tolist(), SUBJECT)

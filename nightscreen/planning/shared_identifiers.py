@@ -43,9 +43,9 @@ _OF_MANY = (
     "taken as nobody's own and is not looked up."
 )
 _NOTE = "sightings"
-_PIECE = "sightings-{}-{:05d}"
-_PIECE_ROWS = 50_000
-_PIECE_SCHEMA = pa.schema([pa.field(name, SUBJECT) for name in ("identifier", "customer", "bvn")])
+_SAVED = "sightings-{}"
+_KEPT_AT_ONCE = 50_000
+_SAVED_SCHEMA = pa.schema([pa.field(name, SUBJECT) for name in ("identifier", "customer", "bvn")])
 _BLOCKS_AT_ONCE = 25
 """Blocks of the journal that enter the frame together: each entry costs half a millisecond."""
 
@@ -94,12 +94,11 @@ def count_shared(
     """
     frame.run("begin_sharing")
     problems: list[Problem] = []
-    pieces: dict[str, int] = {}
+    saved: list[str] = []
     for kind in [kind for kind in COUNTED if kind in counted]:
         bvn = "bvn" if kind is IdentityKind.NUBAN else "NULL"
         frame.run("kind", kind=kind.value, bvn=bvn)
         identifiers = joined_bytes(frame.table("identifiers")["identifier"])
-        pieces[kind.value] = 0
         if not identifiers:
             continue
         is_known = earlier is not None and _add_earlier(frame, kind, identifiers, earlier)
@@ -107,7 +106,9 @@ def count_shared(
             frame.run("earlier")
         frame.run("count")
         if workspace is not None:
-            pieces[kind.value] = _put_unwritten(frame, workspace, kind)
+            columns = [plain(column) for column in frame.table("unwritten").columns]
+            workspace.put(_SAVED.format(kind.value), pa.table(columns, schema=_SAVED_SCHEMA))
+            saved.append(kind.value)
         if is_known:
             frame.run("end_of_kind")
         if kind in PLACEHOLDERS:
@@ -117,7 +118,7 @@ def count_shared(
                 for line in found["line"].to_pylist()
             ]
     if workspace is not None:
-        workspace.note(_NOTE, pieces)
+        workspace.note(_NOTE, {"kinds": saved})
     return problems
 
 
@@ -138,25 +139,25 @@ def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at
     It is done when a run's states are saved, so that a quote, a run in test mode and a run without
     a result leave none. Once more changes nothing: a sighting is one customer's.
     """
-    if not workspace.has_note(_NOTE):
-        return
-    for kind, pieces in workspace.noted(_NOTE).items():
-        for number in range(pieces):
-            piece = workspace.get(_PIECE.format(kind, number))
+    for kind, saved in _saved(workspace):
+        for piece in saved.to_batches(_KEPT_AT_ONCE):
             columns = [pc.fill_null(column, NO_BVN) for column in piece.columns]
             halves = [np.frombuffer(joined_bytes(column), "V16") for column in columns]
             seen = np.column_stack(halves).tobytes()
             sightings.keep(kind, batch, seen, at=at)
 
 
-def kept_pieces(workspace: Workspace, schema: pa.Schema) -> Iterator[pa.Table]:
+def saved_sightings(workspace: Workspace, schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield the sightings that were saved for `keep_sightings`: kind, identifier and customer."""
-    pieces = workspace.noted(_NOTE) if workspace.has_note(_NOTE) else {}
-    for kind, number in pieces.items():
-        for index in range(number):
-            piece = workspace.get(_PIECE.format(kind, index))
-            word = pa.array([kind], pa.string()).take(pa.array(np.zeros(piece.num_rows, np.int32)))
-            yield pa.table([word, piece["identifier"], piece["customer"]], schema=schema)
+    for kind, saved in _saved(workspace):
+        word = pa.array([kind], pa.string()).take(pa.array(np.zeros(saved.num_rows, np.int32)))
+        yield pa.table([word, saved["identifier"], saved["customer"]], schema=schema)
+
+
+def _saved(workspace: Workspace) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the sightings of each kind that were saved."""
+    for kind in workspace.noted(_NOTE)["kinds"] if workspace.has_note(_NOTE) else ():
+        yield kind, workspace.get(_SAVED.format(kind))
 
 
 def _add_earlier(frame: Frame, kind: IdentityKind, joined: bytes, earlier: Earlier) -> bool:
@@ -189,13 +190,3 @@ def _add_earlier(frame: Frame, kind: IdentityKind, joined: bytes, earlier: Earli
             }
             frame.add("seen", pa.table(columns))
     return is_known
-
-
-def _put_unwritten(frame: Frame, workspace: Workspace, kind: IdentityKind) -> int:
-    """Save the sightings that the journal lacks; return the number of pieces."""
-    pieces = 0
-    for block in frame.blocks("unwritten", _PIECE_ROWS):
-        table = pa.table([plain(column) for column in block.columns], schema=_PIECE_SCHEMA)
-        workspace.put(_PIECE.format(kind.value, pieces), table)
-        pieces += 1
-    return pieces

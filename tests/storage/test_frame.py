@@ -120,8 +120,6 @@ def test_what_does_not_fit_is_written_to_its_folder_and_removed(
             frame.run("twice")
         with pytest.raises(OutputError, match="disk space"):
             list(frame.pieces("pairs", [800_000]))
-        with pytest.raises(OutputError, match="disk space"):
-            list(frame.blocks("pairs", 10_000))
 
 
 def test_a_folder_that_cannot_be_made_is_named(
