@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.desk.accounts import ALLOWED, Accounts, Role
+from nightscreen.desk.accounts import Accounts
 from nightscreen.journal import journal_of
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.records import Records
@@ -30,6 +30,7 @@ from nightscreen.schemas.clock import Clock, lagos_day, span_micros, system_cloc
 from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.decisions import ReviewRow
 from nightscreen.schemas.policy import Decision
+from nightscreen.schemas.users import ALLOWED, Role
 
 if TYPE_CHECKING:
     from pathlib import Path

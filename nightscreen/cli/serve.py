@@ -17,13 +17,14 @@ from nightscreen.cli.approve import hand_to_deployment
 from nightscreen.cli.command import command, group
 from nightscreen.cli.context import require_consent, settings_of_command
 from nightscreen.cli.engine import set_engine_defaults
-from nightscreen.desk.accounts import Accounts, Role
+from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.users import password_link
 from nightscreen.files.heartbeat import read_vitals
 from nightscreen.journal import journal_of
 from nightscreen.journal.audit import Audit
 from nightscreen.portal.app import serve
 from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.users import Role
 from nightscreen.web.serve import is_open_to_others
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def desk(
     from nightscreen.desk.context import WRITE_WAIT_S, Context
     from nightscreen.desk.users import password_link
     from nightscreen.web.guard import origin_of
-    from nightscreen.web.serve import UploadProtocol, is_open_to_others, serve_app
+    from nightscreen.web.serve import is_open_to_others, serve_app
 
     settings = settings_of_command()
     if is_open_to_others(host):
@@ -102,7 +103,6 @@ def desk(
             host=host,
             port=port,
             announce=announce,
-            protocol=UploadProtocol,
             proxies=settings.desk_proxies,
         )
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from duckdb import Error as DuckDBError
-from pyarrow import ArrowException
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
 from nightscreen.desk import (
     approvals,
@@ -34,17 +31,15 @@ from nightscreen.desk.context import DeskError, page
 from nightscreen.desk.pages import POLICY, STATIC, TEMPLATES, html
 from nightscreen.desk.uploads import LARGEST
 from nightscreen.schemas.errors import JournalError
-from nightscreen.web.guard import Guard, Log, fault_pages, headers_of
+from nightscreen.web.guard import Guard, headers_of, log
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from nightscreen.desk.context import Context
-
-    View = Callable[[Context], Response]
+    from nightscreen.desk.context import Context, View
 
 LARGEST_FORM: Final = 256 * 1024
 LARGEST_TABLE: Final = 4 * LARGEST_FORM
@@ -78,94 +73,97 @@ def application(desk: Context) -> ASGIApp:
     """Return the desk."""
 
     @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_app: object) -> AsyncIterator[None]:
         sweeping = asyncio.create_task(_sweep(desk))
         try:
             yield
         finally:
             sweeping.cancel()
 
-    inner = Starlette(
-        routes=_routes(desk),
-        exception_handlers=fault_pages(_refusal, partial(_no_page, desk)),
-        lifespan=lifespan,
+    return Guard(
+        Router(_routes(desk), redirect_slashes=False, lifespan=lifespan),
+        desk.origins,
+        headers_of(POLICY, is_secure=desk.is_secure),
+        _refusal,
+        partial(_no_page, desk),
+        partial(log, "desk", in_json=desk.settings.log_format == "json"),
     )
-    inner.router.redirect_slashes = False
-    headers = headers_of(POLICY, is_secure=desk.is_secure)
-    log = Log("desk", in_json=desk.settings.log_format == "json")
-    return Guard(inner, desk.origins, headers, _refusal, log)
 
 
 def _routes(desk: Context) -> list[Route]:
     """Return every address of the desk, with the right that it needs."""
 
-    def get(path: str, view: View, *needs: str, **more: bool) -> Route:
+    def get(path: str, view: View, *needs: str, **more: Any) -> Route:  # noqa: ANN401 - as `page`
         return Route(path, page(desk, view, *needs, **more), methods=["GET"])
 
-    def post(
-        path: str, view: View, *needs: str, largest: int = LARGEST_FORM, **more: bool
-    ) -> Route:
+    def post(path: str, view: View, *needs: str, largest: int = LARGEST_FORM, **more: Any) -> Route:  # noqa: ANN401 - as `page`
         endpoint = page(desk, view, *needs, **more)
         return Route(path, endpoint, methods=["POST"], max_body_size=largest)
 
-    def both(path: str, view: View, *needs: str, **more: bool) -> Route:
-        endpoint = page(desk, view, *needs, **more)
-        return Route(path, endpoint, methods=["GET", "POST"], max_body_size=LARGEST_FORM)
-
+    file = {"takes_file": True, "largest": LARGEST + LARGEST_FORM}
+    every = {"all_branches": True}
     return [
-        both("/sign-in", sign_in.sign_in, signed_in=False),
-        both("/first", sign_in.first, signed_in=False),
-        both("/second-factor", sign_in.second_factor, signed_in=False),
+        get("/sign-in", sign_in.sign_in, signed_in=False),
+        post("/sign-in", sign_in.enter, on=sign_in.sign_in, signed_in=False),
+        get("/first", sign_in.first, signed_in=False),
+        post("/first", sign_in.use_link, on=sign_in.first, signed_in=False),
+        get("/second-factor", sign_in.second_factor, signed_in=False),
+        post("/second-factor", sign_in.take_code, on=sign_in.second_factor, signed_in=False),
         post("/sign-out", sign_in.sign_out),
         get("/", tonight.tonight),
         get("/new", new_file.new, "screen"),
-        post("/new", new_file.receive, "screen", takes_file=True, largest=LARGEST + LARGEST_FORM),
-        both("/new/applicant", new_file.applicant, "screen"),
+        post("/new", new_file.receive, "screen", on=new_file.new, **file),
+        get("/new/applicant", new_file.applicant, "screen"),
+        post("/new/applicant", new_file.take_applicant, "screen", on=new_file.applicant),
         get("/new/{upload_id}", new_file.file, "screen"),
-        post("/new/{upload_id}/quote", new_file.quote, "screen"),
-        post("/new/{upload_id}/screen", new_file.screen, "screen"),
+        post("/new/{upload_id}/quote", new_file.quote, "screen", on=new_file.file),
+        post("/new/{upload_id}/screen", new_file.screen, "screen", on=new_file.file),
         get("/approvals", approvals.approvals, "approvals"),
-        post("/approvals/{run_id}", approvals.decide, "approve"),
-        get("/approvals/{run_id}/amount", approvals.preview, "approvals"),
+        post("/approvals/{run_id}", approvals.decide, "approve", on=approvals.approvals),
         get("/runs", runs.runs, "runs"),
         get("/runs/{run_id}", runs.run, "runs"),
-        post("/runs/{run_id}/stop", runs.stop, "screen"),
-        post("/runs/{run_id}/resume", runs.resume, "screen"),
-        post("/runs/{run_id}/sign", approvals.sign, "sign", all_branches=True),
-        post("/runs/{run_id}/confirm", approvals.confirm, "approve", all_branches=True),
-        post("/runs/{run_id}/release", approvals.release, "approve", all_branches=True),
-        get("/runs/{run_id}/report", runs.report, "runs", all_branches=True),
+        post("/runs/{run_id}/stop", runs.stop, "screen", on=runs.run),
+        post("/runs/{run_id}/resume", runs.resume, "screen", on=runs.run),
+        post("/runs/{run_id}/sign", approvals.sign, "runs", "sign", on=runs.run, **every),
+        post("/runs/{run_id}/confirm", approvals.confirm, "approve", on=runs.run, **every),
+        post("/runs/{run_id}/release", approvals.release, "approve", on=runs.run, **every),
+        get("/runs/{run_id}/report", runs.report, "runs", **every),
         get("/runs/{run_id}/files/{name:path}", runs.file, "runs"),
-        get("/runs/{run_id}/fix", fix.fix, "screen", all_branches=True),
+        get("/runs/{run_id}/fix", fix.fix, "screen", **every),
         post(
-            "/runs/{run_id}/fix", fix.fix_rows, "screen", all_branches=True, largest=LARGEST_TABLE
+            "/runs/{run_id}/fix", fix.fix_rows, "screen", on=fix.fix, largest=LARGEST_TABLE, **every
         ),
         get("/runs/{run_id}/decisions", decisions.run_decisions, "people"),
-        get("/runs/{run_id}/decisions.{kind}", decisions.take_out, "export"),
+        get("/runs/{run_id}/decisions.{kind}", decisions.take_out, "people", "export"),
         get("/decisions", my_work.my_work, "people"),
-        post("/decisions", my_work.act, "review"),
+        post("/decisions", my_work.act, "review", on=my_work.my_work),
         get("/contests", contests.contests, "people"),
-        post("/contests", contests.record, "contest"),
-        post("/contests/{contest_id}/answer", contests.answer, "contest"),
+        post("/contests", contests.record, "contest", on=contests.contests),
+        post("/contests/{contest_id}/answer", contests.answer, "contest", on=contests.contests),
         get("/policy", policy.policy, "runs"),
-        get("/policy/try", policy.try_again, "people", all_branches=True),
-        post("/policy/try", policy.try_on_past_runs, "people", all_branches=True),
-        post("/policy/propose", policy.propose, "propose"),
-        post("/policy/{key}", policy.decide, "runs"),
-        post("/customers/{customer_id:path}/review", customer.review, "review"),
-        post("/customers/{customer_id:path}/override", customer.override, "override"),
-        post("/customers/{customer_id:path}/action", customer.act, "review"),
-        post("/customers/{customer_id:path}/told", customer.mark_as_told, "contest"),
-        post("/customers/{customer_id:path}/again", customer.ask_again, "screen"),
-        post("/customers/{customer_id:path}/consent", customer.ask_for_consent, "contest"),
+        post("/policy/try", policy.try_on_past_runs, "people", on=policy.policy, **every),
+        post("/policy/propose", policy.propose, "propose", on=policy.policy),
+        post("/policy/{key}", policy.decide, "runs", on=policy.policy),
+        *(
+            post(f"/customers/{{customer_id:path}}/{does}", view, *needs, on=customer.customer)
+            for does, view, *needs in (
+                ("review", customer.review, "review"),
+                ("override", customer.override, "people", "override"),
+                ("action", customer.act, "review"),
+                ("told", customer.mark_as_told, "contest"),
+                ("again", customer.ask_again, "screen"),
+                ("consent", customer.ask_for_consent, "contest"),
+            )
+        ),
         get("/customers/{customer_id:path}", customer.customer, "people"),
-        both("/users", users.users, "users"),
+        get("/users", users.users, "users"),
+        post("/users", users.change, "users", on=users.users),
         post("/users/confirm", users.confirm, "approve"),
         post("/users/give-up", users.give_up),
         get("/money", money.money, "money"),
-        post("/money/settle", money.settle, "settle"),
-        post("/money/confirm", money.confirm, "settle"),
-        post("/money/missing", money.explain, "settle"),
+        post("/money/settle", money.settle, "settle", on=money.money),
+        post("/money/confirm", money.confirm, "settle", on=money.money),
+        post("/money/missing", money.explain, "settle", on=money.money),
         get("/money.csv", money.take_out, "money", "take out"),
         get("/audit", audit_page.audit, "audit"),
         get("/audit.csv", audit_page.take_out, "audit", "take out"),
@@ -175,14 +173,10 @@ def _routes(desk: Context) -> list[Route]:
 
 
 async def _sweep(desk: Context) -> None:
-    """Remove uploads of no more use, and prepare for the next look, as long as the desk is served.
-
-    Nobody waits then for the list of a night that has ended since.
-    """
+    """Remove uploads of no more use, as long as the desk is served."""
     while True:
-        for work in (desk.uploads.sweep, desk.prepare):
-            with suppress(JournalError, OSError, ArrowException, DuckDBError):  # tried again later
-                await asyncio.to_thread(work)
+        with suppress(JournalError, OSError):  # tried again later
+            await asyncio.to_thread(desk.uploads.sweep)
         await asyncio.sleep(SWEEP_S)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.desk.context import DeskError, naira_typed, plain_naira
-from nightscreen.desk.pages import html
 from nightscreen.desk.runs import find_run, resume_approved
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
 from nightscreen.policy.declarations import read_declarations
@@ -26,73 +25,38 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from nightscreen.desk.context import Context
-    from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.approvals import Approval
 
 
 def approvals(context: Context) -> Response:
     """Show every run that waits, oldest first."""
-    return _page(context)
-
-
-def _page(context: Context, status: int = 200, *, error: str = "", of: str = "") -> Response:
-    waiting = [_shown(context, each) for each in context.approvals.waiting()]
     return context.page(
         "approvals",
-        status,
-        waiting=waiting,
+        waiting=[_shown(context, each) for each in context.approvals.waiting()],
         today=context.journal.money.today(),
         settings=context.settings,
         balance=context.journal.runs.last_balance(),
-        error=error,
-        of=of,
-        note=context.text("note") if error else "",
     )
 
 
 def _shown(context: Context, approval: Approval) -> dict[str, Any]:
     run = context.journal.runs.find(approval.run_id)
     upload = context.uploads.of_run(run)
-    asked_by = upload.user if upload is not None else approval.asked_by
-    until = approval.asked_at + RESUMABLE_DAYS * DAY_MICROS if upload is not None else None
-    deadline = None if run is None else _deadline(run)
-    reused = {
-        check: counts["reused"] for check, counts in (approval.quote.get("checks") or {}).items()
-    }
+    ends = [] if upload is None else [approval.asked_at + RESUMABLE_DAYS * DAY_MICROS]
+    if run is not None and run.parameters.get("deadline"):
+        ends.append(deadline_instant(str(run.parameters["deadline"]), run.started_at) or 0)
     return {
         "approval": approval,
-        "run": run,
         "name": upload.name if upload is not None else approval.quote.get("batch", ""),
-        "asked_by": asked_by,
-        "offered": approval.offered_micro,
+        "asked_by": upload.user if upload is not None else approval.asked_by,
         "most": from_micro(approval.offered_micro),
-        "reused": reused,
-        "until": min(filter(None, (until, deadline)), default=None),
+        "reused": {
+            check: counts["reused"]
+            for check, counts in (approval.quote.get("checks") or {}).items()
+        },
+        "until": min(filter(None, ends), default=None),
         "own": run is not None and is_own_request(context.journal, context.actor, approval, run),
     }
-
-
-def _deadline(run: RunRecord) -> int | None:
-    text = str(run.parameters.get("deadline") or "")
-    return deadline_instant(text, run.started_at) if text else None
-
-
-def preview(context: Context) -> Response:
-    """Return the button for an amount; for the form, as the amount is changed."""
-    approval = _waiting(context)
-    amount = context.asked_first("max_spend")
-    cap, error = approval.offered_micro, ""
-    try:
-        cap = _amount(amount, cap)
-    except InputError as trouble:
-        error = str(trouble)
-    return html(
-        "approval_amount",
-        cap=cap,
-        most=from_micro(approval.offered_micro),
-        error=error,
-        run_id=approval.run_id,
-    )
 
 
 def _waiting(context: Context) -> Approval:
@@ -125,25 +89,22 @@ def decide(context: Context) -> Response:
     """Approve or refuse; an approved run is resumed at once."""
     approval = _waiting(context)
     refused = context.text("do") == "refuse"
-    try:
-        cap = None if refused else _amount(context.text("max_spend", 30), approval.offered_micro)
-        seen = context.text("seen", 20)
-        decided = decide_spending(
-            context.journal,
-            context.actor,
-            approval.run_id,
-            ApprovalDecision.REFUSED if refused else ApprovalDecision.APPROVED,
-            note=context.text("note", 2000),
-            max_spend_micro=cap,
-            seen=int(seen) if seen.isdecimal() else approval.approval_id,
-        )
-    except InputError as error:
-        return _page(context, 400, error=str(error), of=approval.run_id)
+    seen = context.text("seen", 20)
+    decided = decide_spending(
+        context.journal,
+        context.actor,
+        approval.run_id,
+        ApprovalDecision.REFUSED if refused else ApprovalDecision.APPROVED,
+        note=context.text("note", 2000),
+        max_spend_micro=None
+        if refused
+        else _amount(context.text("max_spend", 30), approval.offered_micro),
+        seen=int(seen) if seen.isdecimal() else approval.approval_id,
+    )
     if refused:
         context.uploads.sweep()
         return onward("/approvals")
-    run = context.journal.runs.find(approval.run_id)
-    assert run is not None  # noqa: S101 - it waits, so it is there
+    run = find_run(context)
     resume_approved(context, decided, run, resumed(run, decided, context.clock()))
     return onward(f"/runs/{approval.run_id}")
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from nightscreen.desk.context import DeskError
-from nightscreen.desk.customer import SAID
 from nightscreen.privacy.contests import (
     answer_contest,
     find_contest,
@@ -17,7 +15,6 @@ from nightscreen.privacy.contests import (
     open_contest,
 )
 from nightscreen.schemas.contests import ContestAbout, ContestOutcome, ContestState
-from nightscreen.schemas.errors import InputError, NotAllowedError
 from nightscreen.schemas.policy import Decision
 from nightscreen.web.forms import onward
 
@@ -31,90 +28,63 @@ OUTCOMES = {
     ContestOutcome.CHANGED: "the decision is changed",
     ContestOutcome.WITHDRAWN: "the customer withdrew it",
 }
-DECISIONS = (Decision.APPROVE.value, Decision.REVIEW.value, Decision.DECLINE.value)
+DECISIONS = (Decision.APPROVE, Decision.REVIEW, Decision.DECLINE)
 
 
 def contests(context: Context) -> Response:
     """Show open contests, the next due first; those answered below them."""
-    return _page(context)
-
-
-def _page(context: Context, status: int = 200, *, error: str = "", of: str = "") -> Response:
     found = _seen(context, list_contests(context.journal, answered=True))
     context.record("contests seen", rows=len(found))
     return context.page(
         "contests",
-        status,
         open=[each for each in found if each["answered_at"] is None],
         answered=[each for each in found if each["answered_at"] is not None][-50:],
         outcomes=OUTCOMES,
         decisions=DECISIONS,
         abouts=tuple(ContestAbout),
-        error=error,
-        of=of,
-        said=SAID.get(context.asked_first("said"), ""),
-        typed={
-            name: context.text(name)
-            for name in ("customer_id", "said", "about", "answer", "outcome", "decision")
-        },
     )
 
 
 def record(context: Context) -> Response:
     """Write down a contest, from the page of contests or from a customer's."""
-    customer_id = context.text("customer_id", 200)
-    context.require_seen(customer_id, context.text("batch", 80))
-    try:
-        made = open_contest(
-            context.journal,
-            context.actor,
-            context.settings.contest,
-            customer_id,
-            said=context.text("said"),
-            batch=context.text("batch", 80),
-            about=ContestAbout(context.text("about") or ContestAbout.DECISION),
-            is_complex=bool(context.text("complex")),
-        )
-    except (InputError, ValueError) as error:
-        return _page(context, 400, error=_plainly(error), of="record")
-    if context.text("run", 60):
-        back = f"/customers/{quote(customer_id, safe='')}?run={context.text('run', 60)}"
-        return onward(f"{back}&said=contest")
+    customer_id, batch = context.text("customer_id", 200), context.text("batch", 80)
+    context.require_seen(customer_id, batch)
+    about = ContestAbout.DECISION
+    if context.text("about"):
+        about = context.chosen("about", ContestAbout, "Choose what the contest is about.")
+    made = open_contest(
+        context.journal,
+        context.actor,
+        context.settings.contest,
+        customer_id,
+        said=context.text("said"),
+        batch=batch,
+        about=about,
+        is_complex=bool(context.text("complex")),
+    )
+    if run := context.text("run", 60):
+        return onward(f"/customers/{quote(customer_id, safe='')}?run={run}&said=contest")
     return onward(f"/contests#{made.key}")
 
 
 def answer(context: Context) -> Response:
     """Answer a contest; somebody who decided what is contested may not."""
     key = context.request.path_params["contest_id"]
-    decision = context.text("decision")
-    if decision not in {"", *DECISIONS}:
-        raise DeskError(400, "Choose one of the decisions.")
-    try:
-        contest = find_contest(context.journal, key)
-        context.require_seen(contest.customer_id, contest.batch)
-        answered = answer_contest(
-            context.journal,
-            context.actor,
-            key,
-            answer=context.text("answer"),
-            outcome=ContestOutcome(context.text("outcome")),
-            decision=Decision(decision) if decision else None,
-            above=context.settings.override_above,
-        )
-    except NotAllowedError as error:
-        return _page(context, 403, error=context.not_allowed(error), of=key)
-    except (InputError, ValueError) as error:
-        return _page(context, 400, error=_plainly(error), of=key)
-    if answered.state == ContestState.OPEN:
-        return onward(f"/contests?said=proposed#{key}")
-    return onward("/contests")
-
-
-def _plainly(error: Exception) -> str:
-    """Return what is wrong as the page's own fields are named."""
-    if not isinstance(error, InputError):
-        return "Choose what becomes of the decision."
-    return str(error).partition("; see: nightscreen")[0].partition(": nightscreen")[0]
+    contest = find_contest(context.journal, key)
+    context.require_seen(contest.customer_id, contest.batch)
+    outcome = context.chosen("outcome", ContestOutcome, "Choose what becomes of the decision.")
+    decision = context.chosen("decision", ("", *DECISIONS), "Choose one of the decisions.")
+    answered = answer_contest(
+        context.journal,
+        context.actor,
+        key,
+        answer=context.text("answer"),
+        outcome=outcome,
+        decision=Decision(decision) if decision else None,
+        above=context.settings.override_above,
+    )
+    is_open = answered.state == ContestState.OPEN
+    return onward(f"/contests?said=proposed#{key}" if is_open else "/contests")
 
 
 def waiting(context: Context) -> list[dict[str, Any]]:

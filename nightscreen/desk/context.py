@@ -1,8 +1,9 @@
 """What a page works with: the desk's own parts, one request, and who sent it.
 
 `page` makes an endpoint of a view: it knows the session, asks for the rights that the route
-declares, reads the form, and writes refusals into the audit. That a form comes from a page of ours
-is judged before (`web.guard`).
+declares, reads the form, and writes refusals into the audit. What is wrong with a form is raised by
+its view; the page the form is on is then shown again, with that and with what was typed. That a
+form comes from a page of ours is judged before (`web.guard`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from urllib.parse import quote
 from starlette.responses import RedirectResponse
 
 from nightscreen.desk.accounts import Accounts
-from nightscreen.desk.pages import compile_templates, html
-from nightscreen.desk.run_rows import RunRowsCache, branch_of
+from nightscreen.desk.pages import html
+from nightscreen.desk.run_rows import branch_of, rows_of_run
 from nightscreen.desk.uploads import Uploads
 from nightscreen.desk.work_list import WorkList
 from nightscreen.journal.actor import Actor
@@ -38,7 +39,7 @@ from nightscreen.web.forms import read_file_form, read_form
 from nightscreen.web.guard import note, page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
     from starlette.datastructures import UploadFile
@@ -47,14 +48,19 @@ if TYPE_CHECKING:
 
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
-    from nightscreen.desk.accounts import SignInSource, User
+    from nightscreen.desk.accounts import SignInSource
     from nightscreen.desk.run_rows import RunRows
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.approvals import Approval
     from nightscreen.schemas.clock import Clock
+    from nightscreen.schemas.contests import Review
+    from nightscreen.schemas.users import User
+
+    View = Callable[["Context"], Response]
 
 T = TypeVar("T")
+W = TypeVar("W", bound=str)
 WRITE_WAIT_S: Final = 1.0
 """How long a write of a page waits where a run has the journal locked; then the page says so."""
 COOKIE: Final = "nightscreen-desk"
@@ -101,6 +107,20 @@ _NEEDS: Final = {
     "administrator can give it to you.",
 }
 BUSY: Final = "The journal is busy, and nothing was saved. Try again in a few seconds."
+SAID: Final = {
+    "saved": "The review is saved.",
+    "proposed": "The override waits for a second person, who confirms it.",
+    "confirmed": "The override is confirmed and saved.",
+    "ended": "The override is not made.",
+    "contest": "The contest is recorded. It is answered by somebody who did not decide.",
+    "action": "The action is recorded. The next notices include it.",
+    "told": "It is written down that the customer was told.",
+}
+"""What a page says once something was done, by the word in its address."""
+_OF_COMMANDS: Final = re.compile(r"; see(?: all with)?: nightscreen .*", re.DOTALL)
+"""What a message says to whoever typed a command; a page has the thing itself."""
+_NOT_MENDED: Final = frozenset({403, 404, 410})
+"""With these no other form of the page does better."""
 _TITLES: Final = {
     403: "You may not see this",
     404: "Page not found",
@@ -154,9 +174,11 @@ class Context:
         output: where runs that are started here put their results.
         request: as it came.
         user: who is signed in.
-        session: the token of the session; empty where nobody is signed in.
+        session: the token that the browser is to keep; empty where nobody is signed in.
         form: the fields of a form, each with every value given.
         file: the file of a form that bears one.
+        error: what is wrong with the form; what was typed is shown again then.
+        status: of the page.
     """
 
     journal: Journal
@@ -173,12 +195,13 @@ class Context:
     reviews: Reviews = field(init=False)
     cases: Cases = field(init=False)
     work: WorkList = field(init=False)
-    rows: RunRowsCache = field(default_factory=RunRowsCache)
     request: Request = field(init=False)
     user: User | None = None
     session: str = ""
     form: Mapping[str, list[str]] = field(default_factory=dict)
     file: UploadFile | None = None
+    error: str = ""
+    status: int = 200
 
     def __post_init__(self) -> None:
         self.clock = self.journal.clock
@@ -196,20 +219,11 @@ class Context:
         context = copy.copy(self)
         context.request = request
         token = context.cookie(COOKIE)
-        user = self.accounts.session(token) if token else None
+        user, token = (token and self.accounts.session(token)) or (None, "")
         wanted = self.settings.desk_second_factor
-        if user is not None and (user.has_second or not user.must_have_second(wanted)):
+        if user is not None and (user.second or not user.must_have_second(wanted)):
             context.user, context.session = user, token
         return context
-
-    def prepare(self) -> None:
-        """Make what pages need and takes a second to make: templates, the list, the newest rows."""
-        compile_templates()
-        self.work.seen_by("")
-        newest = max((run_id for _, run_id in self.work.newest), default="")
-        run = self.journal.runs.find(newest)
-        if run is not None:
-            self.rows.of(run)
 
     # --- cookies ---
 
@@ -286,11 +300,6 @@ class Context:
         self.record("refused", page=page_of(self.request.scope), needs=needs, **about)
         raise DeskError(403, sentence)
 
-    def not_allowed(self, error: NotAllowedError) -> str:
-        """Write a refusal into the audit; return why, for the user."""
-        self.record("refused", page=page_of(self.request.scope), needs=error.needs)
-        return _NEEDS.get(error.needs, str(error))
-
     def require(self, what: str) -> None:
         """Refuse to go on without a right.
 
@@ -329,6 +338,15 @@ class Context:
         if self.branches:
             self.require_branch("")
 
+    def proposals(self) -> list[Review]:
+        """Return the overrides of customers the user sees that wait for a second person."""
+        if not self.may("override"):
+            return []
+        waiting, cases = self.reviews.waiting(), self.work.seen_by(self.name, self.branches)
+        if not self.branches:
+            return waiting
+        return [each for each in waiting if cases.case(each.batch, each.customer_id)]
+
     def sees(self, customer_id: str, batch: str) -> bool:
         """Tell whether a customer is of a branch that the user sees, by the newest row there is.
 
@@ -358,7 +376,7 @@ class Context:
 
     def rows_of(self, run: RunRecord) -> RunRows | None:
         """Return a run's rows of the branches this user sees; None where its files are gone."""
-        rows = self.rows.of(run)
+        rows = rows_of_run(run)
         return rows.within(self.branches) if rows is not None and self.branches else rows
 
     # --- what was sent ---
@@ -367,6 +385,29 @@ class Context:
         """Return a field of the form without blanks round it."""
         given = self.form.get(name) or [""]
         return given[-1].strip()[:most]
+
+    def chosen(self, name: str, among: Iterable[W], sentence: str) -> W:
+        """Return which of some words a field of the form has.
+
+        Raises:
+            DeskError: none of them; says the sentence.
+        """
+        text = self.text(name, 200)
+        for word in among:
+            if word == text:
+                return word
+        raise DeskError(400, sentence)
+
+    def typed(self, name: str, default: object = "", of: str = "") -> object:
+        """Return what a field of a page is to hold: what was typed where it is shown again.
+
+        Args:
+            name: of the field.
+            default: what it holds at first.
+            of: of which part of the page it is, where several have such a field.
+        """
+        here = not of or of in (self.text("of", 200), *self.request.path_params.values())
+        return self.text(name) if self.error and here and name in self.form else default
 
     def asked(self, name: str) -> list[str]:
         """Return every value of a parameter of the address, without NUL, which no table holds."""
@@ -401,32 +442,45 @@ class Context:
 
     # --- the answer ---
 
-    def page(self, template: str, status: int = 200, **values: object) -> Response:
+    def page(self, template: str, **values: object) -> Response:
         """Return a page with the navigation of this user."""
         waiting = len(self.approvals.waiting()) if self.may("approvals") else 0
         here = "/" + self.request.url.path.split("/")[1]
         if here == "/customers" or self.request.url.path.endswith("/decisions"):
             here = "/decisions"
-        return html(
-            template,
-            status,
-            user=self.user,
-            may=self.may,
-            navigation=[
+        shown = {
+            "user": self.user,
+            "may": self.may,
+            "navigation": [
                 (path, word, waiting if path == "/approvals" else 0)
                 for path, word, need in NAVIGATION
                 if self.user is not None and (not need or self.may(need))
             ],
-            here=here,
-            now=self.clock(),
-            **values,
-        )
+            "here": here,
+            "now": self.clock(),
+            "error": self.error,
+            "said": SAID.get(self.asked_first("said"), ""),
+            "typed": self.typed,
+        }
+        return html(template, self.status, **{**shown, **values})
+
+    def slice(self, number: int, size: int) -> tuple[int, dict[str, int]]:
+        """Return where the page of a list begins that the address names, and what says so there.
+
+        Args:
+            number: how many rows the list has.
+            size: how many a page has.
+        """
+        last = max(0, (number - 1) // size)
+        page = min(self.whole_number("page"), last)
+        return page * size, {"number": number, "page": page, "last": last, "start": page * size}
 
     def refusal(self, error: DeskError) -> Response:
         """Return the page of a refused request."""
         note(self.request.scope, refused=str(error.status))
         title = _TITLES.get(error.status, "That did not work")
-        return self.page("trouble", error.status, title=title, sentence=error.sentence)
+        self.status = error.status
+        return self.page("trouble", title=title, sentence=error.sentence, error="")
 
 
 def plain_naira(text: str) -> str:
@@ -442,8 +496,9 @@ def naira_typed(text: str) -> Decimal | None:
 
 def page(
     desk: Context,
-    view: Callable[[Context], Response],
+    view: View,
     *needs: str,
+    on: View | None = None,
     signed_in: bool = True,
     all_branches: bool = False,
     takes_file: bool = False,
@@ -453,7 +508,8 @@ def page(
     Args:
         desk: the desk's parts.
         view: makes the answer.
-        needs: the rights without which the page is refused.
+        needs: the rights without which it is refused; those of a form are those of its page, too.
+        on: makes the page that the form is on.
         signed_in: somebody must be signed in.
         all_branches: refused to users who see some branches alone.
         takes_file: the form bears a file.
@@ -477,23 +533,34 @@ def page(
             context.form, context.file = await read_file_form(request, MOST_FIELDS)
         elif request.method == "POST":
             context.form = await read_form(request, MOST_FIELDS)
-        return await asyncio.to_thread(_answered, context, view)
+        response = await asyncio.to_thread(_answered, context, view, on)
+        if context.session not in {"", context.cookie(COOKIE)}:
+            context.set_cookie(response, COOKIE, context.session)
+        return response
 
     return endpoint
 
 
-def _answered(context: Context, work: Callable[[Context], T]) -> T | Response:
+def _answered(
+    context: Context, work: Callable[[Context], T], on: View | None = None
+) -> T | Response:
     """Return what work returns, or the page that says why it was refused."""
     try:
         return work(context)
     except DeskError as error:
-        return context.refusal(error)
+        refused, is_mendable = error, error.status not in _NOT_MENDED
     except NotAllowedError as error:
-        return context.refusal(DeskError(403, context.not_allowed(error)))
+        context.record("refused", page=page_of(context.request.scope), needs=error.needs)
+        refused, is_mendable = DeskError(403, _NEEDS.get(error.needs, str(error))), True
     except JournalBusyError:
-        return context.refusal(DeskError(503, BUSY))
+        refused, is_mendable = DeskError(503, BUSY), True
     except NightscreenError as error:
-        return context.refusal(DeskError(400, str(error)))
+        said = _OF_COMMANDS.sub("", str(error))
+        refused, is_mendable = DeskError(400, said[:1].upper() + said[1:]), True
+    if on is None or not is_mendable:
+        return context.refusal(refused)
+    context.error, context.status = refused.sentence, refused.status
+    return _answered(context, on)
 
 
 def neighbourhood(address: str) -> str:

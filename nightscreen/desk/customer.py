@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
 from nightscreen.checks.karma import LISTINGS
@@ -42,7 +42,7 @@ from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.contests import ContestState
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE
-from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
+from nightscreen.schemas.errors import InputError
 from nightscreen.web.forms import onward
 from nightscreen.web.guard import origin_of
 
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from nightscreen.config.declarations import Declarations
     from nightscreen.desk.context import Context
     from nightscreen.journal.runs import RunRecord
 
@@ -65,29 +64,43 @@ REASONS: Final = (
     "Other, see the note",
 )
 """What a reviewer chooses from; it goes before the note."""
-SAID: Final = {
-    "saved": "The review is saved.",
-    "proposed": "The override waits for a second person, who confirms it.",
-    "confirmed": "The override is confirmed and saved.",
-    "ended": "The override is not made.",
-    "contest": "The contest is recorded. It is answered by somebody who did not decide.",
-    "action": "The action is recorded. The next notices include it.",
-    "told": "It is written down that the customer was told.",
-}
 WAYS_TO_TELL: Final = ("letter", "text message", "email", "call", "context")
 LOOKED_S: Final = 15 * 60
 """Who opened a customer within this time may be at work on it."""
 _BVN_DIGITS = 11
-"""Runs of a batch, from the newest on, in which a customer's branch is looked for."""
+
+
+class _Found(NamedTuple):
+    """The customer the address names: the run whose row is shown, the row, and other batches."""
+
+    person: Subject
+    run: RunRecord | None
+    row: dict[str, Any] | None
+    others: tuple[str, ...] = ()
+
+    def with_row(self) -> tuple[Subject, RunRecord, dict[str, Any]]:
+        """Return the customer with the row that is decided about.
+
+        Raises:
+            DeskError: no run has one.
+        """
+        if self.run is None or self.row is None:
+            raise DeskError(409, "This customer has no row of a run to decide about.")
+        return self.person, self.run, self.row
+
+    @property
+    def address(self) -> str:
+        run_id = self.run.run_id if self.run else ""
+        return f"/customers/{quote(self.person.customer_id, safe='')}?run={run_id}"
 
 
 def customer(context: Context) -> Response:
     """Show a customer."""
-    return _page(context, *_found(context))
+    return _page(context)
 
 
-def _found(context: Context) -> tuple[Subject, RunRecord | None, dict[str, Any] | None, list[str]]:
-    """Return the customer the address names, the run whose row is shown, the row, other batches.
+def _found(context: Context) -> _Found:
+    """Return the customer that the address names.
 
     Raises:
         DeskError: no batch knows the customer, or the user does not see the customer's branch.
@@ -95,59 +108,40 @@ def _found(context: Context) -> tuple[Subject, RunRecord | None, dict[str, Any] 
     customer_id = context.request.path_params["customer_id"]
     run_id = context.text("run", 60) or context.asked_first("run")
     run = context.journal.runs.find(run_id) if run_id else None
-    if run is not None:
-        row = find_row(run, customer_id)
-        if row is not None:
-            context.require_branch(branch_of(row), customer_id=customer_id)
-            context.require_seen(customer_id, run.batch)
-            key = context.journal.pseudonyms.customer(run.batch, customer_id)
-            return Subject(customer_id, run.batch, key, (run,)), run, row, []
+    row = None if run is None else find_row(run, customer_id)
+    if run is not None and row is not None:
+        context.require_branch(branch_of(row), customer_id=customer_id)
+        context.require_seen(customer_id, run.batch)
+        key = context.journal.pseudonyms.customer(run.batch, customer_id)
+        return _Found(Subject(customer_id, run.batch, key, (run,)), run, row)
     try:
-        people = lookup_subject(context.journal, context.customers, customer_id)
+        person, *others = lookup_subject(context.journal, context.customers, customer_id)
     except InputError as error:
         raise DeskError(404, str(error)) from None
-    found = newest_row(people[0])
-    run, row = found if found is not None else (None, None)
-    person = people[0]
+    run, row = newest_row(person) or (None, None)
     context.require_branch(branch_of(row or {}), customer_id=customer_id)
-    shown = Subject(person.customer_id, person.batch, person.pseudonym, (run,) if run else ())
-    return shown, run, row, [each.batch for each in people[1:]]
+    runs = () if run is None else (run,)
+    shown = Subject(person.customer_id, person.batch, person.pseudonym, runs)
+    return _Found(shown, run, row, tuple(each.batch for each in others))
 
 
-def _page(
-    context: Context,
-    person: Subject,
-    run: RunRecord | None,
-    row: dict[str, Any] | None,
-    others: list[str],
-    *,
-    status: int = 200,
-    error: str = "",
-    said: str = "",
-    link: str = "",
-    again: dict[str, Any] | None = None,
-) -> Response:
+def _page(context: Context, *, link: str = "", again: dict[str, Any] | None = None) -> Response:
+    found = _found(context)
+    person, run, row, _ = found
     declared = read_declarations(context.settings)
     document = explain(context.journal, context.customers, context.reviews, person, declared)
     shown = None if row is None else dict(in_words(context, [row], run.purpose if run else None)[0])
     allowed = row is not None and _consents(row, context.clock())
     gated = {check for check, each in CHECKS.items() if each.needs_consent}
-    place: tuple[str | None, int, int] = (None, 0, 0)
     rows = context.rows_of(run) if run is not None else None
-    if rows is not None:
-        place = rows.next_after(person.customer_id)
+    next_id, place, listed = (None, 0, 0) if rows is None else rows.next_after(person.customer_id)
     cases = context.work.seen_by(context.name, context.branches)
-    case = cases.case(person.batch, person.customer_id)
     mine = cases.next_own(person.batch, person.customer_id)
     seen_by = _seen_by(context, person)
-    context.record(
-        "customer seen",
-        run_id=run.run_id if run else "",
-        customer_id=person.customer_id,
-    )
+    run_id = run.run_id if run else ""
+    context.record("customer seen", run_id=run_id, customer_id=person.customer_id)
     return context.page(
         "customer",
-        status,
         person=person,
         run=run,
         row=shown,
@@ -157,7 +151,7 @@ def _page(
         document=document,
         also=_also(document, shown),
         no_answer=STATUSES,
-        again=again or _can_be_asked(context, run, row),
+        again=again or {"checks": _asked_checks(context, found), "check": "", "price": None},
         cards=[] if row is None else _cards(row, document, allowed=allowed),
         changes=[
             each
@@ -165,26 +159,22 @@ def _page(
             if allowed or str(each.get("check") or "") not in gated
         ],
         history=_history(context, person),
-        others=others,
-        next_id=place[0] if mine is None else mine["customer_id"],
-        next_run=(run.run_id if run else "") if mine is None else mine["run_id"],
-        case=case,
+        others=found.others,
+        next_id=next_id if mine is None else mine["customer_id"],
+        next_run=run_id if mine is None else mine["run_id"],
+        case=cases.case(person.batch, person.customer_id),
         seen_by=seen_by,
         waits_for=WAITS_FOR,
         usual_wait=lagos_day(context.clock()) + timedelta(days=USUAL_WAIT_DAYS),
         newest_review=_newest_review(context, person),
         proposal=next(iter(context.reviews.waiting(person.pseudonym)), None),
-        place=place[1],
-        listed=place[2],
+        place=place,
+        listed=listed,
         reasons=REASONS,
         decisions=tuple(dict.fromkeys(word.value for word in REVIEWED.values())),
-        typed={name: context.text(name) for name in ("decision", "reason", "note")}
-        if error
-        else {"decision": "", "reason": "", "note": ""},
-        error=error,
-        said=said or SAID.get(context.asked_first("said"), ""),
         link=link,
-        notice=_notice(context, run, row, declared),
+        preset=context.asked_first("decision"),
+        notice=_notice(context, found),
         ways=WAYS_TO_TELL,
         contested=[each for each in document["contests"] if each["state"] == ContestState.OPEN],
     )
@@ -192,71 +182,62 @@ def _page(
 
 def review(context: Context) -> Response:
     """Save a review, as if a decision list with this one row had come back."""
-    person, run, row, others = _found(context)
-    if run is None or row is None:
-        raise DeskError(409, "This customer has no row of a run to review.")
+    found = _found(context)
+    person, run, _ = found.with_row()
     word, reason = context.text("decision").casefold(), context.text("reason")
     note = context.text("note").replace("\r\n", "\n")
-    decision = REVIEWED[word].value if word in REVIEWED else word
-    if not decision:
-        return _page(
-            context, person, run, row, others, status=400, error="Choose a decision first."
+    if not word:
+        raise DeskError(400, "Choose a decision first.")
+    held = context.cases.find(person.pseudonym)
+    if held is not None and held.holder not in {context.name, "", None}:
+        raise DeskError(
+            409, f"{held.holder} has this case. Nothing was saved; what you typed stands below."
         )
-    held = context.cases.find(person.batch, person.pseudonym)
-    if held is not None and held.holder not in {context.name, ""}:
-        text = f"{held.holder} has this case. Nothing was saved; what you typed stands below."
-        return _page(context, person, run, row, others, status=409, error=text)
-    newest = _newest_review(context, person)
-    if "newest_review" in context.form and context.text("newest_review") != newest:
-        text = (
+    if context.text("newest_review") != _newest_review(context, person):
+        raise DeskError(
+            409,
             "Somebody reviewed this customer while you did; see the reviews below. Nothing was "
-            "saved; what you typed stands below."
+            "saved; what you typed stands below.",
         )
-        return _page(context, person, run, row, others, status=409, error=text)
-    said = ". ".join(part for part in (reason, note) if part)
     cells = {
         "customer_id": person.customer_id,
         "run_id": run.run_id,
-        "reviewer_decision": decision,
+        "reviewer_decision": REVIEWED[word].value if word in REVIEWED else word,
         "reviewer": context.name,
-        "review_note": said,
+        "review_note": ". ".join(part for part in (reason, note) if part),
         "reviewed_at": "",
     }
     rows = [ReviewRow(0, "", cells)]
-    found = import_reviews(context.journal, context.actor, rows, context.settings, reason=reason)
-    if found.judged.mistakes:
-        error = " ".join(each.hint for each in found.judged.mistakes)
-        return _page(context, person, run, row, others, status=400, error=error)
-    return _after(context, person, run, "proposed" if found.waiting else "saved")
+    done = import_reviews(context.journal, context.actor, rows, context.settings, reason=reason)
+    if done.judged.mistakes:
+        raise InputError(" ".join(each.hint for each in done.judged.mistakes))
+    return _after(context, found, "proposed" if done.waiting else "saved")
 
 
-def _after(context: Context, person: Subject, run: RunRecord, said: str) -> Response:
+def _after(context: Context, found: _Found, said: str) -> Response:
     """Open the next case of the user's own; the same customer where there is none."""
+    person = found.person
     cases = context.work.seen_by(context.name, context.branches)
-    found = cases.next_own(person.batch, person.customer_id) or {
-        "customer_id": person.customer_id,
-        "run_id": run.run_id,
-    }
-    address = f"/customers/{quote(found['customer_id'], safe='')}"
-    return onward(f"{address}?run={found['run_id']}&said={said}")
+    mine = cases.next_own(person.batch, person.customer_id)
+    if mine is None:
+        return onward(f"{found.address}&said={said}")
+    address = f"/customers/{quote(mine['customer_id'], safe='')}"
+    return onward(f"{address}?run={mine['run_id']}&said={said}")
 
 
 def override(context: Context) -> Response:
     """Confirm or refuse an override that waits for a second person; or take one's own back."""
-    person, run, row, others = _found(context)
-    proposal = next(iter(context.reviews.waiting(person.pseudonym)), None)
-    if proposal is None or run is None:
+    found = _found(context)
+    proposal = next(iter(context.reviews.waiting(found.person.pseudonym)), None)
+    if proposal is None:
         raise DeskError(409, "No override of this customer waits any more.")
     if context.text("proposal") not in {"", proposal.key}:
         raise DeskError(409, "Another override was proposed meanwhile. Look at it first.")
     if context.text("do") != "confirm":
         end_override(context.journal, context.actor, proposal)
-        return _after(context, person, run, "ended")
-    try:
-        confirm_override(context.journal, context.actor, proposal, context.settings)
-    except InputError as error:
-        return _page(context, person, run, row, others, status=409, error=str(error))
-    return _after(context, person, run, "confirmed")
+        return _after(context, found, "ended")
+    confirm_override(context.journal, context.actor, proposal, context.settings)
+    return _after(context, found, "confirmed")
 
 
 def _newest_review(context: Context, person: Subject) -> str:
@@ -275,53 +256,40 @@ def _seen_by(context: Context, person: Subject) -> list[str]:
 
 def act(context: Context) -> Response:
     """Record what was done against the customer, who must be told of it."""
-    person, run, row, others = _found(context)
-    given = {"batch": person.batch, "action": context.text("action", 300)}
-    try:
-        record_action(context.journal, context.actor, person.customer_id, **given)
-    except InputError as error:
-        return _page(context, person, run, row, others, status=400, error=str(error))
-    run_id = run.run_id if run else ""
-    return onward(f"/customers/{quote(person.customer_id, safe='')}?run={run_id}&said=action")
+    found = _found(context)
+    given = {"batch": found.person.batch, "action": context.text("action", 300)}
+    record_action(context.journal, context.actor, found.person.customer_id, **given)
+    return onward(f"{found.address}&said=action")
 
 
 def ask_for_consent(context: Context) -> Response:
     """Make a link by which the customer consents to sharing transactions."""
-    person, run, row, others = _found(context)
-    settings = context.settings
-    base = settings.portal_url or settings.redirect_uri
+    customer_id = _found(context).person.customer_id
+    base = context.settings.portal_url or context.settings.redirect_uri
     if not base:
-        sentence = (
+        raise DeskError(
+            409,
             "Where customers reach the portal is not set: an engineer writes "
-            "NIGHTSCREEN_REDIRECT_URI or NIGHTSCREEN_PORTAL_URL."
+            "NIGHTSCREEN_REDIRECT_URI or NIGHTSCREEN_PORTAL_URL.",
         )
-        return _page(context, person, run, row, others, status=409, error=sentence)
-    try:
-        made = ConsentLinks(context.journal).make(
-            person.customer_id, (Scope.TRANSACTION_LIST,), USUAL
-        )
-    except NightscreenError as error:
-        return _page(context, person, run, row, others, status=400, error=str(error))
-    context.record("consent asked for", customer_id=person.customer_id)
-    return _page(context, person, run, row, others, link=f"{origin_of(base)}/consent/{made.token}")
+    made = ConsentLinks(context.journal).make(customer_id, (Scope.TRANSACTION_LIST,), USUAL)
+    context.record("consent asked for", customer_id=customer_id)
+    return _page(context, link=f"{origin_of(base)}/consent/{made.token}")
 
 
 def mark_as_told(context: Context) -> Response:
     """Write down that the customer was told, how and by whom; the notice must be the one shown."""
-    person, run, row, others = _found(context)
-    declared = read_declarations(context.settings)
-    notice = _notice(context, run, row, declared)
-    if run is None or notice is None or notice["sentence_digest"] != context.text("digest"):
-        text = "Somebody told the customer already, or what is to be told has changed. See below."
-        return _page(context, person, run, row, others, status=409, error=text)
-    how = context.text("how", 60)
-    if how not in WAYS_TO_TELL:
-        text = "Say how the customer was told."
-        return _page(context, person, run, row, others, status=400, error=text)
-    record_sent(context.journal, run, notice, how=how, by=context.name)
-    about = {"run_id": run.run_id, "customer_id": person.customer_id}
+    found = _found(context)
+    notice = _notice(context, found)
+    if found.run is None or notice is None or notice["sentence_digest"] != context.text("digest"):
+        raise DeskError(
+            409, "Somebody told the customer already, or what is to be told has changed. See below."
+        )
+    how = context.chosen("how", WAYS_TO_TELL, "Say how the customer was told.")
+    record_sent(context.journal, found.run, notice, how=how, by=context.name)
+    about = {"run_id": found.run.run_id, "customer_id": found.person.customer_id}
     context.record("notice told", **about, how=how)
-    return onward(f"/customers/{quote(person.customer_id, safe='')}?run={run.run_id}&said=told")
+    return onward(f"{found.address}&said=told")
 
 
 def ask_again(context: Context) -> Response:
@@ -330,23 +298,15 @@ def ask_again(context: Context) -> Response:
     The customer is screened alone, as a part of the batch, under the price that was shown; other
     checks are asked only where their answers are not fresh any more.
     """
-    person, run, row, others = _found(context)
-    can = _can_be_asked(context, run, row)
-    if run is None or row is None or can is None:
-        raise DeskError(409, "This customer has no row of a run that could be asked about again.")
-    check = context.text("check", 20)
-    if check not in can["checks"]:
-        text = "Choose one of the checks this customer was asked about."
-        return _page(context, person, run, row, others, status=400, error=text)
-    confirmed = context.text("do") == "ask"
-    cap = context.settings.contest.ask_again_cap
-    seen = naira_typed(context.text("price", 20))
+    found = _found(context)
+    person, run, row = found.with_row()
+    checks = _asked_checks(context, found)
+    check = context.chosen("check", checks, "Choose one of the checks this customer had.")
+    cap, seen = context.settings.contest.ask_again_cap, naira_typed(context.text("price", 20))
     if seen is None and context.text("price"):
-        text = "Look at the price again."
-        return _page(context, person, run, row, others, status=400, error=text)
+        raise DeskError(400, "Look at the price again.")
     chosen = parameters_again(run, check, f"{cap if seen is None else seen:f}")
-    upload = keep_rows(context, "one-customer.csv", [row], chosen)
-    started = False
+    upload, started = keep_rows(context, "one-customer.csv", [row], chosen), False
     try:
         quoted = quote_batch(context.uploads.parameters(upload), context.settings)
         most = quoted["quoted"]["high"]
@@ -359,28 +319,24 @@ def ask_again(context: Context) -> Response:
                 f"It may cost {naira(most)}, more than asking again may cost: {naira(cap)} "
                 "(NIGHTSCREEN_CONTEST__ASK_AGAIN_CAP)."
             )
-        if not confirmed or seen != Decimal(most):
-            price = {"price": most, "expected": quoted["quoted"]["expected"], "check": check}
-            return _page(context, person, run, row, others, again={**can, **price})
+        if context.text("do") != "ask" or seen != Decimal(most):
+            price = {"price": most, "expected": quoted["quoted"]["expected"]}
+            return _page(context, again={"checks": checks, "check": check, **price})
         begin(context, upload)
         started = True
-    except UsageError as error:
-        return _page(context, person, run, row, others, status=400, error=str(error))
     finally:
         if not started:
             context.uploads.remove(upload)
-    context.record("asked again", customer_id=person.customer_id, check=check, max_spend=most)
+    about = {"customer_id": person.customer_id, "check": check, "max_spend": most}
+    context.record("asked again", **about)
     return onward(f"/new/{upload.upload_id}")
 
 
-def _can_be_asked(
-    context: Context, run: RunRecord | None, row: Mapping[str, Any] | None
-) -> dict[str, Any] | None:
-    """Return the checks that may be asked again, or None where none may."""
-    if run is None or row is None or not context.may("screen"):
-        return None
-    checks = [check for check in TITLES if (row.get(f"{check}_status") or "off") != "off"]
-    return {"checks": checks, "check": "", "price": None} if checks else None
+def _asked_checks(context: Context, found: _Found) -> list[str]:
+    """Return the checks that the user may have asked again."""
+    if found.run is None or found.row is None or not context.may("screen"):
+        return []
+    return [check for check in TITLES if (found.row.get(f"{check}_status") or "off") != "off"]
 
 
 def _why_unasked(counts: Mapping[str, int]) -> str:
@@ -515,17 +471,16 @@ def _history(context: Context, person: Subject) -> list[dict[str, Any]]:
     return found
 
 
-def _notice(
-    context: Context, run: RunRecord | None, row: Mapping[str, Any] | None, declared: Declarations
-) -> dict[str, str] | None:
-    """Return what the customer is told now, as the run's notices say it; None for nothing."""
-    if run is None or row is None or not _consent_holds_for_all(row, context.clock()):
+def _notice(context: Context, found: _Found) -> dict[str, str] | None:
+    """Return what the customer is told now, as the run's notices say it; None for nothing.
+
+    Nothing where what the decision may rest on is closed since its consent has ended.
+    """
+    run, row = found.run, found.row
+    if run is None or row is None:
         return None
-    return notice_of(context.journal, run, row, declared)
-
-
-def _consent_holds_for_all(row: Mapping[str, Any], now: int) -> bool:
-    """Tell whether nothing a decision may rest on is closed since its consent has ended."""
     asked = (row.get(each.status) for each in CHECKS.values() if each.needs_consent)
     closed = {None, NoAnswer.OFF, NoAnswer.REFUSED, NoAnswer.INELIGIBLE, NoAnswer.INVALID}
-    return _consents(row, now) or all(status in closed for status in asked)
+    if not (_consents(row, context.clock()) or all(status in closed for status in asked)):
+        return None
+    return notice_of(context.journal, run, row, read_declarations(context.settings))

@@ -37,7 +37,7 @@ MOST_TAKEN_OUT: Final = 1_000_000
 _SHEET_ROWS: Final = 1_048_000
 NEEDS_SOMEBODY: Final = ("decline", "review", "undecided")
 _TAKEN = (
-    *("customer_id", "decision", "why", "branch", "officer", "exposure", "new"),
+    *("customer_id", "decision", "why", "branch", "officer", "exposure"),
     *FINAL_COLUMNS,
 )
 
@@ -46,24 +46,19 @@ def run_decisions(context: Context) -> Response:
     """Show a run's list: facets, sort, search by the beginning of a customer id."""
     run, rows, asked = _asked(context)
     number, facets = rows.counted(asked)
-    last = max(0, (number - 1) // PAGE_ROWS)
-    page = min(context.whole_number("page"), last)
-    found = rows.page(asked, page * PAGE_ROWS)
+    first, where = context.slice(number, PAGE_ROWS)
+    found = rows.page(asked, first)
     context.record("decisions seen", run_id=run.run_id, filter=kinds(asked), rows=len(found))
     return context.page(
         "run_decisions",
         run=run,
         asked=asked,
-        facets={name: values for name, values in facets.items() if values},
+        facets=facets,
         rows=_settled(context, run, in_words(context, found, run.purpose)),
-        number=number,
+        where=where,
         total=rows.rows,
         needing=rows.at_stake()[0],
         needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
-        sorts=tuple(SORTS),
-        page=page,
-        last=last,
-        first_row=page * PAGE_ROWS,
     )
 
 
@@ -95,21 +90,25 @@ def take_out(context: Context) -> Response:
 
 
 def in_words(
-    context: Context, rows: list[dict[str, Any]], purpose: str | None
+    context: Context, rows: list[dict[str, Any]], purpose: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return rows with why they were decided so, in the policy's words for the run's purpose."""
-    sentences: dict[str | None, Words] = {None: {}}
+    """Return rows with why they were decided so, in the policy's words.
+
+    Args:
+        context: of the page.
+        rows: with decision, reasons, policy and statuses.
+        purpose: of the run; where it is left out, each row has its own.
+    """
+    sentences: dict[tuple[str, str | None], Words] = {}
     for row in rows:
-        policy = row["policy"]
-        if policy not in sentences:
-            text = context.reviews.policy_text(policy)
-            sentences[policy] = (
-                {} if text is None else team_sentences(Policy.model_validate_json(text), purpose)
-            )
-        said = sentences[policy]
+        said_as = row["policy"] or "", purpose or row.get("purpose")
+        if said_as not in sentences:
+            text = context.reviews.policy_text(said_as[0]) if said_as[0] else None
+            policy = None if text is None else Policy.model_validate_json(text)
+            sentences[said_as] = {} if policy is None else team_sentences(policy, said_as[1])
+        said = sentences[said_as]
         code, _ = main_reason(row["decision"], row["reasons"] or (), said)
-        missing = missing_checks(row)
-        row["why"] = reason_text(row["decision"], code, said, missing)
+        row["why"] = reason_text(row["decision"], code, said, missing_checks(row))
     return rows
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from nightscreen.desk.context import DeskError
 from nightscreen.desk.exports import about_export, csv_response
 from nightscreen.desk.pages import TITLES
 from nightscreen.journal.calls import CRASHED
@@ -17,7 +18,6 @@ from nightscreen.journal.invoices import confirm_invoice, disputed_calls, settle
 from nightscreen.journal.money import Spent
 from nightscreen.journal.wallet import explain_gap, open_gaps
 from nightscreen.schemas.clock import instant_text, spending_day
-from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text, typed_micro
 from nightscreen.web.forms import onward
 
@@ -64,14 +64,7 @@ class _Asked:
 
 def money(context: Context) -> Response:
     """Show spending by day, check and batch, calls in doubt, and how each run's balance adds up."""
-    return _page(context)
-
-
-def _page(
-    context: Context, status: int = 200, *, error: str = "", missing_error: str = ""
-) -> Response:
-    asked = _asked(context)
-    journal = context.journal
+    asked, journal = _asked(context), context.journal
     by_day = _by_day(context, asked)
     days: dict[str, dict[str, Spent]] = defaultdict(dict)
     checks: dict[str, list[Spent]] = defaultdict(list)
@@ -87,11 +80,7 @@ def _page(
     waiting = sum(each.waits for each in disputed)
     return context.page(
         "money",
-        status,
-        error=error,
         missing=open_gaps(journal),
-        missing_error=missing_error,
-        typed={name: context.text(name, 30) for name in ("call", "cost")},
         may_settle=context.may("settle"),
         disputed=disputed[: waiting + CALLS_SHOWN],
         disputed_number=len(disputed),
@@ -220,32 +209,22 @@ def _sum(counters: Iterable[Spent]) -> Spent:
 def settle(context: Context) -> Response:
     """Enter what an invoice says of a call; below its reservation a second person confirms it."""
     try:
-        cost_micro = typed_micro(context.text("cost", 30))
-        settle_call(context.journal, context.actor, int(context.text("call", 30)), cost_micro)
-    except InputError as error:
-        return _page(context, 400, error=str(error))
+        call, cost_micro = int(context.text("call", 18)), typed_micro(context.text("cost", 30))
     except (ValueError, OverflowError):
-        return _page(context, 400, error="Write the call's number, and naira such as 25 or 17.50.")
+        raise DeskError(400, "Write the call's number, and naira such as 25 or 17.50.") from None
+    settle_call(context.journal, context.actor, call, cost_micro)
     return onward("/money#disputed")
 
 
 def explain(context: Context) -> Response:
     """Note where money went that left the wallet between two runs."""
     run_id, reason = context.text("run_id", 100), context.text("reason", 1000)
-    try:
-        explain_gap(context.journal, context.actor, run_id, reason)
-    except InputError as error:
-        return _page(context, 400, missing_error=str(error))
+    explain_gap(context.journal, context.actor, run_id, reason)
     return onward("/money#missing")
 
 
 def confirm(context: Context) -> Response:
     """Confirm what somebody else entered of an invoice."""
-    call, cost = context.text("call", 30), context.text("cost", 30)
-    try:
-        confirm_invoice(context.journal, context.actor, int(call), cost)
-    except InputError as error:
-        return _page(context, 409, error=str(error))
-    except (ValueError, OverflowError):
-        return _page(context, 400, error="Load the page again.")
+    call, cost = context.text("call", 18), context.text("cost", 30)
+    confirm_invoice(context.journal, context.actor, int(call) if call.isdecimal() else 0, cost)
     return onward("/money#disputed")

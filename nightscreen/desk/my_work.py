@@ -5,6 +5,7 @@ Who needs somebody is `work_list`, who has what `cases`; reviews are saved on th
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlencode
@@ -12,18 +13,17 @@ from urllib.parse import parse_qsl, quote, urlencode
 from nightscreen.desk import fix
 from nightscreen.desk.context import DeskError
 from nightscreen.desk.decisions import asked_filter, in_words, kinds
-from nightscreen.desk.run_rows import PAGE_ROWS, Filter
+from nightscreen.desk.run_rows import PAGE_ROWS
 from nightscreen.desk.work_list import FACETS
-from nightscreen.journal.cases import IN_TURN, SHARED_BY, WAITS_FOR, CaseTakenError
+from nightscreen.journal.cases import IN_TURN, SHARED_BY, WAITS_FOR
 from nightscreen.schemas.clock import LAGOS, lagos_day, to_micros
-from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from nightscreen.desk.accounts import User
     from nightscreen.desk.context import Context
+    from nightscreen.schemas.users import User
 
 USUAL_WAIT_DAYS: Final = 7
 LONGEST_WAIT_DAYS: Final = 365
@@ -32,45 +32,27 @@ _OWN_FIRST: Final = "CASE whose WHEN 'mine' THEN 0 WHEN 'free' THEN 1 ELSE 2 END
 
 def my_work(context: Context) -> Response:
     """Show one's own cases and those nobody has."""
-    return _page(context)
-
-
-def _page(context: Context, status: int = 200, *, error: str = "") -> Response:
     cases = context.work.seen_by(context.name, context.branches)
-    asked = asked_filter(context, FACETS)
-    shown = asked
+    asked = shown = asked_filter(context, FACETS)
     if "whose" not in asked.chosen and context.may("review"):
-        shown = Filter({**asked.chosen, "whose": ("mine", "free")}, asked.search, asked.sort)
+        shown = replace(asked, chosen={**asked.chosen, "whose": ("mine", "free")})
     number, facets = cases.counted(shown)
-    last = max(0, (number - 1) // PAGE_ROWS)
-    page = min(context.whole_number("page"), last)
-    rows = cases.page(shown, page * PAGE_ROWS, first=_OWN_FIRST)
-    _say(context, rows)
+    first, where = context.slice(number, PAGE_ROWS)
+    rows = cases.page(shown, first, first=_OWN_FIRST)
+    for row in rows:
+        add_clock(context, row)
     context.record("work seen", filter=kinds(asked), rows=len(rows))
     may_share = context.may("review") and not context.branches
     return context.page(
         "my_work",
-        status,
-        error=error,
         asked=asked,
-        facets={name: values for name, values in facets.items() if values},
-        rows=rows,
-        number=number,
-        page=page,
-        last=last,
-        first_row=page * PAGE_ROWS,
-        back=context.request.url.query,
-        typed={
-            name: context.text(name, 200) for name in ("batch", "customer_id", "until", "waits_for")
-        },
+        facets=facets,
+        rows=in_words(context, rows),
+        where=where,
+        back=context.text("back", 2000) or context.request.url.query,
         usual_wait=lagos_day(context.clock()) + timedelta(days=USUAL_WAIT_DAYS),
         waits_for=WAITS_FOR,
-        proposals=[
-            each
-            for each in context.reviews.waiting()
-            if context.may("override")
-            and (not context.branches or cases.case(each.batch, each.customer_id))
-        ],
+        proposals=context.proposals(),
         typed_rows=fix.waiting(context),
         may_share=may_share,
         shares=context.cases.shares() if may_share else [],
@@ -82,52 +64,33 @@ def _page(context: Context, status: int = 200, *, error: str = "") -> Response:
 
 
 def _reviewers(context: Context) -> list[User]:
-    return [each for each in context.accounts.users() if each.has_password and each.may("review")]
+    return [each for each in context.accounts.users() if each.password and each.may("review")]
 
 
-def _say(context: Context, rows: list[dict[str, Any]]) -> None:
-    """Add to rows why they were decided so, since when they wait and when they are due."""
-    for purpose in {row["purpose"] for row in rows}:
-        in_words(context, [row for row in rows if row["purpose"] == purpose], purpose)
-    known = context.customers.known([bytes(row["key"]) for row in rows]) if rows else {}
-    for row in rows:
-        add_clock(context, row, known.get(bytes(row["key"])))
-
-
-def add_clock(context: Context, row: dict[str, Any], known: Any) -> None:  # noqa: ANN401 - a known customer or None
-    """Add to a case since when it needs somebody, and when it is due."""
-    listed = None if known is None else known.state.get(LISTED_PART)
-    row["since"] = None if listed is None else listed.at
+def add_clock(context: Context, row: dict[str, Any]) -> None:
+    """Add to a case when it is due, and whether that is over."""
     within = context.settings.review_within // timedelta(microseconds=1)
-    row["due_at"] = None if listed is None else listed.at + within
-    if row["whose"] == "waiting":
-        row["due_at"] = row["waits_until"]
-    row["overdue"] = row["due_at"] is not None and row["due_at"] < context.clock()
+    row["due_at"] = row["waits_until"] if row["whose"] == "waiting" else row["since"] + within
+    row["overdue"] = row["due_at"] < context.clock()
 
 
 def act(context: Context) -> Response:
     """Take a case, give it back, have it wait; share work out, or hand it over."""
     does = context.text("do", 20)
-    try:
-        if does in {"take", "back", "wait"}:
-            _on_case(context, does)
-        elif does == "share":
-            _share(context)
-        elif does == "end":
-            _end(context)
-        elif does == "hand over":
-            _hand_over(context)
-    except CaseTakenError as taken:
-        return _page(context, 409, error=f"{taken.holder} has this case.")
-    except DeskError as error:
-        if error.status != 400:  # noqa: PLR2004 - what can be mended on the page
-            raise
-        return _page(context, 400, error=error.sentence)
+    if does in {"take", "back", "wait"}:
+        _on_case(context, does)
+    else:
+        context.require_all_branches()
+        {"share": _share, "end": _end, "hand over": _hand_over}.get(does, _nothing)(context)
     if context.text("to") == "customer":
         address = f"/customers/{quote(context.text('customer_id'), safe='')}"
         return onward(f"{address}?{urlencode({'run': context.text('run', 60)})}")
     back = urlencode(parse_qsl(context.text("back")))
     return onward("/decisions" + (f"?{back}" if back else ""))
+
+
+def _nothing(_context: Context) -> None:
+    raise DeskError(400, "Press one of the buttons of the page.")
 
 
 def _on_case(context: Context, does: str) -> None:
@@ -136,7 +99,7 @@ def _on_case(context: Context, does: str) -> None:
     if case is None:
         raise DeskError(409, "This case is closed: somebody reviewed the customer, or nobody must.")
     if case["holder"] not in {context.name, ""}:
-        raise CaseTakenError(case["holder"])
+        raise DeskError(409, f"{case['holder']} has this case.")
     about = {"run_id": case["run_id"], "customer_id": customer_id}
     if does == "take":
         context.cases.take(batch, customer_id, context.name)
@@ -146,12 +109,10 @@ def _on_case(context: Context, does: str) -> None:
         context.record("case given back", **about)
     else:
         until = _until(context)
-        waits_for = context.text("waits_for", 20)
-        if waits_for not in WAITS_FOR:
-            raise DeskError(400, "Choose who is waited for: customer or reporter.")
-        context.cases.take(
-            batch, customer_id, context.name, until=to_micros(until), waits_for=waits_for
-        )
+        waits = "Choose who is waited for: customer or reporter."
+        waits_for = context.chosen("waits_for", WAITS_FOR, waits)
+        at = to_micros(until)
+        context.cases.take(batch, customer_id, context.name, until=at, waits_for=waits_for)
         context.record("case waits", **about, until=f"{until:%Y-%m-%d}", waits_for=waits_for)
 
 
@@ -172,7 +133,6 @@ def _until(context: Context) -> datetime:
 
 
 def _share(context: Context) -> None:
-    context.require_all_branches()
     facet, _, value = context.text("which", 300).partition(":")
     if facet not in SHARED_BY or (facet != IN_TURN and not value):
         raise DeskError(400, "Share out: choose which cases.")
@@ -183,7 +143,6 @@ def _share(context: Context) -> None:
 
 
 def _end(context: Context) -> None:
-    context.require_all_branches()
     number = context.text("share", 9)
     ended = context.cases.end_share(int(number)) if number.isdecimal() else None
     if ended is not None:
@@ -191,12 +150,9 @@ def _end(context: Context) -> None:
 
 
 def _hand_over(context: Context) -> None:
-    context.require_all_branches()
-    giver, taker = context.text("from", 200), context.text("taker", 200)
-    known = {each.name for each in context.accounts.users()}
-    if giver not in known:
-        raise DeskError(400, "Hand over: choose whose work it is.")
-    (taker,) = _chosen_users(context, [taker])
+    known = [each.name for each in context.accounts.users()]
+    giver = context.chosen("from", known, "Hand over: choose whose work it is.")
+    (taker,) = _chosen_users(context, [context.text("taker", 200)])
     if giver == taker:
         raise DeskError(400, "Hand over: choose two users.")
     number = context.cases.hand_over(giver, taker)

@@ -15,11 +15,7 @@ from pydantic import ValidationError
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.parameters import USUAL_CHECKS, PurposeName
-from nightscreen.desk.context import (
-    DeskError,
-    plain_naira,
-)
-from nightscreen.desk.runs import start
+from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.uploads import GONE, TYPED
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.reading.columns import meanings
@@ -94,19 +90,13 @@ _IN_A_MAPPING: Final = re.compile(r'name the column in a mapping file: \[columns
 
 def new(context: Context) -> Response:
     """Show the form that takes a file."""
-    return _form(context)
+    return context.page("new", **_choosing(context, _USUAL | _choices(context)))
 
 
-def _form(context: Context, status: int = 200, *, error: str = "", **typed: Any) -> Response:  # noqa: ANN401 - what was typed
-    return context.page(
-        "new",
-        status,
-        error=error,
-        chosen=_USUAL | typed,
-        purposes=PURPOSES,
-        checks=CHECKS,
-        policies=policies(context),
-    )
+def _choosing(context: Context, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a form needs that says how a file is screened."""
+    found = policies(context)
+    return {"chosen": chosen, "purposes": PURPOSES, "checks": CHECKS, "policies": found}
 
 
 def policies(context: Context) -> list[str]:
@@ -116,14 +106,14 @@ def policies(context: Context) -> list[str]:
 
 
 def receive(context: Context) -> Response:
-    """Seal a file that was uploaded, or say on the form why there is nothing to keep."""
-    file, chosen = context.file, _choices(context)
+    """Seal a file that was uploaded."""
+    file = context.file
     if file is None:
-        return _form(context, 400, error="Choose a file first: CSV, XLSX or Parquet.", **chosen)
+        raise DeskError(400, "Choose a file first: CSV, XLSX or Parquet.")
     if not file.size:
-        return _form(context, 400, error="The file is empty. Export it again.", **chosen)
+        raise DeskError(400, "The file is empty. Export it again.")
     pieces = iter(lambda: file.file.read(_PIECE), b"")
-    kept = context.uploads.keep(file.filename or "", context.name, pieces, chosen)
+    kept = context.uploads.keep(file.filename or "", context.name, pieces, _choices(context))
     return onward(f"/new/{kept.upload_id}")
 
 
@@ -197,8 +187,9 @@ def _in_clear(context: Context, upload: Upload) -> Iterator[Path]:
         ) from None
 
 
-def _file(context: Context, upload: Upload, status: int = 200, *, error: str = "") -> Response:
+def _file(context: Context, upload: Upload) -> Response:
     chosen = _USUAL | upload.choices
+    merge = bool(context.settings.merge_rows or chosen.get("merge_rows"))
     headings: list[str] = []
     sheets: list[str] = []
     understood: dict[str, str] = {}
@@ -207,40 +198,33 @@ def _file(context: Context, upload: Upload, status: int = 200, *, error: str = "
         with _in_clear(context, upload) as path:
             sheets = sheets_of(path)
             headings, understood = _understood(path, chosen.get("sheet"))
-            merge = bool(context.settings.merge_rows or chosen.get("merge_rows"))
             source = open_source(path, mapping=_mapping(context, upload))
             orders = DateOrders(source)
             diagnosis = diagnose(source, orders, merge=merge)
             shown = preview(source, orders, merge=merge)
             open_dates = orders.open_consent()
     except UsageError as trouble:
-        status, error = max(status, 400), error or str(trouble)
+        context.status, context.error = 400, context.error or str(trouble)
+    findings = [] if diagnosis is None or TYPED in chosen else diagnosis["findings"]
     return context.page(
         "new_file",
-        status,
         upload=upload,
-        error=error,
         headings=headings,
         sheets=sheets if len(sheets) > 1 else [],
         sheet=chosen.get("sheet") or (diagnosis["sheet"] if diagnosis else ""),
         orders=ORDERS,
-        open_dates="" if open_dates is None or error else _OPEN_DATES.format(*open_dates),
-        merging=context.settings.merge_rows or chosen.get("merge_rows"),
+        open_dates="" if open_dates is None or context.error else _OPEN_DATES.format(*open_dates),
+        merging=merge,
         meaning=chosen.get("headings") or understood,
         known=KNOWN_COLUMNS,
         carried=CARRIED,
         left_out=LEFT_OUT,
         diagnosis=diagnosis,
-        findings=[]
-        if diagnosis is None or TYPED in chosen
-        else [finding for finding in diagnosis["findings"] if _NAMELESS not in finding],
+        findings=[finding for finding in findings if _NAMELESS not in finding],
         shown=shown,
         quote=chosen.get("quote"),
-        chosen=chosen,
-        purposes=PURPOSES,
-        checks=CHECKS,
-        policies=policies(context),
         ceiling=context.settings.approval_above,
+        **_choosing(context, chosen),
     )
 
 
@@ -333,14 +317,12 @@ def _as_understood(value: object) -> str:
 def _with_form(context: Context, upload: Upload) -> Upload:
     """Keep what the form says of sheet, headings, dates, purpose, checks, policy and cap."""
     before, chosen = upload.choices, {**_choices(context), "quote": None}
-    chosen["sheet"] = before.get("sheet") or ""
-    sheet = context.text("sheet", 80)
-    headings = {} if _is_other_sheet(context, upload) else before.get("headings") or {}
+    chosen["sheet"], headings = before.get("sheet") or "", before.get("headings") or {}
     if _is_other_sheet(context, upload):
-        chosen["sheet"] = sheet
-    elif order := context.form.get("heading", []):
+        chosen["sheet"], headings = context.text("sheet", 80), {}
+    elif shown := context.form.get("heading", []):
         allowed = {*KNOWN_COLUMNS, CARRIED, LEFT_OUT}
-        picked = {h: context.text(f"h{at}", 60) for at, h in enumerate(order)}
+        picked = {h: context.text(f"h{at}", 60) for at, h in enumerate(shown)}
         headings = {h: known if known in allowed else CARRIED for h, known in picked.items()}
     if "date_order" in context.form:
         declared = context.text("date_order", 3)
@@ -352,14 +334,13 @@ def _with_form(context: Context, upload: Upload) -> Upload:
         with _in_clear(context, upload) as path:
             _, understood = _understood(path, chosen["sheet"])
     is_corrected = any(known != understood.get(each, "") for each, known in headings.items())
+    order = chosen.get("declared", before.get("declared"))
     mapping = mapping_of(headings, understood) if is_corrected else Meaning()
-    mapping = mapping.model_copy(
-        update={
-            "sheet": chosen["sheet"] or None,
-            "date_order": chosen.get("declared", before.get("declared")),
-        }
-    )
-    chosen |= {"headings": headings, "mapping": mapping.model_dump(mode="json")}
+    said = {"sheet": chosen["sheet"] or None, "date_order": order}
+    chosen |= {
+        "headings": headings,
+        "mapping": mapping.model_copy(update=said).model_dump(mode="json"),
+    }
     return context.uploads.choose(upload, chosen)
 
 
@@ -379,13 +360,10 @@ def _submitted(
     if upload.started_at is not None:
         return onward(f"/new/{upload.upload_id}")
     is_other = _is_other_sheet(context, upload)
-    try:
-        upload = _with_form(context, upload)
-        if not is_other:
-            _require_date_order(context, upload)
-            act(context, upload)
-    except UsageError as error:
-        return _file(context, upload, 400, error=str(error))
+    upload = _with_form(context, upload)
+    if not is_other:
+        _require_date_order(context, upload)
+        act(context, upload)
     return onward(f"/new/{upload.upload_id}{'' if is_other else anchor}")
 
 
@@ -439,8 +417,7 @@ def begin(context: Context, upload: Upload) -> None:
     """Start the run of an upload, once its file is known to be readable.
 
     Raises:
-        UsageError: settings, choices or the file are wrong.
-        DeskError: it cannot be started.
+        UsageError: settings, choices or the file are wrong, or it cannot be started.
     """
     require_service(context.settings, quote_only=False)
     parameters = _parameters(context, upload)
@@ -448,39 +425,38 @@ def begin(context: Context, upload: Upload) -> None:
         open_source(path, mapping=_mapping(context, upload))
     with context.uploads.starting(upload) as is_first:
         if is_first:
-            start(context, parameters)
+            context.starter.start(parameters)
             about = {"name": upload.name, "digest": upload.digest}
             context.record("run started", **about, max_spend=parameters.max_spend)
 
 
 def applicant(context: Context) -> Response:
-    """Take one applicant at the counter; quote, or quote and screen at once."""
+    """Show the form for one applicant at the counter."""
+    chosen = {"checks": context.form.get("check", USUAL_CHECKS)}
+    return context.page("applicant", fields=AT_THE_COUNTER, checks=CHECKS, chosen=chosen)
+
+
+def take_applicant(context: Context) -> Response:
+    """Quote one applicant at the counter, or quote and screen at once."""
     typed = {name: context.text(name, 200) for name, _, _ in AT_THE_COUNTER}
-    if context.request.method == "GET":
-        return _counter(context, typed)
     if not typed["customer_id"]:
-        return _counter(context, typed, 400, error="Customer id: every applicant needs one.")
-    chosen = {**_choices(context), "purpose": "origination", "batch": _COUNTER_BATCH}
-    own = {}
+        raise DeskError(400, "Customer id: every applicant needs one.")
     if context.branches:
         key = context.journal.pseudonyms.customer(_COUNTER_BATCH, typed["customer_id"])
         if context.customers.known([key]):  # else a customer of another branch would become ours
             context.require_seen(typed["customer_id"], _COUNTER_BATCH)
-        own = {"branch": context.branches[0]}  # else they would not see them
-    upload = keep_rows(context, "applicant.csv", [{**typed, **own}], chosen)
-    try:
-        with _in_clear(context, upload) as path:
-            source = open_source(path)
-            (row,) = preview(source, DateOrders(source))["rows"]
-        hints = [cell["hint"] for cell in row["cells"] if cell["hint"]]
-        if row["refused"] or hints:
-            raise InputError(row["refused"] or " ".join(hints))
-        document = quote_upload(context, upload)
-        upload = context.uploads.choose(upload, {"quote": document})
-        if context.text("do") == "screen":
-            begin(context, upload)
-    except UsageError as error:
-        return _counter(context, typed, 400, error=str(error))
+        typed["branch"] = context.branches[0]  # else they would not see them
+    chosen = {**_choices(context), "purpose": "origination", "batch": _COUNTER_BATCH}
+    upload = keep_rows(context, "applicant.csv", [typed], chosen)
+    with _in_clear(context, upload) as path:
+        source = open_source(path)
+        (row,) = preview(source, DateOrders(source))["rows"]
+    hints = [cell["hint"] for cell in row["cells"] if cell["hint"]]
+    if row["refused"] or hints:
+        raise InputError(row["refused"] or " ".join(hints))
+    upload = context.uploads.choose(upload, {"quote": quote_upload(context, upload)})
+    if context.text("do") == "screen":
+        begin(context, upload)
     return onward(f"/new/{upload.upload_id}")
 
 
@@ -490,20 +466,3 @@ def keep_rows(
     """Seal rows as a part of their batch."""
     choices = {**chosen, TYPED: True}
     return context.uploads.keep(name, context.name, [rows_as_part(rows)], choices)
-
-
-def _counter(
-    context: Context, typed: dict[str, str], status: int = 200, *, error: str = ""
-) -> Response:
-    return context.page(
-        "applicant",
-        status,
-        fields=AT_THE_COUNTER,
-        typed=typed,
-        error=error,
-        checks=CHECKS,
-        chosen={
-            "checks": context.form.get("check", USUAL_CHECKS),
-            "max_spend": context.text("max_spend", 20),
-        },
-    )

@@ -20,7 +20,7 @@ from nightscreen.schemas.money import from_micro
 from nightscreen.schemas.shipped import DATA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from jinja2 import Environment
     from starlette.responses import Response
@@ -68,12 +68,6 @@ def environment() -> Environment:
     }
     found.globals |= {"query": query}
     return found
-
-
-def compile_templates() -> None:
-    """Compile every template, as the first page that needs one would."""
-    for name in environment().list_templates(extensions=["j2"]):
-        environment().get_template(name)
 
 
 def html(template: str, status: int = 200, **values: object) -> Response:
@@ -134,16 +128,3 @@ def query(pairs: Iterable[tuple[str, object]]) -> str:
     """Return a query string, beginning with a question mark; empty for no pairs."""
     found = urlencode([(name, str(value)) for name, value in pairs if str(value) != ""])
     return f"?{found}" if found else ""
-
-
-def line_points(values: Sequence[float], *, width: int = 172) -> str:
-    """Return the points of a small line; the newest value is at its right end."""
-    if not values:
-        return ""
-    low, high = min(values), max(values)
-    span = (high - low) or 1.0
-    step = width / max(len(values) - 1, 1)
-    return " ".join(
-        f"{3 + step * place:.1f},{28 - (value - low) / span * 22:.1f}"
-        for place, value in enumerate(values)
-    )

@@ -39,7 +39,7 @@ from nightscreen.results.outcomes import LoanPerformance, verdict_in_words
 from nightscreen.results.wording import NAMES, customer_name
 from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.contests import PolicyState
-from nightscreen.schemas.errors import InputError, PolicyError, UsageError
+from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.policy import thresholds_named
 from nightscreen.web.forms import onward
 
@@ -72,14 +72,7 @@ def policy(context: Context) -> Response:
     return _page(context)
 
 
-def _page(
-    context: Context,
-    status: int = 200,
-    *,
-    error: str = "",
-    of: str = "",
-    tried: Mapping[str, Any] | None = None,
-) -> Response:
+def _page(context: Context, *, of: str = "", tried: Mapping[str, Any] | None = None) -> Response:
     found = versions(context.journal)
     text = text_in_force(context.journal)
     present = read_policy(text)
@@ -90,7 +83,6 @@ def _page(
     taken = {present.version, *(each.version for each in found)}
     return context.page(
         "policy",
-        status,
         policy=present,
         in_force=last_approved(found, context.clock()),
         fields=_fields(context, present, threshold_comments(text)),
@@ -116,9 +108,7 @@ def _page(
         versions=ended[:VERSIONS_SHOWN],
         tried=tried,
         rate=bad_rate,
-        error=error,
         of=of,
-        reason=context.text("reason", 2000) if error else "",
     )
 
 
@@ -194,11 +184,6 @@ def _rules_missing(there: Policy, other: Policy) -> list[Any]:
 # --- trying ---
 
 
-def try_again(_context: Context) -> Response:
-    """Answer the address of a result that somebody opens later."""
-    return onward("/policy")
-
-
 def try_on_past_runs(context: Context) -> Response:
     """Decide past runs again by the policy in force and by another one, and say who would move."""
     key = context.text("proposal", 60)
@@ -211,11 +196,8 @@ def try_on_past_runs(context: Context) -> Response:
         chosen = _chosen(context, offered)
         runs = [run for run in offered if run.run_id in chosen]
         if not runs:
-            said = "Choose a past run to try it on." if offered else _NO_RUN
-            return _page(context, 400, error=said, of=key or "thresholds")
+            raise DeskError(400, "Choose a past run to try it on." if offered else _NO_RUN)
         found = _try_out(context, tried, runs)
-    except UsageError as error:
-        return _page(context, 400, error=_plainly(error), of=key or "thresholds")
     finally:
         _TRYING.release()
     context.record(
@@ -319,25 +301,13 @@ def _thresholds_changed(context: Context, other: Policy) -> dict[str, str]:
     return {"changes": "; ".join(f"{name} from {was} to {now}" for name, was, now in entries)}
 
 
-def _plainly(error: Exception) -> str:
-    """Return what is wrong as the page's own fields are named."""
-    said = str(error).partition("; see all with")[0]
-    return said[:1].upper() + said[1:]
-
-
 # --- proposing and deciding ---
 
 
 def propose(context: Context) -> Response:
     """Write down the thresholds of the form as a version that waits for somebody else."""
-    try:
-        text = _text_typed(context)
-        seen = context.text("seen", 200)
-        made = write_proposal(
-            context.journal, text, by=context.name, note=context.text("note", 2000), seen=seen
-        )
-    except UsageError as error:
-        return _page(context, 400, error=_plainly(error), of="thresholds")
+    text, note, seen = _text_typed(context), context.text("note", 2000), context.text("seen", 200)
+    made = write_proposal(context.journal, text, by=context.name, note=note, seen=seen)
     context.record(
         "policy proposed",
         policy=made.policy,
@@ -364,17 +334,14 @@ def _proposed(context: Context, key: str) -> PolicyVersion:
 def decide(context: Context) -> Response:
     """Approve or refuse a proposal; its proposer may take it back, and never approve it."""
     found = _proposed(context, context.request.path_params["key"])
-    approve = context.text("do") == "approve"
-    try:
-        decide_version(
-            context.journal,
-            context.actor,
-            found.key,
-            PolicyState.APPROVED if approve else PolicyState.REFUSED,
-            reason=context.text("reason", 2000),
-        )
-    except (InputError, PolicyError) as error:
-        return _page(context, 400, error=_plainly(error), of=found.key)
+    approve, reason = context.text("do") == "approve", context.text("reason", 2000)
+    decide_version(
+        context.journal,
+        context.actor,
+        found.key,
+        PolicyState.APPROVED if approve else PolicyState.REFUSED,
+        reason=reason,
+    )
     return onward("/policy")
 
 

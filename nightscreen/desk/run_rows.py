@@ -1,33 +1,27 @@
 """A run's rows as the desk lists them: filtered, counted and sorted by DuckDB.
 
-Read from the enriched parts (the change of each listed customer from `decisions.csv`) into memory
-alone; the few runs looked at last are kept, as a page asks many small questions of one run. Which
-columns a page shows and what a decision means is not decided here.
+Read from the enriched parts into memory alone; the few runs looked at last are kept, as a page asks
+many small questions of one run. Which columns a page shows and what a decision means is not decided
+here.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
-from nightscreen.checks.registry import CHECKS
-from nightscreen.files.outputs import DECISIONS_CSV, enriched_parts
-from nightscreen.files.quarantine import GUARDED_PATTERN
+from nightscreen.files.outputs import enriched_parts
 from nightscreen.policy.engine import locked_connection
-from nightscreen.report.facts import GROUPS, group_columns
-from nightscreen.results.customer_rows import customer_batches
-from nightscreen.schemas.rows import NAIRA
+from nightscreen.report.facts import group_columns
+from nightscreen.runs.open_cases import CUSTOMERS, customers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
 
@@ -35,18 +29,10 @@ if TYPE_CHECKING:
 
 MEMORY: Final = "256MB"
 RUNS_KEPT: Final = 3
-PAGE_ROWS: Final = 50
-BLOCK_ROWS: Final = 65_536
+PAGE_ROWS: Final = 40
 MOST_VALUES: Final = 12
 """Values of a facet that are shown; the most frequent ones, and those chosen."""
-BANDS: Final = (
-    ("under ₦50,000", 50_000),
-    ("₦50,000 to ₦200,000", 200_000),
-    ("₦200,000 to ₦1,000,000", 1_000_000),
-    ("₦1,000,000 and more", None),
-)
-UNKNOWN: Final = "unknown"
-FACETS: Final = ("decision", "reason", "branch", "officer", "new", "exposure")
+FACETS: Final = ("decision", "reason", "branch", "officer")
 SORTS: Final = {
     "exposure": "exposure DESC NULLS LAST",
     "customer": "customer_id",
@@ -54,9 +40,7 @@ SORTS: Final = {
     " ELSE 3 END",
     "branch": "branch NULLS LAST",
     "officer": "officer NULLS LAST",
-    "new": "new NULLS LAST",
 }
-STATUSES = tuple(f"{check}_status" for check in CHECKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +107,13 @@ class Listing:
         return self.ask(sql, values)
 
     def counted(self, asked: Filter) -> tuple[int, dict[str, list[tuple[str, int]]]]:
-        """Return how many rows a filter has, and values and rows of each facet.
+        """Return how many rows a filter has, and values and rows of each facet that has some.
 
         Of its own choice each facet is free. Every condition is judged once a row, for all of it.
         """
         conditions, values = _conditions(asked)
-        shown = [f"({_VALUE[name]}) AS {name}_value" for name in self._facets]
+        columns = {name: name for name in self._facets} | {"reason": "reasons"}
+        shown = [f"{columns[name]} AS {name}_value" for name in self._facets]
         holds = [f"({condition}) AS {name}_holds" for name, condition in conditions.items()]
         pieces = []
         for name in (*self._facets, ""):
@@ -147,18 +132,8 @@ class Listing:
             values,
         )
         number = sum(each["n"] for each in found if not each["facet"])
-        return number, {
-            name: _shown(name, found, asked.chosen.get(name, ())) for name in self._facets
-        }
-
-    def table(self, where: str, columns: str = "*") -> pa.Table:
-        """Return rows of a condition as a table, in the order of the run."""
-        cursor = self._connection.cursor()
-        try:
-            sql = f"SELECT {columns} FROM {self.source} WHERE {where} ORDER BY row"  # noqa: S608 - the same
-            return cursor.sql(sql).to_arrow_table()
-        finally:
-            cursor.close()
+        facets = {name: _shown(name, found, asked.chosen.get(name, ())) for name in self._facets}
+        return number, {name: values for name, values in facets.items() if values}
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """Return what a query finds."""
@@ -181,8 +156,7 @@ class RunRows(Listing):
 
     def within(self, branches: Sequence[str]) -> RunRows:
         """Return the rows of some branches alone."""
-        wanted = ", ".join(quoted(each.lower()) for each in branches)
-        source = f"(SELECT * FROM {self.source} WHERE lower(trim(branch)) IN ({wanted}))"  # noqa: S608 - in quotes
+        source = f"(SELECT * FROM {self.source} WHERE {within(branches)})"  # noqa: S608 - in quotes
         return RunRows(self._connection, source)
 
     def at_stake(self) -> tuple[int, Decimal]:
@@ -216,22 +190,9 @@ class RunRows(Listing):
 
 
 _NEEDS = "decision IN ('decline', 'review', 'undecided')"
-_VALUE = {
-    "decision": "decision",
-    "reason": "reasons",
-    "branch": "branch",
-    "officer": "officer",
-    "new": "new",
-    "batch": "batch",
-    "whose": "whose",
-    "exposure": "CASE WHEN exposure IS NULL THEN 'unknown' "
-    + " ".join(f"WHEN exposure < {top} THEN '{name}'" for name, top in BANDS if top)
-    + f" ELSE '{BANDS[-1][0]}' END",
-}
 _ORDER = {
     "whose": ("mine", "free", "others", "waiting"),
     "decision": ("decline", "review", "undecided", "approve"),
-    "exposure": (*(name for name, _ in reversed(BANDS)), UNKNOWN),
 }
 """Facets whose values have an order of their own; the others stand by number of rows."""
 
@@ -253,13 +214,11 @@ def _conditions(asked: Filter) -> tuple[dict[str, str], list[Any]]:
     said: dict[str, str] = {}
     values: list[Any] = []
     for name, chosen in asked.chosen.items():
-        if not chosen or name not in _VALUE:
-            continue
         marks = ", ".join("?" * len(chosen))
         if name == "reason":
             said[name] = f"list_has_any(reasons, [{marks}])"
         else:
-            said[name] = f"coalesce(({_VALUE[name]}) IN ({marks}), false)"
+            said[name] = f"coalesce({name} IN ({marks}), false)"
         values.extend(chosen)
     if asked.search:
         said["search"] = "starts_with(lower(customer_id), lower(?))"
@@ -267,75 +226,32 @@ def _conditions(asked: Filter) -> tuple[dict[str, str], list[Any]]:
     return said, values
 
 
-class RunRowsCache:
-    """Keeps the rows of the runs looked at last."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, int], RunRows] = OrderedDict()
-
-    def of(self, run: RunRecord, *, keep: bool = True) -> RunRows | None:
-        """Return a run's rows; None where its files are not on this machine, or gone.
-
-        Args:
-            run: the run.
-            keep: they will be asked for again soon.
-        """
-        parts = enriched_parts(Path(run.folder))
-        if not parts:
-            return None
-        key = (run.run_id, max(part.stat().st_mtime_ns for part in parts))
-        with self._lock:
-            rows = self._kept.get(key) or _read(Path(run.folder), parts)
-            if keep:
-                self._kept[key] = rows
-                self._kept.move_to_end(key)
-            while len(self._kept) > RUNS_KEPT:
-                self._kept.popitem(last=False)
-            return rows
+def rows_of_run(run: RunRecord) -> RunRows | None:
+    """Return a run's rows; None where its files are not on this machine, or gone."""
+    folder = Path(run.folder)
+    parts = enriched_parts(folder)
+    return _read(folder, max(part.stat().st_mtime_ns for part in parts)) if parts else None
 
 
-def _read(folder: Path, parts: Sequence[Path]) -> RunRows:
-    names = pq.read_schema(parts[0]).names
-    groups = dict.fromkeys(GROUPS) | group_columns(names)
-    texts = {name: name for name in ("customer_id", "decision", "policy", *STATUSES)} | groups
-    wanted = [each for each in names if each in {"reasons", "exposure", *texts.values()}]
-    tables: list[pa.Table] = []
-    for part in parts:
-        with pq.ParquetFile(part) as file:
-            tables += customer_batches(file, wanted, BLOCK_ROWS)
-    table = pa.concat_tables(tables or [pq.read_schema(parts[0]).empty_table()])
-    table = table.append_column("row", pa.array(range(len(table)), pa.int32()))
-    shown = [
-        f"nullif(CAST({_name(column)} AS VARCHAR), '') AS {name}"
-        if column in wanted
-        else f"CAST(NULL AS VARCHAR) AS {name}"
-        for name, column in texts.items()
-    ]
-    exposure = "exposure" if "exposure" in wanted else "NULL"
+@lru_cache(maxsize=RUNS_KEPT)
+def _read(folder: Path, _written_at: int) -> RunRows:
+    """Return the rows of a folder, whose newest file was written at an instant."""
     connection = locked_connection(MEMORY)
-    connection.register("enriched", table)
-    connection.register("listed", _changes(folder / DECISIONS_CSV))
-    connection.execute(
-        f"CREATE TABLE run AS WITH own AS (SELECT {', '.join(shown)}, reasons,"  # noqa: S608 - names in quotes
-        f" CAST({exposure} AS DECIMAL({NAIRA.precision}, {NAIRA.scale})) AS exposure, row"
-        " FROM enriched) SELECT own.*, listed.change AS new FROM own LEFT JOIN (SELECT"
-        " regexp_replace(customer_id, ?, '\\1') AS customer_id, change FROM listed) AS listed"
-        " USING (customer_id)",
-        [GUARDED_PATTERN],
-    )
-    connection.unregister("enriched")
-    connection.unregister("listed")
+    connection.register("customers", pa.Table.from_batches(_batches(folder), CUSTOMERS))
+    connection.execute("CREATE TABLE run AS SELECT *, place AS row FROM customers")
+    connection.unregister("customers")
     return RunRows(connection, "run")
 
 
-def quoted(text: str) -> str:
-    """Return a text as SQL has it."""
-    return "'" + text.replace("'", "''") + "'"
+def _batches(folder: Path) -> Iterator[pa.RecordBatch]:
+    for block in customers_of(folder):
+        yield from block.to_batches()
 
 
-def _name(column: str | None) -> str:
-    return '"' + (column or "").replace('"', '""') + '"'
+def within(branches: Sequence[str]) -> str:
+    """Return the condition under which a row is of some branches; of any where none is given."""
+    quoted = ("'" + each.strip().lower().replace("'", "''") + "'" for each in branches)
+    return f"lower(trim(branch)) IN ({', '.join(quoted)})" if branches else "true"
 
 
 def columns_of_care(row: Mapping[str, Any]) -> list[str]:
@@ -347,22 +263,3 @@ def branch_of(row: Mapping[str, Any]) -> str:
     """Return the branch of a row; empty where the lender's file names none."""
     name = group_columns(list(row)).get("branch")
     return "" if name is None or row[name] is None else str(row[name]).strip()
-
-
-def _changes(file: Path) -> pa.Table:
-    """Return how each listed customer differs from the night before."""
-    types = dict.fromkeys(("customer_id", "change"), pa.string())
-    empty = pa.table({name: pa.array([], kind) for name, kind in types.items()})
-    try:
-        return pa_csv.read_csv(
-            file,
-            parse_options=pa_csv.ParseOptions(newlines_in_values=True),
-            convert_options=pa_csv.ConvertOptions(
-                include_columns=list(types),
-                column_types=types,
-                strings_can_be_null=True,
-                null_values=[""],
-            ),
-        )
-    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError):  # none, or somebody saved over it
-        return empty

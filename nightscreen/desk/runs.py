@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,7 +12,8 @@ from starlette.responses import FileResponse, Response
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.pages import REPORT_POLICY
-from nightscreen.desk.run_rows import Filter
+from nightscreen.desk.run_rows import Filter, rows_of_run
+from nightscreen.files.heartbeat import read_vitals
 from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
 from nightscreen.journal.read_only import look_into
@@ -22,17 +25,19 @@ from nightscreen.runs.approval import waits_in_inbox
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.contests import Confirmation
-from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.stops import StopReason
 from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from nightscreen.desk.context import Context
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.approvals import Approval
 
 SHOWN: Final = 50
+WAITS: Final = "waiting"
+"""State of a run that waits: for approval, or for what passes by itself."""
 
 
 def find_run(context: Context) -> RunRecord:
@@ -50,29 +55,62 @@ def find_run(context: Context) -> RunRecord:
 def runs(context: Context) -> Response:
     """List runs, newest first."""
     heads = context.journal.runs.heads()
-    last = max(0, (len(heads) - 1) // SHOWN)
-    page = min(context.whole_number("page"), last)
-    found = context.journal.runs.find_all(heads[page * SHOWN : (page + 1) * SHOWN])
-    return context.page(
-        "runs",
-        runs=[(run, *state_and_ending(context, run)) for run in found],
-        page=page,
-        last=last,
-        first=page * SHOWN,
-        number=len(heads),
-    )
+    start, where = context.slice(len(heads), SHOWN)
+    found = context.journal.runs.find_all(heads[start : start + SHOWN])
+    return context.page("runs", runs=standings(context, found), where=where)
 
 
-def state_and_ending(context: Context, run: RunRecord) -> tuple[str, str]:
-    """Return the state of a run in a list, and how it ended, in a few words.
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a run stands in a list; what became of its approval is on its own page.
 
-    What became of its approval is on its own page.
+    Attributes:
+        run: the run.
+        state: its state; `WAITS` where it waits for approval, or for what passes by itself.
+        words: the same, and how it ended, in a few words.
+        next_at: when it is tried again by itself; None where it is not.
     """
-    state = state_of(context.settings.home, run, context.clock())
-    report = run.report or {}
+
+    run: RunRecord
+    state: str
+    words: str
+    next_at: int | None = None
+
+    @property
+    def has_rows(self) -> bool:
+        """Tell whether its night is one of the batch: a run that waits for approval has none."""
+        is_asked = self.run.stop_reason == StopReason.APPROVAL
+        return bool((self.run.report or {}).get("rows")) and not is_asked
+
+    @property
+    def is_resting(self) -> bool:
+        """Tell whether something must happen before it goes on, other than an approval."""
+        is_asked = self.run.stop_reason == StopReason.APPROVAL
+        return self.state in {WAITS, "stopped", KILLED, HUNG} and not is_asked
+
+
+def standings(context: Context, found: Iterable[RunRecord]) -> list[Standing]:
+    """Return how runs stand."""
+    asked = {each.run_id for each in context.approvals.waiting()}
+    return [_standing(context, run, run.run_id in asked) for run in found]
+
+
+def _standing(context: Context, run: RunRecord, is_asked: bool) -> Standing:
+    if is_asked and run.stop_reason == StopReason.APPROVAL:
+        return Standing(run, WAITS, "waits for approval")
+    settings, report = context.settings, run.report or {}
+    state = state_of(settings.home, run, context.clock())
+    signs = (read_vitals(settings.home, run.run_id) or {}) if state == RUNNING else {}
+    if signs.get("waiting_for"):
+        since, every = (
+            signs.get("waiting_since"),
+            settings.resume_every // timedelta(microseconds=1),
+        )
+        words = f"waits for {signs['waiting_for'].replace('_', ' ')}"
+        return Standing(run, WAITS, words, None if since is None else since + every)
     held = bool(report.get("held")) and not report.get("released")
     facts = {"state": state, "stop_reason": run.stop_reason, "held": held, "approval": None}
-    return state, ending(facts)
+    return Standing(run, state, ending(facts))
 
 
 def run(context: Context) -> Response:
@@ -97,7 +135,7 @@ def run(context: Context) -> Response:
         waits=context.approvals.newest(found.run_id),
         confirmed=Records.of(context.journal, Confirmation).of_run(found.run_id),
         signed=signatures_of(context.journal, found),
-        may_resume=context.may("screen") and _of_own_branches(context, found),
+        may_resume=may_resume(context, found),
     )
     if follows and context.asked("stands") != [stands]:
         response.headers["hx-refresh"] = "true"  # its buttons, files and report change as well
@@ -221,13 +259,19 @@ def resume(context: Context) -> Response:
         raise DeskError(400, "Write the most to spend in naira, such as 250000.") from None
     approval = context.approvals.newest(found.run_id)
     if approval is None:
-        start(context, parameters)
+        context.starter.start(parameters)
     elif waits_in_inbox(found, context.settings):
         raise DeskError(409, "The file of this run waits in the inbox, whose watch resumes it.")
     else:
         resume_approved(context, approval, found, parameters)
     context.record("run resumed", run_id=found.run_id, max_spend=cap)
     return onward(f"/runs/{found.run_id}?resumed={found.finished_at}")
+
+
+def may_resume(context: Context, run: RunRecord) -> bool:
+    """Tell whether the user may have a run that was stopped or killed go on."""
+    is_ended = run.flow == SCREEN_FLOW and run.state in {"stopped", KILLED}
+    return is_ended and context.may("screen") and _of_own_branches(context, run)
 
 
 def _of_own_branches(context: Context, run: RunRecord) -> bool:
@@ -237,24 +281,12 @@ def _of_own_branches(context: Context, run: RunRecord) -> bool:
     """
     if not context.branches:
         return True
-    rows = context.rows.of(run, keep=False)
+    rows = rows_of_run(run)
     if rows is None:
         upload = context.uploads.of_run(run)
         return upload is not None and same_person(upload.user, context.name)
     number, _ = rows.counted(Filter())
     return number > 0 and rows.within(context.branches).counted(Filter())[0] == number
-
-
-def start(context: Context, parameters: ScreenBatch) -> None:
-    """Start a run.
-
-    Raises:
-        DeskError: it cannot be started.
-    """
-    try:
-        context.starter.start(parameters)
-    except UsageError as error:
-        raise DeskError(503, str(error)) from None
 
 
 def resume_approved(
@@ -263,10 +295,7 @@ def resume_approved(
     """Have a run resumed by what started it.
 
     Raises:
-        DeskError: it cannot be resumed.
+        UsageError: it cannot be resumed.
     """
     waits = waits_in_inbox(run, context.settings)
-    try:
-        context.starter.resume(approval, parameters, waits_in_inbox=waits)
-    except UsageError as error:
-        raise DeskError(503, str(error)) from None
+    context.starter.resume(approval, parameters, waits_in_inbox=waits)

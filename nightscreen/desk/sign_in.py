@@ -2,88 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import segno
 from markupsafe import Markup
-from pyotp import TOTP
+from pyotp import TOTP, random_base32
 
 from nightscreen.desk.accounts import DEVICE_S, HeldUpError
 from nightscreen.desk.context import COOKIE, DEVICE_COOKIE, DeskError, local_address
-from nightscreen.schemas.errors import UsageError
 from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from nightscreen.desk.accounts import User
     from nightscreen.desk.context import Context
+    from nightscreen.schemas.users import User
 
-_WRONG = "Incorrect name or password."
-_WRONG_CODE = "Incorrect or expired code."
+_SECRET: Final = re.compile(r"[A-Z2-7]{32}")
 
 
 def sign_in(context: Context) -> Response:
-    """Show the form, and let in whoever knows a password."""
-    if context.request.method == "GET":
-        return _form(context) if context.user is None else onward("/")
-    name, given = context.text("name", 200), context.form.get("password") or [""]
-    try:
-        user = context.accounts.check(name, given[-1], context.source(name))
-    except HeldUpError as error:
-        context.record("sign-in throttled")
-        return _form(context, 429, error=str(error))
-    if user is None:
-        context.record("sign-in failed")
-        return _form(context, 401, error=_WRONG)
-    return _after_password(context, user, local_address(context.text("to", 2000)))
+    """Show the form."""
+    return onward("/") if context.user is not None else _form(context)
 
 
-def first(context: Context) -> Response:
-    """Make the first user, or set the password of the user whose link it is."""
-    post = context.request.method == "POST"
-    token = context.text("link", 200) if post else context.asked_first("token")[:200]
-    sound, whose = context.accounts.link_for(token)
-    if not sound:
-        return _form(context, 410, error="This link was used already or has expired.")
-    if not post:
-        return _form(context, link=token, whose=whose)
-    given = context.form.get("password") or [""]
-    try:
-        user = context.accounts.use_link(token, context.text("name", 200), given[-1])
-    except UsageError as error:
-        return _form(context, 400, link=token, whose=whose, error=str(error))
-    context.audit.write(user.name, "password set", first=whose is None)
-    return _after_password(context, user, "/")
-
-
-def sign_out(context: Context) -> Response:
-    """End the session."""
-    context.accounts.sign_out(context.session)
-    context.record("signed out")
-    response = onward("/sign-in")
-    response.delete_cookie(context.cookie_name(COOKIE), path="/")
-    return response
-
-
-def _form(
-    context: Context,
-    status: int = 200,
-    *,
-    link: str = "",
-    whose: str | None = None,
-    error: str = "",
-) -> Response:
-    return context.page(
-        "sign_in",
-        status,
-        link=link,
-        whose=whose,
-        error=error,
-        name=context.text("name", 200),
-        to=_to(context),
-    )
+def _form(context: Context, link: str = "", whose: str | None = None) -> Response:
+    return context.page("sign_in", link=link, whose=whose, to=_to(context))
 
 
 def _to(context: Context) -> str:
@@ -91,12 +37,68 @@ def _to(context: Context) -> str:
     return local_address(context.text("to", 2000) or context.asked_first("to"))
 
 
+def _password(context: Context) -> str:
+    """Return what was typed to the letter: blanks count."""
+    return (context.form.get("password") or [""])[-1]
+
+
+def enter(context: Context) -> Response:
+    """Let in whoever knows a password."""
+    name = context.text("name", 200)
+    try:
+        user = context.accounts.check(name, _password(context), context.source(name))
+    except HeldUpError as error:
+        context.record("sign-in throttled")
+        raise DeskError(429, str(error)) from None
+    if user is None:
+        context.record("sign-in failed")
+        raise DeskError(401, "Incorrect name or password.")
+    return _after_password(context, user, _to(context))
+
+
+def _link(context: Context) -> tuple[str, str | None]:
+    """Return the token of the link that was opened, and whose it is; None for the first user's."""
+    token = context.text("link", 500) or context.asked_first("token")[:500]
+    is_open, whose = context.accounts.link_for(token)
+    if not is_open:
+        raise DeskError(410, "This link was used already or has expired.")
+    return token, whose
+
+
+def first(context: Context) -> Response:
+    """Show the form of a link that sets a password."""
+    return _form(context, *_link(context))
+
+
+def use_link(context: Context) -> Response:
+    """Make the first user, or set the password of the user whose link it is."""
+    token, whose = _link(context)
+    user = context.accounts.use_link(token, context.text("name", 200), _password(context))
+    context.audit.write(user.name, "password set", first=whose is None)
+    return _after_password(context, user, "/")
+
+
+def sign_out(context: Context) -> Response:
+    """End the user's sessions, in whatever browser."""
+    assert context.user is not None  # noqa: S101 - the page is for who is signed in
+    context.accounts.end_sessions(context.user)
+    context.record("signed out")
+    response, context.session = onward("/sign-in"), ""
+    response.delete_cookie(context.cookie_name(COOKIE), path="/")
+    return response
+
+
 def _after_password(context: Context, user: User, to: str) -> Response:
     """Let a user in, or ask for the second factor; nothing else opens meanwhile."""
-    if not user.has_second and not _is_wanted(context, user):
+    if not user.second and not _is_wanted(context, user):
         return _let_in(context, user, to)
     response = onward("/second-factor" + (f"?to={quote(to)}" if to != "/" else ""))
-    context.set_cookie(response, COOKIE, context.accounts.sign_in(user, half=True))
+    return _keep_session(context, response, context.accounts.sign_in(user, half=True))
+
+
+def _keep_session(context: Context, response: Response, token: str) -> Response:
+    context.session = ""  # the one before ends
+    context.set_cookie(response, COOKIE, token)
     return response
 
 
@@ -106,42 +108,52 @@ def _is_wanted(context: Context, user: User) -> bool:
 
 def _let_in(context: Context, user: User, to: str) -> Response:
     """Begin the session of a user of whom nothing more is wanted."""
-    accounts = context.accounts
-    accounts.sign_out(context.cookie(COOKIE))
     context.audit.write(user.name, "signed in")
-    response = onward(to)
-    context.set_cookie(response, COOKIE, accounts.sign_in(user))
-    device = accounts.remember_device(user.name, context.cookie(DEVICE_COOKIE))
+    response = _keep_session(context, onward(to), context.accounts.sign_in(user))
+    device = context.accounts.device(user, context.cookie(DEVICE_COOKIE))
     context.set_cookie(response, DEVICE_COOKIE, device, DEVICE_S)
     return response
 
 
+def _half_in(context: Context) -> User | None:
+    """Return who is signed in, or gave the password and no code yet."""
+    half = context.accounts.session(context.cookie(COOKIE), half=True)
+    return context.user or (half[0] if half else None)
+
+
 def second_factor(context: Context) -> Response:
-    """Ask for a code at the sign-in, or let a user set the second factor up or remove it."""
-    accounts, audit = context.accounts, context.audit
-    user = context.user or accounts.session(context.cookie(COOKIE), half=True)
+    """Ask for a code at the sign-in, or show how a second factor is set up or removed."""
+    user, offered = _half_in(context), {}
     if user is None:
         return onward("/sign-in")
-    if context.request.method == "GET":
-        return _factor_page(context, user)
-    code, does = context.text("code", 20), context.text("do")
-    if user.has_second and does == "set up":
+    if not user.second:
+        secret = str(context.typed("secret", random_base32()))
+        address = TOTP(secret, name=user.name, issuer="nightscreen").provisioning_uri()
+        picture = segno.make(address, micro=False).svg_inline(scale=4, light="#fff")
+        offered = {"secret": secret, "picture": Markup(picture)}  # noqa: S704 - drawn here
+    wanted = _is_wanted(context, user)
+    return context.page("second_factor", whose=user, wanted=wanted, to=_to(context), **offered)
+
+
+def take_code(context: Context) -> Response:
+    """Let in whoever has a code, or set the second factor up or remove it."""
+    user, accounts, does = _half_in(context), context.accounts, context.text("do")
+    if user is None:
+        return onward("/sign-in")
+    offered = context.text("secret", 40)
+    if user.second and does == "set up":
         raise DeskError(409, "Your second factor is set up already. Remove it first.")
-    take = accounts.check_second if user.has_second else accounts.confirm_second
-    try:
-        is_right = take(user, code, context.source(user.name))
-    except HeldUpError as error:
-        audit.write(user.name, "second factor throttled")
-        return _factor_page(context, user, 429, error=str(error))
-    if not is_right:
-        audit.write(user.name, "second factor failed")
-        return _factor_page(context, user, 401, error=_WRONG_CODE)
-    if not user.has_second:
-        accounts.end_others(user.name, context.cookie(COOKIE))
-        audit.write(user.name, "second factor set up")
+    if not user.second and not _SECRET.fullmatch(offered):
+        raise DeskError(400, "Load the page again, and scan the code that it shows.")
+    _require_code(context, user, user.second or offered)
+    if not user.second:  # sessions that were begun without it end
+        user = accounts.set(user.name, second=offered, epoch=user.epoch + 1)
+        context.audit.write(user.name, "second factor set up")
+        if context.user is not None:
+            return _keep_session(context, onward("/second-factor"), accounts.sign_in(user))
     if context.user is None:
         return _let_in(context, user, _to(context))
-    if user.has_second and does == "remove":
+    if does == "remove":
         if _is_wanted(context, user):
             raise DeskError(409, "The settings require a second factor of you; it stays.")
         accounts.remove_second(user.name)
@@ -149,19 +161,18 @@ def second_factor(context: Context) -> Response:
     return onward("/second-factor")
 
 
-def _factor_page(context: Context, user: User, status: int = 200, *, error: str = "") -> Response:
-    offered = {}
-    if not user.has_second:
-        secret = context.accounts.offered_secret(user)
-        address = TOTP(secret, name=user.name, issuer="nightscreen").provisioning_uri()
-        picture = segno.make(address, micro=False).svg_inline(scale=4, light="#fff")
-        offered = {"secret": secret, "picture": Markup(picture)}  # noqa: S704 - drawn here
-    return context.page(
-        "second_factor",
-        status,
-        whose=user,
-        wanted=_is_wanted(context, user),
-        to=_to(context),
-        error=error,
-        **offered,
-    )
+def _require_code(context: Context, user: User, secret: str) -> None:
+    """Refuse to go on without a code of an authenticator.
+
+    Raises:
+        DeskError: 401; 429: too many wrong ones came.
+    """
+    code, source = context.text("code", 20), context.source(user.name)
+    try:
+        is_right = context.accounts.code_counts(user, secret, code, source)
+    except HeldUpError as error:
+        context.audit.write(user.name, "second factor throttled")
+        raise DeskError(429, str(error)) from None
+    if not is_right:
+        context.audit.write(user.name, "second factor failed")
+        raise DeskError(401, "Incorrect or expired code.")

@@ -1,4 +1,8 @@
-"""The front page: what waits for this user, how the last nights went, money against its caps."""
+"""The front page: what waits for this user as things are now, the last nights, money and caps.
+
+What waits is read from the open cases, the journal and the runs that wait; a run's report is read
+only for how its night went.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from nightscreen.config.parameters import SCREEN_FLOW
-from nightscreen.desk import contests, policy
-from nightscreen.desk.decisions import NEEDS_SOMEBODY
-from nightscreen.desk.pages import line_points
-from nightscreen.desk.runs import state_and_ending
+from nightscreen.desk import contests, fix, policy
+from nightscreen.desk.runs import may_resume, standings
 from nightscreen.desk.uploads import TYPED
 from nightscreen.journal.wallet import open_gaps
 from nightscreen.schemas.clock import spending_day
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 NIGHTS: Final = 14
 _LOOKED_AT: Final = 200
+_BATCHES: Final = 12
+_WIDE, _HIGH, _EDGE = 172, 22, 3
+"""Of the small lines, in their own units."""
 
 
 def tonight(context: Context) -> Response:
@@ -33,131 +38,119 @@ def tonight(context: Context) -> Response:
     runs = [run for run in context.journal.runs.newest(limit=_LOOKED_AT) if run.flow == SCREEN_FLOW]
     newest: dict[str, RunRecord] = {}
     for run in runs:
-        if run.batch in newest:
-            continue
-        upload = context.uploads.of_run(run)
-        if upload is None or TYPED not in upload.choices:  # one customer is not a batch's night
+        if run.batch not in newest and not _is_part(context, run):
             newest[run.batch] = run
-    ended = [
-        run
-        for run in newest.values()
-        if run.finished_at and run.stop_reason != "approval" and (run.report or {}).get("rows")
-    ]
-    money = context.journal.money
-    waiting = context.approvals.waiting() if context.may("approvals") else []
+    batches = standings(context, list(newest.values())[:_BATCHES])
+    ended = [each for each in batches if each.run.finished_at and each.run.report and each.has_rows]
+    money, may = context.journal.money, context.may
+    by_day = money.by_day() if may("money") else []
+    balance = context.journal.runs.last_balance()
+    waiting = context.approvals.waiting() if may("approvals") else []
+    uploads = {
+        each.run_id: context.uploads.of_run(context.journal.runs.find(each.run_id))
+        for each in waiting
+    }
     return context.page(
         "tonight",
         last=ended[0] if ended else None,
-        last_ending=state_and_ending(context, ended[0])[1] if ended else "",
-        batches=[(run, state_and_ending(context, run)[0]) for run in [*newest.values()][:12]],
+        batches=batches,
         waiting=waiting,
-        uploaded_by={
-            each.run_id: upload.user
-            for each in waiting
-            if (upload := context.uploads.of_run(context.journal.runs.find(each.run_id)))
-        },
-        lists=[
-            found
-            for run in ended
-            if context.may("people")
-            and _needing(run)
-            and (found := _to_work_on(context, run))["rows"]
+        uploaded_by={run_id: upload.user for run_id, upload in uploads.items() if upload},
+        resting=[
+            (each, may_resume(context, each.run))
+            for each in batches
+            if may("runs") and each.is_resting
         ],
+        lists=context.work.seen_by(context.name, context.branches).to_review()
+        if may("people")
+        else [],
+        overrides=len(context.proposals()) + len(fix.waiting(context)),
         to_fix=[
-            run
-            for run in ended
-            if run.report and run.report["rows"]["quarantined"] and not context.branches
+            (each.run, left)
+            for each in ended
+            if may("screen") and not context.branches and (left := fix.left(context, each.run))
         ],
         today=money.today(),
         month=money.this_month(),
-        balance=context.journal.runs.last_balance(),
-        nights_left=_nights_left(ended),
+        balance=balance,
+        nights_left=_nights_left(by_day, balance),
         settings=context.settings,
-        missing=open_gaps(context.journal) if context.may("money") else [],
+        missing=open_gaps(context.journal) if may("money") else [],
         contests=contests.waiting(context),
         proposals=policy.waiting(context),
         to_confirm=[] if context.user is None else context.accounts.unconfirmed(context.user),
         made_alone=context.accounts.made_alone(),
-        lines=_lines(
-            [] if context.branches else runs, money.by_day() if context.may("money") else ()
-        ),
-        needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
+        lines=_lines([] if context.branches else runs, by_day),
     )
 
 
-def _needing(run: RunRecord) -> int:
-    decided = (run.report or {}).get("decisions") or {}
-    return sum(int(decided.get(word, 0)) for word in NEEDS_SOMEBODY)
+def _is_part(context: Context, run: RunRecord) -> bool:
+    """Tell whether a run is of rows typed at the desk: one customer is not a batch's night."""
+    upload = context.uploads.of_run(run)
+    return upload is not None and TYPED in upload.choices
 
 
-def _to_work_on(context: Context, run: RunRecord) -> dict[str, Any]:
-    if context.branches:
-        rows = context.rows_of(run)
-        needing, at_risk = (0, Decimal(0)) if rows is None else rows.at_stake()
-        return {"run": run, "rows": needing, "exposure": at_risk}
-    exposure = (run.report or {}).get("exposure") or {}
-    total = sum(
-        (Decimal(exposure.get(f"decision_{word}") or 0) for word in NEEDS_SOMEBODY), Decimal(0)
-    )
-    return {"run": run, "rows": _needing(run), "exposure": total}
+def _nights_left(by_day: Sequence[tuple[str, str, Any]], balance: int | None) -> int | None:
+    """Return how many nights the wallet pays for, at what the last ones cost; None where unknown.
 
-
-def _nights_left(ended: Sequence[RunRecord]) -> int | None:
-    for run in ended:
-        balance = (run.report or {}).get("balance") or {}
-        left = balance.get("nights_left")
-        if left is None:
-            left = (balance.get("last_known") or {}).get("nights_left")
-        if left is not None:
-            return int(left)
-    return None
+    Args:
+        by_day: the journal's counters by day and check, newest first.
+        balance: what is in the wallet, micro-naira; None where no answer said.
+    """
+    spent: dict[str, int] = defaultdict(int)
+    for day, _, each in by_day:
+        spent[day] += each.spent_micro
+    nights = [each for each in list(spent.values())[:NIGHTS] if each]
+    return None if balance is None or not nights else balance * len(nights) // sum(nights)
 
 
 def _lines(
     runs: Sequence[RunRecord], by_day: Sequence[tuple[str, str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the last nights' spend, coverage and declines, each with the points of its line."""
-    spend: dict[str, int] = defaultdict(int)
-    for day, _, spent in by_day:
-        spend[day] += spent.spent_micro
-    answered: dict[str, tuple[Decimal, Decimal]] = {}
-    declined: dict[str, tuple[int, int]] = {}
+    shares: dict[str, dict[str, list[Decimal]]] = defaultdict(dict)
     for run in runs:
-        day = spending_day(run.started_at)
-        if len({*answered, day}) > NIGHTS:
-            break
-        if run.finished_at is None or not (run.report or {}).get("decisions"):
+        report = run.report or {}
+        decided, exposure = report.get("decisions") or {}, report.get("exposure") or {}
+        if run.finished_at is None or not decided:
             continue
-        assert run.report is not None  # noqa: S101 - it has decisions
-        exposure, decided = run.report.get("exposure") or {}, run.report.get("decisions") or {}
         whole = Decimal(exposure.get("total") or 0)
         missed = Decimal((exposure.get("not_screened") or {}).get("exposure") or 0)
-        before = answered.get(day, (Decimal(0), Decimal(0)))
-        answered[day] = (before[0] + whole - missed, before[1] + whole)
-        was = declined.get(day, (0, 0))
-        declined[day] = (was[0] + decided.get("decline", 0), was[1] + sum(decided.values()))
-    days = sorted({*spend, *answered, *declined})[-NIGHTS:]
-    naira = [float(from_micro(spend.get(day, 0))) for day in days if spend]
-    cover = [_pct(*answered[day]) for day in days if day in answered]
-    decline = [_pct(*declined[day]) for day in days if day in declined]
-    kinds: tuple[tuple[str, str, list[float], str], ...] = (
-        ("Spend", "", naira, "₦{:,.0f}"),
-        ("Answered, % of exposure", "blue", cover, "{:.1f} %"),
-        ("Declined, % of customers", "red", decline, "{:.1f} %"),
-    )
-    return [
-        {
-            "name": name,
-            "tone": tone,
-            "points": line_points(values),
-            "end": line_points(values).rpartition(" ")[2].split(","),
-            "newest": form.format(values[-1]),
-            "said": "; ".join(form.format(value) for value in values),
+        parts = {
+            "Answered, % of exposure": (whole - missed, whole),
+            "Declined, % of customers": (decided.get("decline", 0), sum(decided.values())),
         }
-        for name, tone, values, form in kinds
+        for name, part in parts.items():
+            sums = shares[name].setdefault(spending_day(run.started_at), [Decimal(0), Decimal(0)])
+            sums[:] = [one + Decimal(more) for one, more in zip(sums, part, strict=True)]
+    spend: dict[str, Decimal] = defaultdict(Decimal)
+    for day, _, each in by_day:
+        spend[day] += from_micro(each.spent_micro)
+    nights = {"Spend": spend} | {
+        name: {day: 100 * part / (whole or 1) for day, (part, whole) in sums.items()}
+        for name, sums in shares.items()
+    }
+    return [
+        _line(name, [float(values[day]) for day in sorted(values)[-NIGHTS:]])
+        for name, values in nights.items()
         if values
     ]
 
 
-def _pct(part: Decimal | int, whole: Decimal | int) -> float:
-    return float(100 * part / whole) if whole else 0.0
+def _line(name: str, values: list[float]) -> dict[str, Any]:
+    """Return the line of some nights, the newest at its right end."""
+    low, step = min(values), _WIDE / max(len(values) - 1, 1)
+    span = (max(values) - low) or 1.0
+    points = [
+        (_EDGE + step * place, _HIGH + 2 * _EDGE - (value - low) / span * _HIGH)
+        for place, value in enumerate(values)
+    ]
+    form = "₦{:,.0f}" if name == "Spend" else "{:.1f} %"
+    return {
+        "name": name,
+        "tone": {"A": "blue", "D": "red"}.get(name[0], ""),
+        "points": " ".join(f"{x:.1f},{y:.1f}" for x, y in points),
+        "end": points[-1],
+        "newest": form.format(values[-1]),
+        "said": "; ".join(map(form.format, values)),
+    }

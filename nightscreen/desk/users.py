@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nightscreen.desk.accounts import RIGHTS, Role
 from nightscreen.desk.context import DeskError
 from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.users import RIGHTS, Role
 from nightscreen.web.forms import onward
 from nightscreen.web.guard import origin_of
 
@@ -18,44 +18,40 @@ if TYPE_CHECKING:
 
 
 def users(context: Context) -> Response:
-    """Show users; add one, change roles and rights, or have a password set anew."""
-    if context.request.method == "GET":
-        return _page(context)
-    accounts, audit = context.accounts, context.audit
-    name, does = context.text("name", 200), context.text("do")
-    try:
-        roles = [Role(each) for each in context.form.get("role", []) if each]
-        if does == "add":
-            token = accounts.add(name, roles, by=context.name)
-            audit.write(context.name, "user added", name=name, roles=roles)
-            return _page(context, link=_link(context, token), of=name)
-        if does == "reset":
-            token = accounts.reset(name, by=context.name)
-            audit.write(context.name, "user reset", name=name)
-            return _page(context, link=_link(context, token), of=name)
-        if does == "factor":
-            accounts.remove_second(name)
-            audit.write(context.name, "second factor removed", name=name)
-        else:
-            _change(context, name, roles)
-    except ValueError:
-        return _page(context, 400, error="There is no such role.")
-    except UsageError as error:
-        return _page(context, 400, error=str(error), of=name)
+    """Show users."""
     return _page(context)
 
 
-def _change(context: Context, name: str, roles: list[Role]) -> None:
+def _page(context: Context, link: str = "") -> Response:
+    found, name = context.accounts.users(), context.text("name", 200)
+    shown = {"users": found, "roles": list(Role), "rights": RIGHTS}
+    return context.page("users", **shown, link=link, name=name)
+
+
+def change(context: Context) -> Response:
+    """Add a user, change roles and rights, or have a password set anew."""
+    accounts, name, does = context.accounts, context.text("name", 200), context.text("do")
+    given = [each for each in context.form.get("role", []) if each]
+    if not set(given) <= set(Role):
+        raise DeskError(400, "There is no such role.")
+    roles = [Role(each) for each in given]
+    if does == "add":
+        link = _link(context, accounts.add(name, roles, by=context.name))
+        context.record("user added", name=name, roles=roles)
+        return _page(context, link)
+    if does == "reset":
+        link = _link(context, accounts.reset(name, by=context.name))
+        context.record("user reset", name=name)
+        return _page(context, link)
+    if does == "factor":
+        accounts.remove_second(name)
+        context.record("second factor removed", name=name)
+        return _page(context)
     rights = {right: context.text(right) == "given" for right in RIGHTS if context.text(right)}
     branches = context.text("branches").split(",") if "branches" in context.form else None
-    user = context.accounts.change(name, roles, rights, branches, by=context.name)
-    context.record(
-        "user changed",
-        name=name,
-        roles=roles,
-        rights=rights,
-        branches=user.branches,
-    )
+    user = accounts.change(name, roles, rights, branches, by=context.name)
+    context.record("user changed", name=name, roles=roles, rights=rights, branches=user.branches)
+    return _page(context)
 
 
 def confirm(context: Context) -> Response:
@@ -74,14 +70,10 @@ def confirm(context: Context) -> Response:
 def give_up(context: Context) -> Response:
     """Take a role from the user whose request it is; anybody may."""
     assert context.user is not None  # noqa: S101 - the page is for who is signed in
-    role = context.text("role", 20)
-    left = [each for each in context.user.roles if each != role]
+    left = [each for each in context.user.roles if each != context.text("role", 20)]
     if len(left) == len(context.user.roles) or not left:
         raise DeskError(400, "Choose one of several roles that you have.")
-    try:
-        context.accounts.change(context.name, left, by=context.name)
-    except UsageError as error:
-        raise DeskError(409, str(error)) from None
+    context.accounts.change(context.name, left, by=context.name)
     context.record("user changed", name=context.name, roles=left)
     return onward("/second-factor")
 
@@ -100,18 +92,3 @@ def password_link(settings: Settings, token: str, at: str) -> str:
         at: the desk's own address, where the settings name none.
     """
     return f"{origin_of(settings.desk_url) or at}/first?token={token}"
-
-
-def _page(
-    context: Context, status: int = 200, *, link: str = "", of: str = "", error: str = ""
-) -> Response:
-    return context.page(
-        "users",
-        status,
-        users=context.accounts.users(),
-        roles=list(Role),
-        rights=RIGHTS,
-        link=link,
-        of=of,
-        error=error,
-    )

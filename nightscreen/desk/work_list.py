@@ -1,23 +1,23 @@
 """The list to work on over all batches: who needs somebody, whose case it is, what is left of it.
 
-Open cases are records of the journal, sealed; they are kept in memory, unsealed, and what people do
-(cases, shares) is laid over them at each look. What opens and ends a case is not decided here.
+Open cases are records of the journal, sealed; they are kept in memory, unsealed, and at each look
+only those are read that were written since. What opens and ends a case is not decided here.
 """
 
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from nightscreen.desk.run_rows import MEMORY, STATUSES, Listing
+from nightscreen.desk.run_rows import MEMORY, Listing, within
 from nightscreen.journal.cases import IN_TURN
 from nightscreen.journal.records import Records
 from nightscreen.policy.engine import locked_connection
+from nightscreen.runs.open_cases import CLAIMED, CUSTOMERS
 from nightscreen.schemas.cases import OpenCase
-from nightscreen.schemas.rows import NAIRA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,10 +25,34 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from nightscreen.journal import Journal
-    from nightscreen.journal.cases import Cases, HeldCase, Share
+    from nightscreen.journal.cases import Cases, Share
 
 FACETS: Final = ("whose", "batch", "decision", "reason", "branch", "officer")
 _BLOCK: Final = 5_000
+_CASES: Final = pa.schema(
+    [
+        *CUSTOMERS,
+        *((name, pa.string()) for name in ("batch", "run_id", "purpose", "holder", "waits_for")),
+        *((name, pa.int64()) for name in ("number", "since", "held_at", "waits_until")),
+    ]
+)
+_SHARES: Final = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("facet", pa.string()),
+        ("value", pa.string()),
+        ("users", pa.list_(pa.string())),
+    ]
+)
+_GIVEN: Final = f"""
+SELECT row, users[1 + (row_number() OVER (PARTITION BY number ORDER BY row) - 1) % len(users)]
+  AS owner
+FROM (SELECT row, min(shares.number) AS number FROM work JOIN shares ON CASE facet
+  WHEN 'branch' THEN branch = value WHEN 'officer' THEN officer = value
+  WHEN 'reason' THEN list_contains(reasons, value) WHEN '{IN_TURN}' THEN true END GROUP BY row)
+JOIN shares USING (number)
+"""  # noqa: S608 - a word of ours
+"""Whose each case is by the first share that fits; of several users each gets one in turn."""
 
 
 class OpenCases(Listing):
@@ -38,6 +62,14 @@ class OpenCases(Listing):
         """Return the case of a customer; None where nobody is needed."""
         sql = f"SELECT * FROM {self.source} WHERE batch = ? AND customer_id = ?"  # noqa: S608 - made in `seen_by`
         return next(iter(self.ask(sql, [batch, customer_id])), None)
+
+    def to_review(self) -> list[dict[str, Any]]:
+        """Return how many cases of each batch wait for nobody but the user or any, and at stake."""
+        sql = (
+            "SELECT batch, count(*) AS rows, sum(exposure) AS exposure, min(since) AS since"  # noqa: S608 - made in `seen_by`
+            f" FROM {self.source} WHERE whose IN ('mine', 'free') GROUP BY batch ORDER BY batch"
+        )
+        return self.ask(sql)
 
     def next_own(self, batch: str, customer_id: str) -> dict[str, Any] | None:
         """Return the user's next case after a customer's; from the top at the end."""
@@ -66,11 +98,10 @@ class WorkList:
     values: list[tuple[str, str]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _connection: DuckDBPyConnection | None = None
-    _stamp: tuple[int, ...] = ()
+    _seen: tuple[tuple[int, ...], list[Share]] | None = None
+    """How cases and shares stood when they were read."""
     _read: dict[int, int] = field(default_factory=dict)
-    """When each record that is in memory was written, by its number."""
-    _taken: tuple[tuple[HeldCase, ...], tuple[Share, ...]] = ((), ())
-    """What is laid over the rows now."""
+    """When each case that is in memory was written, by its number."""
 
     def seen_by(self, user: str, branches: Sequence[str] = ()) -> OpenCases:
         """Return the open cases as one user sees them: `whose` each is, and who has it.
@@ -81,39 +112,30 @@ class WorkList:
         """
         with self._lock:
             connection = self._brought_up()
-        within = ", ".join(_quoted(each.strip().lower()) for each in branches)
-        now = self.journal.clock()
-        source = (
-            "(SELECT *, CASE"  # noqa: S608 - names in quotes, numbers and words of ours
-            f" WHEN waits_until > {now} THEN 'waiting' WHEN holder = {_quoted(user)} THEN 'mine'"
-            " WHEN holder = '' THEN 'free' ELSE 'others' END AS whose FROM (SELECT work.*,"
-            " coalesce(held.holder, given.owner, '') AS holder, held.at AS held_at,"
-            " held.waits_until, held.waits_for, coalesce(held.holder, '') <> '' AS taken"
-            " FROM work LEFT JOIN given USING (row) LEFT JOIN held USING (batch, key)"
-            + (f" WHERE lower(trim(branch)) IN ({within})" if within else "")
-            + ")) AS work"
-        )
+        mine, now = user.replace("'", "''"), self.journal.clock()
+        source = f"""(SELECT *, CASE WHEN waits_until > {now} THEN 'waiting'
+            WHEN holder = '{mine}' THEN 'mine' WHEN holder = '' THEN 'free' ELSE 'others' END
+            AS whose FROM (SELECT work.* REPLACE (coalesce(work.holder, owner, '') AS holder),
+            coalesce(work.holder, '') <> '' AS taken FROM work LEFT JOIN given USING (row))
+            WHERE {within(branches)})"""  # noqa: S608 - in quotes
         return OpenCases(connection, source, FACETS)
-
-    # --- how it is made ---
 
     def _brought_up(self) -> DuckDBPyConnection:
         """Return the tables as things are now; only what has changed is read."""
         connection = self._connection
         if connection is None:
             connection = self._connection = locked_connection(MEMORY)
-            _put(connection, "gathered", _GATHERED.empty_table())
+            _put(connection, "kept", _CASES.empty_table())
         store = Records.of(self.journal, OpenCase)
-        stamp = store.stamp()
-        fresh = stamp != self._stamp
-        if fresh:
+        now = store.stamp(), self.cases.shares()
+        if now != self._seen:
             self._gather(connection, store)
-            self._stamp = stamp
-        taken = tuple(self.cases.all()), tuple(self.cases.shares())
-        if fresh or taken != self._taken:
-            _put(connection, "held", _held(taken[0]))
-            _put(connection, "given", _given(connection, taken[1]))
-            self._taken = taken
+            numbered = enumerate(now[1])
+            rows = [(number, each.facet, each.value, list(each.users)) for number, each in numbered]
+            shares = [dict(zip(_SHARES.names, row, strict=True)) for row in rows]
+            _put(connection, "shares", pa.Table.from_pylist(shares, _SHARES))
+            connection.execute(f"CREATE OR REPLACE TABLE given AS {_GIVEN}")
+            self._seen = now
         return connection
 
     def _gather(self, connection: DuckDBPyConnection, store: Records[OpenCase]) -> None:
@@ -121,16 +143,25 @@ class WorkList:
         before, written = self._read, store.versions()
         old = [number for number, at in before.items() if written.get(number) != at]
         new = [number for number, at in written.items() if before.get(number) != at]
-        connection.execute("DELETE FROM gathered WHERE number IN (SELECT unnest(?))", [old])
+        connection.execute("DELETE FROM kept WHERE number IN (SELECT unnest(?))", [old])
         for start in range(0, len(new), _BLOCK):
             found = store.numbered(new[start : start + _BLOCK])
-            rows = [_row(number, case) for number, case in found]
-            connection.register("new_rows", pa.Table.from_pylist(rows, _GATHERED))
-            connection.execute("INSERT INTO gathered SELECT * FROM new_rows")
-            connection.unregister("new_rows")
+            rows = [
+                {
+                    **dict(case),
+                    **case.statuses,
+                    CLAIMED: case.claimed,
+                    "number": number,
+                    "since": case.at,
+                }
+                for number, case in found
+            ]
+            connection.register("rows_read", pa.Table.from_pylist(rows, _CASES))
+            connection.execute("INSERT INTO kept SELECT * FROM rows_read")
+            connection.unregister("rows_read")
         connection.execute(
             "CREATE OR REPLACE TABLE work AS SELECT *, row_number() OVER (ORDER BY exposure DESC"
-            " NULLS LAST, batch, place) AS row FROM gathered"
+            " NULLS LAST, batch, place) AS row FROM kept"
         )
         self._read = written
         self.newest = connection.execute(
@@ -143,74 +174,7 @@ class WorkList:
         ).fetchall()
 
 
-def _row(number: int, case: OpenCase) -> dict[str, Any]:
-    shown = case.model_dump(include={*_GATHERED.names})
-    return {**shown, **case.statuses, "number": number, "key": case.customer}
-
-
-_HELD: Final = pa.schema(
-    [
-        ("batch", pa.string()),
-        ("key", pa.binary()),
-        ("holder", pa.string()),
-        ("at", pa.int64()),
-        ("waits_until", pa.int64()),
-        ("waits_for", pa.string()),
-    ]
-)
-_GIVEN: Final = pa.schema([("row", pa.int64()), ("owner", pa.string())])
-_GATHERED: Final = pa.schema(
-    [
-        ("number", pa.int64()),
-        ("key", pa.binary()),
-        *((name, pa.string()) for name in ("customer_id", "decision", "policy", *STATUSES)),
-        *((name, pa.string()) for name in ("branch", "officer", "batch", "run_id", "purpose")),
-        ("reasons", pa.list_(pa.string())),
-        ("exposure", NAIRA),
-        ("place", pa.int64()),
-    ]
-)
-
-
-def _held(cases: Sequence[HeldCase]) -> pa.Table:
-    return pa.Table.from_pylist([asdict(each) for each in cases], _HELD)
-
-
-def _given(connection: DuckDBPyConnection, shares: Sequence[Share]) -> pa.Table:
-    """Return whose each case is by the shares: the first that fits; in turn where several users."""
-    if not shares:
-        return _GIVEN.empty_table()
-    fits = " ".join(
-        f"WHEN {_condition(share)} THEN {number}" for number, share in enumerate(shares)
-    )
-    found = connection.sql(
-        f"SELECT row, CASE {fits} ELSE -1 END AS share FROM work ORDER BY row"  # noqa: S608 - words in quotes
-    ).to_arrow_table()
-    rows, fitting = found["row"].to_numpy(), found["share"].to_numpy()
-    tables = []
-    for number, share in enumerate(shares):
-        own = rows[fitting == number]
-        users = [share.users[each % len(share.users)] for each in range(len(own))]
-        tables.append(pa.table([pa.array(own, pa.int64()), pa.array(users, pa.string())], _GIVEN))
-    return pa.concat_tables(tables)
-
-
-def _condition(share: Share) -> str:
-    value = _quoted(share.value)
-    return {
-        "branch": f"branch = {value}",
-        "officer": f"officer = {value}",
-        "reason": f"list_contains(reasons, {value})",
-        IN_TURN: "true",
-    }[share.facet]
-
-
 def _put(connection: DuckDBPyConnection, name: str, table: pa.Table) -> None:
-    """Put a table in the place of an earlier one; whoever reads meanwhile sees one or the other."""
-    connection.register("new_rows", table)
-    connection.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM new_rows")  # noqa: S608 - a name of ours
-    connection.unregister("new_rows")
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    connection.register("rows_read", table)
+    connection.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM rows_read")  # noqa: S608 - a name of ours
+    connection.unregister("rows_read")

@@ -25,10 +25,11 @@ from nightscreen.journal.keyset import LENDER_KEY, lender_key_of
 from nightscreen.journal.money import Money
 from nightscreen.journal.opening import MARKER, has_tables, journal_url, make_holders
 from nightscreen.journal.runs import RUNNING, Runs
-from nightscreen.journal.schema import calls, read_meta, records, require_declared, runs, users
+from nightscreen.journal.schema import calls, read_meta, records, require_declared, runs
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import JournalError, NightscreenError
+from nightscreen.schemas.records import RecordKind
 from nightscreen.schemas.wallet import OPEN, WalletGap
 
 if TYPE_CHECKING:
@@ -171,7 +172,8 @@ class Look:
 def has_users(engine: Engine) -> bool:
     """Tell whether anybody was made a user of the desk."""
     with reading(engine) as connection:
-        return connection.execute(select(users.c.key).limit(1)).first() is not None
+        found = select(records.c.key).where(records.c.kind == RecordKind.USER.value).limit(1)
+        return connection.execute(found).first() is not None
 
 
 def look_into(

@@ -65,6 +65,7 @@ from nightscreen.schemas.offers import LoanNews, Offer
 from nightscreen.schemas.outcomes import LoanOutcome
 from nightscreen.schemas.pulls import Pulled
 from nightscreen.schemas.records import RecordKind
+from nightscreen.schemas.users import User
 from nightscreen.schemas.wallet import WalletGap
 
 if TYPE_CHECKING:
@@ -454,7 +455,7 @@ sightings = Table(
 KINDS: Final[tuple[type[JournalRecord], ...]] = (
     *(Review, OpenCase, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
     *(BvnRequest, Offer, LoanNews, LoanOutcome, Grant, ConsentLink, Pulled, CashFigures),
-    *(WalletGap, Signature),
+    *(WalletGap, Signature, User),
 )
 
 
@@ -653,50 +654,9 @@ transaction_records = Table(
     info={"old": _old_transactions},
 )
 
-# --- the desk: its users, who is signed in, uploads, cases, and the audit ---
+# --- the desk: wrong passwords, uploads, shares of work, and the audit ---
 
-SECOND_FACTOR = Seal("second factor", ("key",))
 AUDITED = Seal("audited customer", ("number",))
-
-users = Table(
-    "users",
-    metadata,
-    Column("key", Text, primary_key=True),  # the name in small letters
-    Column("name", Text, nullable=False),
-    Column("roles", Text, nullable=False),  # JSON, as the next two
-    Column("rights", Text, nullable=False),
-    Column("branches", Text, nullable=False),
-    Column("password", Text),  # a digest by argon2
-    Column("created_at", BigInteger, nullable=False),
-    _sealed("second", SECOND_FACTOR, nullable=True),
-    _sealed("second_new", SECOND_FACTOR, nullable=True),  # offered, not confirmed yet
-    Column("second_step", BigInteger, nullable=False),
-    Column("asleep_until", BigInteger, nullable=False),
-    Column("link_known_to", Text, nullable=False),  # JSON
-    Column("alone_at", BigInteger),
-    Column("alone_by", Text, nullable=False),
-    info={"kept": WITH_JOURNAL},
-)
-
-links = Table(
-    "links",
-    metadata,
-    Column("digest", Text, primary_key=True),
-    Column("user", Text),  # a user's key; none for the first user
-    Column("until", BigInteger, nullable=False),
-    info={"kept": PASSING},
-)
-
-sessions = Table(
-    "sessions",
-    metadata,
-    Column("digest", Text, primary_key=True),
-    Column("user", Text, nullable=False),
-    Column("began_at", BigInteger, nullable=False),
-    Column("seen_at", BigInteger, nullable=False),
-    Column("half", Boolean, nullable=False),  # waits for the second factor
-    info={"kept": PASSING},
-)
 
 failures = Table(
     "failures",
@@ -706,15 +666,6 @@ failures = Table(
     Column("at", BigInteger, nullable=False),
     Column("source", Text, nullable=False),
     Column("known", Boolean, nullable=False),
-    info={"kept": PASSING},
-)
-
-devices = Table(
-    "devices",
-    metadata,
-    Column("digest", Text, primary_key=True),
-    Column("user", Text, primary_key=True),
-    Column("at", BigInteger, nullable=False),
     info={"kept": PASSING},
 )
 
@@ -732,18 +683,6 @@ uploads = Table(
     Column("started_at", BigInteger),  # since when its run is started
     Column("choices", Text, nullable=False),  # JSON, no personal data
     Index("uploads_by_state", "state"),
-    info={"kept": WITH_JOURNAL},
-)
-
-cases = Table(
-    "cases",
-    metadata,
-    Column("batch", Text, primary_key=True),
-    _whose("customer", _OF_CUSTOMER, primary_key=True),
-    Column("holder", Text, nullable=False),
-    Column("at", BigInteger, nullable=False),
-    Column("waits_until", BigInteger),
-    Column("waits_for", Text, nullable=False),
     info={"kept": WITH_JOURNAL},
 )
 

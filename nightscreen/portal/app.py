@@ -1,4 +1,4 @@
-"""The portal as one ASGI application: addresses, and what they share.
+"""The portal as one ASGI application: its addresses.
 
 Pages of consent are in `consent`, the page for passwords in `otp`; `web.guard` wraps everything.
 """
@@ -11,24 +11,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy import text
-from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
 from nightscreen.journal.engine import reading
-from nightscreen.portal.config import place_of
-from nightscreen.portal.consent import LINK, TOLD, ConsentPages
-from nightscreen.portal.otp import LINK as OTP_LINK
-from nightscreen.portal.otp import OtpPages
-from nightscreen.portal.pages import TEMPLATES, Pages, policy
+from nightscreen.portal import consent, otp
+from nightscreen.portal.config import Portal, place_of
+from nightscreen.portal.pages import TEMPLATES, policy
 from nightscreen.runs.run import require_service
 from nightscreen.schemas.errors import JournalError
-from nightscreen.web.background import Lasting
-from nightscreen.web.guard import HEALTH, Guard, Log, fault_pages, headers_of, note
+from nightscreen.web.guard import HEALTH, Guard, headers_of, log, note
 from nightscreen.web.serve import serve_app
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
@@ -37,6 +33,8 @@ if TYPE_CHECKING:
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
+
+    View = Callable[[Portal, Request], Awaitable[Response]]
 
 LONGEST_BODY = 8192
 """Bytes of a body: nothing but short forms is sent."""
@@ -55,80 +53,76 @@ def application(
     Raises:
         SettingsError: a setting that the portal needs is missing.
     """
-    place, lasting = place_of(settings), Lasting()
-    pages = Pages(settings.portal_name, settings.portal_contact.strip())
+    portal = Portal(journal, settings, transport)
     require_service(settings, quote_only=False)
-    consent = ConsentPages(
-        journal, settings, pages, lasting, is_secure=place.is_secure, transport=transport
-    )
-    otp = OtpPages(journal, settings, pages, lasting, transport)
 
-    @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            await lasting.drain()
+    def get(path: str, view: View) -> Route:
+        return Route(path, partial(view, portal), methods=["GET"])
+
+    def post(path: str, view: View) -> Route:
+        endpoint = partial(view, portal)
+        return Route(path, endpoint, methods=["POST"], max_body_size=LONGEST_BODY)
 
     routes = [
-        Route(OTP_LINK, otp.show, methods=["GET"]),
-        Route(OTP_LINK, otp.take, methods=["POST"], max_body_size=LONGEST_BODY),
-        *_plain_routes(journal, pages),
+        get(otp.LINK, otp.show),
+        post(otp.LINK, otp.take),
+        get("/", _front),
+        get("/icon.svg", _icon),
+        get(HEALTH, _health),
+        get("/robots.txt", _robots),
     ]
-    if place.callback_path:  # the registered address goes before all others
+    if portal.place.callback_path:  # the registered address goes before all others
         routes = [
-            Route(place.callback_path, consent.come_back, methods=["GET"]),
-            Route(TOLD, consent.told, methods=["GET"]),
-            Route(LINK, consent.start, methods=["GET"]),
-            Route(LINK, consent.depart, methods=["POST"], max_body_size=LONGEST_BODY),
+            get(portal.place.callback_path, consent.come_back),
+            get(consent.TOLD, consent.told),
+            get(consent.LINK, consent.start),
+            post(consent.LINK, consent.depart),
             *routes,
         ]
-    inner = Starlette(
-        routes=routes,
-        exception_handlers=fault_pages(pages.trouble, partial(_no_page, pages)),
-        lifespan=lifespan,
+
+    @asynccontextmanager
+    async def lifespan(_app: object) -> AsyncIterator[None]:
+        yield
+        await portal.lasting.drain()
+
+    return Guard(
+        Router(routes, redirect_slashes=False, lifespan=lifespan),
+        [portal.place.origin],
+        headers_of(policy(), is_secure=portal.place.is_secure),
+        portal.pages.trouble,
+        partial(_no_page, portal),
+        partial(log, "portal", in_json=settings.log_format == "json"),
     )
-    inner.router.redirect_slashes = False
-    headers = headers_of(policy(), is_secure=place.is_secure)
-    log = Log("portal", in_json=settings.log_format == "json")
-    return Guard(inner, [place.origin], headers, pages.trouble, log)
 
 
-def _plain_routes(journal: Journal, pages: Pages) -> list[Route]:
-    async def front(_request: Request) -> Response:
-        return pages.page("front")
-
-    async def health(_request: Request) -> Response:
-        sound = await asyncio.to_thread(_answers, journal)
-        return JSONResponse({"ok": sound}, 200 if sound else 503)
-
-    async def robots(_request: Request) -> Response:
-        return PlainTextResponse("User-agent: *\nDisallow: /\n")
-
-    async def icon_file(_request: Request) -> Response:
-        icon = (TEMPLATES / "icon.svg").read_text("utf-8")
-        return Response(icon, media_type="image/svg+xml")
-
-    return [
-        Route("/", front),
-        Route("/icon.svg", icon_file),
-        Route(HEALTH, health),
-        Route("/robots.txt", robots),
-    ]
+async def _front(portal: Portal, _request: Request) -> Response:
+    return portal.pages.page("front")
 
 
-def _answers(journal: Journal) -> bool:
-    try:
-        with reading(journal.engine) as connection:
-            return connection.execute(text("SELECT 1")).scalar() == 1
-    except JournalError:
-        return False
+async def _icon(_portal: Portal, _request: Request) -> Response:
+    return Response((TEMPLATES / "icon.svg").read_text("utf-8"), media_type="image/svg+xml")
 
 
-def _no_page(pages: Pages, request: Request, error: HTTPException) -> Response:
+async def _robots(_portal: Portal, _request: Request) -> Response:
+    return PlainTextResponse("User-agent: *\nDisallow: /\n")
+
+
+async def _health(portal: Portal, _request: Request) -> Response:
+    def answers() -> bool:
+        try:
+            with reading(portal.journal.engine) as connection:
+                return connection.execute(text("SELECT 1")).scalar() == 1
+        except JournalError:
+            return False
+
+    sound = await asyncio.to_thread(answers)
+    return JSONResponse({"ok": sound}, 200 if sound else 503)
+
+
+def _no_page(portal: Portal, request: Request, error: HTTPException) -> Response:
     kind = {400: "unreadable", 405: "method"}.get(error.status_code, "not_found")
     note(request.scope, refused=kind)
-    return pages.trouble(kind, error.status_code)
+    return portal.pages.trouble(kind, error.status_code)
 
 
 def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) -> None:
@@ -145,8 +139,7 @@ def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) 
     Raises:
         UsageError: a setting is missing, or the port is taken.
     """
-    place = place_of(settings)
-    app = application(journal, settings)
+    app, place = application(journal, settings), place_of(settings)
     serve_app(
         lambda _at: app,
         host=host,

@@ -1,17 +1,24 @@
-"""Where customers reach the portal, and whether the consent screen sends them back to it."""
+"""Where customers reach the portal, and what its pages share."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from nightscreen.portal.pages import Pages
 from nightscreen.schemas.errors import SettingsError
+from nightscreen.web.background import Lasting, RateLimit
 from nightscreen.web.guard import origin_of
 
 if TYPE_CHECKING:
+    from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
+    from nightscreen.journal import Journal
 
 USUAL_PORT = 8080
+DEPARTURES_A_MINUTE = 10
+TRIES_A_MINUTE = 6
 
 
 class Place(NamedTuple):
@@ -48,3 +55,30 @@ def place_of(settings: Settings) -> Place:
     is_ours = origin_of(settings.redirect_uri) == origin
     path = unquote(urlsplit(settings.redirect_uri).path) or "/"
     return Place(origin, path if is_ours else "")
+
+
+@dataclass(slots=True)
+class Portal:
+    """What the pages share.
+
+    Attributes:
+        journal: where links, states and grants are kept; other processes may use it too.
+        settings: the service, the consent screen, the portal's address and names.
+        transport: another way to the service than sockets, for tests.
+        lasting: finishes in the background what a customer does not wait for.
+        departures: how often one link leads to the consent screen.
+        tries: how often a password is typed under one link.
+    """
+
+    journal: Journal
+    settings: Settings
+    transport: Transport | None = None
+    place: Place = field(init=False)
+    pages: Pages = field(init=False)
+    lasting: Lasting = field(default_factory=Lasting)
+    departures: RateLimit = field(default_factory=lambda: RateLimit(DEPARTURES_A_MINUTE, 60))
+    tries: RateLimit = field(default_factory=lambda: RateLimit(TRIES_A_MINUTE, 60))
+
+    def __post_init__(self) -> None:
+        self.place = place_of(self.settings)
+        self.pages = Pages(self.settings.portal_name, self.settings.portal_contact.strip())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -28,7 +28,6 @@ from nightscreen.operations.consents.links import (
 )
 from nightscreen.portal.pages import policy
 from nightscreen.schemas.clock import instant_text
-from nightscreen.web.background import RateLimit
 from nightscreen.web.forms import onward
 from nightscreen.web.guard import note, origin_of
 
@@ -36,16 +35,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from nightscreen.client.transport import Transport
-    from nightscreen.config.settings import Settings
-    from nightscreen.journal import Journal
     from nightscreen.operations.consents.links import Redeemed
-    from nightscreen.portal.pages import Pages
-    from nightscreen.web.background import Lasting
+    from nightscreen.portal.config import Portal
 
 LINK: Final = "/consent/{token}"
 TOLD: Final = "/consent/told"
-DEPARTURES_A_MINUTE: Final = 10
 _COOKIE_S = 900
 """A little more than a customer may take on the consent screen."""
 _WORD_BYTES = 16
@@ -74,167 +68,146 @@ _TOLD_AS = {
 _OWN_TROUBLE = frozenset({"server_error", "temporarily_unavailable"})
 
 
-class ConsentPages:
-    """Answers the addresses of consent.
+async def start(portal: Portal, request: Request) -> Response:
+    """Say who asks for what, as often as the link is opened."""
+    asked = await _look(portal, request)
+    if isinstance(asked, Refusal):
+        return _link_refused(portal, request, asked)
+    screen = origin_of(portal.settings.consent_url)
+    response = portal.pages.page("start", scopes=asked.scopes, screen=urlsplit(screen).netloc)
+    response.headers["content-security-policy"] = policy(screen)
+    return _remember(portal, response, word=_word(portal, request))
 
-    Args:
-        journal: where links and states are kept.
-        settings: the consent screen and the redirect address.
-        pages: writes pages.
-        lasting: finishes an exchange in the background.
-        is_secure: customers reach the portal by https.
-        transport: another way to the service than sockets, for tests.
-    """
 
-    def __init__(
-        self,
-        journal: Journal,
-        settings: Settings,
-        pages: Pages,
-        lasting: Lasting,
-        *,
-        is_secure: bool,
-        transport: Transport | None,
-    ) -> None:
-        self._journal = journal
-        self._settings = settings
-        self._pages = pages
-        self._transport = transport
-        self._lasting = lasting
-        self._links = ConsentLinks(journal)
-        self._pace = RateLimit(DEPARTURES_A_MINUTE, 60, time.monotonic)
-        self._is_secure = is_secure
-        self._cookie = "__Host-nightscreen" if is_secure else "nightscreen"
+async def depart(portal: Portal, request: Request) -> Response:
+    """Send the browser to the consent screen."""
+    asked = await _look(portal, request)
+    if isinstance(asked, Refusal):
+        return _link_refused(portal, request, asked)
+    if not portal.departures.lets(asked.link):
+        note(request.scope, refused="pace")
+        return portal.pages.trouble("pace", 429, again=request.url.path)
+    word, links = _word(portal, request), ConsentLinks(portal.journal)
+    address = consent_address(
+        portal.settings.consent_url,
+        client_id=portal.settings.client_id,
+        redirect_uri=portal.settings.redirect_uri,
+        scopes=read_scopes(asked.scopes),
+        state=await asyncio.to_thread(links.depart, asked, word),
+    )
+    return _remember(portal, onward(address), word=word)
 
-    async def start(self, request: Request) -> Response:
-        """Say who asks for what, as often as the link is opened."""
-        asked = await self._look(request)
-        if isinstance(asked, Refusal):
-            return self._link_refused(request, asked)
-        screen = origin_of(self._settings.consent_url)
-        response = self._pages.page("start", scopes=asked.scopes, screen=urlsplit(screen).netloc)
-        response.headers["content-security-policy"] = policy(screen)
-        return self._remember(response, word=self._word(request))
 
-    async def depart(self, request: Request) -> Response:
-        """Send the browser to the consent screen."""
-        asked = await self._look(request)
-        if isinstance(asked, Refusal):
-            return self._link_refused(request, asked)
-        if not self._pace.lets(asked.link):
-            note(request.scope, refused="pace")
-            return self._pages.trouble("pace", 429, again=request.url.path)
-        word = self._word(request)
-        address = consent_address(
-            self._settings.consent_url,
-            client_id=self._settings.client_id,
-            redirect_uri=self._settings.redirect_uri,
-            scopes=read_scopes(asked.scopes),
-            state=await asyncio.to_thread(self._links.depart, asked, word),
-        )
-        return self._remember(onward(address), word=word)
-
-    async def _look(self, request: Request) -> AskedConsent | Refusal:
-        asked = await asyncio.to_thread(self._links.look, request.path_params["token"])
-        if isinstance(asked, AskedConsent):
-            note(request.scope, link=asked.reference)
-        return asked
-
-    def _link_refused(self, request: Request, why: Refusal) -> Response:
-        note(request.scope, refused=why.value)
-        kind = why if why in _LINK_STATUS else Refusal.UNKNOWN
-        return self._pages.trouble(f"link_{kind}", _LINK_STATUS.get(why, 404))
-
-    async def come_back(self, request: Request) -> Response:
-        """Accept the redirect of the consent screen, and redirect the browser to the result."""
-        if request.method != "GET":  # to ask for headers alone must use nothing up
-            return self._pages.trouble("method", 405)
-        given = _read(request)
-        if given is None or not given.get("state"):
-            note(request.scope, refused="unreadable")
-            return self._pages.trouble("state_unknown", 400)
-        word = self._held(request).get("word")
-        asked = await asyncio.to_thread(self._links.come_back, given["state"], word)
-        if isinstance(asked, Refusal):
-            note(request.scope, refused=asked.value)
-            kind = Refusal.UNKNOWN if asked is Refusal.TAMPERED else asked
-            return self._pages.trouble(f"state_{kind}", _STATE_STATUS.get(asked, 400))
+async def _look(portal: Portal, request: Request) -> AskedConsent | Refusal:
+    links = ConsentLinks(portal.journal)
+    asked = await asyncio.to_thread(links.look, request.path_params["token"])
+    if isinstance(asked, AskedConsent):
         note(request.scope, link=asked.reference)
-        if "error" in given:
-            return self._tell(request, _redirect_error(given["error"]), asked)
-        if not 0 < len(given.get("code", "")) <= _LONGEST_CODE:
-            return self._tell(request, "no_code", asked)
-        done = await self._lasting.to_the_end(self._redeem(asked, given["code"]))
+    return asked
+
+
+def _link_refused(portal: Portal, request: Request, why: Refusal) -> Response:
+    note(request.scope, refused=why.value)
+    kind = why if why in _LINK_STATUS else Refusal.UNKNOWN
+    return portal.pages.trouble(f"link_{kind}", _LINK_STATUS.get(why, 404))
+
+
+async def come_back(portal: Portal, request: Request) -> Response:
+    """Accept the redirect of the consent screen, and redirect the browser to the result."""
+    if request.method != "GET":  # to ask for headers alone must use nothing up
+        return portal.pages.trouble("method", 405)
+    given = _read(request)
+    if given is None or not given.get("state"):
+        note(request.scope, refused="unreadable")
+        return portal.pages.trouble("state_unknown", 400)
+    word, links = _held(portal, request).get("word"), ConsentLinks(portal.journal)
+    asked = await asyncio.to_thread(links.come_back, given["state"], word)
+    if isinstance(asked, Refusal):
+        note(request.scope, refused=asked.value)
+        kind = Refusal.UNKNOWN if asked is Refusal.TAMPERED else asked
+        return portal.pages.trouble(f"state_{kind}", _STATE_STATUS.get(asked, 400))
+    note(request.scope, link=asked.reference)
+    done = None
+    if "error" in given:
+        what = _redirect_error(given["error"])
+    elif not 0 < len(given.get("code", "")) <= _LONGEST_CODE:
+        what = "no_code"
+    else:
+        done = await portal.lasting.to_the_end(_redeem(portal, asked, given["code"]))
         note(request.scope, ended=done.ending.value, trouble=done.trouble)
-        return self._tell(request, _TOLD_AS.get(done.ending, done.ending.value), asked, done)
+        what = _TOLD_AS.get(done.ending, done.ending.value)
+    message = {
+        "what": what,
+        "granted": () if done is None or done.grant is None else done.grant.scopes,
+        "missing": () if done is None else done.missing,
+        "again": "" if what == "done" else links.again(asked),
+    }
+    return _remember(portal, onward(TOLD), word=_word(portal, request), **message)
 
-    async def _redeem(self, asked: AskedConsent, code: str) -> Redeemed:
-        """Exchange a code to the end, even where the customer goes away meanwhile."""
-        evidence = {
-            "channel": "portal",
-            "link": asked.reference,
-            "came_back_at": instant_text(self._journal.clock()),
-            "redirect_uri": self._settings.redirect_uri,
-        }
-        reference = f"consent-{asked.reference}"
-        consent = Consent(asked.customer_id, code, asked.scopes, reference, evidence)
-        done = await redeem(self._journal, self._settings, consent, transport=self._transport)
-        if done.ending is ExchangeEnd.KEPT:
-            await asyncio.to_thread(self._links.use_up, asked)
-        return done
 
-    def _tell(
-        self, request: Request, what: str, asked: AskedConsent, done: Redeemed | None = None
-    ) -> Response:
-        message = {
-            "what": what,
-            "granted": () if done is None or done.grant is None else done.grant.scopes,
-            "missing": () if done is None else done.missing,
-            "again": "" if what == "done" else self._links.again(asked),
-        }
-        return self._remember(onward(TOLD), word=self._word(request), **message)
+async def _redeem(portal: Portal, asked: AskedConsent, code: str) -> Redeemed:
+    """Exchange a code to the end, even where the customer goes away meanwhile."""
+    journal, settings = portal.journal, portal.settings
+    evidence = {
+        "channel": "portal",
+        "link": asked.reference,
+        "came_back_at": instant_text(journal.clock()),
+        "redirect_uri": settings.redirect_uri,
+    }
+    reference = f"consent-{asked.reference}"
+    consent = Consent(asked.customer_id, code, asked.scopes, reference, evidence)
+    done = await redeem(journal, settings, consent, transport=portal.transport)
+    if done.ending is ExchangeEnd.KEPT:
+        await asyncio.to_thread(ConsentLinks(journal).use_up, asked)
+    return done
 
-    async def told(self, request: Request) -> Response:
-        """Return what came of the way back; the address says nothing of it."""
-        message = self._held(request)
-        what = message.get("what")
-        if what is None:
-            return self._pages.trouble("nothing_told", 404)
-        note(request.scope, told=what)
-        if what == "done":
-            return self._pages.page("done", granted=message["granted"], missing=message["missing"])
-        again = LINK.format(token=message["again"]) if message["again"] else ""
-        return self._pages.trouble(what, _TOLD_STATUS[what], again)
 
-    # --- the cookie ---
+async def told(portal: Portal, request: Request) -> Response:
+    """Return what came of the way back; the address says nothing of it."""
+    message = _held(portal, request)
+    what = message.get("what")
+    if what is None:
+        return portal.pages.trouble("nothing_told", 404)
+    note(request.scope, told=what)
+    if what == "done":
+        shown = {name: message[name] for name in ("granted", "missing")}
+        return portal.pages.page("done", **shown)
+    again = LINK.format(token=message["again"]) if message["again"] else ""
+    return portal.pages.trouble(what, _TOLD_STATUS[what], again)
 
-    def _held(self, request: Request) -> dict[str, Any]:
-        """Return what the browser's cookie holds; nothing where it is not ours or too old."""
-        cookies = signing(self._journal, "browser")
-        try:
-            held: dict[str, Any] = cookies.loads(
-                request.cookies.get(self._cookie, ""), max_age=_COOKIE_S
-            )
-        except BadData:
-            return {}
-        return held
 
-    def _word(self, request: Request) -> str:
-        """Return the word that identifies this browser, a new one where it has none."""
-        return self._held(request).get("word") or secrets.token_urlsafe(_WORD_BYTES)
+# --- the cookie ---
 
-    def _remember(self, response: Response, **held: object) -> Response:
-        signed = signing(self._journal, "browser").dumps(held)
-        response.set_cookie(
-            self._cookie,
-            signed if isinstance(signed, str) else signed.decode("ascii"),
-            max_age=_COOKIE_S,
-            path="/",
-            secure=self._is_secure,
-            httponly=True,
-            samesite="lax",
-        )
-        return response
+
+def _cookie(portal: Portal) -> str:
+    return "__Host-nightscreen" if portal.place.is_secure else "nightscreen"
+
+
+def _held(portal: Portal, request: Request) -> dict[str, Any]:
+    """Return what the browser's cookie holds; nothing where it is not ours or too old."""
+    signed, held = request.cookies.get(_cookie(portal), ""), dict[str, Any]()
+    with suppress(BadData):
+        held = signing(portal.journal, "browser").loads(signed, max_age=_COOKIE_S)
+    return held
+
+
+def _word(portal: Portal, request: Request) -> str:
+    """Return the word that identifies this browser, a new one where it has none."""
+    return _held(portal, request).get("word") or secrets.token_urlsafe(_WORD_BYTES)
+
+
+def _remember(portal: Portal, response: Response, **held: object) -> Response:
+    signed = signing(portal.journal, "browser").dumps(held)
+    response.set_cookie(
+        _cookie(portal),
+        signed if isinstance(signed, str) else signed.decode("ascii"),
+        max_age=_COOKIE_S,
+        path="/",
+        secure=portal.place.is_secure,
+        httponly=True,
+        samesite="lax",
+    )
+    return response
 
 
 def _read(request: Request) -> dict[str, str] | None:

@@ -11,7 +11,6 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.journal.actor import CONTEST, OVERRIDE
-from nightscreen.journal.cases import Cases
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.engine import writing
 from nightscreen.journal.records import Records
@@ -203,7 +202,7 @@ def answer_contest(
         Records.of(journal, Review).insert(connection, decided)
     Reviews.of(journal).end_waiting(contest.customer)
     if review is not None:
-        close_cases(Cases(journal), contest.batch, [review])
+        close_cases(journal, [review])
     actor.note(
         journal,
         "contest answered",

@@ -96,7 +96,7 @@ def import_reviews(
 
 def _save(journal: Journal, actor: Actor, judged: Judged, settings: Settings) -> int:
     """Save sound reviews, or have them wait for a second person; return how many wait."""
-    reviews, cases, waits = Reviews.of(journal), Cases(journal), 0
+    reviews, waits = Reviews.of(journal), 0
     for batch, found in judged.reviews.items():
         saved, waiting = [], []
         for each in found:
@@ -116,7 +116,7 @@ def _save(journal: Journal, actor: Actor, judged: Judged, settings: Settings) ->
                 reviews.end_waiting(each.customer)
         reviews.add(batch, saved)
         reviews.propose(waiting)
-        close_cases(cases, batch, saved)
+        close_cases(journal, saved)
         waits += len(waiting)
     return waits
 
@@ -163,11 +163,11 @@ def _rows(journal: Journal, batch: str, customer_id: str, run_id: str) -> Iterat
             return
 
 
-def close_cases(cases: Cases, batch: str, saved: Sequence[Review]) -> None:
-    """Free the cases of reviews, and end those that are decided."""
-    cases.close(batch, [each.customer for each in saved])
-    decided = [each for each in saved if each.decision != Decision.REVIEW.value]
-    cases.settle(batch, [each.customer for each in decided])
+def close_cases(journal: Journal, saved: Sequence[Review]) -> None:
+    """End the cases of customers who are decided, and free those that a review leaves open."""
+    cases, still = Cases(journal), Decision.REVIEW.value
+    cases.settle([each.customer for each in saved if each.decision != still])
+    cases.free([each.customer for each in saved if each.decision == still])
 
 
 def confirm_override(journal: Journal, actor: Actor, waiting: Review, settings: Settings) -> None:
@@ -225,7 +225,7 @@ def confirm_override(journal: Journal, actor: Actor, waiting: Review, settings: 
         ):
             raise InputError(f"contest {contest.key} was changed meanwhile: look at it again")
         records.insert(connection, [confirmed])
-    close_cases(Cases(journal), waiting.batch, [waiting])
+    close_cases(journal, [waiting])
     rewrite_reviewed(journal, [waiting.run_id], read_declarations(settings))
     _note(journal, actor, "override confirmed", waiting)
 

@@ -8,7 +8,7 @@ has decided on gets none until the evidence changes.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,14 +21,16 @@ from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.cases import Cases
 from nightscreen.journal.customers import BatchMembership, Customers
 from nightscreen.journal.records import Records
-from nightscreen.report.facts import group_columns
+from nightscreen.report.facts import GROUPS, group_columns
 from nightscreen.results.customer_rows import customer_batches
 from nightscreen.results.final_decision import standing_reviews
+from nightscreen.results.wording import NAMES
 from nightscreen.schemas.cases import OpenCase
 from nightscreen.schemas.decisions import LISTED
+from nightscreen.schemas.rows import NAIRA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
@@ -38,6 +40,18 @@ _LOOKED_AT = 60
 """Runs of a batch, from the newest on, that may be newer than one that is released."""
 _LISTED = pa.array([word.value for word in LISTED])
 _STATUSES = tuple(declared.status for declared in CHECKS.values())
+CLAIMED: Final = "karma_amount_in_contention"
+CUSTOMERS: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in ("customer_id", "decision", "policy", *_STATUSES)),
+        *((name, pa.string()) for name in ("name", *GROUPS)),
+        ("reasons", pa.list_(pa.string())),
+        ("exposure", NAIRA),
+        (CLAIMED, NAIRA),
+        ("place", pa.int64()),
+    ]
+)
+"""What lists show of a customer of a run; `place` is that of the row in the run, from 1."""
 
 
 def publish_cases(journal: Journal, run: RunRecord, folder: Path) -> None:
@@ -45,24 +59,24 @@ def publish_cases(journal: Journal, run: RunRecord, folder: Path) -> None:
 
     Customers of a newer run, which is there where a run was held before, keep what that run left.
     """
-    store, cases = Records.of(journal, OpenCase), Cases(journal)
+    store = Records.of(journal, OpenCase)
     there = store.keys(batch=run.batch)
     settled, newer = standing_reviews(journal, run.batch), _newer(journal, run)
     now = journal.clock()
     members = Customers.of(journal).members(run.batch, run.run_id)
     gone = members.customers[members.standing != BatchMembership.PRESENT.value]
     ended = there & {key.hex() for key in gone.view("V16").tolist()}  # whole, zeros at the end too
-    for rows in _customers(folder):
+    for rows in customers_of(folder):
         keys = np.array(_keys(journal, run, rows), dtype=object)
         needs = np.array([key not in newer and key not in settled for key in keys], dtype=bool)
-        needs &= pc.is_in(rows["decision"].cast(pa.string()), value_set=_LISTED).to_numpy()
+        needs &= pc.is_in(rows["decision"], value_set=_LISTED).to_numpy()
         some = zip(keys[needs], rows.filter(pa.array(needs)).to_pylist(), strict=True)
         found = [_case(run, key, row, now) for key, row in some]
-        store.merge(found, lambda _, case: case, now)
+        store.merge(found, lambda before, case: case.held_as(before), now)
         if there:
             others = {key.hex() for key in keys[~needs] if key not in newer}
             ended |= others & there
-    cases.settle(run.batch, [bytes.fromhex(key) for key in ended])
+    Cases(journal).settle([bytes.fromhex(key) for key in ended])
 
 
 def _keys(journal: Journal, run: RunRecord, rows: pa.Table) -> list[bytes]:
@@ -70,19 +84,39 @@ def _keys(journal: Journal, run: RunRecord, rows: pa.Table) -> list[bytes]:
     return pieces_of(journal.pseudonyms.customers(run.batch, rows["customer_id"].to_pylist()))
 
 
-def _customers(folder: Path) -> Iterator[pa.Table]:
-    """Yield a run's customers in blocks, with the columns that a case has, and each one's place."""
+def customers_of(folder: Path) -> Iterator[pa.Table]:
+    """Yield a run's customers in blocks as lists show them (`CUSTOMERS`), in the run's order."""
     place = 1
     for part in enriched_parts(folder):
         with pq.ParquetFile(part) as file:
             groups = group_columns(file.schema_arrow.names)
-            wanted = {"customer_id", "decision", "reasons", "policy", "exposure", *_STATUSES}
-            for block in customer_batches(file, wanted | set(groups.values()), _BLOCK_ROWS):
-                places = pa.array(range(place, place + block.num_rows))
+            wanted = {*CUSTOMERS.names, "full_name", *NAMES, *groups.values()}
+            for block in customer_batches(file, wanted, _BLOCK_ROWS):
+                found = dict(zip(block.column_names, block.columns, strict=True))
+                found |= {group: found[name] for group, name in groups.items()}
+                found["name"] = _names(found, block)
+                found["place"] = pa.array(range(place, place + block.num_rows))
                 place += block.num_rows
-                named = {group: block[name] for group, name in groups.items()}
-                columns = dict(zip(block.column_names, block.columns, strict=True))
-                yield pa.table({**columns, **named, "place": places})
+                columns = [_column(found.get(each.name), each, block) for each in CUSTOMERS]
+                yield pa.table(columns, CUSTOMERS)
+
+
+def _names(found: Mapping[str, pa.ChunkedArray], block: pa.Table) -> pa.ChunkedArray:
+    """Return the names as the lender's file has them; empty for none."""
+    nothing = pa.nulls(block.num_rows, pa.string())
+    parts = [found.get(name, nothing).cast(pa.string()) for name in NAMES]
+    joined = pc.binary_join_element_wise(*parts, " ", null_handling="skip")
+    return pc.coalesce(found.get("full_name", nothing).cast(pa.string()), joined)
+
+
+def _column(found: pa.ChunkedArray | None, field: pa.Field, block: pa.Table) -> pa.ChunkedArray:
+    """Return a column of a list; null where a file has none or says nothing."""
+    if found is None:
+        return pa.nulls(block.num_rows, field.type)
+    column = found.cast(field.type)
+    if field.name not in {"name", *GROUPS}:
+        return column
+    return pc.if_else(pc.equal(column, ""), pa.scalar(None, field.type), column)
 
 
 def _case(run: RunRecord, key: bytes, row: dict[str, Any], now: int) -> OpenCase:
@@ -93,13 +127,15 @@ def _case(run: RunRecord, key: bytes, row: dict[str, Any], now: int) -> OpenCase
         run_id=run.run_id,
         at=now,
         customer_id=row["customer_id"],
+        name=row["name"],
         decision=row["decision"],
         reasons=tuple(row["reasons"] or ()),
         policy=row["policy"],
         purpose=run.purpose or "",
-        branch=str(row.get("branch") or "") or None,
-        officer=str(row.get("officer") or "") or None,
-        exposure=row.get("exposure"),
+        branch=row["branch"],
+        officer=row["officer"],
+        exposure=row["exposure"],
+        claimed=row[CLAIMED],
         statuses={name: row[name] for name in _STATUSES},
         place=row["place"],
     )
@@ -110,6 +146,6 @@ def _newer(journal: Journal, run: RunRecord) -> set[bytes]:
     found = set[bytes]()
     for other in journal.runs.newest(batch=run.batch, limit=_LOOKED_AT):
         if other.started_at > run.started_at and (other.report or {}).get("publishable"):
-            for rows in _customers(Path(other.folder)):
+            for rows in customers_of(Path(other.folder)):
                 found.update(_keys(journal, run, rows))
     return found

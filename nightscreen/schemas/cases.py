@@ -11,24 +11,39 @@ from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 
 class OpenCase(JournalRecord):
-    """A customer who needs somebody; `run_id` is the run that decided so, and `at` when.
+    """A customer who needs somebody; `run_id` is the newest run that decided so, `at` since when.
 
     Attributes:
         customer_id: as the lender's file has it.
+        name: as the lender's file has it; None for none.
         decision: the policy's, and its reasons.
         policy: `name@digest`.
         purpose: of the run; rules may say other words to a borrower than to an applicant.
         branch: of the lender's file, as are officer and exposure, in naira; None for none.
+        claimed: the highest amount of any listing, naira; None for none.
         statuses: what each check found, by the column of `enriched`.
         place: of the row in the run.
+        holder: who has taken it; None for nobody, empty where somebody gave it back, so that it is
+            nobody's although it was shared out.
+        held_at: since when, microseconds.
+        waits_until: until when it waits; None where it does not.
+        waits_for: for whom it waits.
     """
 
     kind: ClassVar[RecordKind] = RecordKind.OPEN_CASE
     ground: ClassVar[Ground] = Ground.DECISIONS
     section: ClassVar[str] = "open_cases"
-    unshown: ClassVar[frozenset[str]] = frozenset({"place"})
+    FREE: ClassVar[dict[str, object]] = {
+        "holder": None,
+        "held_at": None,
+        "waits_until": None,
+        "waits_for": "",
+    }
+    """What a case has that nobody has taken."""
+    unshown: ClassVar[frozenset[str]] = frozenset({"place", *FREE})
 
     customer_id: str = Field(repr=False)
+    name: str | None = Field(None, repr=False)
     decision: str
     reasons: tuple[str, ...]
     policy: str
@@ -36,5 +51,20 @@ class OpenCase(JournalRecord):
     branch: str | None = Field(None, repr=False)
     officer: str | None = Field(None, repr=False)
     exposure: Decimal | None = Field(None, repr=False)
+    claimed: Decimal | None = Field(None, repr=False)
     statuses: dict[str, str | None]
     place: int
+    holder: str | None = None
+    held_at: int | None = None
+    waits_until: int | None = None
+    waits_for: str = ""
+
+    @property
+    def searched_state(self) -> str:
+        """Return who has it."""
+        return self.holder or ""
+
+    def held_as(self, before: OpenCase) -> OpenCase:
+        """Return the case of a newer run: as old as that of the run before, and whose that was."""
+        held = {name: getattr(before, name) for name in ("at", *self.FREE)}
+        return self.model_copy(update=held)

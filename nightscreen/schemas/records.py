@@ -33,6 +33,7 @@ class RecordKind(StrEnum):
     CASH_FLOW = "cash_flow"
     WALLET_GAP = "wallet_gap"
     SIGNATURE = "signature"
+    USER = "user"
 
 
 class Ground(StrEnum):

@@ -7,15 +7,14 @@ stops waits for it. The endpoints define the work.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections import OrderedDict, deque
+import time
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
-_MOST_KEYS = 10_000
 
 
 class Lasting:
@@ -46,19 +45,17 @@ class RateLimit:
         clock: seconds that only go forward.
     """
 
-    def __init__(self, times: int, within_s: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, times: int, within_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._times = times
         self._within_s = within_s
         self._clock = clock
-        self._seen: OrderedDict[bytes, deque[float]] = OrderedDict()
+        self._begun: defaultdict[str, deque[float]] = defaultdict(deque)
 
     def lets(self, key: str) -> bool:
         """Return whether it may begin once more, and count it if so."""
-        name, now = hashlib.sha256(key.encode("utf-8", "replace")).digest(), self._clock()
-        begun = self._seen.setdefault(name, deque())
-        self._seen.move_to_end(name)
-        if len(self._seen) > _MOST_KEYS:
-            self._seen.popitem(last=False)
+        now, begun = self._clock(), self._begun[key]
         while begun and now - begun[0] >= self._within_s:
             begun.popleft()
         if len(begun) >= self._times:

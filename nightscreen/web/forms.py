@@ -23,12 +23,6 @@ _LONGEST_FIELD: Final = 64 * 1024
 Form = dict[str, list[str]]
 
 
-def _require_type(request: Request, wanted: str) -> None:
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given != wanted:
-        raise HTTPException(415, "The page takes its own form and nothing else.")
-
-
 async def read_form(request: Request, most_fields: int) -> Form:
     """Return the fields of a form.
 
@@ -52,22 +46,16 @@ async def read_file_form(request: Request, most_fields: int) -> tuple[Form, Uplo
         HTTPException: 415 or 400, as `read_form` does, and where the file did not arrive whole.
     """
     _require_type(request, "multipart/form-data")
-    parser = _InMemory(
-        request.headers,
-        request.stream(),
-        max_files=1,
-        max_fields=most_fields,
-        max_part_size=_LONGEST_FIELD,
-    )
+    limits = {"max_files": 1, "max_fields": most_fields, "max_part_size": _LONGEST_FIELD}
     try:
-        form = await parser.parse()
+        form = await _InMemory(request.headers, request.stream(), **limits).parse()
     except (MultiPartException, KeyError):
         raise HTTPException(400, "The file did not arrive whole. Send it again.") from None
     items = form.multi_items()
-    files = [value for _, value in items if isinstance(value, UploadFile)]
+    file = next((v for _, v in items if isinstance(v, UploadFile) and v.filename), None)
     fields = _form([(name, value) for name, value in items if isinstance(value, str)])
-    _require_typed(*(each.filename or "" for each in files))
-    return fields, next((each for each in files if each.filename), None)
+    _form([("", "" if file is None else file.filename or "")])
+    return fields, file
 
 
 class _InMemory(MultiPartParser):
@@ -76,17 +64,19 @@ class _InMemory(MultiPartParser):
     spool_max_size = 1 << 40
 
 
+def _require_type(request: Request, wanted: str) -> None:
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != wanted:
+        raise HTTPException(415, "The page takes its own form and nothing else.")
+
+
 def _form(pairs: list[tuple[str, str]]) -> Form:
     found: Form = {}
     for name, value in pairs:
-        _require_typed(name, value)
+        if "\0" in name + value:
+            raise HTTPException(400, "The form holds a character without a sign (NUL).")
         found.setdefault(name, []).append(value)
     return found
-
-
-def _require_typed(*texts: str) -> None:
-    if any("\0" in text for text in texts):
-        raise HTTPException(400, "The form holds a character without a sign (NUL). Take it out.")
 
 
 def onward(address: str) -> Response:

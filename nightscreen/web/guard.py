@@ -7,15 +7,16 @@ request may take to arrive is limited in `serve`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sys
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from nightscreen.schemas.clock import instant_text, system_clock
 from nightscreen.schemas.errors import NightscreenError
@@ -23,11 +24,11 @@ from nightscreen.schemas.errors import NightscreenError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     Refusal = Callable[[str, int], Response]
+    NoPage = Callable[[Request, HTTPException], Response]
 
 HEALTH: Final = "/health"
 LONGEST_ADDRESS: Final = 4096
@@ -62,41 +63,37 @@ def note(scope: Scope, **words: str) -> None:
 
 def page_of(scope: Scope) -> str:
     """Return the name of the page that a request reached; empty where it reached none."""
-    return getattr(scope.get("endpoint"), "__name__", "")
+    endpoint = scope.get("endpoint")
+    return getattr(getattr(endpoint, "func", endpoint), "__name__", "")
 
 
-class Log:
-    """Writes one line on stderr for each answer, without address, query, cookie or person.
+def log(name: str, words: Mapping[str, str], *, in_json: bool = False) -> None:
+    """Write a line on stderr: names and words, none of them a person's.
 
     Args:
-        name: whose log it is.
-        in_json: one JSON object a line.
+        name: whose line it is.
+        words: what it says.
+        in_json: as one JSON object.
     """
-
-    def __init__(self, name: str, *, in_json: bool = False) -> None:
-        self._name = name
-        self._in_json = in_json
-
-    def write(self, words: Mapping[str, str]) -> None:
-        """Write a line: names and words, none of them a person's."""
-        at = instant_text(system_clock()) or ""
-        if self._in_json:
-            line = json.dumps({"at": at, "event": self._name, **words})
-        else:
-            line = " ".join((at, self._name, *(f"{name}={word}" for name, word in words.items())))
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+    at = instant_text(system_clock()) or ""
+    if in_json:
+        line = json.dumps({"at": at, "event": name, **words})
+    else:
+        line = " ".join((at, name, *(f"{each}={word}" for each, word in words.items())))
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 class Guard:
-    """Wraps an application.
+    """Wraps the pages of an application, and writes a line of the log for each answer.
 
     Args:
-        inner: the application.
+        inner: the pages.
         origins: scheme, host and port of each address that is served.
         headers: the headers of every answer (`headers_of`).
         refusal: writes the page of a kind of trouble, with a status.
-        log: gets one line for each answer.
+        no_page: answers where there is no page, or not for this method or form.
+        log: writes a line: names and words, none of them a person's.
     """
 
     def __init__(
@@ -105,17 +102,20 @@ class Guard:
         origins: Collection[str],
         headers: Mapping[str, str],
         refusal: Refusal,
-        log: Log,
+        no_page: NoPage,
+        log: Callable[[Mapping[str, str]], None],
     ) -> None:
         self._inner = inner
         self._origins = frozenset(origins)
         self._schemes = {origin.partition(":")[0] for origin in origins}
         self._page = refusal
+        self._no_page = no_page
         self._log = log
         self._headers = tuple((name.encode(), value.encode()) for name, value in headers.items())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request pass, or answer it here."""
+        scope["app"] = self  # routes raise then what they would answer in plain text
         if scope["type"] != "http":
             await self._inner(scope, receive, send)
             return
@@ -130,12 +130,10 @@ class Guard:
                 message["headers"] = [*message["headers"], *own_headers]
             await send(message)
 
-        refusal = self._refusal(scope)
-        if refusal is not None:
-            await self._refuse(*refusal, scope, receive, with_headers)
-        else:
-            await self._pass(scope, receive, with_headers, sent)
-        self._log.write(
+        answer = await self._pass(scope, receive, with_headers)
+        if answer is not None and not sent:
+            await answer(scope, receive, with_headers)
+        self._log(
             {
                 "method": scope["method"] if scope["method"] in {*_SAFE, "POST"} else "other",
                 "status": str(sent[0] if sent else 0),
@@ -145,14 +143,23 @@ class Guard:
             }
         )
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send, sent: list[int]) -> None:
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
+        """Let a request reach its page; return what is answered instead where it does not."""
+        refused = self._refusal(scope)
         try:
-            await self._inner(scope, receive, send)
+            if refused is None:
+                await self._inner(scope, receive, send)
+                return None
+        except HTTPException as error:
+            if error.status_code != 413:  # noqa: PLR2004 - a body over the limit of its route
+                return await asyncio.to_thread(self._no_page, Request(scope), error)
+            refused = ("too_large", 413)
         except Exception as error:  # noqa: BLE001 - the edge: a traceback could show a person
             is_expected = isinstance(error, NightscreenError)
-            self._log.write({"fault": str(error) if is_expected else type(error).__name__})
-            if not sent:
-                await self._refuse("broken", 500, scope, receive, send)
+            self._log({"fault": str(error) if is_expected else type(error).__name__})
+            refused = ("broken", 500)
+        note(scope, refused=refused[0])
+        return self._page(*refused)
 
     def _refusal(self, scope: Scope) -> tuple[str, int] | None:
         """Return why a request is not let through, and the status that says so."""
@@ -184,12 +191,6 @@ class Guard:
         origins = _values(scope, b"origin")
         return {origin.decode("latin-1") for origin in origins} <= self._origins
 
-    async def _refuse(
-        self, kind: str, status: int, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        note(scope, refused=kind)
-        await self._page(kind, status)(scope, receive, send)
-
 
 def _values(scope: Scope, wanted: bytes) -> list[bytes]:
     return [value for name, value in scope["headers"] if name == wanted]
@@ -216,26 +217,3 @@ def headers_of(content_policy: str, *, is_secure: bool) -> dict[str, str]:
     if is_secure:
         always["strict-transport-security"] = f"max-age={_YEARS_S}"
     return always
-
-
-def fault_pages(
-    refusal: Refusal, no_page: Callable[[Request, HTTPException], Response]
-) -> dict[type[Exception], Callable[[Request, Exception], Response]]:
-    """Return what answers an exception that reaches the application's edge.
-
-    Args:
-        refusal: writes the page of a kind of trouble, with a status.
-        no_page: answers where there is no page, or not for this method.
-    """
-
-    def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)  # noqa: S101 - registered for that class alone
-        if error.status_code == 413:  # noqa: PLR2004 - a body over the limit of its route
-            return shown("too_large", 413, request, error)
-        return no_page(request, error)
-
-    def shown(kind: str, status: int, request: Request, _error: Exception) -> Response:
-        note(request.scope, refused=kind)
-        return refusal(kind, status)
-
-    return {HTTPException: refused, Exception: partial(shown, "broken", 500)}

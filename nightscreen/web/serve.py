@@ -8,7 +8,6 @@ from __future__ import annotations
 import signal
 import socket
 import sys
-from collections import Counter
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -33,51 +32,58 @@ _LEAST_BYTES_A_S = 4096
 """What brings so much counts as if it had begun just now; the slowest of mobile lines does."""
 _END_WITHIN_S = 45
 """A little more than an exchange under way may take."""
-_REQUEST_WITHIN_S = 10.0
-"""A form is a few hundred bytes; also a telephone on the edge of its network sends it in that."""
+HEAD_WITHIN_S = 10.0
+"""The head of a request is a few hundred bytes; so is a form that is no file."""
+BODY_WITHIN_S = 300.0
+"""A hundred megabytes over a line of five megabits."""
 
 
 class ImpatientProtocol(H11Protocol):
     """Closes a connection on which a request has begun, or none has, and does not come whole.
 
     Without a limit, a client that opens connections and waits would hold all of `_AT_ONCE` for
-    ever.
-
-    Where many such connections are open, another one takes the place of one of the address that
-    has the most, of the one that has waited the longest for the least: nobody else is kept out,
-    however many renew themselves or send a byte at a time.
+    ever. Where many such connections are open, another one takes the place of the one that has
+    waited the longest for the least: nobody is kept out, however many renew themselves or send a
+    byte at a time.
 
     Attributes:
-        within_s: for a request without a body, or for the head of one.
-        body_within_s: for a body from there on, where files are taken; else `within_s` is for all.
+        head_within_s: for the head of a request, once the connection is open or was answered.
+        body_within_s: for the body, from there on.
         waits_since: when it began to wait, on the loop's clock; later for what it brings.
     """
 
-    _deadline: asyncio.TimerHandle | None = None
-    within_s = _REQUEST_WITHIN_S
-    body_within_s: float | None = None
-    _in_body = False
+    head_within_s = HEAD_WITHIN_S
+    body_within_s = BODY_WITHIN_S
     waits_since = 0.0
+    _deadline: asyncio.TimerHandle | None = None
+    _in_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
         self.waits_since = self.loop.time()
-        self._wait()
-        self._make_room()
+        self._wait(self.head_within_s)
+        waiting = [
+            each
+            for each in self.connections
+            if isinstance(each, ImpatientProtocol)
+            and each.is_waiting
+            and not each.transport.is_closing()
+        ]
+        if len(waiting) > _MOST_WAITING:
+            min(waiting, key=lambda each: each.waits_since).transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Wait on until the request is whole."""
         super().data_received(data)
         self.waits_since += len(data) / _LEAST_BYTES_A_S
-        begins = self.conn.their_state is h11.SEND_BODY and not self._in_body
-        self._in_body = self.conn.their_state is h11.SEND_BODY
-        if begins and self.body_within_s is not None:
-            self._wait_no_more()
-        if self.conn.their_state in {h11.IDLE, h11.SEND_BODY}:
-            self._wait()
-        else:
-            self._wait_no_more()
+        was_in_body, self._in_body = self._in_body, self.conn.their_state is h11.SEND_BODY
+        if self._in_body and not was_in_body:
+            self._wait(self.body_within_s)
+        elif self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}:
+            self._wait(None)
+        elif self._deadline is None:
+            self._wait(self.head_within_s)
 
     def on_response_complete(self) -> None:
         """Wait for the next request; this one's time counts no more."""
@@ -86,18 +92,15 @@ class ImpatientProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""
-        self._wait_no_more()
+        self._wait(None)
         super().connection_lost(exc)
 
-    def _wait(self) -> None:
-        if self._deadline is None:
-            long = self.body_within_s if self._in_body else None
-            self._deadline = self.loop.call_later(long or self.within_s, self._give_up)
-
-    def _wait_no_more(self) -> None:
+    def _wait(self, within_s: float | None) -> None:
+        """Give up after so many seconds, counted from now; None is for ever."""
         if self._deadline is not None:
             self._deadline.cancel()
-            self._deadline = None
+        give_up = self._give_up
+        self._deadline = None if within_s is None else self.loop.call_later(within_s, give_up)
 
     def _give_up(self) -> None:
         self._deadline = None
@@ -109,34 +112,6 @@ class ImpatientProtocol(H11Protocol):
         """Tell whether no whole request is there that is being answered."""
         answered = self.cycle is None or self.cycle.response_complete
         return answered or self.conn.their_state is h11.SEND_BODY
-
-    def _make_room(self) -> None:
-        waiting = [
-            each
-            for each in self.connections
-            if isinstance(each, ImpatientProtocol)
-            and each.is_waiting
-            and not each.transport.is_closing()
-        ]
-        if len(waiting) <= _MOST_WAITING:
-            return
-        number = Counter(each.address for each in waiting)
-        last = max(waiting, key=lambda each: (number[each.address], -each.waits_since))
-        last.transport.abort()
-
-    @property
-    def address(self) -> str:
-        """Return where the connection comes from; empty where that is not known."""
-        return self.client[0] if self.client else ""
-
-
-UPLOAD_WITHIN_S = 300.0
-
-
-class UploadProtocol(ImpatientProtocol):
-    """Has the patience for files: a hundred megabytes over a line of five megabits."""
-
-    body_within_s = UPLOAD_WITHIN_S
 
 
 class AnnouncingServer(uvicorn.Server):
@@ -158,7 +133,6 @@ def serve_app(
     host: str,
     port: int,
     announce: Callable[[str], str],
-    protocol: type[ImpatientProtocol] = ImpatientProtocol,
     proxies: str = "",
 ) -> None:
     """Serve an application until SIGINT or SIGTERM; answers under way are given first.
@@ -168,7 +142,6 @@ def serve_app(
         host: address to listen on.
         port: 0 takes a free one.
         announce: makes the lines to print once it listens, of its address.
-        protocol: how long connections have.
         proxies: whose X-Forwarded-For says where a request comes from.
 
     Raises:
@@ -188,7 +161,7 @@ def serve_app(
         at = f"http://{shown}:{listener.getsockname()[1]}"
         config = uvicorn.Config(
             build(at),
-            http=protocol,
+            http=ImpatientProtocol,
             ws="none",
             log_config=None,
             log_level="critical",

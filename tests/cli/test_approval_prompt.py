@@ -6,8 +6,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from nightscreen.cli.terminal import ask, ask_on_terminal
-from nightscreen.desk.accounts import Accounts, Role
+from nightscreen.desk.accounts import Accounts
 from nightscreen.journal import open_journal
+from nightscreen.schemas.users import Role
 from nightscreen.tasks.terminal import AT_TERMINAL, Terminal
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.desk.accounts import Accounts, Role
+from nightscreen.desk.accounts import Accounts
 from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.invoices import disputed_calls
+from nightscreen.schemas.users import Role
 from tests.money.service_in_memory import LOST, Bureau
 from tests.money.test_prices import odd_answer
 

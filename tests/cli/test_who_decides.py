@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.config.parameters import WatchInbox
-from nightscreen.desk.accounts import Role
+from nightscreen.desk.run_rows import rows_of_run
 from nightscreen.files.inbox import Inbox
 from nightscreen.inbox.file_intake import Fate, examine, told_name
 from nightscreen.journal.records import Records
 from nightscreen.policy.file import read_text
 from nightscreen.policy.versions import propose, versions
 from nightscreen.schemas.contests import Confirmation, CustomerAction, PolicyState
+from nightscreen.schemas.users import Role
 from tests.begun import begin_run
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
@@ -70,7 +71,7 @@ def somebody(bank: Office) -> list[str]:
     """Return applicants whom the policy proposes to decline."""
     run = bank.journal.runs.find(night_of(bank))
     assert run is not None
-    rows = bank.context.rows.of(run)
+    rows = rows_of_run(run)
     assert rows is not None
     found = rows.ask("SELECT customer_id FROM run WHERE decision = 'decline' ORDER BY row")
     return [each["customer_id"] for each in found]

@@ -46,3 +46,10 @@ def bank(screened: Path, tmp_path: Path) -> Iterator[Office]:
     shutil.copytree(screened / "home", tmp_path / "home")
     with Office(tmp_path) as office:
         yield office
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Office]:
+    """A desk nobody has used yet."""
+    with Office(tmp_path) as office:
+        yield office

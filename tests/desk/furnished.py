@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import uvicorn
 
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.desk.accounts import Role
 from nightscreen.desk.context import COOKIE
-from nightscreen.desk.run_rows import Filter
+from nightscreen.desk.run_rows import Filter, rows_of_run
 from nightscreen.journal.actor import Actor
 from nightscreen.policy.file import read_text, rewritten
 from nightscreen.policy.versions import propose
@@ -25,6 +24,7 @@ from nightscreen.privacy.contests import open_contest
 from nightscreen.reading.open_file import file_digest
 from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.money import to_micro
+from nightscreen.schemas.users import Role
 from tests.desk.conftest import BRANCHES
 from tests.desk.office import PASSWORD, Office
 from tests.portal.visiting import Clock
@@ -129,7 +129,7 @@ def places(office: Office) -> dict[str, str]:
     """Return the address of every page by a name."""
     runs = office.journal.runs.newest(limit=10)
     run = next(each for each in runs if (each.report or {}).get("decisions"))
-    rows = office.context.rows.of(run)
+    rows = rows_of_run(run)
     assert rows is not None
     customers = {
         word: rows.page(Filter({"decision": (word,)}), 0, 1)[0]["customer_id"]

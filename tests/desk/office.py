@@ -9,16 +9,14 @@ from urllib.parse import urlencode
 
 import httpx
 from argon2 import PasswordHasher
-from sqlalchemy import update
 
 from nightscreen.config.settings import read_settings
-from nightscreen.desk.accounts import Role
 from nightscreen.desk.app import application
 from nightscreen.desk.context import Context
 from nightscreen.journal import open_journal
 from nightscreen.journal.engine import BUSY_TIMEOUT_S
-from nightscreen.journal.schema import users
 from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.users import Role
 from nightscreen.web.forms import FORM_TYPE
 from tests.portal.visiting import Clock
 
@@ -104,8 +102,9 @@ class Office:
             accounts = self.context.accounts
             token = accounts.add(name, [Role(role) for role in roles])
             user = accounts.use_link(token, name, PASSWORD)
-            with accounts.transaction() as connection:
-                connection.execute(update(users).values(asleep_until=0, alone_at=None))
+            for each in accounts.users():
+                accounts.set(each.name, asleep_until=0, alone_at=None)
+            user = accounts.set(name, alone_at=None)
             browser.cookies["nightscreen-desk"] = accounts.sign_in(user)
         return browser
 

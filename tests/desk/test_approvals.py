@@ -72,8 +72,6 @@ def test_run_that_waits_is_shown_with_its_quote_and_approved_under_a_lower_cap(
     assert f'aria-labelledby="r-{RUN}"' in page
     assert ">Spend up to ₦400</button>" in page
     assert "asked by Ada" in page
-    lower = browser.get(f"/approvals/{RUN}/amount?max_spend=100").text
-    assert ">Spend up to ₦100</button>" in lower
     done = browser.post(f"/approvals/{RUN}", do="approve", max_spend="100", note="half of it")
     assert (done.status_code, done.headers["location"]) == (303, f"/runs/{RUN}")
     record = office.context.approvals.newest(RUN)
@@ -84,16 +82,6 @@ def test_run_that_waits_is_shown_with_its_quote_and_approved_under_a_lower_cap(
     assert (started.run, started.max_spend) == (RUN, "100.00")
     assert "spending approved" in office.actions()
     assert "No run waits" in browser.get("/approvals").text
-
-
-def test_refused_run_is_not_started(office: Office) -> None:
-    """It stays ended; nothing is asked."""
-    browser = office.browser("approver")
-    assert browser.post(f"/approvals/{RUN}", do="refuse").status_code == 303
-    record = office.context.approvals.newest(RUN)
-    assert record is not None
-    assert record.decision is ApprovalDecision.REFUSED
-    assert office.starts.started == []
 
 
 @pytest.mark.parametrize("amount", ["400.01", "1e9", "-5", "0", "NaN", "abc", "1.0000001"])
@@ -114,15 +102,6 @@ def test_nobody_approves_what_they_asked_for_where_somebody_else_can(office: Off
     assert ">Spend up to" not in ada.get("/approvals").text
     assert ada.post(f"/approvals/{RUN}", do="approve").status_code == 403
     assert office.starts.started == []
-
-
-def test_analyst_neither_sees_nor_decides(office: Office) -> None:
-    """The page is refused to an analyst; an auditor sees it without its buttons."""
-    analyst, auditor = office.browser("analyst"), office.browser("auditor")
-    assert analyst.get("/approvals").status_code == 403
-    assert analyst.post(f"/approvals/{RUN}", do="approve").status_code == 403
-    assert ">Spend up to" not in auditor.get("/approvals").text
-    assert auditor.post(f"/approvals/{RUN}", do="approve").status_code == 403
 
 
 def test_request_decided_meanwhile_is_not_decided_twice(office: Office) -> None:

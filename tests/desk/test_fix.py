@@ -14,7 +14,6 @@ import pytest
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import open_source
-from nightscreen.schemas.errors import UsageError
 from tests.desk.office import Office
 from tests.screening import World, customer
 
@@ -196,24 +195,6 @@ def test_fixed_rows_are_quoted_before_anything_is_spent(bank: Office) -> None:
     assert cells(page.text)[0, "Ref"][1] == "C6"
     assert typed(browser, at, {(0, "Ref"): "C6"}, do="quote", max_spend="plenty").status_code == 400
     assert bank.starts.started == []
-
-
-def test_nothing_typed_is_lost_where_a_run_cannot_start(
-    bank: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The page has what was typed, and it can be sent again."""
-
-    def unreachable(_: object) -> None:
-        raise UsageError("the engine's server does not answer")
-
-    browser, at = bank.browser("analyst"), run_of(bank)
-    with monkeypatch.context() as broken:
-        broken.setattr(bank.starts, "start", unreachable)
-        refused = typed(browser, at, {(0, "Ref"): "C6"}, do="screen")
-    assert refused.status_code == 503
-    assert cells(refused.text)[0, "Ref"][1] == "C6"
-    assert typed(browser, at, {(0, "Ref"): "C6"}, do="screen").status_code == 303
-    assert len(bank.starts.started) == 1
 
 
 def test_rows_of_a_declined_customer_wait_for_a_second_person(bank: Office, tmp_path: Path) -> None:

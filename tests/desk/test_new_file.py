@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
+import html
 import io
-import os
 import re
-import time
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any
 
 import openpyxl
 import pytest
 
-from nightscreen.desk.new_file import mapping_of
 from nightscreen.desk.uploads import plain_name
 from nightscreen.files.sealed_file import is_sealed, unsealed
-from nightscreen.privacy.purging import due, purge
-from nightscreen.reading.mapping_file import mapping_toml
-from nightscreen.reading.open_file import open_source
+from nightscreen.reading.mapping_file import read_mapping
+from nightscreen.reading.open_file import file_digest, open_source
+from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.money import to_micro
+from nightscreen.schemas.users import Role
 from tests.desk.office import Browser, Office
-from tests.screening import customer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.screening import World, consented_on, customer
 
 HEADINGS = ("Ref", "Surname", "Other Names", "BVN No", "NUBAN", "Bank", "Outstanding", "Remark")
-
-
-@pytest.fixture
-def office(tmp_path: Path) -> Iterator[Office]:
-    """A desk nobody has used yet."""
-    with Office(tmp_path) as office:
-        yield office
 
 
 def workbook(number: int = 8) -> bytes:
@@ -149,15 +141,6 @@ def test_what_was_brought_lies_nowhere_in_clear(office: Office) -> None:
     assert not path.exists()
 
 
-def test_file_of_somebody_else_is_not_found(office: Office) -> None:
-    """Its address is of no use to another analyst."""
-    address = bring(office.browser("analyst", name="Ada"), workbook()).headers["location"]
-    other = office.browser("analyst", name="Bem")
-    assert other.get(address).status_code == 404
-    assert other.post(f"{address}/screen").status_code == 404
-    assert office.starts.started == []
-
-
 @pytest.mark.parametrize(
     ("data", "status"),
     [(b"", 400), (b"\x00\x01\x02" * 50, 303), (b"PK\x03\x04 no workbook", 303), (b"a,b\n", 303)],
@@ -235,23 +218,6 @@ def test_one_applicant_is_screened_at_once(office: Office) -> None:
     assert "line" not in {column.heading for column in header.columns}
 
 
-def test_mapping_says_what_was_chosen_for_each_heading() -> None:
-    """Columns that were taken for something and are not any more are said to be nothing."""
-    mapping = mapping_of(
-        {"Ref": "customer_id", "BVN No": "", "Remark": "-"}, {"Ref": "", "BVN No": "bvn"}
-    )
-    assert (
-        mapping_toml(mapping) == 'drop = ["Remark"]\n\n[columns]\ncustomer_id = ["Ref"]\nbvn = []\n'
-    )
-
-
-def test_uploads_know_their_folder(office: Office) -> None:
-    """An id that is none of ours leads nowhere."""
-    uploads = office.context.uploads
-    for foreign in ("../journal", "x" * 32, "", "0" * 31):
-        assert uploads.find(foreign) is None
-
-
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
@@ -277,7 +243,7 @@ def test_failed_start_can_be_repeated(office: Office, monkeypatch: pytest.Monkey
 
     with monkeypatch.context() as broken:
         broken.setattr(office.starts, "start", unreachable)
-        assert browser.post(f"{address}/screen", **fields).status_code == 503
+        assert browser.post(f"{address}/screen", **fields).status_code == 400
     assert "is starting" not in browser.get(address).text
     assert browser.post(f"{address}/screen", **fields).status_code == 303
     upload = office.context.uploads.find(address.rpartition("/")[2])
@@ -287,16 +253,197 @@ def test_failed_start_can_be_repeated(office: Office, monkeypatch: pytest.Monkey
     assert len(office.starts.started) == 1
 
 
-def test_files_no_run_is_resumed_with_go(office: Office) -> None:
-    """One that was never written down goes after a day; without a desk served, after a week."""
-    address = bring(office.browser("analyst"), b"customer_id\nK-1\n", "a.csv").headers["location"]
-    folder = office.folder / "home" / "desk"
-    known = folder / f"{address.rpartition('/')[2]}.sealed"
-    cut_short = folder / f"{'0' * 32}.sealed"
-    cut_short.write_bytes(b"nightscreen sealed 1\n")
-    for file, days in ((cut_short, 2), (known, 8)):
-        os.utime(file, (time.time() - days * 86_400,) * 2)
-    office.context.uploads.sweep()
-    assert list(folder.iterdir()) == [known]
-    purge(office.journal, due(office.journal, office.settings.retention))
-    assert list(folder.iterdir()) == []
+OPEN, SHOWN = (f"{day:%d/%m/%Y}" for day in consented_on())
+CHOSEN = {"checks_shown": "1", "check": ["karma", "ecosystem"]}
+
+
+def book(*dates: str, born: str = "") -> bytes:
+    """Return customers with a date of consent each."""
+    lines = ["customer_id,bvn,consent_reference,consented_at,date_of_birth"]
+    lines += [
+        f"K-{n},{customer(n)['bvn']},R-{n},{cell},{born}" for n, cell in enumerate(dates, start=1)
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def choices(page: str, name: str) -> list[str]:
+    """Return what a select of the page offers."""
+    select = re.search(rf'<select id="{name}"[^>]*>(.*?)</select>', page)
+    return re.findall(r'<option value="([^"]*)"', select[1]) if select else []
+
+
+def cells(page: str) -> list[str]:
+    """Return the cells of the preview in words."""
+    body = page.partition('aria-label="First rows"')[2]
+    found = re.findall(r"<td[^>]*>(.*?)</td>", body)
+    return [html.unescape(re.sub("<(?!/?del)[^>]*>", "", each)).strip() for each in found]
+
+
+def test_open_consent_dates_wait_for_the_order(office: Office) -> None:
+    """Nothing is quoted or started before; what is chosen is used, kept, and asked no more."""
+    browser = office.browser("analyst", name="Ada")
+    address = bring(browser, book(OPEN, OPEN), "book.csv").headers["location"]
+    page = browser.get(address).text
+    assert 'role="alert"' in page
+    assert OPEN in page.partition('role="alert"')[2].partition("</p>")[0]
+    assert f"<del>{OPEN}</del> dropped ✗" in cells(page)
+    assert choices(page, "date_order") == ["", "dmy", "mdy", "ymd"]
+    for does in ("quote", "screen"):
+        refused = browser.post(f"{address}/{does}", **CHOSEN, date_order="")
+        assert (refused.status_code, OPEN in refused.text) == (400, True)
+    assert office.starts.started == []
+    quoted = browser.post(f"{address}/quote", **CHOSEN, date_order="dmy")
+    assert quoted.status_code == 303
+    page = browser.get(address).text
+    assert 'role="alert"' not in page
+    assert consented_on()[0].isoformat() in cells(page)
+    assert browser.post(f"{address}/screen", **CHOSEN, date_order="dmy").is_redirect
+    (started,) = office.starts.started
+    assert read_mapping(Path(started.mapping)).date_order == "dmy"
+    assert office.journal.runs.date_order("book") == "dmy"
+
+
+def sheet_book() -> bytes:
+    """Return a workbook with two sheets of customers."""
+    made = openpyxl.Workbook()
+    assert made.active is not None
+    made.active.title = "June"
+    for title, people in (("June", (1,)), ("July", (2, 3))):
+        sheet = made.active if title == "June" else made.create_sheet(title)
+        sheet.append(["customer_id", "bvn" if title == "June" else "BVN No"])
+        for number in people:
+            sheet.append([f"{title}-{number}", customer(number)["bvn"]])
+    sink = io.BytesIO()
+    made.save(sink)
+    return sink.getvalue()
+
+
+def test_another_sheet_is_shown_before_it_is_screened(office: Office) -> None:
+    """Its own headings are shown; the run reads the sheet that was chosen."""
+    browser = office.browser("analyst")
+    address = bring(browser, sheet_book()).headers["location"]
+    page = browser.get(address).text
+    assert choices(page, "sheet") == ["June", "July"]
+    assert "June-1" in cells(page)
+    first = {"heading": ["customer_id", "bvn"], "h0": "customer_id", "h1": "bvn"}
+    asked = {**CHOSEN, **first, "sheet_read": "June", "sheet": "July"}
+    assert browser.post(f"{address}/screen", **asked).is_redirect
+    assert office.starts.started == []
+    page = browser.get(address).text
+    assert {"July-2", "July-3"} <= set(cells(page))
+    assert "BVN No" in page
+    again = {**CHOSEN, "sheet_read": "July", "sheet": "July"}
+    assert browser.post(f"{address}/screen", **again).is_redirect
+    assert read_mapping(Path(office.starts.started[0].mapping)).sheet == "July"
+
+
+def test_rows_of_one_customer_are_merged_where_that_is_chosen(office: Office) -> None:
+    """The page counts customers then, and no row is refused as a repeat."""
+    browser = office.browser("analyst")
+    row = f"K-1,{customer(1)['bvn']},500"
+    data = f"customer_id,bvn,exposure\n{row}\n{row}\n".encode()
+    address = bring(browser, data, "loans.csv").headers["location"]
+    assert "1 would be screened" in browser.get(address).text
+    asked = {**CHOSEN, "merge_shown": "1", "merge_rows": "1"}
+    assert browser.post(f"{address}/quote", **asked).is_redirect
+    page = browser.get(address).text
+    assert "2 would be screened" in page
+    assert "refused</span>" not in page
+    assert browser.post(f"{address}/screen", **asked).is_redirect
+    assert office.starts.started[0].merge_rows
+
+
+def previewed(browser: Browser, data: bytes) -> list[str]:
+    """Return the cells of a file's preview."""
+    return cells(browser.get(bring(browser, data, "a.csv").headers["location"]).text)
+
+
+def test_preview_shows_values_as_they_were_understood(office: Office) -> None:
+    """A phone in its own form, an amount in digits; what cannot be read is struck out."""
+    browser = office.browser("analyst")
+    data = (
+        b"customer_id,phone,exposure,bank_name,Note\n"
+        b'K-1,0803 123 4567,"1,250.00",NIL,as it is\n'
+        b"K-2,08031234568,12-50,GTBank,\n"
+    )
+    found = previewed(browser, data)
+    assert found[:5] == ["K-1", "+2348031234567", "1250.00", "<del>NIL</del> dropped", "as it is"]
+    assert found[5:] == ["K-2", "+2348031234568", "<del>12-50</del> dropped", "GTBank", ""]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"consent_withdrawn_at": "yes"}, {"consent_expires_at": "sometime"}]
+)
+def test_consent_that_cannot_be_read_is_not_said_to_be_missing(
+    tmp_path: Path, wrong: dict[str, str]
+) -> None:
+    """The customer's card says so, shows nothing, and nothing is asked again."""
+    consented = {"consent_reference": "R-1", "consented_at": consented_on()[0].isoformat()}
+    World(tmp_path).screen([customer(59, **consented, **wrong)], batch="book")
+    with Office(tmp_path) as office:
+        browser = office.browser("analyst")
+        page = browser.get("/customers/C59").text
+        card = page.partition('aria-label="Credit history"')[2].partition("</section>")[0]
+        assert "cannot be read" in card
+        assert "No consent is on record" not in page
+        again = browser.post("/customers/C59/again", check="ecosystem")
+        assert again.status_code == 400
+        assert office.starts.started == []
+
+
+RUN = "20260301-220000-a1b2c3"
+
+
+@pytest.mark.parametrize("name", ["c0ffee" * 5 + "ab", "a08031234567" + "b" * 20])
+def test_run_of_an_upload_is_asked_for_by_who_brought_it_and_a_refusal_removes_the_file(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever brought the file asked for it; who refuses sends the file away at once.
+
+    Ids of uploads are drawn, and none may look like somebody's phone number.
+    """
+    chosen = SimpleNamespace(token_hex=lambda _: name)
+    monkeypatch.setattr("nightscreen.desk.uploads.secrets", chosen)
+    with Office(tmp_path) as office:
+        analyst = office.browser("analyst", name="Ada")
+        address = bring(analyst, workbook()).headers["location"]
+        means = understood(analyst.get(address).text) | {"Ref": "customer_id"}
+        fields = {f"h{at}": means[heading] for at, heading in enumerate(HEADINGS)}
+        analyst.post(f"{address}/quote", heading=list(HEADINGS), **fields)
+        upload = office.context.uploads.find(address.rpartition("/")[2])
+        assert upload is not None
+        parameters = office.context.uploads.parameters(upload)
+        path = office.context.uploads.path(upload.upload_id)
+        with unsealed(path, office.journal.sealer) as clear:
+            digest = file_digest(clear)
+        office.journal.runs.begin(
+            RUN,
+            flow="screen_batch",
+            batch="applicants",
+            purpose="portfolio",
+            input_digest=digest,
+            folder=str(tmp_path / "out" / RUN),
+            cap_micro=None,
+            parameters=parameters.model_dump(exclude={"run", "yes", "quote_only"}),
+        )
+        office.journal.runs.finish(RUN, state="stopped", stop_reason="approval", report={})
+        quote = quote_batch(parameters, office.settings)
+        office.context.approvals.ask(
+            RUN,
+            by="root",
+            reason="quoted above what is usual",
+            quote=quote,
+            ceiling_micro=to_micro(Decimal(quote["quoted"]["high"])),
+            cap_micro=None,
+        )
+        approver = office.browser("approver")
+        office.browser("approver", name="Bem")
+        office.context.accounts.change("Ada", [Role.APPROVER])
+        bem = office.context.accounts.find("Bem")
+        assert bem is not None
+        office.context.accounts.confirm("Ada", bem)
+        assert "You asked for this yourself" in analyst.get("/approvals").text
+        assert analyst.get(address).headers["location"] == f"/runs/{RUN}"
+        assert "asked by Ada" in approver.get("/approvals").text
+        approver.post(f"/approvals/{RUN}", do="refuse")
+        assert not path.exists()

@@ -8,22 +8,17 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.desk import policy as page_of_policy
 from nightscreen.operations.loans.loan_book import import_outcomes
-from nightscreen.policy.file import read_text
-from nightscreen.policy.versions import policy_in_force, propose, versions
+from nightscreen.policy.versions import policy_in_force, versions
 from nightscreen.schemas.clock import LAGOS, to_instant
 from tests.desk.conftest import borrowers
-from tests.desk.office import Office
 from tests.screening import World, customer
 from tests.steps.loan_book_in_a_test import HEADINGS, loan
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import httpx
 
-    from tests.desk.office import Browser
+    from tests.desk.office import Browser, Office
 
 FIELD = re.compile(r'name="(threshold-[a-z_]+|seen|version)"[^>]*? value="([^"]*)"')
 PLAIN = re.compile(r"<[^>]+>")
@@ -100,7 +95,6 @@ def test_trying_says_who_would_move_in_naira_and_by_name(bank: Office) -> None:
     assert "2 customers would move: ₦42,000." in words(answer)
     assert in_force(bank) == before
     assert versions(bank.journal) == []
-    assert browser.get("/policy/try").headers["location"] == "/policy"
 
 
 def test_trying_says_how_those_who_would_move_paid(bank: Office) -> None:
@@ -121,18 +115,6 @@ def test_trying_says_how_those_who_would_move_paid(bank: Office) -> None:
     assert re.search(r"decline to \w+ 0 1 0 100\.0 %", said)
     assert re.search(r"stays approve 2 0 0 0\.0 %", said)
     assert "Which is better cannot be told" in said
-
-
-def test_one_try_out_goes_on_at_a_time(bank: Office) -> None:
-    """A second one is sent away, and does not wait; what is in force already moves nobody."""
-    browser = bank.browser("analyst")
-    same = fields(browser, version="2")
-    with page_of_policy._TRYING:
-        answer = browser.post("/policy/try", **same)
-    assert answer.status_code == 409
-    assert "Try again in a minute" in words(answer)
-    answer = browser.post("/policy/try", **same)
-    assert "0 customers would move: ₦0." in words(answer)
 
 
 def test_what_one_proposed_another_puts_in_force_for_the_next_night(bank: Office) -> None:
@@ -249,38 +231,3 @@ def test_what_cannot_be_proposed_says_why_and_keeps_what_was_typed(bank: Office)
             if name.startswith("threshold") and value:
                 assert f'value="{value}"' in answer.text
     assert versions(bank.journal) == []
-
-
-def test_a_proposed_file_is_shown_by_what_it_changes(bank: Office) -> None:
-    """Rules put in and taken out, and whether it may decide by gender, before anybody approves."""
-    text = read_text(None).replace("allow_sensitive = false", "allow_sensitive = true")
-    text = text.replace('version = "2"', 'version = "3"')
-    start, _, rest = text.partition('[[rules]]\ncode = "CBN_WATCHLIST"')
-    text = start + rest[rest.index("[[rules]]") :]
-    propose(bank.journal, text, by="Chief Risk", note="from the file")
-    said = words(bank.browser("approver").get("/policy"))
-    assert "allow_sensitive False True" in said
-    gone = said.partition("Rules that go")[2].partition("The whole text")[0]
-    assert "CBN_WATCHLIST decline The BVN is on the central bank's watchlist." in gone
-    assert "KARMA_DEFAULT" not in gone
-
-
-def test_nights_that_name_a_file_are_pointed_out(bank: Office) -> None:
-    """They go by their file, whatever is approved here."""
-    own = bank.folder / "own.toml"
-    own.write_text(read_text(None))
-    browser = bank.browser("analyst")
-    assert "named the policy file" not in browser.get("/policy").text
-    World(bank.folder).screen(borrowers(3), batch="by file", policy=str(own))
-    said = words(browser.get("/policy"))
-    assert "The last run of by file named the policy file own.toml" in said
-    assert "The last run of portfolio" not in said
-
-
-def test_a_desk_without_runs_has_its_policy_too(tmp_path: Path) -> None:
-    """There is nothing to try it on; proposing works."""
-    with Office(tmp_path) as office:
-        browser = office.browser("analyst")
-        assert "Try on past runs" not in browser.get("/policy").text
-        assert "No run to try it on" in words(browser.post("/policy/try", **fields(browser)))
-        proposed(browser, **{"threshold-stacking_loans": "4"}, note="fewer loans")

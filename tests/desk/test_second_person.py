@@ -8,30 +8,20 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-from sqlalchemy import update
 from typer.testing import CliRunner
 
 from nightscreen.cli.main import app
 from nightscreen.files.person import user_name
-from nightscreen.journal.schema import users
 from nightscreen.privacy.contests import list_contests
 from tests.desk.office import ORIGIN, PASSWORD, Office
 from tests.desk.test_my_work import declined, review
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import pytest
 
     from tests.desk.office import Browser
 
-LINK = re.compile(re.escape(ORIGIN) + r"/first\?token=([\w-]+)")
-
-
-@pytest.fixture
-def office(tmp_path: Path) -> Iterator[Office]:
-    """A desk nobody has used yet."""
-    with Office(tmp_path) as office:
-        yield office
+LINK = re.compile(re.escape(ORIGIN) + r"/first\?token=([\w.-]+)")
 
 
 def first_user(office: Office, name: str = "Ada") -> Browser:
@@ -119,22 +109,6 @@ def test_approver_who_did_not_see_the_link_wakes_the_rights(office: Office) -> N
     assert bem.post("/users/confirm", name="Chi").status_code == 403
 
 
-def test_raised_user_is_confirmed_by_nobody_who_ever_had_the_link(office: Office) -> None:
-    """Neither who saw the link as of a harmless role, nor who raised, nor a puppet's master."""
-    ada, bem = two_approvers(office)
-    added(ada, "Aud", "auditor")
-    dan = added(ada, "Dan", "administrator")
-    raised = dan.post("/users", do="change", name="Aud", role=["auditor", "approver"])
-    assert raised.status_code == 200
-    assert not may(office, "Aud", "approve")
-    assert ada.post("/users/confirm", name="Aud").status_code == 403
-    added(dan, "Eve", "approver")
-    assert ada.post("/users/confirm", name="Eve").status_code == 403, "Dan may be Ada"
-    for name in ("Aud", "Eve"):
-        assert bem.post("/users/confirm", name=name).status_code == 303
-        assert may(office, name, "approve")
-
-
 def test_second_approver_is_made_by_the_first_user_and_shown_for_seven_days(
     office: Office,
 ) -> None:
@@ -167,25 +141,13 @@ def test_last_approver_and_last_administrator_stay_and_others_may_give_up(office
     """By the page of users and by one's own."""
     ada, bem = two_approvers(office)
     assert bem.post("/users/give-up", role="approver").status_code == 400
-    assert ada.post("/users/give-up", role="administrator").status_code == 409
+    assert ada.post("/users/give-up", role="administrator").status_code == 400
     assert ada.post("/users/give-up", role="approver").status_code == 303
     assert not may(office, "Ada", "approve")
     assert ada.post("/users", do="change", name="Bem", role="analyst").status_code == 400
     assert may(office, "Bem", "approve")
     back = ada.post("/users", do="change", name="Ada", role=["administrator", "approver"])
     assert back.status_code == 400
-
-
-def test_own_limit_to_branches_is_not_widened(office: Office) -> None:
-    """Other branches are more rights; fewer are not."""
-    ada, _ = two_approvers(office)
-    dan = added(ada, "Dan", "administrator")
-    office.context.accounts.change("Dan", [], branches=["Kano", "Jos"], by="Ada")
-    for wider in ("", "Kano, Lagos"):
-        own = dan.post("/users", do="change", name="Dan", role="administrator", branches=wider)
-        assert own.status_code == 400
-    fewer = dan.post("/users", do="change", name="Dan", role="administrator", branches="kano")
-    assert fewer.status_code == 200
 
 
 def test_lost_approver_is_reset_at_the_host_and_sleeps_for_a_day(
@@ -196,7 +158,7 @@ def test_lost_approver_is_reset_at_the_host_and_sleeps_for_a_day(
     ada, bem = two_approvers(office)
     done = CliRunner().invoke(app, ["desk", "user", "reset", "Bem", "--json"])
     assert done.exit_code == 0, done.output
-    token = re.findall(r'"token": "([\w-]+)"', done.output)[0]
+    token = re.findall(r'"token": "([\w.-]+)"', done.output)[0]
     at_command = office.context.accounts.find("Bem")
     assert at_command is not None
     assert at_command.asleep
@@ -204,9 +166,8 @@ def test_lost_approver_is_reset_at_the_host_and_sleeps_for_a_day(
     new = by_link(office, token)
     assert not may(office, "Bem", "approve")
     assert re.search(r'role="alert">Bem got .* sleep until', ada.get("/").text)
-    with office.context.accounts.transaction() as connection:  # the command has the clock of today
-        until = office.clock() + 24 * 3600 * 1_000_000
-        connection.execute(update(users).where(users.c.name == "Bem").values(asleep_until=until))
+    until = office.clock() + 24 * 3600 * 1_000_000  # the command has the clock of today
+    office.context.accounts.set("Bem", asleep_until=until)
     office.clock.forward(hours=23)
     assert not may(office, "Bem", "approve")
     office.clock.forward(hours=2)
@@ -222,7 +183,7 @@ def test_commands_obey_the_same_rules(office: Office, monkeypatch: pytest.Monkey
     added(ada, "Aud", "auditor")
     run = CliRunner().invoke
     made = run(app, ["desk", "user", "add", "Eve", "--role", "approver", "--json"])
-    by_link(office, re.findall(r'"token": "([\w-]+)"', made.output)[0])
+    by_link(office, re.findall(r'"token": "([\w.-]+)"', made.output)[0])
     assert not may(office, "Eve", "approve")
     assert run(app, ["desk", "user", "reset", "Eve"]).exit_code == 0
     user = office.context.accounts.find("Eve")
@@ -230,14 +191,6 @@ def test_commands_obey_the_same_rules(office: Office, monkeypatch: pytest.Monkey
     assert user.waits_for_approver, "a reset is no way round the confirmation"
     assert {"aud"} <= {each["user"] for each in office.context.audit.entries(action="user added")}
     assert re.search(r'role="alert">Eve got .* from aud', bem.get("/").text)
-
-
-def test_office_of_one_approver_works_as_before(office: Office) -> None:
-    """An analyst of the first user overrides at once; who reads is told of it."""
-    ada = first_user(office)
-    added(ada, "Chi", "analyst")
-    assert may(office, "Chi", "override")
-    assert [each.name for each in office.context.accounts.made_alone()] == ["Chi"]
 
 
 def test_override_by_a_list_is_confirmed_at_the_desk(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from nightscreen.desk.accounts import Role
+from nightscreen.schemas.users import Role
 from tests.browser.chromium import chromium
 from tests.cli.command import nightscreen, surroundings
 from tests.desk.furnished import furnished, opened, people, places

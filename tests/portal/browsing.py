@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -88,9 +87,3 @@ def served(folder: Path, sandbox: SandboxProcess) -> Iterator[Served]:
         if child.stdout is not None:
             child.stdout.close()
     assert status == 0
-
-
-def pictures() -> Path | None:
-    """Return where pictures of pages go, where somebody wants to look at them."""
-    folder = os.environ.get("PORTAL_PICTURES", "")
-    return Path(folder) if folder else None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -17,7 +16,7 @@ from nightscreen.operations.bvn.links import link_for
 from nightscreen.operations.bvn.states import requests_of
 from nightscreen.sandbox.process import SandboxProcess
 from tests.browser.chromium import chromium
-from tests.portal.browsing import Served, pictures, served
+from tests.portal.browsing import Served, served
 from tests.privacy.search import Search
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 
@@ -30,13 +29,7 @@ pytestmark = pytest.mark.browser
 CUSTOMER = "CUST-7700155-OBI"
 GO_ON = "Go on to sign in"
 DONE = "Thank you, that is done"
-NARROW: ViewportSize = {"width": 360, "height": 740}
-WIDE: ViewportSize = {"width": 1100, "height": 800}
-LOOKS: tuple[tuple[str, ViewportSize, Literal["light", "dark"]], ...] = (
-    ("", WIDE, "light"),
-    ("-360", NARROW, "light"),
-    ("-dark", NARROW, "dark"),
-)
+PHONE: ViewportSize = {"width": 360, "height": 740}
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +56,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """One customer's browser, without history."""
-    with browser.new_context(viewport=WIDE) as context:
+    with browser.new_context(viewport=PHONE) as context:
         yield context
 
 
@@ -79,22 +72,10 @@ def page(context: BrowserContext) -> Iterator[Page]:
     assert [each for each in complaints if not each.startswith(meant)] == []
 
 
-def picture(page: Page, name: str) -> None:
-    """Keep pictures, wide, narrow and dark, where they are wanted; nothing may stick out."""
-    folder = pictures()
-    for suffix, size, scheme in LOOKS:
-        page.set_viewport_size(size)
-        page.emulate_media(color_scheme=scheme)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
-        if folder is not None:
-            page.screenshot(path=folder / f"{name}{suffix}.png", full_page=True)
-    page.set_viewport_size(WIDE)
-    page.emulate_media(color_scheme="light")
-
-
 def heading(page: Page, text: str) -> None:
-    """Expect a page by its heading."""
+    """Expect a page by its heading; nothing of it sticks out on a telephone."""
     expect(page.get_by_role("heading", level=1)).to_have_text(text)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), text
 
 
 def to_screen(page: Page, link: str) -> None:
@@ -119,72 +100,15 @@ def test_allow(portal: Served, page: Page) -> None:
     link = portal.link(CUSTOMER, "transaction:list", "profile:view")
     page.goto(link)
     heading(page, "Palmwine Credit asks for your bank data")
-    picture(page, "start")
     to_screen(page, link)
     back = decide(page, "Allow")
     heading(page, DONE)
-    picture(page, "done")
     assert page.url == f"{portal.origin}/consent/told"
     page.goto(back)
     heading(page, "This answer has reached us already")
-    picture(page, "replayed")
     page.goto(link)
     heading(page, "This link has been used")
     assert portal.granted(CUSTOMER) == [("transaction:list", "profile:view")]
-
-
-def test_deny_and_think_again(portal: Served, page: Page) -> None:
-    """A denial is taken kindly, and one click begins again."""
-    to_screen(page, portal.quick_link("CUST-DENIES"))
-    decide(page, "Deny")
-    heading(page, "You did not allow it")
-    picture(page, "denied")
-    page.get_by_role("link", name="Begin again").click()
-    page.get_by_role("button", name=GO_ON).click()
-    page.wait_for_url("**/data-share?**")
-    decide(page, "Allow")
-    heading(page, DONE)
-
-
-def test_fewer_scopes(portal: Served, page: Page) -> None:
-    """What was not granted is reported."""
-    to_screen(page, portal.quick_link("CUST-FEWER", "transaction:list", "transaction:view"))
-    decide(page, "Allow", "scope-missing@magic.example")
-    heading(page, DONE)
-    expect(page.get_by_role("heading", name="What you did not allow")).to_be_visible()
-    picture(page, "fewer")
-
-
-def test_tampered_and_expired_state(portal: Served, page: Page) -> None:
-    """Neither brings a grant."""
-    to_screen(page, portal.quick_link("CUST-TAMPERED"))
-    decide(page, "Allow", "state-changed@magic.example")
-    heading(page, "We cannot tell whose answer this is")
-    picture(page, "tampered")
-    screen = portal.link("CUST-LATE", more=("--direct", "--valid-for", "PT1S"))
-    time.sleep(1)
-    page.goto(screen)
-    decide(page, "Allow")
-    heading(page, "That took longer than we may wait")
-    assert portal.granted("CUST-TAMPERED") == portal.granted("CUST-LATE") == []
-
-
-def test_callback_of_another_customer(portal: Served, page: Page, browser: Browser) -> None:
-    """A callback that is opened in another browser is refused there, and still good here."""
-    to_screen(page, portal.quick_link("CUST-MINE"))
-    form: dict[str, str | float | bool] = {"customer": "mine@x.example", "decision": "allow"}
-    answer = page.request.post(page.url, form=form, max_redirects=0)
-    back = answer.headers["location"]
-    with browser.new_context(viewport=WIDE) as other:
-        theirs = other.new_page()
-        theirs.goto(portal.quick_link("CUST-THEIRS"))
-        theirs.goto(back)
-        heading(theirs, "This is not the browser you began in")
-        picture(theirs, "other-browser")
-    assert portal.granted("CUST-MINE") == portal.granted("CUST-THEIRS") == []
-    page.goto(back)
-    heading(page, DONE)
-    assert portal.granted("CUST-MINE") == [("transaction:list",)]
 
 
 def test_keyboard_alone(portal: Served, page: Page) -> None:
@@ -241,7 +165,6 @@ def test_one_time_password(portal: Served, page: Page, sandbox: SandboxProcess) 
     assert link.startswith(f"{portal.origin}/otp/")
     page.goto(link)
     heading(page, "Enter the code you were sent")
-    picture(page, "otp")
     field = page.get_by_label("Code from the message")
     field.fill("12")
     page.keyboard.press("Enter")
@@ -249,13 +172,11 @@ def test_one_time_password(portal: Served, page: Page, sandbox: SandboxProcess) 
     expect(field).to_be_focused()
     expect(field).to_have_attribute("aria-describedby", "otp-hint otp-error")
     expect(field).to_have_value("")
-    picture(page, "otp-wrong")
     page.get_by_role("alert").get_by_role("link").click()
     expect(field).to_be_focused()
     field.fill(otp)
     page.get_by_role("button", name="Confirm").click()
     heading(page, "Thank you, your BVN is confirmed")
-    picture(page, "otp-done")
     assert otp not in page.url
 
 

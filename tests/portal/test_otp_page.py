@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import httpx
@@ -13,7 +12,7 @@ from nightscreen.journal import open_journal
 from nightscreen.operations.bvn.links import token_for
 from nightscreen.operations.bvn.states import requests_of
 from nightscreen.portal.app import application
-from nightscreen.portal.otp import TRIES_A_MINUTE
+from nightscreen.portal.config import TRIES_A_MINUTE
 from tests.portal.visiting import PORTAL, Clock, settings_in
 from tests.privacy.search import Search
 from tests.sandbox.in_process import quick_sandbox
@@ -105,13 +104,6 @@ async def test_what_cannot_be_a_password_is_not_sent(desk: Desk, typed: str) -> 
     assert desk.world.sandbox.ledger.count == before
 
 
-async def test_link_ends_with_its_request(desk: Desk) -> None:
-    """After a day nothing is asked any more."""
-    desk.clock.ahead += timedelta(days=1, seconds=1)
-    page = await desk.browser.get(desk.path)
-    assert (page.status_code, heading(page)) == (410, "This code is no longer valid")
-
-
 async def test_newer_request_takes_the_place_of_the_link(desk: Desk) -> None:
     """One link for each request."""
     desk.clock.forward(minutes=1)
@@ -129,13 +121,6 @@ async def test_many_tries_a_minute_are_slowed(desk: Desk) -> None:
         assert (await desk.type("12")).status_code == 422
     page = await desk.type("12")
     assert (page.status_code, heading(page)) == (429, "That was too often in a short time")
-
-
-async def test_form_of_another_site_is_refused(desk: Desk) -> None:
-    """A password cannot be sent on from elsewhere."""
-    for headers in ({"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"}):
-        answer = await desk.browser.post(desk.path, data={"otp": desk.otp}, headers=headers)
-        assert answer.status_code == 403
 
 
 @pytest.mark.parametrize("token", ["x", "x.y", "é", "a" * 400])

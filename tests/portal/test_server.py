@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import socket
@@ -18,22 +17,18 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
-import uvicorn
 
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.operations.consents.links import ConsentLinks
 from nightscreen.portal.config import place_of
-from nightscreen.web.serve import ImpatientProtocol, is_open_to_others
-from tests.cli.command import COMMAND, SERVICE, surroundings
-from tests.portal.crowds import CROWDS, crowd
+from nightscreen.web.serve import is_open_to_others
+from tests.cli.command import COMMAND, surroundings
 from tests.portal.visiting import settings_in
 from tests.services import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from starlette.types import Receive, Scope, Send
 
 TOKEN = {"access_token": "acc", "refresh_token": "ref", "scope": "transaction:list"}
 
@@ -169,50 +164,6 @@ def test_place_is_read_off_the_settings(
     """The portal answers at whatever path was registered, where it is the portal's host."""
     place = place_of(settings_in(tmp_path, redirect_uri=redirect, portal_url=portal))
     assert (place.origin, place.callback_path, place.port) == (origin, callback, port)
-
-
-async def test_a_connection_that_brings_no_whole_request_is_closed() -> None:
-    """Half a header, half a body and no byte at all are given up; a whole request is answered."""
-
-    class Hasty(ImpatientProtocol):
-        within_s = 0.2
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        while (await receive()).get("more_body"):
-            pass
-        await send({"type": "http.response.start", "status": 204, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
-    config = uvicorn.Config(answer, http=Hasty, ws="none", lifespan="off", log_config=None)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(config)
-        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
-        port = listener.getsockname()[1]
-        for half in (b"", b"GET / HT", b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\na"):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(half)
-            assert b"204" not in await reader.read()
-            writer.close()
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert b"204" in await reader.readline()
-        writer.close()
-        server.should_exit = True
-        await serving
-
-
-def test_others_are_served_beside_connections_that_bring_no_whole_request(tmp_path: Path) -> None:
-    """However many are held half open or drip, a page is given to whoever asks for it."""
-    origin = f"http://127.0.0.1:{free_port()}"
-    home = {"NIGHTSCREEN_HOME": str(tmp_path / "home"), "NIGHTSCREEN_PORTAL_URL": origin}
-    env = surroundings(tmp_path, **SERVICE, **home)
-    with running(env, tmp_path) as child, httpx.Client(trust_env=False, timeout=60) as asking:
-        assert listens(child) == origin
-        for what, number, begins, drip in CROWDS:
-            with crowd(int(origin.rpartition(":")[2]), number, begins, drip):
-                close = {"connection": "close"}
-                pages = [asking.get(f"{origin}/", headers=close) for _ in range(20)]
-            assert {page.status_code for page in pages} == {200}, what
 
 
 @pytest.mark.long

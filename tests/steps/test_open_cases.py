@@ -73,7 +73,7 @@ def test_a_night_replaces_the_cases_of_its_customers_and_ends_those_of_who_is_go
         found = cases(journal)
         assert "C3" not in found
         assert set(found.values()) == {second.report["run_id"]}
-        assert len(Cases(journal).all()) == 1
+        assert len(Cases(journal).held_by("Ada")) == 1
         Erasures.of(journal).purge(Cutoffs.all_at(journal.clock() + 1))
         assert cases(journal) == {}
 
@@ -121,7 +121,7 @@ def test_a_release_opens_the_cases_that_no_newer_run_decided(world: World) -> No
             mine = runs.c.run_id == run.run_id
             connection.execute(update(runs).where(mine).values(report=json.dumps(report)))
         every = [each.customer for each in Records.of(journal, OpenCase).all()]
-        Cases(journal).settle(BATCH, every)
+        Cases(journal).settle(every)
         release(journal, Actor("Ada"), run.run_id, "A new branch.")
         assert "C2" in cases(journal)
         assert "C1" not in cases(journal), "the newer run decided on this customer"

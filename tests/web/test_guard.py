@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
 from nightscreen.web.forms import read_file_form, read_form
-from nightscreen.web.guard import Guard, Log, fault_pages, headers_of
+from nightscreen.web.guard import Guard, headers_of, log
 
 if TYPE_CHECKING:
     from starlette.exceptions import HTTPException
@@ -50,16 +50,15 @@ def guarded(reached: list[str]) -> ASGIApp:
     def no_page(_request: Request, error: HTTPException) -> Response:
         return PlainTextResponse(error.detail, error.status_code)
 
-    inner = Starlette(
-        routes=[
+    inner = Router(
+        [
             Route("/", look),
             Route("/change", change, methods=["POST"], max_body_size=LONGEST),
             Route("/upload", upload, methods=["POST"], max_body_size=LONGEST),
-        ],
-        exception_handlers=fault_pages(refusal, no_page),
+        ]
     )
     headers = headers_of("default-src 'none'", is_secure=True)
-    return Guard(inner, [OWN], headers, refusal, Log("test"))
+    return Guard(inner, [OWN], headers, refusal, no_page, partial(log, "test"))
 
 
 def send(

@@ -1,5 +1,6 @@
-// The little that a server-rendered page cannot do: copy a notice, name a typed amount on its button
-// before the server has counted the rows, and begin with the facets folded where the screen is narrow.
+// The little that a server-rendered page cannot do: copy a notice, name a typed amount on its button,
+// begin with the facets folded where the screen is narrow, and
+// let cases be worked through by keys: n next, t take, a approve.
 "use strict";
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-copy]");
@@ -24,3 +25,17 @@ document.addEventListener("input", (event) => {
 for (const facets of document.querySelectorAll("details.facets")) {
   if (window.matchMedia("(max-width: 56rem)").matches) facets.open = false;
 }
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, textarea")) return;
+  const links = [...document.querySelectorAll("a[data-row]")];
+  const row = event.target.closest("tr");
+  const at = links.findIndex((link) => row && row.contains(link));
+  if (event.key === "n" && links.length) links[(at + 1) % links.length].focus();
+  else if (event.key === "a" && at >= 0) window.location.href = links[at].href + "&decision=approve";
+  else {
+    const found = (links.length ? row || document.createElement("p") : document).querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (!found) return;
+    if (found.dataset.value) { found.value = found.dataset.value; found.focus(); } else found.click();
+  }
+  event.preventDefault();
+});

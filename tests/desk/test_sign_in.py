@@ -1,0 +1,346 @@
+"""Who gets in, and for how long: links, passwords, second factor, sessions, wrong tries."""
+
+from __future__ import annotations
+
+import re
+from base64 import b32decode
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+from pyotp import TOTP
+from sqlalchemy import select
+
+from nightscreen.config.settings import read_settings
+from nightscreen.desk.accounts import HeldUpError
+from nightscreen.journal.engine import reading
+from nightscreen.journal.keyset import rotate_key
+from nightscreen.journal.schema import failures
+from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.users import Role
+from tests.desk.office import ORIGIN, PASSWORD, Browser, Office
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SESSION, DEVICE = "nightscreen-desk", "nightscreen-desk-device"
+_FULL_WIDTH = {ord("0") + digit: 0xFF10 + digit for digit in range(10)}
+"""Digits that are digits to Python, and none to an authenticator."""
+
+
+def wrong(browser: Browser, *names: str) -> list[int]:
+    """Sign in with a wrong password under each name; return what was answered."""
+    browser.cookies.pop(SESSION, None)
+    return [browser.post("/sign-in", name=name, password="wrong one").status_code for name in names]
+
+
+def right(browser: Browser, name: str, to: str = "/") -> int:
+    """Sign in again with the right password; return what was answered."""
+    browser.cookies.pop(SESSION, None)
+    return browser.post("/sign-in", name=name, password=PASSWORD, to=to).status_code
+
+
+def at(office: Office, address: str) -> Browser:
+    """Return a new browser at an address."""
+    browser = office.browser()
+    browser.address = address
+    return browser
+
+
+def test_first_link_makes_a_user_with_every_role_and_works_once(office: Office) -> None:
+    """The link printed at the first start signs its user in; nobody can use it again."""
+    token = office.context.accounts.first_link()
+    browser = office.browser()
+    assert "<h1>Sign in</h1>" in browser.get(f"/first?token={token}").text
+    short = browser.post("/first", link=token, name="Ada Obi", password="short")
+    assert (short.status_code, 'value="Ada Obi"' in short.text) == (400, True)
+    made = browser.post("/first", link=token, name="Ada Obi", password=PASSWORD)
+    assert (made.status_code, made.headers["location"]) == (303, "/")
+    assert browser.get("/users").status_code == 200
+    user = office.context.accounts.find("ada obi")
+    assert user is not None
+    assert set(user.roles) == set(Role)
+    assert office.context.accounts.first_link() is None
+    assert office.browser().get(f"/first?token={token}").status_code == 410
+    again = office.browser().post("/first", link=token, name="Eve", password=PASSWORD)
+    assert again.status_code == 410
+
+
+def test_signing_in_and_out(office: Office) -> None:
+    """A session is opened, and ended also for who copied the cookie; no other site is led to."""
+    office.browser("administrator", name="Ada")
+    browser = office.browser()
+    assert wrong(browser, "ada") == [401]
+    answer = browser.post("/sign-in", name="ada", password=PASSWORD, to="/users")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/users")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=lax" in cookie
+    copied = office.browser()
+    copied.cookies = dict(browser.cookies)
+    assert copied.get("/users").status_code == 200
+    assert browser.post("/sign-out").headers["location"] == "/sign-in"
+    assert copied.get("/users").status_code == 303
+    assert office.actions() == ["sign-in failed", "signed in", "signed out"]
+    for foreign in ("https://evil.example/", "//evil.example", "/\\evil.example"):
+        answer = office.browser().post("/sign-in", name="ada", password=PASSWORD, to=foreign)
+        assert answer.headers["location"] == "/"
+
+
+def test_links_sessions_and_devices_are_not_each_other(office: Office) -> None:
+    """A token of one kind opens nothing as another; nor does one that was changed."""
+    admin = office.browser("administrator", name="Ada")
+    link = office.context.accounts.add("Bem", [Role.ADMINISTRATOR])
+    for token in (link, admin.cookies[SESSION][:-2] + "xx", "", "x.y.z"):
+        browser = office.browser()
+        browser.cookies[SESSION] = token
+        assert browser.get("/users").status_code == 303
+    assert office.browser().get(f"/first?token={admin.cookies[SESSION]}").status_code == 410
+
+
+def test_administrator_adds_users_by_a_link_and_resets_them(office: Office) -> None:
+    """A reset ends the sessions there are and the links that are out; one is used once."""
+    admin = office.browser("administrator")
+    found = re.compile(re.escape(ORIGIN) + r"/first\?token=([\w.-]+)")
+    (link, _) = found.findall(admin.post("/users", do="add", name="Bem", role="analyst").text)
+    bem = office.browser()
+    assert bem.post("/first", link=link, name="other", password=PASSWORD).status_code == 303
+    assert admin.get("/users").status_code == 200
+    assert office.context.accounts.find("other") is None
+    assert bem.get("/audit").status_code == 403
+    (second, _) = found.findall(admin.post("/users", do="reset", name="Bem").text)
+    (third, _) = found.findall(admin.post("/users", do="reset", name="Bem").text)
+    assert bem.get("/audit").status_code == 303
+    for ended in (link, second):
+        assert office.browser().get(f"/first?token={ended}").status_code == 410
+    office.clock.forward(hours=25)
+    assert office.browser().get(f"/first?token={third}").status_code == 410
+    changes = {"desk_url": "https://desk.lender.example/x"}
+    office.context.settings = office.settings.model_copy(update=changes)
+    page = office.browser("administrator", name="B").post("/users", do="reset", name="Bem").text
+    assert "https://desk.lender.example/first?token=" in page
+
+
+def test_sessions_end_by_idling_and_after_a_working_day(office: Office) -> None:
+    """Two hours without a request end a session; so do twelve with requests."""
+    idle, busy = office.browser("administrator"), office.browser("administrator", name="busy")
+    for _ in range(11):
+        office.clock.forward(minutes=65)
+        assert busy.get("/users").status_code == 200
+    assert idle.get("/users").status_code == 303
+    office.clock.forward(minutes=65)
+    assert busy.get("/users").status_code == 303
+
+
+def test_wrong_passwords_are_held_up_where_they_come_from(office: Office) -> None:
+    """Five of one name from one address wait a quarter of an hour; others go on."""
+    for name in ("ada", "bem", "efe"):
+        office.browser("analyst", name=name)
+    known, stranger = office.browser(), office.browser()
+    assert right(known, "ada") == 303
+    assert wrong(stranger, *["ada"] * 6) == [401] * 5 + [429]
+    assert [right(stranger, "Ada"), right(stranger, "bem"), right(known, "ada")] == [429, 303, 303]
+    office.clock.forward(minutes=16)
+    assert right(office.browser(), "ada") == 303
+    assert set(wrong(stranger, *(f"user {n}" for n in range(60)))) == {401}
+    assert 429 in wrong(stranger, *(f"user {n}" for n in range(60, 120)))
+    assert [right(office.browser(), "efe"), right(known, "ada")] == [429, 303]
+    assert right(at(office, "192.0.2.7"), "efe") == 303
+
+
+def test_guesses_from_many_addresses_are_few_and_keep_no_known_device_out(office: Office) -> None:
+    """Ten under one name; a line of IPv6 is one address; the name's own browsers go on."""
+    office.browser("analyst", name="ada")
+    known = office.browser()
+    assert right(known, "ada") == 303
+    answers = []
+    for number in range(10):
+        answers += wrong(at(office, f"192.0.2.{number}"), "ada", "ada")
+    assert (answers.count(401), answers.count(429)) == (10, 10)
+    assert right(at(office, "198.51.100.1"), "ada") == 429
+    assert right(known, "ada") == 303
+    assert wrong(known, *["ada"] * 6) == [401] * 5 + [429]
+    office.clock.forward(minutes=16)
+    line = [wrong(at(office, f"2001:db8::{number}:1"), "ada")[0] for number in range(6)]
+    assert line == [401] * 5 + [429]
+
+
+def test_a_device_is_known_for_who_signed_in_from_it(office: Office) -> None:
+    """Its word is of no use for another name, nor one that was made up, nor after a reset."""
+    for name in ("ada", "bem"):
+        office.browser("analyst", name=name)
+    planted, accounts = office.browser(), office.context.accounts
+    planted.cookies[DEVICE] = "word of somebody else"
+    assert right(planted, "ada") == 303
+    for number in range(2):
+        wrong(at(office, f"192.0.2.{number}"), *["bem"] * 5)
+    assert [right(planted, "bem"), right(planted, "ada")] == [429, 303]
+    office.clock.forward(minutes=16)
+    assert right(planted, "bem") == 303
+    assert accounts.source("ada", planted.cookies[DEVICE], "").known
+    accounts.reset("ada")
+    assert not accounts.source("ada", planted.cookies[DEVICE], "").known
+    assert accounts.source("bem", planted.cookies[DEVICE], "").known
+
+
+def test_many_at_once_are_no_more_than_five_and_leave_room_for_known_devices(
+    office: Office,
+) -> None:
+    """A try counts before its password is looked at; a right one counts no more."""
+    office.browser("analyst", name="ada")
+    known, accounts = office.browser(), office.context.accounts
+    assert right(known, "ada") == 303
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(accounts.strangers)
+        assert [right(office.browser(), "ada"), right(known, "ada")] == [429, 303]
+    for _ in range(7):
+        assert accounts.check("ada", PASSWORD) is not None
+    with ThreadPoolExecutor(8) as pool:
+        tries = [pool.submit(accounts.check, "ada", "wrong one") for _ in range(8)]
+    assert sum(isinstance(each.exception(), HeldUpError) for each in tries) == 3
+    with reading(office.journal.engine) as connection:
+        assert len(connection.execute(select(failures)).all()) == 5
+
+
+def test_pages_keep_to_themselves_and_secrets_lie_nowhere_in_clear(office: Office) -> None:
+    """Nothing cached, no script but our own; the journal holds neither password nor session."""
+    answer = office.browser().get("/sign-in")
+    assert answer.headers["cache-control"] == "no-store"
+    policy = answer.headers["content-security-policy"]
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+    assert "<script>" not in answer.text
+    assert " style=" not in answer.text
+    large = {"name": "x" * 300_000, "password": "y"}
+    assert office.browser().ask("POST", "/sign-in", data=large).status_code == 413
+    assert office.browser().get("/static/%2e%2e%2fbase.html.j2").status_code == 404
+    browser = office.browser("analyst")
+    browser.get("/")
+    files = (office.folder / "home").glob("journal.sqlite*")
+    held = b"".join(each.read_bytes() for each in files if each.is_file())
+    for secret in (PASSWORD, browser.cookies[SESSION], "$argon2"):
+        assert secret.encode() not in held
+    assert (office.folder / "home" / "journal.sqlite").stat().st_mode & 0o777 == 0o600
+
+
+# --- the second factor ---
+
+
+def shown_secret(page: str) -> str:
+    """Return the secret that a page offers, beside its picture."""
+    found = re.search(r'id="secret-text">([A-Z2-7]{32})<', page)
+    assert found
+    assert page.count("<svg") == 1
+    return found[1]
+
+
+def present_code(office: Office, secret: str, steps: int = 0) -> str:
+    """Return the code an authenticator shows now, or so many steps later."""
+    return TOTP(secret).generate_otp(office.clock() // MICROS // 30 + steps)
+
+
+def set_up(office: Office, browser: Browser) -> str:
+    """Set the second factor up as the page says; return the secret."""
+    secret = shown_secret(browser.get("/second-factor").text)
+    code = present_code(office, secret)
+    answer = browser.post("/second-factor", secret=secret, code=code, do="set up")
+    assert answer.status_code == 303
+    office.clock.forward(seconds=60)
+    return secret
+
+
+def test_code_is_asked_for_after_the_password_and_counts_once(office: Office) -> None:
+    """Nothing opens between password and code; a code that was used signs nobody else in.
+
+    Sessions that were begun with the password alone end when it is set up, others go on.
+    """
+    ada, other = office.browser("analyst", name="Ada"), office.browser("auditor", name="Bem")
+    before = office.browser()
+    assert right(before, "Ada") == 303
+    secret = set_up(office, ada)
+    assert before.get("/runs").headers["location"].startswith("/sign-in")
+    assert [each.get("/runs").status_code for each in (ada, other)] == [200, 200]
+    first, second = office.browser(), office.browser()
+    for browser in (first, second):
+        answer = browser.post("/sign-in", name="Ada", password=PASSWORD, to="/runs")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/second-factor?to=/runs")
+        assert browser.get("/runs").headers["location"].startswith("/sign-in")
+    code = present_code(office, secret)
+    let_in = first.post("/second-factor", code=code, to="/runs")
+    assert (let_in.status_code, let_in.headers["location"]) == (303, "/runs")
+    assert first.get("/runs").status_code == 200
+    assert second.post("/second-factor", code=code).status_code == 401
+    office.clock.forward(seconds=30)
+    late = second.post("/second-factor", code=present_code(office, secret))
+    assert late.status_code == 303
+    assert office.actions()[-3:] == ["signed in", "second factor failed", "signed in"]
+
+
+def test_codes_of_a_clock_a_little_off_count_and_wrong_ones_are_held_up(office: Office) -> None:
+    """Half a minute to either side; after five wrong ones the password must be given again."""
+    secret = set_up(office, office.browser("analyst", name="Ada"))
+    for steps, status in ((-2, 401), (2, 401), (-1, 303), (1, 303)):
+        browser = office.browser()
+        right(browser, "Ada")
+        answer = browser.post("/second-factor", code=present_code(office, secret, steps))
+        assert answer.status_code == status, steps
+    office.clock.forward(minutes=16)
+    browser = office.browser()
+    right(browser, "Ada")
+    code = present_code(office, secret)
+    other = str((int(code) + 1) % 10**6).zfill(6)
+    for typed in (other, "", "abc", code.translate(_FULL_WIDTH), other):
+        assert browser.post("/second-factor", code=typed).status_code == 401
+    assert browser.post("/second-factor", code=code).status_code == 429
+    office.clock.forward(minutes=16)
+    assert browser.get("/second-factor").headers["location"] == "/sign-in"
+    right(browser, "Ada")
+    assert browser.post("/second-factor", code=present_code(office, secret)).status_code == 303
+
+
+def test_who_must_have_one_sets_it_up_before_anything_opens(tmp_path: Path) -> None:
+    """The settings name roles; sessions without one open nothing, analysts go on as before."""
+    with Office(tmp_path, changes={"desk_second_factor": "approver,administrator"}) as strict:
+        assert strict.browser("analyst", name="Ada").get("/").status_code == 200
+        bem = strict.browser("approver", name="Bem")
+        assert bem.get("/approvals").status_code == 303
+        answer = bem.post("/sign-in", name="Bem", password=PASSWORD, to="/approvals")
+        assert answer.headers["location"] == "/second-factor?to=/approvals"
+        secret = shown_secret(bem.get("/second-factor").text)
+        given = {"secret": secret, "do": "set up", "to": "/approvals"}
+        refused = bem.post("/second-factor", code="000000", **given)
+        assert (refused.status_code, shown_secret(refused.text)) == (401, secret)
+        assert bem.get("/approvals").status_code == 303
+        done = bem.post("/second-factor", code=present_code(strict, secret), **given)
+        assert (done.status_code, done.headers["location"]) == (303, "/approvals")
+        assert bem.get("/approvals").status_code == 200
+        assert ">Remove<" not in bem.get("/second-factor").text
+        assert strict.actions()[-2:] == ["second factor set up", "signed in"]
+    with pytest.raises(SettingsError, match="DESK_SECOND_FACTOR"):
+        read_settings(_env_file=None, desk_second_factor="approvers")
+
+
+def test_factor_is_removed_by_its_user_with_a_code_or_by_an_administrator(office: Office) -> None:
+    """It lies sealed, also under a new key; the audit has who removed it."""
+    ada = office.browser("analyst", name="Ada")
+    admin = office.browser("administrator", name="Chief")
+    secret = set_up(office, ada)
+    rotate_key(office.journal)
+    files = (office.folder / "home").glob("journal.sqlite*")
+    held = b"".join(each.read_bytes() for each in files if each.is_file())
+    assert secret.encode() not in held
+    assert b32decode(secret) not in held
+    assert ada.post("/second-factor", code="000000", do="remove").status_code == 401
+    code = present_code(office, secret)
+    assert ada.post("/second-factor", code=code, do="remove").status_code == 303
+    assert not getattr(office.context.accounts.find("Ada"), "second", "kept")
+    office.clock.forward(minutes=1)
+    set_up(office, ada)
+    assert "Remove second factor" in admin.get("/users").text
+    admin.post("/users", do="factor", name="Ada")
+    assert not getattr(office.context.accounts.find("Ada"), "second", "kept")
+    removed = office.context.audit.entries(action="second factor removed")
+    assert [each["user"] for each in removed] == ["Chief", "Ada"]

@@ -1,0 +1,108 @@
+"""The front page is live: what waits as things are when it is opened, for whoever may see it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from nightscreen.desk.pages import micro
+from nightscreen.journal.cases import Cases
+from tests.desk.furnished import WAITING, wait_for_approval
+from tests.desk.office import Office
+from tests.desk.test_fix import typed
+from tests.desk.test_my_work import declined, needing, review
+from tests.desk.test_pages import begin, newest
+from tests.screening import World, customer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.desk.office import Browser
+
+
+def to_review(browser: Browser) -> int:
+    """Return how many customers wait for a review, by the front page."""
+    found = re.search(r"<b>(\d+) to review</b> in portfolio", browser.get("/").text)
+    return int(found[1]) if found else 0
+
+
+def test_what_waits_is_counted_anew_at_each_look(bank: Office) -> None:
+    """A review, an override that waits and somebody else's case change it at once."""
+    bank.context.settings = bank.settings.model_copy(update={"override_above": 0})
+    ada, bem = bank.browser("analyst", name="Ada"), bank.browser("analyst", name="Bem")
+    number, first = len(needing(bank)), declined(bank)[0]
+    page = ada.get("/").text
+    assert "60 checked" in page
+    assert '<a class="button" href="/decisions?batch=portfolio">Start</a>' in page
+    assert to_review(ada) == number
+    assert review(ada, needing(bank)[-1]).status_code == 303
+    assert to_review(ada) == number - 1
+    Cases(bank.journal).take("portfolio", first, "Ada")
+    assert (to_review(ada), to_review(bem)) == (number - 1, number - 2)
+    assert "to confirm or refuse" not in bem.get("/").text
+    assert review(ada, first, "approve").status_code == 303
+    assert "<b>1 override</b> to confirm or refuse" in bem.get("/").text
+    assert bem.post(f"/customers/{first}/override", do="confirm").status_code == 303
+    assert "to confirm or refuse" not in bem.get("/").text
+    bank.context.accounts.change("Bem", [], branches=["Kano"])
+    page = bem.get("/").text
+    assert 0 < to_review(bem) < to_review(ada)
+    assert "60 checked" not in page
+    assert "Declined, %" not in page
+
+
+def test_runs_that_wait_say_for_what_and_are_tried_from_there(bank: Office) -> None:
+    """One for approval, one for want of money; neither is the last night, nor in its figures."""
+    before = re.findall(r"<figure.*?</figure>", bank.browser("auditor").get("/").text)
+    wait_for_approval(bank, "Ada")
+    begin(bank, "20260302-220000-a1b2c3", "salaries")
+    bank.journal.runs.finish(
+        "20260302-220000-a1b2c3", state="stopped", stop_reason="balance", report={}
+    )
+    chief = bank.browser("analyst", "approver", name="Chief")
+    page = chief.get("/").text
+    assert f'href="/approvals#{WAITING}"' in page
+    for path in ("/", "/runs"):
+        assert '<span class="word waiting">waits for approval' in chief.get(path).text, path
+    assert "<b>salaries</b> stopped early: the wallet is too low" in page
+    assert "The portfolio night ended" in page
+    assert re.findall(r"<figure.*?</figure>", page) == before
+    assert page.count(">Try now</button>") == 1
+    assert chief.post("/runs/20260302-220000-a1b2c3/resume").status_code == 303
+    assert [each.run for each in bank.starts.started] == ["20260302-220000-a1b2c3"]
+    assert ">Try now</button>" not in bank.browser("privacy").get("/").text
+
+
+def test_rows_to_fix_are_those_nobody_has_sent_again(tmp_path: Path) -> None:
+    """Each row that is sent again leaves one less; with none left the line goes."""
+    rows = [customer(each) for each in (1, 2, 3)]
+    for row in rows[1:]:
+        row["customer_id"] = ""
+    World(tmp_path).screen(rows, batch="portfolio", checks=["karma"])
+    with Office(tmp_path) as office:
+        browser = office.browser("analyst")
+        at = f"/runs/{newest(office)}/fix"
+        for place, left in ((0, "2 rows"), (1, "1 row")):
+            page = browser.get("/").text
+            assert f"<b>{left} to fix</b> in portfolio" in page
+            assert f'href="{at}"' in page
+            edit = {(place, "customer_id"): f"C{place + 2}"}
+            assert typed(browser, at, edit, do="screen").status_code == 303
+        assert "to fix</b>" not in browser.get("/").text
+
+
+def test_the_wallet_lasts_as_long_as_what_is_in_it(bank: Office) -> None:
+    """Nights and naira are of one balance; money is seen by who may see it."""
+    auditor = bank.browser("auditor")
+    balance = bank.journal.runs.last_balance()
+    assert balance is not None
+    spent = sum(each.spent_micro for _, _, each in bank.journal.money.by_day())
+    found = re.search(
+        r"Wallet lasts</span><b>([\d,]+) nights?</b><span>(₦[\d,.]+) left", auditor.get("/").text
+    )
+    assert found
+    assert int(found[1].replace(",", "")) == balance // spent
+    assert found[2] == micro(balance)
+    page = bank.browser("privacy").get("/").text
+    assert "Spent today" not in page
+    assert "₦" not in page.partition("Fourteen nights")[2]
