@@ -52,6 +52,8 @@ FIRST = {
     "tests/money/": "money",
     "tests/nights/": "standard nights",
     "tests/steps/test_line.py": "standard nights",
+    "tests/steps/test_outcomes.py": "standard nights",
+    "tests/storage/test_outputs.py": "standard nights",
 }
 """What takes longest is begun first, and what shares a fixture of a session shares a process."""
 SCREENED_BY_OTHERS = {"browser", "cli", "demo", "flows", "ops", "privacy"}

@@ -37,13 +37,14 @@ def reached_in_rank(driven: Driven, check: str | None = None) -> NDArray[np.bool
 
 
 def test_money_for_a_third_buys_the_first_third(tmp_path: Path) -> None:
-    """Over all checks the reached lookups are the first in rank."""
-    bureau = Bureau(tmp_path, rows=300)
-    report = (driven := bureau.night(max_spend="2500")).report
+    """Over all checks the reached lookups are the first in rank, which loses and repeats none."""
+    bureau = Bureau(tmp_path, rows=120)
+    report = (driven := bureau.night(max_spend="1000")).report
     assert report["stop_reason"] == "budget"
-    assert bureau.service.charged <= 2500
+    assert bureau.service.charged <= 1000
     assert 0.2 < reached_in_rank(driven).mean() < 0.6
     assert out_of_order(driven) <= 12
+    assert sorted(driven.run.order) == list(np.arange(len(driven.run.order)))
 
 
 def test_lost_answers_do_not_turn_the_order_round(tmp_path: Path) -> None:
@@ -61,8 +62,8 @@ def test_lost_answers_do_not_turn_the_order_round(tmp_path: Path) -> None:
 
 def test_a_wallet_for_a_third_buys_the_first_third(tmp_path: Path) -> None:
     """Where the wallet ends before the cap, what mattered most was asked first."""
-    bureau = Bureau(tmp_path, rows=300)
-    bureau.service.wallet = 2500
+    bureau = Bureau(tmp_path, rows=120)
+    bureau.service.wallet = 1000
     driven = bureau.night()
     assert driven.report["stop_reason"] == "balance"
     assert bureau.service.wallet < 25
@@ -71,9 +72,9 @@ def test_a_wallet_for_a_third_buys_the_first_third(tmp_path: Path) -> None:
 
 def test_time_for_a_third_reaches_the_first_third_of_each_check(tmp_path: Path) -> None:
     """Each check has its own lanes; a deadline cuts each of them in rank."""
-    bureau = Bureau(tmp_path, rows=300)
+    bureau = Bureau(tmp_path, rows=120)
     bureau.service.latency_s = {"karma": 1.0, "ecosystem": 2.0, "bank_account": 1.5}
-    ends = to_instant(bureau.loop.micros() + 30_000_000).astimezone(UTC)
+    ends = to_instant(bureau.loop.micros() + 12_000_000).astimezone(UTC)
     driven = bureau.night(deadline=datetime.isoformat(ends))
     assert driven.report["stop_reason"] == "deadline"
     shares = {
@@ -98,12 +99,12 @@ def test_what_is_left_at_the_end_buys_nothing_more(tmp_path: Path) -> None:
 
 def test_misses_that_are_free_pay_for_the_next(tmp_path: Path) -> None:
     """A cap of a call and a half asks a whole batch of people who are not listed, in rank."""
-    bureau = Bureau(tmp_path, rows=300)
+    bureau = Bureau(tmp_path, rows=60)
     bureau.service.prices = {**bureau.service.prices, "karma": 10}
     bureau.service.before = lambda *_: NOT_LISTED
     driven = bureau.night(max_spend="15", checks=("karma",))
     assert driven.report["state"] == "completed"
-    assert len(bureau.service.ledger) > 200
+    assert len(bureau.service.ledger) > 40
 
 
 def test_hits_end_it_where_the_money_ends(tmp_path: Path) -> None:
@@ -114,9 +115,3 @@ def test_hits_end_it_where_the_money_ends(tmp_path: Path) -> None:
     assert driven.report["stop_reason"] in {"budget", None}
     assert bureau.service.charged <= 300
     assert out_of_order(driven) <= 4
-
-
-def test_the_order_is_a_permutation(tmp_path: Path) -> None:
-    """Ranking loses and repeats no lookup."""
-    driven = Bureau(tmp_path, rows=60).night()
-    assert sorted(driven.run.order) == list(np.arange(len(driven.run.order)))

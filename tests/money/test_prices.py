@@ -53,8 +53,10 @@ def odd_answer(bureau: Bureau, operation: str, cost: int, *, taken: bool = False
     service.rewrite, service.after = rewrite, miss
 
 
-@pytest.mark.parametrize("operation", ["karma", "ecosystem", "bank_account"])
-@pytest.mark.parametrize("cost", [2_500_000, 999_999_999_999])
+@pytest.mark.parametrize(
+    ("operation", "cost"),
+    [("karma", 2_500_000), ("ecosystem", 999_999_999_999), ("bank_account", 2_500_000)],
+)
 def test_a_cost_that_a_balance_contradicts_blocks_neither_night_nor_month(
     tmp_path: Path, operation: str, cost: int
 ) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.asking import Asking
 
-ROWS = 240
+ROWS = 80
 ATTEMPTS = 5
 
 
@@ -70,7 +70,7 @@ def desk(below: Path, **settings: Any) -> Bureau:  # noqa: ANN401 - settings of 
 def test_an_outage_stops_the_run_and_a_resume_ends_it(tmp_path: Path) -> None:
     """A service that goes silent in mid-run is probed, given up, and resumed later."""
     bureau = desk(tmp_path)
-    bureau.service.before = after_number(200, LOST)
+    bureau.service.before = after_number(70, LOST)
     report = bureau.night().report
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
     honest(report, bureau)
@@ -83,7 +83,7 @@ def test_an_outage_that_passes_costs_no_stop(tmp_path: Path) -> None:
     start = bureau.loop.time()
 
     def fails(*_: object) -> Canned | None:
-        return LOST if 40 < bureau.loop.time() - start < 200 else None
+        return LOST if 10 < bureau.loop.time() - start < 170 else None
 
     bureau.service.before = fails
     report = bureau.night().report
@@ -94,7 +94,7 @@ def test_an_outage_that_passes_costs_no_stop(tmp_path: Path) -> None:
 def test_an_empty_wallet_stops_the_run(tmp_path: Path) -> None:
     """402 stops everything; one call finds it still empty; topped up, a resume does the rest."""
     bureau = desk(tmp_path)
-    bureau.service.wallet = 1500
+    bureau.service.wallet = 500
     report = bureau.night().report
     assert (report["state"], report["stop_reason"]) == ("stopped", "balance")
     honest(report, bureau)
@@ -114,7 +114,7 @@ def test_an_empty_wallet_stops_the_run(tmp_path: Path) -> None:
 def test_the_floor_is_kept(tmp_path: Path) -> None:
     """The wallet never falls under the floor, and hardly anything above it is left."""
     bureau = desk(tmp_path, balance_floor="500")
-    bureau.service.wallet = 2500
+    bureau.service.wallet = 1200
     report = bureau.night().report
     assert report["stop_reason"] == "balance"
     assert 500 <= bureau.service.wallet < 530
@@ -124,7 +124,7 @@ def test_the_floor_is_kept(tmp_path: Path) -> None:
 def test_a_refused_key_in_mid_run_stops_its_check_alone(tmp_path: Path) -> None:
     """The other checks go through; the report names the reason."""
     bureau = desk(tmp_path)
-    bureau.service.before = after_number(150, DENIED, "karma")
+    bureau.service.before = after_number(60, DENIED, "karma")
     report = bureau.night().report
     assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
     assert report["checks"]["karma"]["pending"] > 0
@@ -137,7 +137,7 @@ def test_a_refused_key_in_mid_run_stops_its_check_alone(tmp_path: Path) -> None:
 def test_too_many_failures_stop_the_run(tmp_path: Path) -> None:
     """Beyond the tolerated share of failures nothing more is spent."""
     bureau = desk(tmp_path)
-    bureau.service.before = after_number(150, REJECTED)
+    bureau.service.before = after_number(60, REJECTED)
     report = bureau.night().report
     assert (report["state"], report["stop_reason"]) == ("stopped", "failures")
     honest(report, bureau)
@@ -146,10 +146,10 @@ def test_too_many_failures_stop_the_run(tmp_path: Path) -> None:
 
 def test_the_quota_is_used_up_and_not_passed(tmp_path: Path) -> None:
     """The day's number of one check is asked; the next day does the rest."""
-    bureau = desk(tmp_path, max_per_day={"karma": 100})
+    bureau = desk(tmp_path, max_per_day={"karma": 30})
     report = bureau.night().report
     assert (report["state"], report["stop_reason"]) == ("stopped", "quota")
-    assert sum(entry[0] == "karma" for entry in bureau.service.ledger) == 100
+    assert sum(entry[0] == "karma" for entry in bureau.service.ledger) == 30
     honest(report, bureau)
     bureau.loop.now_s += 86_400
     bureau.settings = {}
@@ -159,7 +159,7 @@ def test_the_quota_is_used_up_and_not_passed(tmp_path: Path) -> None:
 def test_the_deadline_stops_the_run(tmp_path: Path) -> None:
     """Nothing is sent after it; without one the resume ends the work."""
     bureau = desk(tmp_path)
-    ends = to_instant(bureau.loop.micros() + 30_000_000).astimezone(UTC)
+    ends = to_instant(bureau.loop.micros() + 10_000_000).astimezone(UTC)
     report = bureau.night(deadline=datetime.isoformat(ends)).report
     assert (report["state"], report["stop_reason"]) == ("stopped", "deadline")
     honest(report, bureau)
@@ -170,13 +170,13 @@ def test_the_deadline_stops_the_run(tmp_path: Path) -> None:
 def test_the_budget_stops_the_run_and_more_money_ends_it(tmp_path: Path) -> None:
     """The cap is of the run as a whole; a new value replaces the old."""
     bureau = desk(tmp_path)
-    report = bureau.night(max_spend="1500").report
+    report = bureau.night(max_spend="500").report
     assert (report["state"], report["stop_reason"]) == ("stopped", "budget")
-    assert bureau.service.charged <= 1500
+    assert bureau.service.charged <= 500
     honest(report, bureau)
-    again = bureau.night(run=report["run_id"], max_spend="2000").report
+    again = bureau.night(run=report["run_id"], max_spend="700").report
     assert again["stop_reason"] == "budget"
-    assert 1500 < bureau.service.charged <= 2000
+    assert 500 < bureau.service.charged <= 700
     resumed(bureau, report, max_spend="90000")
 
 
@@ -184,7 +184,7 @@ def test_a_cancelled_run_settles_and_resumes(tmp_path: Path) -> None:
     """What is in flight settles; nothing is left open."""
 
     async def cancel(asking: Asking) -> None:
-        await asyncio.sleep(25)
+        await asyncio.sleep(8)
         asking.run.stops.stop(StopReason.CANCELLED)
 
     bureau = desk(tmp_path)
@@ -217,7 +217,7 @@ def test_a_stop_that_may_pass_is_taken_up_again(tmp_path: Path) -> None:
     start = bureau.loop.time()
 
     def fails(*_: object) -> Canned | None:
-        return LOST if 20 < bureau.loop.time() - start < 1500 else None
+        return LOST if 8 < bureau.loop.time() - start < 1500 else None
 
     bureau.service.before = fails
     ends = to_instant(bureau.loop.micros() + 7_200_000_000).astimezone(UTC)
@@ -235,7 +235,7 @@ def test_a_stop_that_may_pass_is_taken_up_again(tmp_path: Path) -> None:
 def test_a_stop_that_does_not_pass_ends_before_the_deadline(tmp_path: Path) -> None:
     """Nothing is tried again where the next try would come after the deadline."""
     bureau = desk(tmp_path, outage_give_up="PT1M", tolerated_failure_pct=100)
-    bureau.service.before = after_number(100, LOST)
+    bureau.service.before = after_number(50, LOST)
     start = bureau.loop.time()
     ends = to_instant(bureau.loop.micros() + 3_600_000_000).astimezone(UTC)
     report = bureau.night(deadline=datetime.isoformat(ends)).report

@@ -152,24 +152,24 @@ def test_a_check_whose_key_is_refused_is_asked_no_further(tmp_path: Path) -> Non
     assert 3 <= len(refused) <= 3 + 4
 
 
-@pytest.mark.parametrize(
-    "ended",
-    [
-        {"consent_expires_at": days_ago(1)},
-        {"consent_withdrawn_at": days_ago(1)},
-        {"consent_withdrawn_at": "last week"},
-        {"consent_reference": ""},
-    ],
+ENDED = (
+    {"consent_expires_at": days_ago(1)},
+    {"consent_withdrawn_at": days_ago(1)},
+    {"consent_withdrawn_at": "last week"},
+    {"consent_reference": ""},
 )
-def test_an_answer_at_hand_is_not_shown_once_consent_has_ended(
-    world: World, ended: dict[str, str]
-) -> None:
+"""What of a customer's row ends the consent of the nights before."""
+
+
+def test_an_answer_at_hand_is_not_shown_once_consent_has_ended(world: World) -> None:
     """Nor asked anew; while it lasts the answer is used again."""
-    row = customer(12, **CONSENT)
-    nights = [world.screen([{**row, **each}], checks=["ecosystem"]) for each in ({}, {}, ended)]
-    assert [night.column("ecosystem_source") for night in nights] == [["asked"], ["reused"], [None]]
-    assert nights[-1].column("ecosystem_status") == ["refused"]
-    assert len(world.calls()) == 1
+    rows = [customer(12 + number, **CONSENT) for number in range(len(ENDED))]
+    ended = [{**row, **each} for row, each in zip(rows, ENDED, strict=True)]
+    nights = [world.screen(each, checks=["ecosystem"]) for each in (rows, rows, ended)]
+    sources = [set(night.column("ecosystem_source")) for night in nights]
+    assert sources == [{"asked"}, {"reused"}, {None}]
+    assert set(nights[-1].column("ecosystem_status")) == {"refused"}
+    assert len(world.calls()) == len(rows)
 
 
 def test_a_shared_lookup_goes_in_the_name_of_who_consents_longest(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_each_identity_is_its_own_lookup_and_listing(world: World) -> None:
             email=f"person{number}@mail{number}.example",
             domain=f"shop{number}.example",
         )
-        for number in range(1, 41)
+        for number in range(1, 16)
     ]
     night = world.screen(rows, checks=["karma"], karma_identities=KINDS)
     paths = Counter(call["identity"] for call in world.calls("karma"))
@@ -94,20 +94,13 @@ def test_each_identity_is_its_own_lookup_and_listing(world: World) -> None:
         [row["bvn"], f"+234{row['phone'][1:]}", row["email"], row["domain"], nuban(row)]
         for row in rows
     ]
-    assert len(paths) == 200
+    assert len(paths) == 75
     for row, given_ in zip(night.rows, asked, strict=True):
         by = [kind for kind, one in zip(KINDS, given_, strict=True) if karma_of(one) is not None]
         assert (row["karma_listed_by"] or []) == by
         assert [each["identity_kind"] for each in row["karma_listings"]] == by
-    assert night.report["checks"]["karma"]["distinct"] == 200
+    assert night.report["checks"]["karma"]["distinct"] == 75
     assert adds_up(night.report)
-
-
-def test_an_identity_named_twice_is_asked_once(world: World) -> None:
-    """A choice that is repeated changes nothing."""
-    night = world.screen([customer(3)], checks=["karma"], karma_identities=["bvn", "bvn"])
-    assert len(world.calls("karma")) == 1
-    assert night.report["checks"]["karma"]["lookups"] == 1
 
 
 def test_no_more_is_asked_about_who_is_listed(world: World, people: list[dict[str, str]]) -> None:
@@ -160,11 +153,13 @@ def test_a_shared_lookup_is_asked_while_any_row_needs_it(world: World) -> None:
 
 
 def test_an_identity_that_is_absent_is_passed_over(world: World) -> None:
-    """Who has no BVN is asked about by phone at once."""
-    row = {**customer(next(numbers("bvn", listed=False))), "bvn": "", "phone": phone(7)}
-    night = world.screen([row], karma_identities=["bvn", "phone"], **STOP)
-    assert len(world.calls("karma")) == 1
-    assert night.column("karma_status") != ["ineligible"]
+    """Who has no BVN is asked about by phone at once; a choice that is repeated changes nothing."""
+    clear = numbers("bvn", listed=False)
+    rows = [customer(next(clear), bvn="", phone=phone(7)), customer(next(clear))]
+    night = world.screen(rows, karma_identities=["bvn", "phone", "bvn"], **STOP)
+    assert asked_by(world) == {"bvn": 1, "phone": 1}
+    assert night.report["checks"]["karma"]["lookups"] == 2
+    assert "ineligible" not in night.column("karma_status")
 
 
 def test_a_listing_at_hand_spares_before_anything_is_asked(
@@ -188,7 +183,7 @@ def test_a_capped_run_is_taken_up_again_without_paying_twice(
     assert night.report["stop_reason"] == "budget"
     assert adds_up(night.report)
     run_id = night.report["run_id"]
-    for cap in ("60", "61", "90", "1000"):
+    for cap in ("60", "61", "1000"):
         night = world.screen(run=run_id, max_spend=cap)
         assert adds_up(night.report)
         assert Decimal(world.charged) <= Decimal(cap)
@@ -213,7 +208,7 @@ def test_a_lost_answer_holds_nobody_up(tmp_path: Path) -> None:
 
 def test_a_stage_is_asked_once_the_one_before_has_ended(tmp_path: Path) -> None:
     """Each identity of the whole batch is a stage; within it the lane is full."""
-    bureau = Bureau(tmp_path, rows=400)
+    bureau = Bureau(tmp_path, rows=60)
     begun = bureau.loop.time()
     report = bureau.night(karma_identities=["bvn", "phone", "email"], **STOP).report
     took_s = bureau.loop.time() - begun
