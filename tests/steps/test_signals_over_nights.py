@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,36 +59,95 @@ def other(number: int, like: int, *names: str, **changes: str) -> dict[str, str]
 ACCOUNT = ("account_number", "bank_code")
 
 
-def test_a_bvn_of_an_earlier_batch_is_a_duplicate(world: World) -> None:
-    """Night one has it in one batch, night two under another customer in another."""
-    screened(world, "salaried", customer(1), customer(2))
-    night = screened(world, "traders", other(3, 1, "bvn"), customer(4))
-    assert night.column("batch_same_bvn") == [1, 0]
-    assert "DUPLICATE_BVN" in row_of(night, "C3")["reasons"]
-    assert "DUPLICATE_BVN" not in row_of(night, "C4")["reasons"]
+@dataclass(frozen=True)
+class Nights:
+    """Nights of three batches, one after another, whose customers share what they have.
+
+    Attributes:
+        first: of `salaried`; fifteen of them have one phone.
+        again: the same customers, a night later.
+        traders: some have a BVN or an account of the salaried; five have the phone.
+        others: one more has the phone.
+    """
+
+    world: World
+    first: Night
+    again: Night
+    traders: Night
+    others: Night
 
 
-def test_an_account_under_two_bvns_in_two_batches_is_shared(world: World) -> None:
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
+    """Screen the nights once; they are looked at only."""
+    world = World(tmp_path_factory.mktemp("nights"))
+    options = {"karma_identities": ["bvn", "phone"]}
+    many = [customer(number, phone=PHONE) for number in range(41, 62)]
+    alone = [customer(number, phone=f"0803123450{number}") for number in (1, 2, 8)]
+    salaried = [*alone, *many[:15]]
+    traders = [other(3, 1, "bvn"), customer(4), other(5, 2, *ACCOUNT), alone[2], *many[15:20]]
+    others = [many[20], customer(7, phone="08037654321")]
+    return Nights(
+        world,
+        screened(world, "salaried", *salaried, **options),
+        screened(world, "salaried", *salaried, **options),
+        screened(world, "traders", *traders, other(6, 2, "bvn", *ACCOUNT), **options),
+        screened(world, "others", *others, **options),
+    )
+
+
+def test_a_bvn_of_an_earlier_batch_is_a_duplicate(nights: Nights) -> None:
+    """Night one has it in one batch, a later night under another customer in another."""
+    same, fresh = row_of(nights.traders, "C3"), row_of(nights.traders, "C4")
+    assert (same["batch_same_bvn"], fresh["batch_same_bvn"]) == (1, 0)
+    assert "DUPLICATE_BVN" in same["reasons"]
+    assert "DUPLICATE_BVN" not in fresh["reasons"]
+
+
+def test_an_account_under_two_bvns_in_two_batches_is_shared(nights: Nights) -> None:
     """The policy's rule follows from the journal as from the batch."""
-    screened(world, "salaried", customer(1))
-    night = screened(world, "traders", other(2, 1, *ACCOUNT), other(3, 1, "bvn", *ACCOUNT))
-    assert night.column("batch_account_bvns") == [2, 2]
-    assert night.column("batch_same_account") == [2, 2]
-    assert "SHARED_ACCOUNT" in row_of(night, "C2")["reasons"]
-    alone = screened(world, "others", customer(7))
-    assert alone.column("batch_account_bvns") == [1]
+    for who in ("C5", "C6"):
+        row = row_of(nights.traders, who)
+        assert (row["batch_account_bvns"], row["batch_same_account"]) == (2, 2)
+        assert "SHARED_ACCOUNT" in row["reasons"]
+    assert row_of(nights.others, "C7")["batch_account_bvns"] == 1
 
 
-@pytest.mark.parametrize("later", ["salaried", pytest.param("traders", marks=pytest.mark.long)])
-def test_the_same_customer_is_one_customer(world: World, later: str) -> None:
+def test_the_same_customer_is_one_customer(nights: Nights) -> None:
     """A second night, in the same batch name or another, shares nothing with itself."""
-    rows = [customer(number, phone=f"0803123450{number}") for number in (1, 2)]
-    screened(world, "salaried", *rows)
-    for _ in range(2):
-        night = screened(world, later, *rows)
+    for row in (
+        row_of(nights.again, "C1"),
+        row_of(nights.again, "C2"),
+        row_of(nights.traders, "C8"),
+    ):
         for name in ("batch_same_bvn", "batch_same_account", "batch_same_phone"):
-            assert night.column(name) == [0, 0]
-        assert night.column("batch_account_bvns") == [1, 1]
+            assert row[name] == 0
+        assert row["batch_account_bvns"] == 1
+    for name in ("batch_same_bvn", "batch_same_account", "batch_same_phone"):
+        assert nights.again.column(name) == nights.first.column(name)
+
+
+def test_twenty_customers_may_share_a_phone(nights: Nights) -> None:
+    """Fifteen and five are not more than twenty: it is looked up, once."""
+    asked = [call["identity"] for call in nights.world.calls("karma")]
+    assert asked.count(f"+234{PHONE[1:]}") == 1
+    having = [row_of(nights.traders, f"C{number}") for number in range(56, 61)]
+    assert [row["batch_same_phone"] for row in having] == [19] * 5
+    assert nights.first.column("batch_same_phone") == [0] * 3 + [14] * 15
+    assert set(nights.traders.column("karma_status")) <= {"clear", "listed"}
+
+
+def test_a_phone_of_many_over_two_batches_is_nobodys(nights: Nights) -> None:
+    """Twenty-one customers have it: it is not looked up, and the problems say so."""
+    night = nights.others
+    assert night.column("batch_same_phone") == [20, 0]
+    assert night.report["checks"]["karma"]["lookups"] == 3
+    with (night.folder / "problems.csv").open(encoding="utf-8") as file:
+        found = [row for row in csv.DictReader(file) if row["code"] == "phone_of_many"]
+    assert [(row["line"], row["column"], row["action"]) for row in found] == [
+        ("2", "phone", "warned")
+    ]
+    assert night.report["files"]["problems.csv"] >= 1
 
 
 def test_a_corrected_bvn_leaves_the_account_one_customers(world: World) -> None:
@@ -96,36 +156,6 @@ def test_a_corrected_bvn_leaves_the_account_one_customers(world: World) -> None:
     night = screened(world, "salaried", customer(1))
     assert night.column("batch_account_bvns") == [1]
     assert screened(world, "traders", other(1, 5, "bvn")).column("batch_account_bvns") == [2]
-
-
-def test_a_phone_of_many_over_two_batches_is_nobodys(world: World) -> None:
-    """Fifteen and six customers have it: it is not looked up, and the problems say so."""
-    options = {"checks": ["karma"], "karma_identities": ["bvn", "phone"]}
-    first = [customer(number, phone=PHONE) for number in range(1, 16)]
-    second = [customer(number, phone=PHONE) for number in range(16, 22)]
-    night = screened(world, "salaried", *first, **options)
-    assert night.column("batch_same_phone") == [14] * 15
-    asked = len(world.calls("karma"))
-    assert asked == 16
-    night = screened(world, "traders", *second, customer(30, phone="08037654321"), **options)
-    assert len(world.calls("karma")) == asked + 6 + 2
-    assert night.column("batch_same_phone") == [20] * 6 + [0]
-    with (night.folder / "problems.csv").open(encoding="utf-8") as file:
-        found = [row for row in csv.DictReader(file) if row["code"] == "phone_of_many"]
-    assert [(row["line"], row["column"], row["action"]) for row in found] == [
-        (str(screening_run), "phone", "warned") for screening_run in range(2, 8)
-    ]
-    assert night.report["files"]["problems.csv"] >= 6
-
-
-def test_twenty_customers_may_share_a_phone(world: World) -> None:
-    """Fifteen and five are not more than twenty: it is looked up."""
-    options = {"checks": ["karma"], "karma_identities": ["phone"]}
-    screened(world, "salaried", *(customer(n, phone=PHONE) for n in range(1, 16)), **options)
-    again = [customer(n, phone=PHONE) for n in (1, *range(16, 21))]
-    night = screened(world, "traders", *again, **options)
-    assert night.column("batch_same_phone") == [19] * 6
-    assert set(night.column("karma_status")) <= {"clear", "listed"}
 
 
 def test_a_quote_and_a_run_in_test_mode_leave_no_sighting(world: World) -> None:
@@ -165,42 +195,44 @@ def test_a_run_taken_up_again_counts_nobody_twice(world: World) -> None:
 
 
 def test_an_erased_person_is_counted_no_more(world: World) -> None:
-    """Neither as a customer nor under the identifiers they had."""
-    screened(world, "salaried", customer(1), customer(2), other(5, 2, *ACCOUNT))
+    """Neither as a customer nor under the identifiers they had; others are counted as they were.
+
+    Named in one batch name only, a customer stays known by what the other had. Where a BVN goes, a
+    sharing customer's account is still known, but not under which BVN it stood.
+    """
+    screened(
+        world,
+        "salaried",
+        *(customer(1), customer(2), other(5, 2, *ACCOUNT)),
+        *(customer(11), other(12, 11, "bvn"), customer(21)),
+    )
+    screened(world, "traders", other(21, 26, "bvn", *ACCOUNT))
+    erased = {}
     with open_journal(world.folder / "home") as journal:
-        found = look(journal, Customers.of(journal), Whom(customer_id="C1"))
-        done = erase(journal, found)
-    assert done["sightings"] == 2
-    night = screened(world, "traders", other(3, 1, "bvn", *ACCOUNT), other(4, 2, "bvn"))
-    assert night.column("batch_same_bvn") == [0, 1]
-    assert night.column("batch_same_account") == [0, 0]
+        for whom in (
+            Whom(customer_id="C1"),
+            Whom(customer_id="C11"),
+            Whom(customer_id="C21", batch="salaried"),
+        ):
+            erased[whom.customer_id] = erase(journal, look(journal, Customers.of(journal), whom))
+    assert erased["C1"]["sightings"] == 2
+    night = screened(
+        world,
+        "others",
+        *(other(3, 1, "bvn", *ACCOUNT), other(4, 2, "bvn"), other(13, 12, *ACCOUNT)),
+        *(other(8, 21, "bvn"), other(9, 26, "bvn")),
+    )
+    assert night.column("batch_same_bvn") == [0, 1, 0, 0, 1]
+    assert night.column("batch_same_account")[:3] == [0, 0, 1]
+    assert row_of(night, "C13")["batch_account_bvns"] == 1
 
 
-def test_an_erasure_in_one_batch_leaves_the_other(world: World) -> None:
-    """Named in one batch name only, the customer stays known by what the other had."""
-    moved = {**customer(1), **{name: customer(6)[name] for name in ("bvn", *ACCOUNT)}}
-    screened(world, "salaried", customer(1))
-    screened(world, "traders", moved)
-    with open_journal(world.folder / "home") as journal:
-        whom = Whom(customer_id="C1", batch="salaried")
-        erase(journal, look(journal, Customers.of(journal), whom))
-    night = screened(world, "others", other(8, 1, "bvn"), other(9, 6, "bvn"))
-    assert night.column("batch_same_bvn") == [0, 1]
+def test_what_is_shared_is_explained_and_shown_without_naming_others(world: World) -> None:
+    """The rule in its own words, and by how many; alone there is nothing to tell.
 
-
-def test_a_bvn_that_goes_leaves_other_peoples_accounts(world: World) -> None:
-    """A sharing customer's account is still known; under which BVN it stood is not."""
-    screened(world, "salaried", customer(1), other(2, 1, "bvn"))
-    with open_journal(world.folder / "home") as journal:
-        erase(journal, look(journal, Customers.of(journal), Whom(customer_id="C1")))
-    night = screened(world, "traders", other(3, 2, *ACCOUNT))
-    assert night.column("batch_same_account") == [1]
-    assert night.column("batch_account_bvns") == [1]
-
-
-def test_an_explanation_tells_what_is_shared(world: World) -> None:
-    """The rule in its own words, and by how many; alone there is nothing to tell."""
-    screened(world, "salaried", customer(1))
+    A customer who asks sees each sighting with its batch name and its end, and not who shares it.
+    """
+    screened(world, "salaried", customer(1, phone=PHONE))
     screened(world, "traders", other(2, 1, "bvn", *ACCOUNT, phone=PHONE))
     with open_journal(world.folder / "home") as journal:
         customers, reviews = Customers.of(journal), Reviews.of(journal)
@@ -208,21 +240,16 @@ def test_an_explanation_tells_what_is_shared(world: World) -> None:
             explain(journal, customers, reviews, lookup_subject(journal, customers, each)[0])
             for each in ("C2", "C1")
         )
-    assert second["signals"] == {"batch_same_bvn": 1, "batch_same_account": 1}
+        held = gather(journal, customers, lookup_subject(journal, customers, "C1"), Retention())
+        other_one = journal.pseudonyms.customers_anywhere(["C2"]).hex()
+    assert second["signals"] == {
+        "batch_same_bvn": 1,
+        "batch_same_account": 1,
+        "batch_same_phone": 1,
+    }
     (duplicate,) = (each for each in second["reasons"] if each["code"] == "DUPLICATE_BVN")
     assert "since earlier ones" in duplicate["rules"][0]["team"]
     assert first["signals"] == {}
-
-
-def test_subject_access_names_sightings_and_nobody_else(world: World) -> None:
-    """Each with its batch name and its end; who shares them is not said."""
-    screened(world, "salaried", customer(1, phone=PHONE))
-    screened(world, "traders", customer(2, phone=PHONE))
-    with open_journal(world.folder / "home") as journal:
-        customers = Customers.of(journal)
-        people = lookup_subject(journal, customers, "C1")
-        held = gather(journal, customers, people, Retention())
-        other_one = journal.pseudonyms.customers_anywhere(["C2"]).hex()
     assert sorted(each["kind"] for each in held["sightings"]) == ["bvn", "nuban", "phone"]
     assert {each["batch"] for each in held["sightings"]} == {"salaried"}
     assert all(each["kept_until"] > each["last_written_at"] for each in held["sightings"])
