@@ -106,7 +106,7 @@ class Asking:
         """Return the tasks of claimed lookups, with their identities opened."""
         numbers = [each.lookup_id for each, _ in taken]
         lookups = self.run.journal.lookups
-        opened = await asyncio.to_thread(lookups.identities, self.table, numbers)
+        opened = await asyncio.to_thread(lookups.identities, numbers)
         nothing, found = Doubts(), []
         for (each, grant), (identity, together_with, row) in zip(taken, opened, strict=True):
             sent = self.doubts.get(each.check, {}).get(each.subject, nothing)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.cli.context import settings_of_command
 from nightscreen.cli.output import duration, say
-from nightscreen.journal.read_only import look_into
+from nightscreen.journal.read_only import has_users, look_into
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.money import naira_words
 from nightscreen.tasks.terminal import AT_TERMINAL
@@ -105,7 +105,7 @@ def _desk_has_users(settings: Settings) -> bool:
     if look is None:
         return False
     with look:
-        return look.has_users()
+        return has_users(look.engine)
 
 
 def ask(asked: Approval) -> bool:

@@ -42,7 +42,7 @@ def approvals(context: Context) -> Response:
 def _shown(context: Context, approval: Approval) -> dict[str, Any]:
     run = context.journal.runs.find(approval.run_id)
     upload = context.uploads.of_run(run)
-    ends = [] if upload is None else [approval.asked_at + RESUMABLE_DAYS * DAY_MICROS]
+    ends = [] if upload is None else [approval.at + RESUMABLE_DAYS * DAY_MICROS]
     if run is not None and run.parameters.get("deadline"):
         ends.append(deadline_instant(str(run.parameters["deadline"]), run.started_at) or 0)
     return {
@@ -89,7 +89,6 @@ def decide(context: Context) -> Response:
     """Approve or refuse; an approved run is resumed at once."""
     approval = _waiting(context)
     refused = context.text("do") == "refuse"
-    seen = context.text("seen", 20)
     decided = decide_spending(
         context.journal,
         context.actor,
@@ -99,7 +98,7 @@ def decide(context: Context) -> Response:
         max_spend_micro=None
         if refused
         else _amount(context.text("max_spend", 30), approval.offered_micro),
-        seen=int(seen) if seen.isdecimal() else approval.approval_id,
+        seen=context.text("seen", 200) or approval.key,
     )
     if refused:
         context.uploads.sweep()

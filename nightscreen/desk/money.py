@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from nightscreen.desk.context import DeskError
@@ -198,12 +199,7 @@ def _counters(spent: Spent) -> dict[str, Any]:
 
 
 def _sum(counters: Iterable[Spent]) -> Spent:
-    every = list(counters)
-    return Spent(
-        sum(each.spent_micro for each in every),
-        sum(each.reserved_micro for each in every),
-        sum(each.calls for each in every),
-    )
+    return reduce(Spent.plus, counters, Spent())
 
 
 def settle(context: Context) -> Response:

@@ -5,28 +5,29 @@ Whether an answer is fresh enough, and what it means for a row, is judged in `pl
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import bindparam, case, func, literal, null, select
+from sqlalchemy import bindparam, case, exists, func, literal, null, select
 
-from nightscreen.files.sealing import SUBJECT_BYTES
-from nightscreen.journal.calls import NO_ANSWER, OUTAGE, open_answer
+from nightscreen.files.sealing import SUBJECT_BYTES, pieces_of
+from nightscreen.journal.calls import NO_ANSWER, OUTAGE, UNREAD, open_answer
 from nightscreen.journal.engine import outlasting, reading, reading_settled
-from nightscreen.journal.schema import answers, calls
-from nightscreen.journal.statements import among_joined, fetched
+from nightscreen.journal.schema import answers, calls, runs
+from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import HITS, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
-    from sqlalchemy import ColumnElement, Engine
+    from sqlalchemy import ColumnElement, Engine, Row
 
     from nightscreen.files.sealing import Sealer
 
-_BLOCK = 4000 * SUBJECT_BYTES
+_BLOCK = 4000
 OUTCOMES = tuple(Outcome)
 """Outcomes by the numbers that `Latest` gives them."""
 NONE = -1
@@ -42,11 +43,8 @@ class StoredAnswer(NamedTuple):
     """The latest answer to a lookup.
 
     Attributes:
-        subject: pseudonym of the identifier.
         outcome: what was answered, as far as it can be told without a row.
         answered_at: instant in microseconds.
-        call_id: the call that brought it.
-        run_id: the run that asked.
         cost_micro: what it cost; None where the service did not say.
         sealed: the body as received, sealed; empty where bodies were not asked for.
     """
@@ -62,6 +60,17 @@ class StoredAnswer(NamedTuple):
     def __repr__(self) -> str:
         """Name the answer without its body."""
         return f"StoredAnswer(call_id={self.call_id}, outcome={self.outcome!r}, sealed=***)"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAnswer:
+    """One answer about a person, opened."""
+
+    check: str
+    outcome: str
+    answered_at: int
+    run_id: str
+    body: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +134,7 @@ class Answers:
     ) -> dict[bytes, StoredAnswer]:
         """Return the latest answer of each subject that has one."""
         body = answers.c.body if bodies else literal(b"")
-        joined = b"".join(sorted(subjects))
-        blocks = self._blocks(check, joined, *_COLUMNS, body)
+        blocks = self._blocks(check, sorted(subjects), *_COLUMNS, body)
         return {row[0]: StoredAnswer._make(row) for rows in blocks for row in rows}
 
     @outlasting
@@ -141,28 +149,24 @@ class Answers:
 
         What another run could not read in an outage of the check is left out: it has no age.
         """
-        found = Latest.nothing(len(subjects) // SUBJECT_BYTES)
-        blocks = self._blocks(check, subjects, *_COLUMNS, answers.c.answer_id, _TROUBLE)
-        for number, rows in enumerate(blocks):
-            last = {row[0]: row for row in rows}
-            asked = {row[0] for row in rows if row[4] == run_id}  # by this run, now or before
-            block = subjects[number * _BLOCK : (number + 1) * _BLOCK]
-            places, entered = [], []
-            for place in range(0, len(block), SUBJECT_BYTES):
-                row = last.get(block[place : place + SUBJECT_BYTES])
-                if row is None:
-                    continue
-                subject, outcome, answered_at, call_id, run, cost_micro, answer_id, trouble = row
-                if trouble == OUTAGE and run != run_id:
-                    continue
-                cost = NONE if cost_micro is None else cost_micro
-                current = subject in asked or answer_id > since
-                numbered = _NUMBERS.get(outcome, NONE)
-                entered.append((numbered, answered_at, call_id, run == run_id, cost, current))
-                places.append((number * _BLOCK + place) // SUBJECT_BYTES)
-            if entered:
-                columns = map(np.array, zip(*entered, strict=True))
-                found.put(np.array(places), Latest(*columns))
+        asked, places, entered = pieces_of(subjects), [], []
+        last: dict[bytes, Row[Any]] = {}
+        own = set()  # asked by this run, now or before
+        for rows in self._blocks(check, asked, *_COLUMNS, answers.c.answer_id, _TROUBLE):
+            last |= {row.subject: row for row in rows}
+            own |= {row.subject for row in rows if row.run_id == run_id}
+        for place, subject in enumerate(asked if last else ()):
+            row = last.get(subject)
+            if row is None or (row.trouble == OUTAGE and row.run_id != run_id):
+                continue
+            cost = NONE if row.cost_micro is None else row.cost_micro
+            current = subject in own or row.answer_id > since
+            known = (_NUMBERS.get(row.outcome, NONE), row.answered_at, row.call_id)
+            entered.append((*known, row.run_id == run_id, cost, current))
+            places.append(place)
+        found = Latest.nothing(len(asked))
+        if entered:
+            found.put(np.array(places), Latest(*map(np.array, zip(*entered, strict=True))))
         return found
 
     @outlasting
@@ -205,15 +209,76 @@ class Answers:
             check: the check.
             calls: each call with the subject it was about.
         """
-        joined = b"".join(sorted(set(calls.values())))
-        for rows in self._blocks(check, joined, *_COLUMNS, answers.c.body):
+        asked = sorted(set(calls.values()))
+        for rows in self._blocks(check, asked, *_COLUMNS, answers.c.body):
             for answer in map(StoredAnswer._make, rows):
                 if calls.get(answer.call_id) == answer.subject:
                     yield answer.call_id, answer
 
+    @outlasting
+    def any_of(self, check: str) -> bool:
+        """Return whether there is any answer of a check."""
+        query = select(answers.c.answer_id).where(answers.c.check == check).limit(1)
+        with reading(self._engine) as connection:
+            return connection.execute(query).first() is not None
+
+    def about(self, subjects: Sequence[bytes]) -> list[HeldAnswer]:
+        """Return every answer about some identifiers, oldest first.
+
+        Raises:
+            JournalDamagedError: a sealed body does not open.
+        """
+        query = select(answers).where(answers.c.subject.in_(subjects)).order_by(answers.c.answer_id)
+        found = []
+        with reading(self._engine) as connection:
+            for row in connection.execute(query):
+                sealed = (row.check, bytes(row.subject), row.outcome, bytes(row.body))
+                body = open_answer(self._sealer, *sealed)[1]
+                found.append(HeldAnswer(row.check, row.outcome, row.answered_at, row.run_id, body))
+        return found
+
+    def before(self, run_id: str, check: str, at: int) -> Counter[str]:
+        """Return how many of a run's answered lookups of a check had which outcome before.
+
+        A night on which old answers are asked again is no sample of the batch: whoever judges its
+        rates (`report/anomaly_check.py`) must know what was to be expected.
+
+        Args:
+            run_id: the run.
+            check: the check.
+            at: an earlier answer is one that arrived before this instant, microseconds.
+
+        Returns:
+            Lookups by the outcome of their latest earlier answer; those never answered are left
+            out.
+        """
+        asked = calls.alias("asked")
+        latest = (
+            select(answers.c.outcome)
+            .where(
+                answers.c.subject == asked.c.subject,
+                answers.c.check == check,
+                answers.c.answered_at < at,
+                answers.c.outcome.not_in(UNREAD),
+            )
+            .order_by(answers.c.answered_at.desc(), answers.c.answer_id.desc())
+            .limit(1)
+            .correlate(asked)
+            .scalar_subquery()
+        )
+        # looked at once: on a first night nobody's answers need be looked for one by one
+        others = exists().where(runs.c.run_id != run_id)
+        of_run = (asked.c.run_id == run_id, asked.c.check == check)
+        answered = asked.c.state == CallState.ANSWERED.value
+        each = select(latest.label("outcome")).where(*of_run, answered, others).subquery()
+        query = select(each.c.outcome, func.count()).group_by(each.c.outcome)
+        with reading(self._engine) as connection:
+            rows = connection.execute(query.where(each.c.outcome.is_not(None))).all()
+        return Counter({outcome: int(number) for outcome, number in rows})
+
     def _blocks(
-        self, check: str, subjects: bytes, *columns: ColumnElement[Any]
-    ) -> Iterator[list[tuple[Any, ...]]]:
+        self, check: str, subjects: Sequence[bytes], *columns: ColumnElement[Any]
+    ) -> Iterator[Sequence[Row[Any]]]:
         """Yield the answers about a block of pseudonyms after the other, each's latest last.
 
         The pseudonyms are looked up in their own order, which is the index's, so that neighbours
@@ -222,16 +287,16 @@ class Answers:
         query = (
             select(*columns)
             .where(
-                among_joined(self._engine.dialect.name, "subject", "subjects"),
-                answers.c.check == bindparam("check"),
+                answers.c.subject.in_(bindparam("subjects", expanding=True)),
+                answers.c.check == check,
                 answers.c.outcome != NO_ANSWER,
             )
             .order_by(answers.c.subject, answers.c.answer_id)
         )
         with reading(self._engine) as connection:
             for start in range(0, len(subjects), _BLOCK):
-                values = {"subjects": subjects[start : start + _BLOCK], "check": check}
-                yield fetched(connection.execute(query, values))
+                some = {"subjects": subjects[start : start + _BLOCK]}
+                yield connection.execute(query, some).all()
 
     def body(self, check: str, answer: StoredAnswer) -> bytes:
         """Return an answer's body as it was received.
@@ -253,5 +318,5 @@ _TROUBLE = case(
         select(calls.c.trouble).where(calls.c.call_id == answers.c.call_id).scalar_subquery(),
     ),
     else_=null(),
-)
+).label("trouble")
 """Trouble of the call, looked up of answers that could not be read only."""

@@ -3,15 +3,14 @@
 An entry's mark is a keyed digest of it and of the mark before it; where the chain begins and ends
 is kept sealed. So an entry that was changed, removed or moved is named by its number, a cut tail
 too. A customer stands in an entry by a keyed pseudonym, to be found by, and sealed, to be shown to
-those who may. The chain has a salted digest of the pseudonym: an erasure removes salt, pseudonym
-and sealed id and leaves that digest, so that the chain stays true and nothing leads to anybody.
+those who may. The chain has only that there is one: an erasure removes the pseudonym and seals
+nothing in the place of the id, which nobody without the journal's key can do.
 """
 
 from __future__ import annotations
 
 import hmac
 import json
-import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -35,7 +34,6 @@ ENDS: Final = "audit"
 NEWEST: Final = 2**62
 """No entry has a number like that."""
 _BATCH = "desk audit"
-_SALT_BYTES = 16
 _NAMED = 20
 """This many findings are named, the rest counted."""
 _ENDS_CHANGED = "where the desk's audit begins and ends was changed or removed"
@@ -105,12 +103,9 @@ class Audit:
             "action": action,
             "run_id": run_id,
             "detail": json.dumps(detail, ensure_ascii=False, default=str),
-            "committed": b"",
         }
         if customer_id:
-            entry["customer"], salt = self.customer(customer_id), secrets.token_bytes(_SALT_BYTES)
-            entry["committed"] = self._digest("customer", salt, entry["customer"])
-            entry["salt"] = salt
+            entry["customer"] = self.customer(customer_id)
         with recording(self._journal.engine, Turn.DESK) as connection:
             ends = self._ends(connection)
             newest = select(audit.c.number, audit.c.mark).order_by(audit.c.number.desc()).limit(1)
@@ -121,8 +116,7 @@ class Audit:
                 number, before = ends.last, bytes.fromhex(ends.mark)
             entry["number"] = number = number + 1
             if customer_id:
-                plain, context = customer_id.encode(), AUDITED.context(number)
-                entry["sealed"] = self._journal.sealer.seal(plain, context)
+                entry["sealed"] = self._sealed(number, customer_id)
             entry["mark"] = self._mark(entry, before)
             connection.execute(insert(audit), entry)
             if ends is not None:
@@ -147,9 +141,15 @@ class Audit:
     def forget(self, connection: Connection, customers: Collection[bytes]) -> None:
         """Take erased customers out of their entries; who did what, and when, stays."""
         theirs = audit.c.customer.in_(customers)
-        for number, mark in connection.execute(select(audit.c.number, audit.c.mark).where(theirs)):
-            erased = {"customer": None, "sealed": None, "salt": self._digest("erased", bytes(mark))}
+        for number in connection.execute(select(audit.c.number).where(theirs)).scalars():
+            erased = {"customer": None, "sealed": self._sealed(number, "")}
             connection.execute(update(audit).where(audit.c.number == number).values(erased))
+
+    def _sealed(self, number: int, customer_id: str) -> bytes:
+        return self._journal.sealer.seal(customer_id.encode(), AUDITED.context(number))
+
+    def _opened(self, number: int, sealed: bytes) -> str:
+        return self._journal.sealer.open(bytes(sealed), AUDITED.context(number)).decode()
 
     def before(self, instant: int) -> int:
         """Return how many entries at the beginning are older than an instant."""
@@ -191,11 +191,8 @@ class Audit:
             return int(connection.execute(query).scalar_one())
 
     def _entry(self, row: Row[Any]) -> dict[str, Any]:
-        customer = ""
-        if row.sealed is not None:
-            context = AUDITED.context(row.number)
-            customer = self._journal.sealer.open(bytes(row.sealed), context).decode()
-        is_erased = row.committed and row.customer is None
+        customer = "" if row.sealed is None else self._opened(row.number, row.sealed)
+        is_erased = row.sealed is not None and not customer
         return {
             "number": row.number,
             "at": instant_text(row.at),
@@ -231,16 +228,12 @@ class Audit:
 
     # --- the chain ---
 
-    def _digest(self, kind: str, *parts: object) -> bytes:
-        """Return a digest that nobody without the journal's key can make."""
-        key = hmac.digest(self._journal.pseudonyms.key, b"nightscreen desk audit", "sha256")
-        plain = [part.hex() if isinstance(part, bytes) else part for part in parts]
-        return hmac.digest(key, json.dumps([kind, *plain]).encode(), "sha256")
-
     def _mark(self, entry: Mapping[str, Any] | RowMapping, before: bytes) -> bytes:
+        """Return a digest of an entry and of those before it, which takes the journal's key."""
+        key = hmac.digest(self._journal.pseudonyms.key, b"nightscreen desk audit", "sha256")
         names = ("number", "at", "user", "action", "run_id", "detail")
-        committed = bytes(entry["committed"])
-        return self._digest("entry", *(entry[name] for name in names), committed, before)
+        told = [*(entry[name] for name in names), entry.get("sealed") is not None, before.hex()]
+        return hmac.digest(key, json.dumps(told).encode(), "sha256")
 
     def _ends(self, connection: Connection) -> _Ends | None:
         """Return where the chain begins and ends; None where that was changed or removed."""
@@ -277,18 +270,13 @@ class Audit:
 
     def _is_of_entry(self, row: RowMapping) -> bool:
         """Return whether pseudonym and sealed id are those of the entry, or were erased by us."""
-        committed, mark = bytes(row["committed"]), bytes(row["mark"])
-        if row["customer"] is None:
-            erased = not committed or row["salt"] == self._digest("erased", mark)
-            return row["sealed"] is None and erased
+        if row["sealed"] is None:
+            return not row["customer"]
         try:
-            context = AUDITED.context(row["number"])
-            plain = self._journal.sealer.open(bytes(row["sealed"] or b""), context).decode()
+            plain = self._opened(row["number"], row["sealed"])
         except (JournalDamagedError, JournalKeyError, UnicodeDecodeError):
             return False
-        customer, salt = bytes(row["customer"]), bytes(row["salt"] or b"")
-        is_committed = committed == self._digest("customer", salt, customer)
-        return is_committed and self.customer(plain) == customer
+        return bytes(row["customer"] or b"") == (self.customer(plain) if plain else b"")
 
 
 def _older(connection: Connection, instant: int) -> int:

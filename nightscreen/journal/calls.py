@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import (
@@ -40,13 +40,14 @@ from nightscreen.journal.engine import (
     writing,
 )
 from nightscreen.journal.money import (
-    Delta,
+    Changes,
     Room,
     Spent,
-    apply_deltas,
+    enter_changes,
     headroom,
     read_scopes,
     scopes_of,
+    settled,
 )
 from nightscreen.journal.schema import (
     TOMBSTONE,
@@ -55,16 +56,8 @@ from nightscreen.journal.schema import (
     calls,
     disputes,
     prices,
-    tallies,
 )
-from nightscreen.journal.statements import (
-    Many,
-    adding_up,
-    among,
-    given,
-    insert_into,
-    inserting,
-)
+from nightscreen.journal.statements import Many, insert_into, inserting
 from nightscreen.schemas.calls import (
     KEPT_STATES,
     CallResult,
@@ -84,7 +77,7 @@ from nightscreen.schemas.prices import RECENT_MICROS, SeenPrice, max_cost
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from sqlalchemy import CompoundSelect, Connection, Engine, Select
+    from sqlalchemy import Connection, Engine, Row
     from sqlalchemy.sql.dml import UpdateBase
 
     from nightscreen.files.sealing import Sealer
@@ -223,7 +216,7 @@ class Calls:
                 granted = turn.grant_all(asks, wishes)
                 _INTEND.run(connection, [turn.intent(purpose, *pair) for pair in turn.granted])
                 unsure[:] = [granted]
-                apply_deltas(connection, turn.deltas)
+                enter_changes(connection, turn.changes)
             return granted
 
         return outlast(self._engine, try_once)
@@ -267,7 +260,7 @@ class Calls:
         self,
         run_id: str,
         outcomes: Sequence[CallResult],
-        changes: Sequence[tuple[int, LookupStatus, int]] = (),
+        lookup_changes: Sequence[tuple[int, LookupStatus, int]] = (),
     ) -> DisputedCosts | None:
         """Commit a group of outcomes, their sealed answers, and the money they settle.
 
@@ -279,7 +272,7 @@ class Calls:
         Args:
             run_id: the run.
             outcomes: how calls ended.
-            changes: what became of claimed lookups: number, state, and attempts made.
+            lookup_changes: what became of claimed lookups: number, state, and attempts made.
 
         Returns:
             Which costs are disputed by now; None where nothing was settled.
@@ -287,17 +280,17 @@ class Calls:
         Raises:
             JournalError: nothing of the group was committed.
         """
-        if not outcomes and not changes:
+        if not outcomes and not lookup_changes:
             return None
         bodies = {each.call_id: self._seal(each) for each in outcomes if each.keeps_body}
         with recording(self._engine) as connection:
             found = _read_open(connection, [each.call_id for each in outcomes]) if outcomes else {}
-            lookups.change(connection, changes, self._holders.name)
+            lookups.change(connection, lookup_changes, self._holders.name)
             pairs = [(each, found.pop(each.call_id)) for each in outcomes if each.call_id in found]
             if not pairs:
                 return None
             fresh = [each for each, _ in pairs]
-            _SETTLE.run(connection, [_outcome_row(each) for each in fresh])
+            _SETTLE.run(connection, [_ended(each) for each in fresh])
             for each, row in pairs:
                 if bytes(row.subject) == TOMBSTONE:  # erased since: only the money is written
                     bodies.pop(each.call_id, None)
@@ -306,21 +299,21 @@ class Calls:
                 connection, [_answer_row(run_id, each, bodies[each.call_id]) for each in kept]
             )
             answered = [each for each in fresh if each.state in KEPT_STATES]
-            _tally(connection, run_id, answered)
-            deltas, costs = _settled_money(pairs), DisputedCosts()
+            changes, costs = Changes(), DisputedCosts()
+            for each, row in pairs:  # by what the journal reserved
+                scopes = scopes_of(row.run_id, row.check, row.intent_at)
+                changes.add(scopes, settled(each, row.reserved_micro))
             if pairs[0][1].disputed or any(each.named_micro is not None for each in fresh):
-                costs, recounted = dispute(connection, fresh, self._clock())
-                for scope, delta in recounted.items():
-                    deltas.setdefault(scope, Delta()).add(delta)
+                costs = dispute(connection, fresh, self._clock(), changes)
             _PRICES.run(connection, _charged_prices(answered, self._clock()))
-            apply_deltas(connection, deltas)
+            enter_changes(connection, changes)
         return costs
 
-    def _seal(self, settled: CallResult) -> bytes:
-        body = settled.body
-        if settled.state is not CallState.ANSWERED:
-            body = settled.asked.encode() + ASKED_ENDS + body
-        return self._sealer.seal(body, answer_context(settled.ask.check, settled.ask.subject))
+    def _seal(self, ended: CallResult) -> bytes:
+        body = ended.body
+        if ended.state is not CallState.ANSWERED:
+            body = ended.asked.encode() + ASKED_ENDS + body
+        return self._sealer.seal(body, answer_context(ended.ask.check, ended.ask.subject))
 
     def _free_what_the_dead_left(self, connection: Connection, now: int) -> None:
         """Put calls of dead processes in doubt, and let others claim their lookups.
@@ -400,7 +393,7 @@ class _Turn:
 
     Attributes:
         granted: the calls that may be sent, with their grants.
-        deltas: what they change of the counters.
+        changes: what they change of the counters.
     """
 
     def __init__(
@@ -430,15 +423,15 @@ class _Turn:
         self._confirmed = {row.check for row in seen if row.charged_at >= began_at}
         self._disputed = set(connection.execute(_DISPUTED).scalars())
         self._sharing = askers.caps_of_all(connection) if caps.in_flight else {}
-        self._counters: dict[str, Spent] = {}
+        self._counters = Changes()
         self.granted: list[tuple[ReserveRequest, Reservation]] = []
-        self.deltas: defaultdict[str, Delta] = defaultdict(Delta)
+        self.changes = Changes()
 
     def grant_all(self, asks: Sequence[ReserveRequest], wishes: Mapping[str, Wish]) -> Granted:
         """Grant what is asked of each check in turn."""
         blocks = _blocks(asks, wishes if self._run is not None else {})
         scopes = {scope for each in blocks for scope in self._scopes(each.check)}
-        self._counters = read_scopes(self._connection, sorted(scopes))
+        self._counters.update(read_scopes(self._connection, scopes))
         grants = [grant for block in blocks for grant in self._grant(block)]
         return grants, {each.check: each.claim for each in blocks if each.wish is not None}
 
@@ -509,11 +502,11 @@ class _Turn:
         """Count calls of one check that were granted; they are written at the end of the turn."""
         if not new:
             return
-        delta = Delta(reserved=sum(grant.reserved_micro for _, grant in new), calls=len(new))
-        for scope in self._scopes(check):
-            self.deltas[scope].add(delta)
-            self._counters[scope] = self._counters[scope].after(delta)
-        mine = _UnderWay(check, self._run_id, self._me, delta.calls, delta.reserved)
+        reserved_micro = sum(grant.reserved_micro for _, grant in new)
+        change = Spent(reserved_micro=reserved_micro, calls=len(new))
+        self.changes.add(self._scopes(check), change)
+        self._counters.add(self._scopes(check), change)
+        mine = _UnderWay(check, self._run_id, self._me, len(new), reserved_micro)
         self._under_way.append(mine)
         self.granted += new
 
@@ -610,9 +603,8 @@ class _Turn:
         taken: dict[bytes, Reservation] = {}
         if not subjects:
             return taken
-        query = _taken_query(self._connection.dialect.name)
-        values = {"subjects": list(subjects), "check": check, "since": self._since}
-        for subject, outcome in self._connection.execute(query, values):
+        values = {"subjects": subjects, "check": check, "since": self._since}
+        for subject, outcome in self._connection.execute(_TAKEN, values):
             if outcome is None:
                 taken.setdefault(bytes(subject), Reservation(ReservationStatus.HELD))
             else:
@@ -709,98 +701,56 @@ _LAST_CALL = select(func.max(calls.c.call_id))
 _DISPUTED = select(calls.c.check).where(IS_OPEN, calls.c.call_id == disputes.c.call_id).distinct()
 
 
-@cache
-def _taken_query(dialect: str) -> CompoundSelect[Any]:
-    """Return which of some subjects are asked already, and what others were answered since."""
-    return union_all(
-        select(calls.c.subject, null()).where(
-            among(dialect, calls.c.subject, "subjects"),
-            calls.c.check == bindparam("check"),
-            _IS_INTENT,
-        ),
-        select(answers.c.subject, answers.c.outcome).where(
-            among(dialect, answers.c.subject, "subjects"),
-            answers.c.check == bindparam("check"),
-            answers.c.answer_id > bindparam("since"),
-            answers.c.outcome != NO_ANSWER,
-        ),
+_TAKEN = union_all(
+    select(calls.c.subject, null()).where(
+        calls.c.subject.in_(bindparam("subjects", expanding=True)),
+        calls.c.check == bindparam("check"),
+        _IS_INTENT,
+    ),
+    select(answers.c.subject, answers.c.outcome).where(
+        answers.c.subject.in_(bindparam("subjects", expanding=True)),
+        answers.c.check == bindparam("check"),
+        answers.c.answer_id > bindparam("since"),
+        answers.c.outcome != NO_ANSWER,
+    ),
+)
+"""Which of some subjects are asked already, and what others were answered since."""
+_OPEN = (
+    select(calls, exists().where(IS_OPEN).label("disputed"))
+    .where(
+        calls.c.call_id.in_(bindparam("ids", expanding=True)),
+        or_(_IS_INTENT, and_(_CRASHED, calls.c.cost_micro.is_(None))),
     )
-
-
-@cache
-def _open_query(dialect: str) -> Select[Any]:
-    """Return those of some calls that have no outcome yet."""
-    return (
-        select(
-            calls.c.call_id,
-            calls.c.run_id,
-            calls.c.check,
-            calls.c.subject,
-            calls.c.intent_at,
-            calls.c.reserved_micro,
-            exists().where(IS_OPEN).label("disputed"),
-        )
-        .where(
-            among(dialect, calls.c.call_id, "ids"),
-            or_(_IS_INTENT, and_(_CRASHED, calls.c.cost_micro.is_(None))),
-        )
-        .order_by(calls.c.call_id)
-        .with_for_update(of=calls)  # of outcomes written beside each other one is each call's
-    )
-
+    .order_by(calls.c.call_id)
+    .with_for_update(of=calls)  # of outcomes written beside each other one is each call's
+)
+"""Those of some calls that have no outcome yet."""
 
 _INTENT_COLUMNS = (
-    "call_id",
-    "run_id",
-    "check",
-    "kind",
-    "subject",
-    "purpose",
-    "attempt",
-    "holder",
-    "consent_reference",
-    "intent_at",
-    "reserved_micro",
-    "state",
-    "final",
+    *("call_id", "run_id", "check", "kind", "subject", "purpose", "attempt", "holder"),
+    *("consent_reference", "intent_at", "reserved_micro", "state", "final"),
 )
 _INTEND = inserting(calls, _INTENT_COLUMNS)
 
 _OUTCOME_COLUMNS = (
-    "state",
-    "trouble",
-    "status",
-    "outcome",
-    "cost_micro",
-    "balance_micro",
-    "sent_at",
-    "settled_at",
-    "final",
+    *("trouble", "status", "outcome", "cost_micro", "balance_micro"),
+    *("sent_at", "settled_at", "final"),
 )
-_SETTLE_COLUMNS = (*_OUTCOME_COLUMNS, "call_id")
-_SETTLE_NAMES = tuple(f"{name}_" for name in _SETTLE_COLUMNS)
-
-
-def _settle(values: Any) -> UpdateBase:  # noqa: ANN401 - values by name, or columns
-    """Return the write of how calls ended."""
-    return (
-        update(calls)
-        .where(calls.c.call_id == values["call_id_"])
-        .values({name: values[f"{name}_"] for name in _OUTCOME_COLUMNS})
-    )
-
-
 _SETTLE = Many(
-    lambda _: _settle({name: bindparam(name) for name in _SETTLE_NAMES}),
-    _SETTLE_NAMES,
-    lambda: _settle(given(calls, _SETTLE_NAMES, _SETTLE_COLUMNS).c),
+    lambda _: (
+        update(calls)
+        .where(calls.c.call_id == bindparam("of_call"))
+        .values({name: bindparam(name) for name in ("state", *_OUTCOME_COLUMNS)})
+    ),
+    ("of_call", "state", *_OUTCOME_COLUMNS),
 )
+_ended = attrgetter("call_id", "state.value", *_OUTCOME_COLUMNS)
+"""Gives a row of `_SETTLE`."""
 
 _ANSWER = inserting(
     answers,
     ("check", "subject", "outcome", "answered_at", "call_id", "run_id", "cost_micro", "body"),
 )
-_TALLY = adding_up(tallies, ("answers", "cost_micro"))
 
 
 def _price_charged(dialect: str) -> UpdateBase:
@@ -822,64 +772,16 @@ def _price_charged(dialect: str) -> UpdateBase:
 _PRICES = Many(_price_charged, prices.c.keys())
 
 
-def _read_open(connection: Connection, ids: Sequence[int]) -> dict[int, Any]:
+def _read_open(connection: Connection, ids: Sequence[int]) -> dict[int, Row[Any]]:
     """Return those of some calls that have no outcome yet, by id."""
-    query = _open_query(connection.dialect.name)
-    return {row.call_id: row for row in connection.execute(query, {"ids": list(ids)})}
+    return {row.call_id: row for row in connection.execute(_OPEN, {"ids": ids})}
 
 
-def _outcome_row(settled: CallResult) -> tuple[Any, ...]:
-    """Return a row in the order of `_SETTLE`."""
-    return (
-        settled.state.value,
-        settled.trouble,
-        settled.status,
-        settled.outcome,
-        settled.cost_micro,
-        settled.balance_micro,
-        settled.sent_at,
-        settled.settled_at,
-        settled.final,
-        settled.call_id,
-    )
-
-
-def _answer_row(run_id: str, settled: CallResult, body: bytes) -> tuple[Any, ...]:
+def _answer_row(run_id: str, ended: CallResult, body: bytes) -> tuple[Any, ...]:
     """Return a row in the order of `_ANSWER`."""
-    return (
-        settled.ask.check,
-        settled.ask.subject,
-        settled.outcome or NO_ANSWER,
-        settled.settled_at,
-        settled.call_id,
-        run_id,
-        settled.cost_micro,
-        body,
-    )
-
-
-def _settled_money(pairs: Sequence[tuple[CallResult, Any]]) -> dict[str, Delta]:
-    """Return what a group of outcomes changes in each scope, by what the journal reserved."""
-    days: dict[tuple[str, str, str, str], Delta] = defaultdict(Delta)
-    for each, row in pairs:
-        days[scopes_of(row.run_id, row.check, row.intent_at)].settle(each, row.reserved_micro)
-    deltas: dict[str, Delta] = defaultdict(Delta)
-    for scopes, delta in days.items():
-        for scope in scopes:
-            deltas[scope].add(delta)
-    return deltas
-
-
-def _tally(connection: Connection, run_id: str, answered: Sequence[CallResult]) -> None:
-    """Count answers and cost by check, kind and outcome: what quotes are made from."""
-    counts: Counter[tuple[str, str, str]] = Counter()
-    costs: Counter[tuple[str, str, str]] = Counter()
-    for each in answered:
-        key = (each.ask.check, each.ask.kind, each.outcome or "")
-        counts[key] += 1
-        costs[key] += each.cost_micro or 0
-    rows = [(run_id, *key, number, costs[key]) for key, number in sorted(counts.items())]
-    _TALLY.run(connection, rows)
+    ask, outcome = ended.ask, ended.outcome or NO_ANSWER
+    of_call = (ended.settled_at, ended.call_id, run_id, ended.cost_micro)
+    return (ask.check, ask.subject, outcome, *of_call, body)
 
 
 def _charged_prices(answered: Iterable[CallResult], now: int) -> list[tuple[Any, ...]]:

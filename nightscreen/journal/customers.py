@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
-    from sqlalchemy import Connection, Engine, Row
+    from sqlalchemy import ColumnElement, Connection, Engine, Row
     from sqlalchemy.sql.dml import UpdateBase
 
     from nightscreen.files.sealing import Sealer
@@ -48,14 +48,6 @@ class StateWrite(NamedTuple):
     customer: bytes
     sealed: bytes
     differs: bool
-
-
-class Present(NamedTuple):
-    """A customer who was in the batch, and by which run and when that was last written."""
-
-    customer: bytes
-    run_id: str
-    decided_at: int
 
 
 class BatchMembership(IntEnum):
@@ -90,6 +82,7 @@ class Members:
 class Commit(NamedTuple):
     """When a run's states were first and last written."""
 
+    run_id: str
     batch: str
     first_at: int
     last_at: int
@@ -120,33 +113,23 @@ class Customers:
 
     def commit_of(self, run_id: str) -> Commit | None:
         """Return when a run's states were written; None where they never were."""
-        kept = customer_commits.c
-        query = select(kept.batch, kept.first_at, kept.last_at).where(kept.run_id == run_id)
-        with reading(self._engine) as connection:
-            row = connection.execute(query).first()
-        return None if row is None else Commit(*row)
+        return next(iter(self._commits(customer_commits.c.run_id == run_id)), None)
 
-    def commits(self, batch: str) -> list[tuple[str, Commit]]:
+    def commits(self, batch: str) -> list[Commit]:
         """Return the runs that wrote a batch name's states, in the order they ended."""
-        kept = customer_commits.c
-        query = (
-            select(kept.run_id, kept.batch, kept.first_at, kept.last_at)
-            .where(kept.batch == batch)
-            .order_by(kept.last_at)
-        )
-        with reading(self._engine) as connection:
-            return [(row[0], Commit(*row[1:])) for row in connection.execute(query)]
+        return self._commits(customer_commits.c.batch == batch)
 
     def latest_run(self, batch: str) -> str | None:
         """Return the run of a batch name that was begun to be written last."""
-        query = (
-            select(customer_commits.c.run_id)
-            .where(customer_commits.c.batch == batch)
-            .order_by(customer_commits.c.first_at.desc())
-            .limit(1)
-        )
+        latest = max(self.commits(batch), key=lambda each: each.first_at, default=None)
+        return None if latest is None else latest.run_id
+
+    def _commits(self, which: ColumnElement[bool]) -> list[Commit]:
+        kept = customer_commits.c
+        columns = (kept[name] for name in Commit._fields)
+        query = select(*columns).where(which).order_by(kept.last_at)
         with reading(self._engine) as connection:
-            return connection.execute(query).scalar()
+            return [Commit(*row) for row in connection.execute(query)]
 
     def batches(self) -> list[str]:
         """Return the batch names that have customers."""
@@ -211,17 +194,6 @@ class Customers:
                 standing.append(_membership(gone, run_id))
         joined = np.frombuffer(b"".join(customers), _SIXTEEN)
         return Members(joined, np.array(standing, np.int8))
-
-    def present(self, customers: Sequence[bytes]) -> Iterator[list[Present]]:
-        """Yield by which run and when some customers were last written, in their order."""
-        kept = customer_states.c
-        for block in _blocks(customers):
-            query = select(kept.customer, kept.run_id, kept.decided_at).where(
-                kept.customer.in_(block)
-            )
-            with reading(self._engine) as connection:
-                rows = {bytes(row[0]): row for row in connection.execute(query)}
-            yield [Present(each, rows[each][1], rows[each][2]) for each in block if each in rows]
 
     def begin(self, run_id: str, batch: str) -> int:
         """Note that a run's states are about to be written; return an instant of its own."""

@@ -8,7 +8,6 @@ What an invoice says of a call is `invoices`.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,8 @@ from sqlalchemy import (
 )
 
 from nightscreen.journal.money import (
-    Delta,
-    disputed_scope,
+    Changes,
+    Spent,
     keeps_reservation,
     scopes_of,
 )
@@ -33,9 +32,7 @@ from nightscreen.journal.schema import (
     calls,
     disputes,
     prices,
-    tallies,
 )
-from nightscreen.journal.statements import adding_up
 from nightscreen.schemas.calls import KEPT_STATES, CallState, DisputedCosts
 from nightscreen.schemas.checks import HITS
 
@@ -67,70 +64,64 @@ class DisputeState(StrEnum):
     """It counts as the invoice says."""
 
 
-IS_OPEN = disputes.c.state == DisputeState.OPEN.value
+IS_OPEN = disputes.c.dispute == DisputeState.OPEN.value
 
-_TALLY = adding_up(tallies, ("answers", "cost_micro"))
 _BORNE = and_(
     calls.c.balance_micro.is_not(None),
     calls.c.state.in_(sorted({*KEPT_STATES, CallState.NOT_CHARGED})),
 )
-_OWN = {"state": "dispute", "settled_at": "invoice_at"}
-OF_CALL = (
-    *calls.c,
-    *(column.label(_OWN[column.name]) for column in disputes.c if column.name in _OWN),
-    *(column for column in disputes.c if column.name not in calls.c),
+OF_CALL = select(calls, *(column for column in disputes.c if column.name != "call_id")).join(
+    disputes, disputes.c.call_id == calls.c.call_id
 )
-"""A call with its dispute; both have a state and an instant of settling."""
-JOINED = calls.join(disputes, disputes.c.call_id == calls.c.call_id)
+"""A call with its dispute."""
 
 
 # --- what a balance says ---
 
 
 def dispute(
-    connection: Connection, fresh: Sequence[CallResult], now: int
-) -> tuple[DisputedCosts, dict[str, Delta]]:
+    connection: Connection, fresh: Sequence[CallResult], now: int, changes: Changes
+) -> DisputedCosts:
     """Enter costs that are not believed, and see what the balances of a group say of open ones.
 
     Args:
         connection: of the transaction that has just written the outcomes.
         fresh: the outcomes.
         now: the present instant.
+        changes: takes what changes of the counters.
 
     Returns:
-        What is open and what was disproved, and the changes of the counters.
+        What is open and what was disproved.
     """
-    deltas: dict[str, Delta] = defaultdict(Delta)
     for each in fresh:
         if each.named_micro is not None:
-            _enter(connection, each, now, deltas)
-    query = select(*OF_CALL).select_from(JOINED).where(IS_OPEN).order_by(calls.c.call_id)
+            _enter(connection, each, now, changes)
+    query = OF_CALL.where(IS_OPEN).order_by(calls.c.call_id)
     rows = connection.execute(query.with_for_update(of=disputes)).all()
     disproved = set()
     open_ids = [row.call_id for row in rows]
     checks = set()
     for row in rows:
         verdict = _verdict(connection, row, fresh, open_ids)
-        if verdict is DisputeState.DISPROVED:
-            recount(connection, row, _believed(connection, row), deltas)
-            disproved.add(row.call_id)
         if verdict is None:
             checks.add(row.check)
             continue
-        leave_out_no_more(row, deltas)
-        done = {"state": verdict.value, "excess_micro": 0}
+        if verdict is DisputeState.DISPROVED:
+            recount(connection, row, _believed(connection, row), changes)
+            disproved.add(row.call_id)
+        leave_out_no_more(row, changes)
+        done = {"dispute": verdict.value, "excess_micro": 0}
         connection.execute(update(disputes).where(disputes.c.call_id == row.call_id).values(**done))
-    return DisputedCosts(frozenset(checks), frozenset(disproved)), deltas
+    return DisputedCosts(frozenset(checks), frozenset(disproved))
 
 
-def _enter(connection: Connection, each: CallResult, now: int, deltas: dict[str, Delta]) -> None:
+def _enter(connection: Connection, each: CallResult, now: int, changes: Changes) -> None:
     row = connection.execute(select(calls).where(calls.c.call_id == each.call_id)).one()
     excess = max(0, (row.cost_micro or 0) - _believed(connection, row))
-    for scope in scopes_of(row.run_id, row.check, row.intent_at):
-        deltas[disputed_scope(scope)].spent += excess
+    changes.add(_scopes(row), Spent(disputed_micro=excess))
     entered = {
         "call_id": each.call_id,
-        "state": DisputeState.OPEN.value,
+        "dispute": DisputeState.OPEN.value,
         "named_micro": each.named_micro,
         "excess_micro": excess,
         "found_at": now,
@@ -254,27 +245,22 @@ def _sum(connection: Connection, what: ColumnElement[int], *where: ColumnElement
 # --- what counts ---
 
 
-def recount(
-    connection: Connection, row: Row[Any], cost_micro: int, deltas: dict[str, Delta]
-) -> None:
+def recount(connection: Connection, row: Row[Any], cost_micro: int, changes: Changes) -> None:
     """Let a call count at another cost, wherever its cost is kept, and enter the difference."""
-    change = Delta(spent=cost_micro - (row.cost_micro or 0))
-    if keeps_reservation(row.state, row.cost_micro):
-        change.reserved = -row.reserved_micro
-    for scope in scopes_of(row.run_id, row.check, row.intent_at):
-        deltas[scope].add(change)
+    more_micro = cost_micro - (row.cost_micro or 0)
+    freed_micro = row.reserved_micro if keeps_reservation(row.state, row.cost_micro) else 0
+    changes.add(_scopes(row), Spent(more_micro, -freed_micro))
     of_call = calls.c.call_id == row.call_id
     connection.execute(update(calls).where(of_call).values(cost_micro=cost_micro))
-    if row.state not in KEPT_STATES:
-        return
     connection.execute(
         update(answers).where(answers.c.call_id == row.call_id).values(cost_micro=cost_micro)
     )
-    key = (row.run_id, row.check, row.kind, row.outcome or "")
-    _TALLY.run(connection, [(*key, 0, change.spent)])
 
 
-def leave_out_no_more(row: Row[Any], deltas: dict[str, Delta]) -> None:
+def leave_out_no_more(row: Row[Any], changes: Changes) -> None:
     """Let the caps count again what an open dispute had left out of them."""
-    for scope in scopes_of(row.run_id, row.check, row.intent_at):
-        deltas[disputed_scope(scope)].spent -= row.excess_micro or 0
+    changes.add(_scopes(row), Spent(disputed_micro=-(row.excess_micro or 0)))
+
+
+def _scopes(call: Row[Any]) -> tuple[str, ...]:
+    return scopes_of(call.run_id, call.check, call.intent_at)

@@ -12,13 +12,13 @@ import time
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.util import LRUCache
 
@@ -40,7 +40,6 @@ BUSY_TIMEOUT_S = 60.0
 _TIMEOUT = "busy_timeout_s"  # execution option that carries an engine's own timeout
 _PATIENCE = "patience"  # and the one that carries how long it waits for its database
 _CONNECT_TIMEOUT_S = 10
-_IDLE_S, _RETURNED_AT = 1.0, "returned_at"
 _RETRY_S = 0.02
 _REACH_AGAIN_S = 0.5
 _NAMED_EVERY_S = 60.0
@@ -157,6 +156,7 @@ def _postgresql_engine(url: URL, busy_timeout_s: float) -> Engine:
             url.difference_update_query(["options"]),
             connect_args=arguments,
             isolation_level="READ COMMITTED",  # a lock is waited for, then all committed is seen
+            pool_pre_ping=True,
             pool_timeout=busy_timeout_s,
             max_overflow=20,
             hide_parameters=True,
@@ -166,29 +166,7 @@ def _postgresql_engine(url: URL, busy_timeout_s: float) -> Engine:
             f"NIGHTSCREEN_JOURNAL_URL names a driver that is not installed: {url.drivername}; "
             "write postgresql+psycopg://user:password@host/database"
         ) from None
-    event.listen(engine, "checkout", partial(_ping, engine))
-    event.listen(engine, "checkin", _note_return)
     return engine
-
-
-def _ping(
-    engine: Engine, connection: DBAPIConnection, record: ConnectionPoolEntry, _: object
-) -> None:
-    """Look whether a connection that lay idle is still there, and have it replaced if not.
-
-    Transactions that follow each other at once do without: each ping is a message to the database,
-    and one whose connection was dropped that moment is begun again.
-    """
-    if time.monotonic() - record.info.get(_RETURNED_AT, 0.0) < _IDLE_S:
-        return
-    try:
-        engine.dialect.do_ping(connection)
-    except engine.dialect.loaded_dbapi.Error:
-        raise DisconnectionError from None
-
-
-def _note_return(_: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:
-    record.info[_RETURNED_AT] = time.monotonic()
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
@@ -331,7 +309,7 @@ def _transaction(
     engine: Engine, prepare: Callable[[Connection], object], *, reads: bool = False
 ) -> Iterator[Connection]:
     """One transaction, begun once the database can be reached and gives what it waits for."""
-    wait, under_way, dropped = _Wait(engine), ExitStack(), False
+    wait, under_way = _Wait(engine), ExitStack()
     while True:
         try:
             with told(engine), ExitStack() as opening:
@@ -343,9 +321,7 @@ def _transaction(
                 under_way = opening.pop_all()
             break
         except (JournalBusyError, JournalUnreachableError) as error:
-            if dropped or isinstance(error, JournalBusyError):
-                wait.after(error)
-            dropped = True  # the first time it may be a connection that was kept, and is gone
+            wait.after(error)
     with told(engine), under_way:
         yield connection
     if not reads:
@@ -399,14 +375,8 @@ def recording(
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """One read transaction; never waits for writers, and never makes them wait."""
-    with _transaction(engine, _reach, reads=True) as connection:
+    with _transaction(engine, lambda _: None, reads=True) as connection:
         yield connection
-
-
-def _reach(connection: Connection) -> None:
-    """Find out whether the database is there, while it can still be waited for."""
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql("SELECT 1")
 
 
 @contextmanager
@@ -489,8 +459,7 @@ def _busy(engine: Engine) -> JournalBusyError:
     timeout_s = engine.get_execution_options().get(_TIMEOUT, BUSY_TIMEOUT_S)
     return JournalBusyError(
         f"the journal {_place(engine)} stayed locked by another process for {timeout_s:g} s; "
-        "find and end that process, then run again: nothing is lost (a large journal that a newer "
-        "program brings up is locked for some minutes: wait for that)"
+        "find and end that process, then run again: nothing is lost"
     )
 
 

@@ -39,7 +39,7 @@ from nightscreen.schemas.errors import InputError, JournalBusyError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Column, ColumnElement, Connection, Table
+    from sqlalchemy import Column, ColumnElement, Connection, Row, Table
 
     from nightscreen.config.settings import Cutoffs
     from nightscreen.journal.schema import ErasedPseudonyms, Ownership
@@ -61,29 +61,6 @@ class Removed(NamedTuple):
     cost_micro: int = 0  # what the tombstones' calls cost
     sightings: int = 0  # sightings deleted
     entries: int = 0  # entries of the audit that name the customer no more
-
-
-class Hold(NamedTuple):
-    """A run under legal hold."""
-
-    run_id: str
-    held_at: int
-    reason: str
-
-
-class Done(NamedTuple):
-    """One line of the audit: no identifier, no pseudonym."""
-
-    kind: str
-    begun_at: int
-    finished_at: int | None
-    answers: int
-    calls: int
-    states: int
-    file_rows: int
-    files: int
-    cost_micro: int
-    sightings: int
 
 
 class _Going(NamedTuple):
@@ -178,20 +155,17 @@ class Erasures:
                 .values(finished_at=self._journal.clock(), file_rows=file_rows, files=files)
             )
 
-    def audit(self) -> list[Done]:
-        """Return every erasure and purge, newest first."""
-        columns = [erasures.c[name] for name in Done._fields]
-        query = select(*columns).order_by(erasures.c.erasure_id.desc())
+    def audit(self) -> Sequence[Row[Any]]:
+        """Return every erasure and purge as the table has it, newest first."""
+        query = select(erasures).order_by(erasures.c.erasure_id.desc())
         with reading(self._journal.engine) as connection:
-            return [Done(*row) for row in connection.execute(query)]
+            return connection.execute(query).all()
 
-    def holds(self) -> dict[str, Hold]:
+    def holds(self) -> set[str]:
         """Return the runs under legal hold."""
-        query = select(holds.c.run_id, holds.c.held_at, holds.c.reason).where(
-            holds.c.released_at.is_(None)
-        )
+        query = select(holds.c.run_id).where(holds.c.released_at.is_(None))
         with reading(self._journal.engine) as connection:
-            return {row.run_id: Hold(*row) for row in connection.execute(query)}
+            return set(connection.execute(query).scalars())
 
     def hold(self, run_id: str, reason: str) -> None:
         """Put a run under legal hold, unless it is already."""

@@ -2,7 +2,7 @@
 
 Under SQLite it is a file lock in a folder beside the journal's file, under PostgreSQL an advisory
 lock on a separate connection. An intent without an outcome is in doubt as soon as its holder's lock
-is free. `journal` decides what follows.
+is free. `calls` decides what follows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -25,10 +25,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from nightscreen.files.private_files import make_private_folder
+from nightscreen.journal.engine import reading
 from nightscreen.schemas.errors import JournalError
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from sqlalchemy import Connection, Engine
@@ -46,8 +46,8 @@ _LOOK_AGAIN_S = 0.1
 _OPEN: weakref.WeakSet[FileHolders] = weakref.WeakSet()
 
 
-class Holders:
-    """Knows which processes of a journal still hold their locks; takes none itself.
+class Holders(ABC):
+    """Has a lock of this process, unless it only looks, and knows which others hold theirs.
 
     Attributes:
         name: this process, as the journal knows it; empty where it has no lock.
@@ -58,6 +58,7 @@ class Holders:
     name = ""
     was_lost = False
 
+    @abstractmethod
     def alive(self, holder: str, connection: Connection | None = None) -> bool:
         """Return whether the process of this name still lives.
 
@@ -65,7 +66,6 @@ class Holders:
             holder: the name.
             connection: the transaction under way, if the database has the answer.
         """
-        raise NotImplementedError
 
     def dead(self, holder: str, connection: Connection | None = None) -> bool:
         """Return whether the process of this name is dead for sure, before its work is taken over.
@@ -77,6 +77,7 @@ class Holders:
         """
         return not self.alive(holder, connection)
 
+    @abstractmethod
     def assure(self, connection: Connection) -> None:
         """Make sure that this process still holds its own lock.
 
@@ -84,15 +85,23 @@ class Holders:
             JournalError: it was lost for good, so that others take this process for dead.
         """
 
+    @abstractmethod
     def release(self) -> None:
         """Give the lock back."""
 
 
-class FileLocks(Holders):
-    """Looks at the lock files in a folder that all processes of a journal share."""
+class FileHolders(Holders):
+    """Lock files in a folder that all processes of a journal share."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, takes_lock: bool = True) -> None:
         self._folder = folder
+        if takes_lock:
+            make_private_folder(folder)
+            self.name = f"{os.getpid()}-{secrets.token_hex(6)}"
+            own = os.open(self._path(self.name), os.O_RDWR | os.O_CREAT, 0o600)
+            self._file = os.fdopen(own, "r+b")
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _OPEN.add(self)
 
     def _path(self, holder: str) -> Path:
         return self._folder / f"{holder}.lock"
@@ -100,8 +109,16 @@ class FileLocks(Holders):
     def alive(self, holder: str, connection: Connection | None = None) -> bool:  # noqa: ARG002 - as of all holders
         """Return whether the process of this name still holds its lock.
 
-        Askers share the lock for an instant, so that two who ask at once do not see each other.
+        Askers share the lock for an instant, so that two who ask at once do not see each other. Who
+        has a lock removes the file of a process that is gone.
         """
+        if holder == self.name or self._is_locked(holder):
+            return True
+        if self.name:
+            self._path(holder).unlink(missing_ok=True)
+        return False
+
+    def _is_locked(self, holder: str) -> bool:
         try:
             handle = os.open(self._path(holder), os.O_RDONLY)
         except FileNotFoundError:
@@ -119,24 +136,6 @@ class FileLocks(Holders):
         """Return all processes that hold a lock."""
         return [file.stem for file in self._folder.glob("*.lock") if self.alive(file.stem)]
 
-
-class FileHolders(FileLocks):
-    """Has a lock file of this process beside those of the others."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(make_private_folder(folder))
-        self.name = f"{os.getpid()}-{secrets.token_hex(6)}"
-        self._file = os.fdopen(os.open(self._path(self.name), os.O_RDWR | os.O_CREAT, 0o600), "r+b")
-        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _OPEN.add(self)
-
-    def alive(self, holder: str, connection: Connection | None = None) -> bool:
-        """Look as `FileLocks` does; the file of a process that is gone is removed."""
-        if holder == self.name or super().alive(holder, connection):
-            return True
-        self._path(holder).unlink(missing_ok=True)
-        return False
-
     def assure(self, connection: Connection) -> None:  # noqa: ARG002 - as of all holders
         """Make sure that the lock's file is still there for others to see."""
         if not self._path(self.name).exists():
@@ -147,9 +146,10 @@ class FileHolders(FileLocks):
 
     def release(self) -> None:
         """Give the lock back and remove its file."""
-        _OPEN.discard(self)
-        self._path(self.name).unlink(missing_ok=True)
-        self._file.close()
+        if self.name:
+            _OPEN.discard(self)
+            self._path(self.name).unlink(missing_ok=True)
+            self._file.close()
 
     def forget_inherited(self) -> None:
         """Close the lock in a forked child, so that it dies with its own process alone."""
@@ -165,28 +165,7 @@ def _forget_inherited() -> None:
 os.register_at_fork(after_in_child=_forget_inherited)
 
 
-Reader = Callable[[], "AbstractContextManager[Connection]"]
-"""Gives a connection for one look."""
-
-
-class AdvisoryLocks(Holders):
-    """Looks at the advisory locks of a PostgreSQL database."""
-
-    def __init__(self, read: Reader) -> None:
-        self._read = read
-
-    def alive(self, holder: str, connection: Connection | None = None) -> bool:
-        """Return whether some session still holds this process's lock, or may soon again."""
-        return self._look(holder, connection) is not _Lock.FREE
-
-    def _look(self, holder: str, connection: Connection | None) -> _Lock:
-        if connection is not None:
-            return look_at(connection, holder)
-        with self._read() as own:
-            return look_at(own, holder)
-
-
-class AdvisoryHolders(AdvisoryLocks):
+class AdvisoryHolders(Holders):
     """A PostgreSQL advisory lock for each process, on a separate connection.
 
     The database drops the lock with the connection, and with all connections when it restarts,
@@ -196,18 +175,17 @@ class AdvisoryHolders(AdvisoryLocks):
     database still has an old session of the same process.
     """
 
-    def __init__(self, engine: Engine, read: Reader) -> None:
-        super().__init__(read)
+    def __init__(self, engine: Engine, *, takes_lock: bool = True) -> None:
         self._engine = engine
         self._number = secrets.randbits(62)
         self._guard = threading.Lock()
         self._released = threading.Event()
         self._dead: set[str] = set()
-        self._connection: Connection | None = self._locked()
-        started = self._connection.execute(_STARTED).scalar()
-        self.name = f"pg-{self._number}.{started}"
-        self._keeper = threading.Thread(target=self._keep, name="journal-lock", daemon=True)
-        self._keeper.start()
+        self._connection: Connection | None = None
+        if takes_lock:
+            self._connection = self._locked()
+            self.name = f"pg-{self._number}.{self._connection.execute(_STARTED).scalar()}"
+            threading.Thread(target=self._keep, name="journal-lock", daemon=True).start()
 
     def _locked(self) -> Connection:
         """Return a connection that holds this process's lock."""
@@ -246,8 +224,15 @@ class AdvisoryHolders(AdvisoryLocks):
                 connection.close()
 
     def alive(self, holder: str, connection: Connection | None = None) -> bool:
-        """Look as `AdvisoryLocks` does; this process knows of itself."""
-        return holder == self.name or super().alive(holder, connection)
+        """Return whether some session still holds this process's lock, or may soon again."""
+        itself = bool(self.name) and holder == self.name
+        return itself or self._look(holder, connection) is not _Lock.FREE
+
+    def _look(self, holder: str, connection: Connection | None) -> _Lock:
+        if connection is not None:
+            return _look_at(connection, holder)
+        with reading(self._engine) as own:
+            return _look_at(own, holder)
 
     def dead(self, holder: str, connection: Connection | None = None) -> bool:
         """Return whether a lock stays free; looks more than once at one not known to be dead.
@@ -283,7 +268,7 @@ class AdvisoryHolders(AdvisoryLocks):
                 "this process gave back the lock that marks it as living, so that others take its "
                 "calls for lost; resume the run"
             )
-        if look_at(connection, self.name) is not _Lock.HELD:
+        if _look_at(connection, self.name) is not _Lock.HELD:
             self.was_lost = True
             self._renew()
 
@@ -323,18 +308,15 @@ class _Lock(Enum):
     FREE = 3
 
 
-def look_at(connection: Connection, holder: str) -> _Lock:
+def _look_at(connection: Connection, holder: str) -> _Lock:
     """Return how the advisory lock of a process of this name is found."""
     name = _NAME.fullmatch(holder)
     if name is None:
         return _Lock.FREE
     number, taken_under = int(name[1]), int(name[2] or 0)
-    held, started, up_s = connection.execute(_LOOK, _halves(number)).one()
+    halves = {"high": number >> 32, "low": number & 0xFFFFFFFF}
+    held, started, up_s = connection.execute(_LOOK, halves).one()
     if held:
         return _Lock.HELD
     restarted = taken_under not in (0, started)
     return _Lock.AWAITED if restarted and float(up_s) < RESTART_GRACE_S else _Lock.FREE
-
-
-def _halves(number: int) -> dict[str, int]:
-    return {"high": number >> 32, "low": number & 0xFFFFFFFF}

@@ -9,19 +9,21 @@ person's sightings go is in `erasure`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import bindparam, func, select, text
+from sqlalchemy import bindparam, func, literal_column, or_, select
 
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.schema import customer_commits, sightings
-from nightscreen.journal.statements import among_joined, fetched
+from nightscreen.journal.statements import Many, insert_into
 from nightscreen.schemas.clock import DAY_MICROS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from sqlalchemy import Engine
+    from sqlalchemy.sql.dml import UpdateBase
 
     from nightscreen.journal.storage import Storage
 
@@ -29,8 +31,7 @@ BLOCK = 4000
 REWRITTEN_AFTER = 7 * DAY_MICROS
 """A sighting is written again a week after it was last written, not every night."""
 _READ_ROWS = 20_000
-_WRITE_BYTES = 20_000 * 48
-NO_BVN = bytes(16)
+_WRITE_ROWS = 20_000
 _NEVER = 2**63 - 1
 
 
@@ -101,16 +102,14 @@ class Sightings:
         """
         kept = sightings.c
         since = _NEVER if at is None else at - REWRITTEN_AFTER
-        query = _SEEN.where(among_joined(self._engine.dialect.name, "identifier", "some"))
-        if before is not None:
-            query = query.where(kept.first_at < before)
-        given = {"of_kind": kind, "some": b"".join(identifiers), "of_batch": batch}
+        query = _SEEN if before is None else _SEEN.where(kept.first_at < before)
+        given = {"of_kind": kind, "some": identifiers, "of_batch": batch, "since": since}
         with reading(self._engine) as connection:
-            return [
-                Seen(*row) for row in fetched(connection.execute(query, {**given, "since": since}))
-            ]
+            return list(starmap(Seen, connection.execute(query, given)))
 
-    def keep(self, kind: str, batch: str, seen: bytes, *, at: int) -> None:
+    def keep(
+        self, kind: str, batch: str, seen: Iterable[tuple[bytes, bytes, bytes | None]], *, at: int
+    ) -> None:
         """Write sightings down, or that they were seen again; the same twice is once.
 
         One that is there and was written in the last week is left alone.
@@ -118,16 +117,15 @@ class Sightings:
         Args:
             kind: of the identifiers.
             batch: the batch name they were seen in.
-            seen: identifier, customer and BVN of each, joined, zeros where there is none; in
-                ascending order, which keeps neighbours on the same pages. A customer has an
-                identifier once.
+            seen: identifier, customer and BVN of each, None where there is none; in ascending
+                order, which keeps neighbours on the same pages. A customer has an identifier once.
             at: the instant they count from.
         """
-        given = {"kind": kind, "batch": batch, "now": at, "since": at - REWRITTEN_AFTER}
-        for start in range(0, len(seen), _WRITE_BYTES):
-            block = {"seen": seen[start : start + _WRITE_BYTES], "nobody": NO_BVN}
+        every = iter(seen)
+        while block := list(islice(every, _WRITE_ROWS)):
+            rows = [(kind, who, customer, batch, bvn, at, at) for who, customer, bvn in block]
             with writing(self._engine) as connection:
-                connection.execute(_KEEP, {**given, **block})
+                _KEEP.run(connection, rows)
 
     def all_seen(self) -> Iterator[tuple[Sequence[Any], ...]]:
         """Yield the columns kind, identifier and customer of all that is kept, some at a time."""
@@ -174,22 +172,23 @@ _SEEN = select(
     ~_OF_BATCH,
     sightings.c.bvn,
     _OF_BATCH & (sightings.c.last_at > bindparam("since")),
-).where(sightings.c.kind == bindparam("of_kind"))
-
-_KEEP = text(
-    """
-    WITH RECURSIVE place(first) AS (
-        SELECT 1 UNION ALL SELECT first + 48 FROM place WHERE first + 48 < length(:seen)
-    )
-    INSERT INTO sightings (kind, identifier, customer, batch, bvn, first_at, last_at)
-    SELECT
-        :kind, substr(:seen, first, 16), substr(:seen, first + 16, 16), :batch,
-        nullif(substr(:seen, first + 32, 16), :nobody), :now, :now
-    FROM place WHERE true
-    ON CONFLICT (kind, identifier, customer, batch)
-    DO UPDATE SET last_at = excluded.last_at, bvn = excluded.bvn
-    WHERE sightings.last_at <= :since
-        OR coalesce(sightings.bvn, :nobody) <> coalesce(excluded.bvn, :nobody)
-    """
+).where(
+    sightings.c.kind == bindparam("of_kind"),
+    sightings.c.identifier.in_(bindparam("some", expanding=True)),
 )
-"""Given as one value: bound row by row, they take six times as long."""
+
+
+def _keep(dialect: str) -> UpdateBase:
+    """Insert sightings; one that is there is written again where that is due."""
+    statement = insert_into(dialect, sightings)
+    kept, new = sightings.c, statement.excluded
+    is_due = kept.last_at <= new.last_at - literal_column(str(REWRITTEN_AFTER))
+    upsert: UpdateBase = statement.on_conflict_do_update(
+        index_elements=list(sightings.primary_key.columns),
+        set_={"last_at": new.last_at, "bvn": new.bvn},
+        where=or_(is_due, kept.bvn.is_distinct_from(new.bvn)),
+    )
+    return upsert
+
+
+_KEEP = Many(_keep, sightings.c.keys())

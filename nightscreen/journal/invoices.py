@@ -6,22 +6,19 @@ has confirmed it, where the desk has users.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from nightscreen.journal.actor import SETTLE
 from nightscreen.journal.disputes import (
-    JOINED,
     OF_CALL,
     DisputeState,
     leave_out_no_more,
     recount,
 )
 from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.money import Delta, apply_deltas, keeps_reservation
+from nightscreen.journal.money import Changes, enter_changes, keeps_reservation
 from nightscreen.journal.schema import calls, disputes
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.clock import instant_text
@@ -39,22 +36,15 @@ if TYPE_CHECKING:
 _HIGHEST_ID = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class DisputedCall:
+class DisputedCall(NamedTuple):
     """A call whose cost was not believed or not known, and what became of it.
 
     Attributes:
-        call_id: its number in the journal.
-        run_id: its run.
-        check: its check.
         at: when it was sent.
-        state: what is known of its cost.
+        state: what is known of its cost, a `DisputeState`.
         named_micro: what the answer named; None where it named nothing.
         counted_micro: what counts; None where it is not known, and the reservation counts.
-        reserved_micro: what was reserved for it.
         before_micro: what counted before the invoice's figure.
-        invoice_micro: what the invoice says, once it was entered.
-        entered_by: who entered it.
         confirmed_by: who confirmed it; None where nobody had to, or has.
         settled_at: since when it counts; None where it waits for a second person.
     """
@@ -94,11 +84,11 @@ class DisputedCall:
 
 def disputed_calls(journal: Storage, run_id: str = "", *, limit: int = 0) -> list[DisputedCall]:
     """Return the calls whose cost was not believed, or was settled by invoice, newest first."""
-    query = select(*OF_CALL).select_from(JOINED).order_by(calls.c.call_id.desc())
+    query = _DISPUTED.order_by(calls.c.call_id.desc())
     if run_id:
         query = query.where(calls.c.run_id == run_id)
     with reading(journal.engine) as connection:
-        return [_call_of(row) for row in connection.execute(query.limit(limit or None))]
+        return [DisputedCall(*row) for row in connection.execute(query.limit(limit or None))]
 
 
 def settle_call(journal: Journal, actor: Actor, call_id: int, cost_micro: int) -> DisputedCall:
@@ -122,10 +112,10 @@ def settle_call(journal: Journal, actor: Actor, call_id: int, cost_micro: int) -
             "entered_by": actor.name,
             "entered_at": journal.clock(),
             "confirmed_by": None,
-            "settled_at": None,
+            "invoice_at": None,
         }
         if row.dispute is None:
-            unknown = {"state": DisputeState.UNKNOWN.value, "excess_micro": 0}
+            unknown = {"dispute": DisputeState.UNKNOWN.value, "excess_micro": 0}
             made = {"call_id": call_id, **unknown, "found_at": journal.clock(), **entered}
             connection.execute(insert(disputes), made)
         else:
@@ -171,19 +161,19 @@ def confirm_invoice(journal: Journal, actor: Actor, call_id: int, seen: str) -> 
 
 def _apply(connection: Connection, journal: Storage, call_id: int) -> None:
     """Let the figure of the invoice count."""
-    query = select(*OF_CALL).select_from(JOINED).where(calls.c.call_id == call_id)
+    query = OF_CALL.where(calls.c.call_id == call_id)
     row = connection.execute(query.with_for_update()).one()
-    deltas: dict[str, Delta] = defaultdict(Delta)
-    recount(connection, row, row.invoice_micro, deltas)
-    leave_out_no_more(row, deltas)
+    changes = Changes()
+    recount(connection, row, row.invoice_micro, changes)
+    leave_out_no_more(row, changes)
     done = {
-        "state": DisputeState.SETTLED.value,
+        "dispute": DisputeState.SETTLED.value,
         "excess_micro": 0,
         "before_micro": row.cost_micro,
-        "settled_at": journal.clock(),
+        "invoice_at": journal.clock(),
     }
     connection.execute(update(disputes).where(disputes.c.call_id == call_id).values(**done))
-    apply_deltas(connection, deltas)
+    enter_changes(connection, changes)
 
 
 def _settleable(connection: Connection, call_id: int, cost_micro: int) -> Row[Any]:
@@ -196,7 +186,7 @@ def _settleable(connection: Connection, call_id: int, cost_micro: int) -> Row[An
     if not 0 <= cost_micro <= MOST_COST_MICRO:
         raise InputError(f"a call costs between ₦0 and {naira_words(MOST_COST_MICRO)}")
     joined = calls.outerjoin(disputes, disputes.c.call_id == calls.c.call_id)
-    query = select(*calls.c, disputes.c.state.label("dispute")).select_from(joined)
+    query = select(*calls.c, disputes.c.dispute).select_from(joined)
     known = 0 < call_id <= _HIGHEST_ID
     row = connection.execute(query.where(calls.c.call_id == call_id)).first() if known else None
     if row is None:
@@ -215,26 +205,18 @@ def _settleable(connection: Connection, call_id: int, cost_micro: int) -> Row[An
 
 
 def _find(connection: Connection, call_id: int) -> DisputedCall:
-    query = select(*OF_CALL).select_from(JOINED).where(calls.c.call_id == call_id)
+    query = _DISPUTED.where(calls.c.call_id == call_id)
     row = connection.execute(query).first() if 0 < call_id <= _HIGHEST_ID else None
     if row is None:
         raise InputError(f"no cost of call {call_id} waits for a second person")
-    return _call_of(row)
+    return DisputedCall(*row)
 
 
-def _call_of(row: Row[Any]) -> DisputedCall:
-    return DisputedCall(
-        row.call_id,
-        row.run_id,
-        row.check,
-        row.sent_at or row.intent_at,
-        row.dispute,
-        row.named_micro,
-        row.cost_micro,
-        row.reserved_micro,
-        row.before_micro,
-        row.invoice_micro,
-        row.entered_by,
-        row.confirmed_by,
-        row.invoice_at,
-    )
+_DISPUTED = OF_CALL.with_only_columns(
+    *(calls.c[name] for name in ("call_id", "run_id", "check")),
+    func.coalesce(calls.c.sent_at, calls.c.intent_at),
+    *(disputes.c.dispute, disputes.c.named_micro, calls.c.cost_micro, calls.c.reserved_micro),
+    *(disputes.c[name] for name in ("before_micro", "invoice_micro", "entered_by")),
+    *(disputes.c.confirmed_by, disputes.c.invoice_at),
+)
+"""Calls as `DisputedCall` has them."""

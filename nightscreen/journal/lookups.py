@@ -1,16 +1,15 @@
 """The lookups that runs are to make: one table, from which every process of a run claims its work.
 
 The plan fills it in rank; a claim takes the next of a check, together with the intents and the
-reservation (`calls`); an outcome ends a lookup. Identities lie beside it, sealed in blocks. Rows
-are there while a run is under way and no longer: nothing here lasts, and no backup holds it.
+reservation (`calls`); an outcome ends a lookup. Identities are sealed. Rows are there while a run
+is under way and no longer: nothing here lasts, and no backup holds it.
 """
 
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from dataclasses import dataclass, field
-from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import (
@@ -26,15 +25,14 @@ from sqlalchemy import (
 )
 
 from nightscreen.journal.engine import outlasting, reading, recording, release_pages, writing
-from nightscreen.journal.schema import lookup_identities, lookup_runs, lookups, run_stops
-from nightscreen.journal.statements import Many, among, fetched, given, insert_into, inserting
+from nightscreen.journal.schema import LOOKUP, lookup_runs, lookups, run_stops
+from nightscreen.journal.statements import Many, insert_into, inserting
 from nightscreen.schemas.calls import LookupStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection, Engine, Row, Select
-    from sqlalchemy.sql.dml import UpdateBase
 
     from nightscreen.files.sealing import Sealer
     from nightscreen.journal.holders import Holders
@@ -42,14 +40,8 @@ if TYPE_CHECKING:
 WHOLE_RUN = ""
 """Scope of a stop that is not of one check."""
 
-BLOCK = 500
-"""Identities sealed together: a claim of fifty opens one or two blocks."""
-
 _AT_ONCE = 20_000
 """Lookups written or deleted in one transaction, so that other runs wait for no more than that."""
-
-_OPENED_BLOCKS = 24
-"""Opened blocks in memory: the checks of a run are not at the same place in rank."""
 
 _LEFT = text("lookups.state IN (0, 10)")
 _CLAIMED = text("lookups.state = 9")
@@ -75,6 +67,11 @@ class LookupRun:
     closer_id: int | None = None
     closer_check: str = ""
     closer_micro: int = 0
+
+    @property
+    def kept_id(self) -> int:
+        """Return the number of the lookup that is kept for the end; -1 for none."""
+        return -1 if self.closer_id is None else self.closer_id
 
     @property
     def checks(self) -> tuple[str, ...]:
@@ -165,21 +162,19 @@ _NEXT_COLUMNS = (
 _WAITING = LookupStatus.WAITING.value
 
 
-@cache
-def _next_query() -> Select[Any]:
-    return (
-        select(*_NEXT_COLUMNS)
-        .where(
-            _LEFT,
-            lookups.c.check == bindparam("check"),
-            lookups.c.state == _WAITING,
-            lookups.c.lookup_id >= bindparam("first"),
-            lookups.c.lookup_id < bindparam("end"),
-            lookups.c.lookup_id != bindparam("closer"),
-        )
-        .order_by(lookups.c.lookup_id)
-        .limit(bindparam("number"))
+_NEXT = (
+    select(*_NEXT_COLUMNS)
+    .where(
+        _LEFT,
+        lookups.c.check == bindparam("check"),
+        lookups.c.state == _WAITING,
+        lookups.c.lookup_id >= bindparam("first"),
+        lookups.c.lookup_id < bindparam("end"),
+        lookups.c.lookup_id != bindparam("closer"),
     )
+    .order_by(lookups.c.lookup_id)
+    .limit(bindparam("number"))
+)
 
 
 def next_in_rank(
@@ -194,17 +189,16 @@ def next_in_rank(
         number: how many at most.
         only: this lookup and no other, even if it is the one that is kept.
     """
-    kept = -1 if run.closer_id is None else run.closer_id
     values = {
         "check": check,
         "first": run.first_id if only is None else only,
         "end": run.end_id if only is None else only + 1,
-        "closer": kept if only is None else -1,
+        "closer": run.kept_id if only is None else -1,
         "number": number,
     }
     return [
         ClaimedLookup(row[0], row[1], row[2], bytes(row[3]), *row[4:])
-        for row in fetched(connection.execute(_next_query(), values))
+        for row in connection.execute(_NEXT, values)
     ]
 
 
@@ -228,12 +222,11 @@ def reach(
         return run.first_id - 1
     price = case(prices_micro, value=lookups.c.check, else_=0)
     worst = case((lookups.c.worst_micro > price, lookups.c.worst_micro), else_=price)
-    kept = -1 if run.closer_id is None else run.closer_id
     left = (
         _LEFT,
         lookups.c.check.in_(list(prices_micro)),
         lookups.c.lookup_id.between(run.first_id, last_id),
-        lookups.c.lookup_id != kept,
+        lookups.c.lookup_id != run.kept_id,
     )
     total = connection.execute(select(func.coalesce(func.sum(worst), 0)).where(*left)).scalar_one()
     if int(total) <= money_micro:
@@ -259,47 +252,30 @@ def claimed_micro(connection: Connection, run: LookupRun) -> int:
 def left_of(connection: Connection, run: LookupRun, check: str) -> Left:
     """Return what has not come to an end, the lookup that is kept for the end apart."""
     own = lookups.c.lookup_id.between(run.first_id, run.end_id - 1)
-    kept = -1 if run.closer_id is None else run.closer_id
-    states = {
-        state: connection.execute(
-            select(lookups.c.lookup_id)
-            .where(_LEFT, lookups.c.check == check, lookups.c.state == state, own)
-            .where(lookups.c.lookup_id != kept)
-            .limit(1)
-        ).first()
-        is not None
+    any_of = select(lookups.c.lookup_id).where(
+        _LEFT, lookups.c.check == check, own, lookups.c.lookup_id != run.kept_id
+    )
+    waiting, later = (
+        connection.execute(any_of.where(lookups.c.state == state).limit(1)).first() is not None
         for state in (_WAITING, LookupStatus.LATER.value)
-    }
+    )
     query = select(lookups.c.check, func.count()).where(_CLAIMED, own).group_by(lookups.c.check)
     claimed = {row[0]: int(row[1]) for row in connection.execute(query)}
-    return Left(
-        states[_WAITING],
-        states[LookupStatus.LATER.value],
-        claimed.get(check, 0),
-        sum(claimed.values()),
-    )
+    return Left(waiting, later, claimed.get(check, 0), sum(claimed.values()))
 
 
-_CHANGED = ("state", "attempts", "holder")
-_CHANGE_NAMES = ("state_", "attempts_", "holder_", "number_", "owner_")
+_OWNER = func.coalesce(lookups.c.holder, literal_column("''"))
 _NOBODY = ""
-
-
-def _change(values: Any) -> UpdateBase:  # noqa: ANN401 - values by name, or columns
-    """Return the write of what became of lookups, where they are still their owner's."""
-    owner = func.coalesce(lookups.c.holder, literal_column("''"))
-    return (
-        update(lookups)
-        .where(lookups.c.lookup_id == values["number_"], owner == values["owner_"])
-        .values({name: values[f"{name}_"] for name in _CHANGED})
-    )
-
-
+_CHANGED = ("state", "attempts", "holder")
 _CHANGE = Many(
-    lambda _: _change({name: bindparam(name) for name in _CHANGE_NAMES}),
-    _CHANGE_NAMES,
-    lambda: _change(given(lookups, _CHANGE_NAMES, (*_CHANGED, "lookup_id", "holder")).c),
+    lambda _: (
+        update(lookups)
+        .where(lookups.c.lookup_id == bindparam("number"), bindparam("owner") == _OWNER)
+        .values({name: bindparam(name) for name in _CHANGED})
+    ),
+    (*_CHANGED, "number", "owner"),
 )
+"""What became of lookups, where they are still their owner's."""
 
 
 def claim(connection: Connection, taken: Iterable[ClaimedLookup], holder: str) -> None:
@@ -356,16 +332,7 @@ def claimants(connection: Connection) -> set[str]:
 # --- the table as a whole ---
 
 
-def _identity_context(run_id: str, first_id: int) -> bytes:
-    return f"lookups\x1f{run_id}\x1f{first_id}".encode()
-
-
-_FILL = inserting(lookups, [name for name in lookups.c.keys() if name != "holder"])  # noqa: SIM118 - a collection of columns
-_FILL_IDENTITIES = inserting(lookup_identities, ("first_id", "sealed"))
-
-
-_IN_CLEAR = 7
-"""Columns of a `NewLookup` that the table has; those after them are sealed."""
+_FILL = inserting(lookups, lookups.c.keys())
 
 
 class NewLookup(NamedTuple):
@@ -397,7 +364,6 @@ class Lookups:
     _engine: Engine = field(repr=False)
     _sealer: Sealer = field(repr=False)
     _holders: Holders = field(repr=False)
-    _opened: OrderedDict[int, list[list[Any]]] = field(default_factory=OrderedDict, repr=False)
 
     @outlasting
     def begin(self, run_id: str, number: int, terms: Mapping[str, Any]) -> LookupRun:
@@ -411,7 +377,7 @@ class Lookups:
         self.clear(run_id)
         with writing(self._engine) as connection:
             last = connection.execute(select(func.max(lookup_runs.c.end_id))).scalar()
-            first = (-(-int(last or 0) // BLOCK)) * BLOCK  # where a block of identities begins
+            first = int(last or 0)
             row = {
                 "run_id": run_id,
                 "holder": self._holders.name,
@@ -424,58 +390,42 @@ class Lookups:
         return LookupRun(run_id, first, first + number, dict(terms))
 
     def fill(self, run: LookupRun, ranked: Iterable[NewLookup]) -> None:
-        """Write the lookups of a run, most important first; identities are sealed in blocks."""
-        block: list[NewLookup] = []
-        first = run.first_id
-        for each in ranked:
-            block.append(each)
-            if len(block) == _AT_ONCE:
-                self._fill(run, first, block)
-                first, block = first + len(block), []
-        if block:
-            self._fill(run, first, block)
+        """Write the lookups of a run, most important first."""
+        first, every = run.first_id, iter(ranked)
+        while block := list(islice(every, _AT_ONCE)):
+            self._fill([self._row(number, each) for number, each in enumerate(block, first)])
+            first += len(block)
         if self._engine.dialect.name == "postgresql":
             with recording(self._engine) as connection:  # what is new is not in its statistics yet
                 connection.exec_driver_sql("ANALYZE lookups")
 
+    def _row(self, number: int, new: NewLookup) -> tuple[Any, ...]:
+        plain = json.dumps([new.identity, new.together_with, new.row]).encode()
+        sealed = self._sealer.seal(plain, LOOKUP.context(number, new.subject))
+        asked = (new.check, new.kind, new.subject, new.worst_micro)
+        consent = (new.consent_reference, new.consent_ends_at)
+        return (number, *asked, *consent, new.state, 0, None, sealed)
+
     @outlasting
-    def _fill(self, run: LookupRun, first: int, block: Sequence[NewLookup]) -> None:
-        rows = [(first + place, *each[:_IN_CLEAR], 0) for place, each in enumerate(block)]
-        sealed = []
-        for start in range(0, len(block), BLOCK):
-            piece = [each[_IN_CLEAR:] for each in block[start : start + BLOCK]]
-            context = _identity_context(run.run_id, first + start)
-            sealed.append((first + start, self._sealer.seal(json.dumps(piece).encode(), context)))
+    def _fill(self, rows: Sequence[tuple[Any, ...]]) -> None:
         with recording(self._engine) as connection:
-            known = select(lookups.c.lookup_id).where(lookups.c.lookup_id == first)
+            known = select(lookups.c.lookup_id).where(lookups.c.lookup_id == rows[0][0])
             if connection.execute(known).first() is None:  # else a try that broke off was committed
                 _FILL.run(connection, rows)
-                _FILL_IDENTITIES.run(connection, sealed)
-
-    def identities(
-        self, run: LookupRun, numbers: Sequence[int]
-    ) -> list[tuple[str, str | None, int]]:
-        """Return identity, second identity and row of some lookups."""
-        found = []
-        for number in numbers:
-            first = number - (number - run.first_id) % BLOCK
-            block = self._opened.get(first)
-            if block is None:
-                block = self._opened[first] = self._open_block(run, first)
-                if len(self._opened) > _OPENED_BLOCKS:
-                    self._opened.popitem(last=False)
-            identity, other, row = block[number - first]
-            found.append((identity, other, row))
-        return found
 
     @outlasting
-    def _open_block(self, run: LookupRun, first: int) -> list[list[Any]]:
-        query = select(lookup_identities.c.sealed).where(lookup_identities.c.first_id == first)
+    def identities(self, numbers: Sequence[int]) -> list[tuple[str, str | None, int]]:
+        """Return identity, second identity and row of some lookups."""
+        query = select(lookups.c.lookup_id, lookups.c.subject, lookups.c.sealed)
         with reading(self._engine) as connection:
-            sealed = connection.execute(query).scalar_one()
-        opened = self._sealer.open(bytes(sealed), _identity_context(run.run_id, first))
-        found: list[list[Any]] = json.loads(opened)
-        return found
+            rows = connection.execute(query.where(lookups.c.lookup_id.in_(numbers))).all()
+        found = {row.lookup_id: self._open(row) for row in rows}
+        return [found[number] for number in numbers]
+
+    def _open(self, row: Row[Any]) -> tuple[str, str | None, int]:
+        context = LOOKUP.context(row.lookup_id, bytes(row.subject))
+        identity, other, of_row = json.loads(self._sealer.open(bytes(row.sealed), context))
+        return identity, other, of_row
 
     @outlasting
     def find(self, run_id: str) -> LookupRun | None:
@@ -629,7 +579,6 @@ class Lookups:
         run = self.find(run_id)
         if run is None:
             return
-        self._opened.clear()
         for start in range(run.first_id, run.end_id, _AT_ONCE):
             self._delete(start, min(run.end_id, start + _AT_ONCE))
         self._forget(run_id)
@@ -637,12 +586,9 @@ class Lookups:
 
     @outlasting
     def _delete(self, first: int, end: int) -> None:
+        some = lookups.c.lookup_id.between(first, end - 1)
         with recording(self._engine) as connection:
-            for table, number in (
-                (lookups, lookups.c.lookup_id),
-                (lookup_identities, lookup_identities.c.first_id),
-            ):
-                connection.execute(delete(table).where(number >= first, number < end))
+            connection.execute(delete(lookups).where(some))
 
     @outlasting
     def _forget(self, run_id: str) -> None:
@@ -671,7 +617,7 @@ def runs_about(connection: Connection, subjects: Collection[bytes]) -> list[str]
     query = (
         select(lookup_runs.c.holder)
         .join(lookups, of_run)
-        .where(among(connection.dialect.name, lookups.c.subject, "subjects"))
+        .where(lookups.c.subject.in_(subjects))
         .distinct()
     )
-    return list(connection.execute(query, {"subjects": list(subjects)}).scalars())
+    return list(connection.execute(query).scalars())

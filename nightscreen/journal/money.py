@@ -7,8 +7,8 @@ processes of a journal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import func, select
 
@@ -20,32 +20,9 @@ from nightscreen.schemas.clock import Clock, spending_day
 from nightscreen.schemas.prices import SeenPrice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from sqlalchemy import Connection, Engine
-
-
-@dataclass(slots=True)
-class Delta:
-    """A change of one scope's counters."""
-
-    spent: int = 0
-    reserved: int = 0
-    calls: int = 0
-
-    def add(self, other: Delta) -> None:
-        """Add another change."""
-        self.spent += other.spent
-        self.reserved += other.reserved
-        self.calls += other.calls
-
-    def settle(self, outcome: CallResult, reserved_micro: int) -> None:
-        """Turn a reservation into what is known to be spent; a doubt keeps it reserved."""
-        if keeps_reservation(outcome.state, outcome.cost_micro):
-            return
-        self.spent += outcome.cost_micro or 0
-        self.reserved -= reserved_micro
-        self.calls -= outcome.state is CallState.NOT_SENT
+    from sqlalchemy import Connection, Engine, Row
 
 
 RESERVING = frozenset({CallState.INTENT, CallState.IN_DOUBT, CallState.ANSWERED})
@@ -61,9 +38,8 @@ def keeps_reservation(state: str, cost_micro: int | None) -> bool:
     return cost_micro is None and state in RESERVING
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """One scope's counters, in micro-naira.
+class Spent(NamedTuple):
+    """One scope's counters, or a change of them, in micro-naira.
 
     Attributes:
         spent_micro: what calls cost.
@@ -78,19 +54,31 @@ class Spent:
     calls: int = 0
     disputed_micro: int = 0
 
-    def after(self, change: Delta) -> Spent:
-        """Return the counters as they are after a change."""
-        return Spent(
-            self.spent_micro + change.spent,
-            self.reserved_micro + change.reserved,
-            self.calls + change.calls,
-            self.disputed_micro,
-        )
+    def plus(self, other: Spent) -> Spent:
+        """Return the sum of both."""
+        return Spent(*map(sum, zip(self, other, strict=True)))
 
     @property
     def bound_micro(self) -> int:
         """What is spent or may yet turn out to be; of a disputed cost, what is believed."""
         return self.spent_micro + self.reserved_micro - self.disputed_micro
+
+
+class Changes(dict[str, Spent]):
+    """What a transaction changes of the counters, by scope."""
+
+    def add(self, scopes: Iterable[str], change: Spent) -> None:
+        """Let some scopes change."""
+        for scope in scopes:
+            self[scope] = self.get(scope, Spent()).plus(change)
+
+
+def settled(outcome: CallResult, reserved_micro: int) -> Spent:
+    """Return what an outcome changes: a reservation becomes spending; a doubt keeps it."""
+    if keeps_reservation(outcome.state, outcome.cost_micro):
+        return Spent()
+    not_sent = outcome.state is CallState.NOT_SENT
+    return Spent(outcome.cost_micro or 0, -reserved_micro, -int(not_sent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,22 +146,6 @@ def scopes_of(run_id: str, check: str, at: int) -> tuple[str, str, str, str]:
     return f"month:{day[:7]}", f"day:{day}", f"run:{run_id}", f"day:{day}:{check}"
 
 
-def disputed_scope(scope: str) -> str:
-    """Return where the counters of a scope keep what is disputed of its spending."""
-    return f"disputed:{scope}"
-
-
-def with_disputed(counters: Mapping[str, Spent], scopes: Sequence[str]) -> dict[str, Spent]:
-    """Return the counters of some scopes, each with what is disputed of it."""
-    return {
-        scope: replace(
-            counters.get(scope, Spent()),
-            disputed_micro=counters.get(disputed_scope(scope), Spent()).spent_micro,
-        )
-        for scope in scopes
-    }
-
-
 def headroom(counters: Mapping[str, Spent], caps: Caps, scopes: Sequence[str], check: str) -> Room:
     """Return how much money and how many calls still fit under every cap.
 
@@ -193,39 +165,27 @@ def headroom(counters: Mapping[str, Spent], caps: Caps, scopes: Sequence[str], c
     )
 
 
-def read_scopes(connection: Connection, scopes: Sequence[str]) -> dict[str, Spent]:
+def read_scopes(connection: Connection, scopes: Collection[str]) -> dict[str, Spent]:
     """Return the counters of each scope; zeros where nothing was ever counted."""
-    rows = connection.execute(
-        select(spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls).where(
-            spend.c.scope.in_([*scopes, *map(disputed_scope, scopes)])
-        )
-    ).all()
-    found = {scope: Spent(spent, reserved, calls) for scope, spent, reserved, calls in rows}
-    return with_disputed(found, scopes)
+    rows = connection.execute(_COUNTERS.where(spend.c.scope.in_(scopes)))
+    return {scope: Spent() for scope in scopes} | _by_scope(rows)
 
 
-_ADD = adding_up(spend, ("spent_micro", "reserved_micro", "calls"))
+def _by_scope(rows: Iterable[Row[Any]]) -> dict[str, Spent]:
+    return {scope: Spent(*counters) for scope, *counters in rows}
 
 
-def apply_deltas(connection: Connection, deltas: Mapping[str, Delta]) -> None:
-    """Add the changes to the counters.
+_COUNTERS = select(spend.c.scope, *(spend.c[name] for name in Spent._fields))
+_ADD = adding_up(spend, Spent._fields)
+
+
+def enter_changes(connection: Connection, changes: Changes) -> None:
+    """Add changes to the counters.
 
     PostgreSQL locks a row that is written until the commit. Whoever writes counters does so last,
-    and in one order, so that no two wait for each other for good: month, day, run, check, then
-    what is disputed.
+    and in one order, so that no two wait for each other for good.
     """
-    rows = [
-        (scope, each.spent, each.reserved, each.calls)
-        for scope, each in sorted(deltas.items(), key=lambda item: _lock_order(item[0]))
-    ]
-    _ADD.run(connection, rows)
-
-
-def _lock_order(scope: str) -> tuple[int, str]:
-    kind, _, rest = scope.partition(":")
-    if kind == "disputed":
-        return 4 + _lock_order(rest)[0], scope
-    return (3 if kind == "day" and ":" in rest else ("month", "day", "run").index(kind)), scope
+    _ADD.run(connection, [(scope, *each) for scope, each in sorted(changes.items())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,23 +213,20 @@ class Money:
             return read_scopes(connection, (scope,))[scope]
 
     @outlasting
-    def _all(self, like: str) -> list[tuple[str, Spent]]:
+    def _all(self, like: str) -> dict[str, Spent]:
         """Return the scopes of one pattern with their counters, newest first."""
-        query = select(spend.c.scope, spend.c.spent_micro, spend.c.reserved_micro, spend.c.calls)
+        query = _COUNTERS.where(spend.c.scope.like(like)).order_by(spend.c.scope.desc())
         with reading(self._engine) as connection:
-            rows = connection.execute(
-                query.where(spend.c.scope.like(like)).order_by(spend.c.scope.desc())
-            ).all()
-        return [(scope, Spent(*counters)) for scope, *counters in rows]
+            return _by_scope(connection.execute(query))
 
     def by_day(self) -> list[tuple[str, str, Spent]]:
         """Return day, check and counters of all days, newest first."""
-        parts = ((scope.split(":"), counters) for scope, counters in self._all("day:%:%"))
+        parts = ((scope.split(":"), each) for scope, each in self._all("day:%:%").items())
         return [(day, check, counters) for (_, day, check), counters in parts]
 
     def by_run(self) -> dict[str, Spent]:
         """Return the counters of every run that has asked for anything."""
-        return {scope.removeprefix("run:"): counters for scope, counters in self._all("run:%")}
+        return {scope.removeprefix("run:"): each for scope, each in self._all("run:%").items()}
 
     @outlasting
     def prices(self) -> dict[str, SeenPrice]:

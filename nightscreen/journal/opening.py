@@ -9,7 +9,6 @@ import json
 import os
 import secrets
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, inspect
@@ -30,19 +29,12 @@ from nightscreen.journal.engine import (
     told,
     writing,
 )
-from nightscreen.journal.holders import (
-    AdvisoryHolders,
-    AdvisoryLocks,
-    FileHolders,
-    FileLocks,
-    Holders,
-)
+from nightscreen.journal.holders import AdvisoryHolders, FileHolders, Holders
 from nightscreen.journal.keyset import (
     PSEUDONYM_KEY,
     first_keys,
     lender_key_of,
     make_sealer,
-    retire_old_key,
 )
 from nightscreen.journal.lookups import Lookups
 from nightscreen.journal.money import Money
@@ -147,7 +139,6 @@ def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
     _recognise(home, remembered, facts[_ID])
     pseudonyms = Pseudonyms(open_text(sealer, facts[PSEUDONYM_KEY], PSEUDONYM_KEY))
     holders = make_holders(engine)
-    retire_old_key(engine, holders, lender_key)
     calls = Calls(engine, sealer, holders, clock)
     return Journal(
         engine=engine,
@@ -180,11 +171,11 @@ def journal_exists(home: Path, url: str = "") -> bool:
 
 def make_holders(engine: Engine, *, takes_lock: bool = True) -> Holders:
     """Take this process's lock where every process of the journal looks for it, or only look."""
-    folder, read = holders_folder(engine), partial(reading, engine)
+    folder = holders_folder(engine)
     if folder is not None:
-        return FileHolders(folder) if takes_lock else FileLocks(folder)
+        return FileHolders(folder, takes_lock=takes_lock)
     with told(engine):
-        return AdvisoryHolders(engine, read) if takes_lock else AdvisoryLocks(read)
+        return AdvisoryHolders(engine, takes_lock=takes_lock)
 
 
 def _private_from_birth(engine: Engine, home: Path, remembered: str | None) -> None:

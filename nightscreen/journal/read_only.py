@@ -20,12 +20,14 @@ from nightscreen.journal.engine import (
     reading,
     sqlite_file,
 )
-from nightscreen.journal.holders import FileLocks
-from nightscreen.journal.keyset import LENDER_KEY, lender_key_of
+from nightscreen.journal.holders import FileHolders
+from nightscreen.journal.keyset import LENDER_KEY, lender_key_of, make_sealer
 from nightscreen.journal.money import Money
 from nightscreen.journal.opening import MARKER, has_tables, journal_url, make_holders
-from nightscreen.journal.runs import RUNNING, Runs
-from nightscreen.journal.schema import calls, read_meta, records, require_declared, runs
+from nightscreen.journal.records import Records
+from nightscreen.journal.runs import Runs
+from nightscreen.journal.schema import calls, read_meta, records, require_declared
+from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import JournalError, NightscreenError
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
 
+    from nightscreen.files.sealing import Sealer
     from nightscreen.journal.holders import Holders
-    from nightscreen.schemas.approvals import Approval
 
 PATIENCE_S = 3.0
 """How long a look waits where another process has the journal locked."""
@@ -47,7 +49,7 @@ PATIENCE_S = 3.0
 def pids_at_work(home: Path, url: str) -> list[int]:
     """Return the processes of this machine that have an SQLite journal open."""
     folder = holders_folder(make_engine(url or journal_url(home)))
-    living = [] if folder is None else FileLocks(folder).living()
+    living = [] if folder is None else FileHolders(folder, takes_lock=False).living()
     return sorted({pid for pid in map(pid_of, living) if pid is not None})
 
 
@@ -90,6 +92,7 @@ class Look:
     money: Money = field(repr=False)
     key_trouble: NightscreenError | None
     fingerprint: str
+    _sealer: Sealer | None = field(repr=False)
 
     def __enter__(self) -> Self:
         return self
@@ -97,24 +100,12 @@ class Look:
     def __exit__(self, *_exc: object) -> None:
         self.engine.dispose()
 
-    def holder_of(self, run_id: str) -> str | None:
-        """Return the living process that works on a run, by the name of its lock."""
-        query = select(runs.c.holder).where(runs.c.run_id == run_id, runs.c.state == RUNNING)
-        with reading(self.engine) as connection:
-            holder = connection.execute(query).scalar()
-        return holder if holder and self.holders.alive(holder) else None
-
-    def waiting_approvals(self) -> list[Approval]:
-        """Return the requests for approval that nobody has decided, oldest first, without notes."""
-        return self._approvals.waiting()
-
     def approval_of(self, run_id: str) -> Approval | None:
-        """Return a run's newest request for approval, without its note; None where it has none."""
-        return self._approvals.newest(run_id)
-
-    @property
-    def _approvals(self) -> Approvals:
-        return Approvals(self.engine, None, system_clock)
+        """Return a run's newest request for approval; None where it has none, or without a key."""
+        if self._sealer is None:
+            return None
+        kept = Records(Approval, self.engine, self._sealer)
+        return Approvals(self.engine, kept, system_clock).newest(run_id)
 
     def runs_with_open_gaps(self) -> list[str]:
         """Return the runs before which money is missing without a reason, oldest first."""
@@ -125,10 +116,6 @@ class Look:
         )
         with reading(self.engine) as connection:
             return list(connection.execute(query).scalars())
-
-    def has_users(self) -> bool:
-        """Tell whether anybody was made a user of the desk."""
-        return has_users(self.engine)
 
     def pulse(self, run_id: str, *, alive: bool) -> RunActivity:
         """Return what became of a run's calls so far.
@@ -199,8 +186,10 @@ def look_into(
             facts = read_meta(connection)
         require_declared(facts)
         trouble: NightscreenError | None = None
+        sealer = None
         try:
-            lender_key_of(engine, configured_key(home, data_key), home)
+            lender = lender_key_of(engine, configured_key(home, data_key), home)
+            sealer = make_sealer(engine, lender, home)
         except NightscreenError as error:
             trouble = error
         holders = make_holders(engine, takes_lock=False)
@@ -211,6 +200,7 @@ def look_into(
             Money(engine, clock),
             trouble,
             facts.get(LENDER_KEY, ""),
+            sealer,
         )
     except BaseException:
         engine.dispose()

@@ -1,28 +1,22 @@
-"""What people decided: reviews of customers, releases of held runs, and the policies' own text.
+"""What people decided: reviews of customers, and the text of the policies that decide.
 
 Whether a row of a returned list is sound is judged in `results/reviews.py`.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select
 
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.records import Records
-from nightscreen.journal.schema import (
-    policies,
-    records,
-    releases,
-    runs,
-)
+from nightscreen.journal.schema import policies, records
 from nightscreen.schemas.contests import ENDED, WAITS, Review
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from sqlalchemy import Engine
 
@@ -36,7 +30,7 @@ _MADE = records.c.state == ""
 
 @dataclass(frozen=True, slots=True)
 class Reviews:
-    """Writes and reads reviews, releases and policies."""
+    """Writes and reads reviews and policies."""
 
     _engine: Engine = field(repr=False)
     _records: Records[Review] = field(repr=False)
@@ -97,22 +91,10 @@ class Reviews:
         for each in self.waiting(customer):
             self.end(each)
 
-    def release(self, run_id: str, reason: str, report: Mapping[str, Any]) -> None:
-        """Note that a held run was released, with its report as it is now."""
-        with writing(self._engine) as connection:
-            row = {"run_id": run_id, "released_at": self._clock(), "reason": reason}
-            connection.execute(insert(releases), row)
-            connection.execute(
-                update(runs).where(runs.c.run_id == run_id).values(report=json.dumps(report))
-            )
-
     def keep_policy(self, policy: str, text: str) -> None:
         """Keep a policy's JSON under its `name@digest`, unless it is kept already."""
-        known = select(policies.c.policy).where(policies.c.policy == policy)
-        with reading(self._engine) as connection:
-            if connection.execute(known).first() is not None:
-                return
         with writing(self._engine) as connection:
+            known = select(policies.c.policy).where(policies.c.policy == policy)
             if connection.execute(known).first() is None:
                 row = {"policy": policy, "text": text, "kept_at": self._clock()}
                 connection.execute(insert(policies), row)

@@ -8,21 +8,21 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import BigInteger, Integer, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import Integer, bindparam, delete, exists, func, insert, select, update
 
 from nightscreen.files.sealed_file import UPLOADS
 from nightscreen.journal.engine import outlasting, reading, writing
-from nightscreen.journal.schema import UNSETTLED, calls, put_meta, read_meta, runs, tallies
-from nightscreen.journal.statements import fetched
-from nightscreen.schemas.calls import CallState
+from nightscreen.journal.schema import UNSETTLED, calls, put_meta, read_meta, runs
+from nightscreen.schemas.calls import KEPT_STATES, CallState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import ColumnElement, CursorResult, Engine, Row
+    from sqlalchemy import Engine, Row, Select
 
     from nightscreen.journal.holders import Holders
     from nightscreen.schemas.clock import Clock
@@ -31,8 +31,11 @@ _DOUBTFUL = (CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UNREADA
 RUNNING = "running"
 KILLED = "killed"
 _RECENT = 5000
+_RECENT_OUTCOMES = 200_000
+"""So many of the newest answers tell a quote what is charged: those of the last nights."""
 _DATE_ORDER = "date_order {}"
 """Name in `meta` of what was answered for a batch name."""
+_NEWEST = select(runs).order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class RunRecord:
     """One run as the journal remembers it; instants in microseconds, money in micro-naira.
 
     Parameters and report are read of their text where they are asked for: a list of a thousand runs
-    needs few, and reading a report takes a millisecond.
+    needs few, and reading a report takes a millisecond. Its holder is the living process that works
+    on it.
     """
 
     run_id: str
@@ -49,6 +53,7 @@ class RunRecord:
     purpose: str
     state: str
     stop_reason: str | None
+    holder: str | None
     started_at: int
     finished_at: int | None
     input_digest: str
@@ -111,10 +116,10 @@ class Runs:
             "purpose": purpose,
             "state": RUNNING,
             "stop_reason": None,
-            "holder": self._holders.name,
             "finished_at": None,
-            "input_digest": input_digest,
             "folder": folder,
+            "holder": self._holders.name,
+            "input_digest": input_digest,
             "cap_micro": cap_micro,
             "parameters": json.dumps(parameters, sort_keys=True),
         }
@@ -136,30 +141,36 @@ class Runs:
         with writing(self._engine) as connection:
             connection.execute(delete(runs).where(runs.c.run_id == run_id))
 
-    @outlasting
     def finish(
         self, run_id: str, *, state: str, stop_reason: str | None, report: Mapping[str, Any]
     ) -> None:
         """Write down how a run ended, with its report."""
-        with writing(self._engine) as connection:
-            connection.execute(
-                update(runs)
-                .where(runs.c.run_id == run_id)
-                .values(
-                    state=state,
-                    stop_reason=stop_reason,
-                    finished_at=self._clock(),
-                    report=json.dumps(report),
-                )
-            )
+        ended: dict[str, str | int | None] = {
+            "state": state,
+            "stop_reason": stop_reason,
+            "finished_at": self._clock(),
+        }
+        self._change(run_id, ended | {"report": json.dumps(report)})
 
-    @outlasting
+    def keep_report(self, run_id: str, report: Mapping[str, Any]) -> None:
+        """Keep the report of a run as it is now."""
+        self._change(run_id, {"report": json.dumps(report)})
+
     def set_cap(self, run_id: str, cap_micro: int) -> None:
         """Write down another cap of a run that is under way."""
+        self._change(run_id, {"cap_micro": cap_micro})
+
+    def moved_input(self, run_id: str, path: str) -> None:
+        """Write down where the file of a run lies now, so that the run can be resumed."""
+        run = self.find(run_id)
+        if run is not None:
+            moved = json.dumps({**run.parameters, "input": path}, sort_keys=True)
+            self._change(run_id, {"parameters": moved})
+
+    @outlasting
+    def _change(self, run_id: str, values: Mapping[str, str | int | None]) -> None:
         with writing(self._engine) as connection:
-            connection.execute(
-                update(runs).where(runs.c.run_id == run_id).values(cap_micro=cap_micro)
-            )
+            connection.execute(update(runs).where(runs.c.run_id == run_id).values(values))
 
     @outlasting
     def held_elsewhere(self, run_id: str) -> bool:
@@ -172,114 +183,61 @@ class Runs:
             return False
         return not self._holders.dead(row.holder)
 
-    @outlasting
     def find(self, run_id: str) -> RunRecord | None:
         """Return a run, or None."""
-        with reading(self._engine) as connection:
-            row = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
-        return None if row is None else self._read(row)
+        return next(iter(self._select(select(runs).where(runs.c.run_id == run_id))), None)
 
-    @outlasting
     def newest(self, *, batch: str | None = None, limit: int | None = 100) -> list[RunRecord]:
         """Return runs, newest first; all of them where there is no limit."""
-        query = select(runs).order_by(runs.c.started_at.desc(), runs.c.run_id.desc()).limit(limit)
-        if batch is not None:
-            query = query.where(runs.c.batch == batch)
-        with reading(self._engine) as connection:
-            rows = connection.execute(query).all()
-        return [self._read(row) for row in rows]
+        query = _NEWEST if batch is None else _NEWEST.where(runs.c.batch == batch)
+        return self._select(query.limit(limit))
 
-    @outlasting
     def ended_before(self, at: int, *, limit: int) -> list[RunRecord]:
         """Return runs that ended before an instant, those that ended last first."""
         query = select(runs).where(runs.c.finished_at <= at)
-        query = query.order_by(runs.c.finished_at.desc(), runs.c.run_id.desc()).limit(limit)
-        with reading(self._engine) as connection:
-            rows = connection.execute(query).all()
-        return [self._read(row) for row in rows]
+        latest = runs.c.finished_at.desc(), runs.c.run_id.desc()
+        return self._select(query.order_by(*latest).limit(limit))
 
-    @outlasting
     def find_all(self, heads: Iterable[RunHead]) -> list[RunRecord]:
         """Return runs whole, newest first."""
-        wanted = [head.run_id for head in heads]
-        query = (
-            select(runs)
-            .where(runs.c.run_id.in_(wanted))
-            .order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
-        )
-        with reading(self._engine) as connection:
-            rows = connection.execute(query).all()
-        return [self._read(row) for row in rows]
+        return self._select(_NEWEST.where(runs.c.run_id.in_([head.run_id for head in heads])))
 
     @outlasting
     def heads(self) -> list[RunHead]:
         """Return every run, newest first, without its report."""
-        query = select(runs.c.run_id, runs.c.batch, runs.c.started_at).order_by(
-            runs.c.started_at.desc(), runs.c.run_id.desc()
-        )
         with reading(self._engine) as connection:
+            query = _NEWEST.with_only_columns(*(runs.c[name] for name in RunHead._fields))
             return [RunHead(*row) for row in connection.execute(query)]
 
-    @outlasting
     def of_input(self, digest: str, *, flow: str) -> list[RunRecord]:
         """Return the runs of a flow that read a file of this content, newest first."""
-        query = (
-            select(runs)
-            .where(runs.c.input_digest == digest, runs.c.flow == flow)
-            .order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
-        )
+        return self._select(_NEWEST.where(runs.c.input_digest == digest, runs.c.flow == flow))
+
+    @outlasting
+    def _select(self, query: Select[Any]) -> list[RunRecord]:
         with reading(self._engine) as connection:
             rows = connection.execute(query).all()
         return [self._read(row) for row in rows]
 
-    @outlasting
-    def moved_input(self, run_id: str, path: str) -> None:
-        """Write down where the file of a run lies now, so that the run can be resumed."""
-        with writing(self._engine) as connection:
-            kept = connection.execute(
-                select(runs.c.parameters).where(runs.c.run_id == run_id)
-            ).scalar()
-            if kept is not None:
-                moved = json.dumps({**json.loads(kept), "input": path}, sort_keys=True)
-                connection.execute(
-                    update(runs).where(runs.c.run_id == run_id).values(parameters=moved)
-                )
-
     def _read(self, row: Row[Any]) -> RunRecord:
-        alive = row.state != RUNNING or (row.holder is not None and self._holders.alive(row.holder))
-        return RunRecord(
-            run_id=row.run_id,
-            flow=row.flow,
-            batch=row.batch,
-            purpose=row.purpose,
-            state=row.state if alive else KILLED,
-            stop_reason=row.stop_reason,
-            started_at=row.started_at,
-            finished_at=row.finished_at,
-            input_digest=row.input_digest,
-            folder=row.folder,
-            cap_micro=row.cap_micro,
-            _parameters=row.parameters,
-            _report=row.report,
-        )
+        known, living = row._asdict(), None
+        if row.state == RUNNING:
+            living = row.holder if row.holder and self._holders.alive(row.holder) else None
+            known["state"] = RUNNING if living else KILLED
+        known |= {"_parameters": known.pop("parameters"), "_report": known.pop("report")}
+        return RunRecord(**known | {"holder": living})
 
-    def calls(self, run_id: str, *, block: int = 20_000) -> Iterator[list[Row[Any]]]:
-        """Yield a run's calls in blocks, in the order of their intents."""
-        yield from self._calls(run_id, list(calls.c), block, lambda found: list(found.all()))
+    def calls(
+        self, run_id: str, names: Sequence[str] = (), *, block: int = 20_000
+    ) -> Iterator[Sequence[Row[Any]]]:
+        """Yield a run's calls in blocks, in the order of their intents.
 
-    def call_columns(
-        self, run_id: str, names: Sequence[str], *, block: int
-    ) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield columns of a run's calls, `call_id` first, as the driver has them: half as dear."""
-        yield from self._calls(run_id, [calls.c[name] for name in names], block, fetched)
-
-    def _calls(
-        self,
-        run_id: str,
-        columns: Sequence[ColumnElement[Any]],
-        block: int,
-        read: Callable[[CursorResult[Any]], list[Any]],
-    ) -> Iterator[list[Any]]:
+        Args:
+            run_id: the run.
+            names: columns, `call_id` first; all of them where they are left out.
+            block: so many calls at a time.
+        """
+        columns = [calls.c[name] for name in names or calls.c.keys()]
         of_run = calls.c.run_id == run_id
         with reading(self._engine) as connection:
             ends = select(func.min(calls.c.call_id), func.max(calls.c.call_id)).where(of_run)
@@ -295,7 +253,7 @@ class Runs:
         )
         while True:
             with reading(self._engine) as connection:
-                rows = read(connection.execute(query, {"first": first}))
+                rows = connection.execute(query, {"first": first}).all()
             if not rows:
                 return
             yield rows
@@ -332,15 +290,10 @@ class Runs:
         )
         with reading(self._engine) as connection:
             rows = connection.execute(query).all()
+        words = ("unreadable", "in_doubt", "failed")
         return {
-            (check, bytes(subject)): "unreadable"
-            if unread
-            else "in_doubt"
-            if doubtful
-            else "failed"
-            if final
-            else "pending"
-            for check, subject, unread, doubtful, final in rows
+            (check, bytes(subject)): next(compress(words, holds), "pending")
+            for check, subject, *holds in rows
         }
 
     @outlasting
@@ -359,6 +312,12 @@ class Runs:
         with reading(self._engine) as connection:
             return connection.execute(query).first()
 
+    def calls_about(self, subjects: Sequence[bytes]) -> Sequence[Row[Any]]:
+        """Return every call about some identifiers, oldest first."""
+        query = select(calls).where(calls.c.subject.in_(subjects)).order_by(calls.c.call_id)
+        with reading(self._engine) as connection:
+            return connection.execute(query).all()
+
     @outlasting
     def in_doubt(self) -> list[Row[Any]]:
         """Return every call that may have been charged without our knowing, oldest first."""
@@ -375,22 +334,20 @@ class Runs:
     @outlasting
     def has_answers(self, run_id: str) -> bool:
         """Return whether the service has answered any lookup of a run."""
-        query = select(tallies.c.run_id).where(tallies.c.run_id == run_id).limit(1)
+        answered = calls.c.state.in_(KEPT_STATES)
+        query = select(calls.c.call_id).where(calls.c.run_id == run_id, answered).limit(1)
         with reading(self._engine) as connection:
             return connection.execute(query).first() is not None
 
     @outlasting
-    def tallies(self) -> list[Row[Any]]:
-        """Return answers and cost of all runs, by check, kind and outcome."""
-        query = select(
-            tallies.c.check,
-            tallies.c.kind,
-            tallies.c.outcome,
-            func.sum(tallies.c.answers).cast(BigInteger).label("answers"),
-            func.sum(tallies.c.cost_micro).cast(BigInteger).label("cost_micro"),
-        ).group_by(tallies.c.check, tallies.c.kind, tallies.c.outcome)
+    def recent_outcomes(self) -> list[tuple[str, str, str, int]]:
+        """Return how many answers of late had which outcome: check, kind, outcome, number."""
+        known = (calls.c.check, calls.c.kind, func.coalesce(calls.c.outcome, "").label("outcome"))
+        answered = select(*known).where(calls.c.state.in_(KEPT_STATES))
+        recent = answered.order_by(calls.c.call_id.desc()).limit(_RECENT_OUTCOMES).subquery()
+        query = select(*recent.c, func.count()).group_by(*recent.c)
         with reading(self._engine) as connection:
-            return list(connection.execute(query))
+            return [(*row[:3], int(row[3])) for row in connection.execute(query)]
 
     @outlasting
     def seconds_per_answer(self) -> dict[str, float]:

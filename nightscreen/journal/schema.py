@@ -47,6 +47,7 @@ from sqlalchemy import (
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from nightscreen.files.sealing import SUBJECT_BYTES
+from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.bvn import BvnRequest
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.cases import OpenCase
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Select
     from sqlalchemy.schema import ExecutableDDLElement
+    from sqlalchemy.types import TypeEngine
 
     from nightscreen.config.settings import Cutoffs
     from nightscreen.files.sealing import Sealer
@@ -144,6 +146,14 @@ def _kept_by(name: str, ground: str, *, nullable: bool = False) -> Column[int]:
     return Column(name, BigInteger, info={"ground": ground}, nullable=nullable)
 
 
+def _required(kind: type[TypeEngine[Any]], *names: str) -> list[Column[Any]]:
+    return [Column(name, kind, nullable=False) for name in names]
+
+
+def _optional(kind: type[TypeEngine[Any]], *names: str) -> list[Column[Any]]:
+    return [Column(name, kind) for name in names]
+
+
 _OF_SUBJECT = Ownership(Owner.SUBJECT)
 _OF_CUSTOMER = Ownership(Owner.CUSTOMER)
 _OF_PULLS = Ownership(Owner.ANYWHERE, batch=PULLS)
@@ -162,13 +172,11 @@ data_keys = Table(
     "data_keys",
     metadata,
     Column("number", Integer, primary_key=True),
-    Column("wrapped_by", Text, primary_key=True),
     Column("wrapped", LargeBinary, nullable=False, info={"digest": True}),
     Column("made_at", BigInteger, nullable=False),
     info={"kept": WITH_JOURNAL},
 )
-"""Each data key, sealed under the lender's key whose fingerprint `wrapped_by` is. After a rotation
-both keys of the lender open it, until no run is left that began under the old one."""
+"""Each data key, sealed under the lender's key."""
 
 # --- runs, calls and money ---
 
@@ -176,16 +184,12 @@ runs = Table(
     "runs",
     metadata,
     Column("run_id", Text, primary_key=True),
-    Column("flow", Text, nullable=False),
-    Column("batch", Text, nullable=False),
-    Column("purpose", Text, nullable=False),
+    *_required(Text, "flow", "batch", "purpose"),
     Column("state", Text, nullable=False),  # running, completed, stopped, test_mode
-    Column("stop_reason", Text),
-    Column("holder", Text),
+    *_optional(Text, "stop_reason", "holder"),
     Column("started_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger),
-    Column("input_digest", Text, nullable=False),
-    Column("folder", Text, nullable=False),
+    *_required(Text, "input_digest", "folder"),
     Column("cap_micro", BigInteger),
     Column("parameters", Text, nullable=False),  # JSON, no personal data
     Column("report", Text),  # JSON, no personal data
@@ -205,24 +209,19 @@ calls = Table(
     "calls",
     metadata,
     Column("call_id", _Id, primary_key=True, autoincrement=True),
-    Column("run_id", Text, nullable=False),
-    Column("check", Text, nullable=False),
-    Column("kind", Text, nullable=False),
+    *_required(Text, "run_id", "check", "kind"),
     _whose("subject", Ownership(Owner.SUBJECT, {"subject": TOMBSTONE, "consent_reference": None})),
     Column("purpose", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("holder", Text, nullable=False),
     Column("consent_reference", Text),
-    Column("intent_at", BigInteger, nullable=False),
-    Column("reserved_micro", BigInteger, nullable=False),
+    *_required(BigInteger, "intent_at", "reserved_micro"),
     Column("state", Text, nullable=False),  # intent, answered, not_sent, not_charged, ...
-    Column("sent_at", BigInteger),
-    Column("settled_at", BigInteger),
+    *_optional(BigInteger, "sent_at", "settled_at"),
     Column("trouble", Text),
     Column("status", Integer),
     Column("outcome", Text),
-    Column("cost_micro", BigInteger),
-    Column("balance_micro", BigInteger),
+    *_optional(BigInteger, "cost_micro", "balance_micro"),
     Column("final", Boolean, nullable=False, default=False),
     Index("calls_by_subject", "subject", "check"),
     Index("calls_by_run", "run_id", "check"),
@@ -272,18 +271,7 @@ spend = Table(
     Column("spent_micro", BigInteger, nullable=False),
     Column("reserved_micro", BigInteger, nullable=False),  # open intents and calls in doubt
     Column("calls", BigInteger, nullable=False),
-    info={"kept": WITH_JOURNAL},
-)
-
-tallies = Table(
-    "tallies",
-    metadata,
-    Column("run_id", Text, primary_key=True),
-    Column("check", Text, primary_key=True),
-    Column("kind", Text, primary_key=True),
-    Column("outcome", Text, primary_key=True),
-    Column("answers", BigInteger, nullable=False),
-    Column("cost_micro", BigInteger, nullable=False),
+    Column("disputed_micro", BigInteger, nullable=False),  # the part of it that is not believed
     info={"kept": WITH_JOURNAL},
 )
 
@@ -291,8 +279,7 @@ prices = Table(
     "prices",
     metadata,
     Column("check", Text, primary_key=True),
-    Column("latest_micro", BigInteger, nullable=False),
-    Column("highest_micro", BigInteger, nullable=False),
+    *_required(BigInteger, "latest_micro", "highest_micro"),
     Column("seen_at", BigInteger, nullable=False),  # when the highest was charged last
     Column("charged_at", BigInteger, nullable=False),  # when any was
     info={"kept": WITH_JOURNAL},
@@ -302,7 +289,7 @@ disputes = Table(
     "disputes",
     metadata,
     Column("call_id", _Id, primary_key=True, autoincrement=False),
-    Column("state", Text, nullable=False),  # as `DisputeState`
+    Column("dispute", Text, nullable=False),  # as `DisputeState`
     Column("named_micro", BigInteger),  # what the answer named; at least that, where it is the most
     Column("excess_micro", BigInteger, nullable=False),  # what the caps leave out while it is open
     Column("found_at", BigInteger, nullable=False),
@@ -311,12 +298,13 @@ disputes = Table(
     Column("entered_by", Text),
     Column("entered_at", BigInteger),
     Column("confirmed_by", Text),
-    Column("settled_at", BigInteger),
+    Column("invoice_at", BigInteger),
     info={"kept": WITH_JOURNAL},
 )
 
 # --- what a run under way has to ask; nothing of it outlives the run ---
 
+LOOKUP = Seal("lookup", ("lookup_id", "subject"))
 _LEFT_INDEX = text("state IN (0, 10)")
 _CLAIMED_INDEX = text("state = 9")
 
@@ -325,8 +313,7 @@ lookups = Table(
     metadata,
     # the run's first number and the rank
     Column("lookup_id", _Id, primary_key=True, autoincrement=False),
-    Column("check", Text, nullable=False),
-    Column("kind", Text, nullable=False),
+    *_required(Text, "check", "kind"),
     _whose("subject", _OF_SUBJECT),
     Column("worst_micro", BigInteger, nullable=False),
     Column("consent_reference", Text),
@@ -334,6 +321,7 @@ lookups = Table(
     Column("state", Integer, nullable=False),  # as `LookupStatus`
     Column("attempts", Integer, nullable=False),
     Column("holder", Text),
+    _sealed("sealed", LOOKUP),  # JSON: identity, second identity, row
     info={"kept": PASSING},
 )
 Index(
@@ -352,22 +340,12 @@ Index(
     postgresql_where=_CLAIMED_INDEX,
 )
 
-lookup_identities = Table(
-    "lookup_identities",
-    metadata,
-    Column("first_id", _Id, primary_key=True, autoincrement=False),
-    # JSON: identity, second identity, row; bound to run and number by `lookups`
-    Column("sealed", LargeBinary, nullable=False, info={"digest": True}),
-    info={"kept": PASSING},
-)
-
 lookup_runs = Table(
     "lookup_runs",
     metadata,
     Column("run_id", Text, primary_key=True),
     Column("holder", Text, nullable=False),
-    Column("first_id", BigInteger, nullable=False),
-    Column("end_id", BigInteger, nullable=False),
+    *_required(BigInteger, "first_id", "end_id"),
     Column("closer_id", BigInteger),  # kept for the closing balance
     Column("terms", Text, nullable=False),  # JSON, no personal data
     info={"kept": PASSING},
@@ -400,8 +378,7 @@ customer_states = Table(
     "customer_states",
     metadata,
     _whose("customer", _OF_CUSTOMER, primary_key=True),
-    Column("batch", Text, nullable=False),
-    Column("run_id", Text, nullable=False),
+    *_required(Text, "batch", "run_id"),
     Column("first_at", BigInteger, nullable=False),
     _kept_by("decided_at", "decisions"),
     Column("gone_run_id", Text),
@@ -416,8 +393,7 @@ customer_history = Table(
     Column("history_id", _Id, primary_key=True, autoincrement=True),
     _whose("customer", _OF_CUSTOMER),
     _kept_by("replaced_at", "decisions"),
-    Column("replaced_by", Text, nullable=False),
-    Column("run_id", Text, nullable=False),
+    *_required(Text, "replaced_by", "run_id"),
     Column("decided_at", BigInteger, nullable=False),
     Column("gone_run_id", Text),
     _sealed("state", STATE),
@@ -430,8 +406,7 @@ customer_commits = Table(
     metadata,
     Column("run_id", Text, primary_key=True),
     Column("batch", Text, nullable=False),
-    Column("first_at", BigInteger, nullable=False),
-    Column("last_at", BigInteger, nullable=False),
+    *_required(BigInteger, "first_at", "last_at"),
     Index("customer_commits_by_batch", "batch", "first_at"),
     info={"kept": WITH_JOURNAL},
 )
@@ -455,7 +430,7 @@ sightings = Table(
 KINDS: Final[tuple[type[JournalRecord], ...]] = (
     *(Review, OpenCase, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
     *(BvnRequest, Offer, LoanNews, LoanOutcome, Grant, ConsentLink, Pulled, CashFigures),
-    *(WalletGap, Signature, User),
+    *(WalletGap, Signature, User, Approval),
 )
 
 
@@ -510,13 +485,10 @@ records = Table(
     "records",
     metadata,
     Column("record_id", _Id, primary_key=True, autoincrement=True),
-    Column("kind", Text, nullable=False),
-    Column("key", Text, nullable=False),
+    *_required(Text, "kind", "key"),
     # whose these two are, the kind says; empty where it is about a run
     Column("customer", LargeBinary, nullable=False, info={"by_kind": True}),
-    Column("batch", Text, nullable=False),
-    Column("run_id", Text, nullable=False),
-    Column("state", Text, nullable=False),
+    *_required(Text, "batch", "run_id", "state"),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),  # its period counts from here
     _sealed("sealed", RECORD),  # the whole record, as JSON
@@ -531,45 +503,6 @@ records = Table(
     info={"of_person": _records_of_person, "old": _old_records},
 )
 
-
-def _old_approvals(cutoffs: Cutoffs) -> list[ColumnElement[bool]]:
-    kept = approvals.c
-    last = func.coalesce(kept.used_at, kept.decided_at, kept.asked_at)
-    return [last < cutoffs.approvals]
-
-
-NOTE = Seal("approval note", ("run_id",))
-
-approvals = Table(
-    "approvals",
-    metadata,
-    Column("approval_id", _Id, primary_key=True, autoincrement=True),
-    Column("run_id", Text, nullable=False),
-    Column("asked_by", Text, nullable=False),
-    Column("asked_at", BigInteger, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("quote", Text, nullable=False),  # JSON, no personal data
-    Column("ceiling_micro", BigInteger, nullable=False),
-    Column("cap_micro", BigInteger),
-    Column("deployment_id", Text),
-    Column("decision", Text),  # approved, refused; null while it waits
-    Column("decided_by", Text),
-    Column("decided_at", BigInteger),
-    Column("max_spend_micro", BigInteger),
-    _sealed("note", NOTE, nullable=True),
-    Column("used_at", BigInteger),
-    Index("approvals_by_run", "run_id", "approval_id"),
-    info={"old": _old_approvals},
-)
-
-releases = Table(
-    "releases",
-    metadata,
-    Column("run_id", Text, primary_key=True),
-    Column("released_at", BigInteger, nullable=False),
-    Column("reason", Text, nullable=False),
-    info={"kept": WITH_JOURNAL},
-)
 
 policies = Table(
     "policies",
@@ -587,11 +520,9 @@ erasures = Table(
     Column("kind", Text, nullable=False),  # erasure, retention
     Column("begun_at", BigInteger, nullable=False),
     Column("finished_at", BigInteger),  # null until every file was rewritten
-    Column("answers", BigInteger, nullable=False),
-    Column("calls", BigInteger, nullable=False),
+    *_required(BigInteger, "answers", "calls"),
     Column("states", BigInteger, nullable=False),  # states, their history, and reviews
-    Column("file_rows", BigInteger, nullable=False),
-    Column("files", BigInteger, nullable=False),
+    *_required(BigInteger, "file_rows", "files"),
     Column("cost_micro", BigInteger, nullable=False),  # what the tombstones hold
     Column("sightings", BigInteger, nullable=False),
     info={"kept": WITH_JOURNAL},
@@ -675,11 +606,9 @@ uploads = Table(
     Column("upload_id", Text, primary_key=True),
     Column("user", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("digest", Text, nullable=False),
+    *_required(Text, "name", "digest"),
     Column("size", BigInteger, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("run_id", Text, nullable=False),
+    *_required(Text, "state", "run_id"),
     Column("started_at", BigInteger),  # since when its run is started
     Column("choices", Text, nullable=False),  # JSON, no personal data
     Index("uploads_by_state", "state"),
@@ -690,8 +619,7 @@ shares = Table(
     "shares",
     metadata,
     Column("share_id", _Id, primary_key=True, autoincrement=True),
-    Column("facet", Text, nullable=False),
-    Column("value", Text, nullable=False),
+    *_required(Text, "facet", "value"),
     Column("users", Text, nullable=False),  # JSON
     Column("by", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
@@ -703,15 +631,11 @@ audit = Table(
     metadata,
     Column("number", _Id, primary_key=True, autoincrement=False),
     Column("at", BigInteger, nullable=False),
-    Column("user", Text, nullable=False),
-    Column("action", Text, nullable=False),
-    Column("run_id", Text, nullable=False),
+    *_required(Text, "user", "action", "run_id"),
     Column("detail", Text, nullable=False),  # JSON, no personal data
-    # whom it is about; what an erasure leaves, and what goes by age, `journal/audit.py` says
+    # whom it is about: nobody is named any more after an erasure (`journal/audit.py`)
     Column("customer", LargeBinary, info={"whose": Ownership(Owner.AUDIT, {})}),
-    _sealed("sealed", AUDITED, nullable=True),  # the customer's id
-    Column("salt", LargeBinary, info={"digest": True}),
-    Column("committed", LargeBinary, nullable=False, info={"digest": True}),
+    _sealed("sealed", AUDITED, nullable=True),  # the customer's id; empty once that is erased
     Column("mark", LargeBinary, nullable=False, info={"digest": True}),
     Index("audit_by_customer", "customer", "number"),
     Index("audit_by_run", "run_id", "number"),

@@ -8,11 +8,10 @@ is decided in `client/`.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import Integer, and_, delete, func, or_, select, update
+from sqlalchemy import Integer, and_, func, or_, select, update
 
 from nightscreen.journal.calls import (
     NO_ANSWER,
@@ -22,9 +21,8 @@ from nightscreen.journal.calls import (
     open_answer,
 )
 from nightscreen.journal.engine import outlast, reading, writing
-from nightscreen.journal.money import Delta, apply_deltas, scopes_of
-from nightscreen.journal.schema import UNSETTLED, answers, calls, tallies
-from nightscreen.journal.statements import adding_up
+from nightscreen.journal.money import Changes, Spent, enter_changes, scopes_of
+from nightscreen.journal.schema import UNSETTLED, answers, calls
 from nightscreen.schemas.calls import UNREAD_TROUBLES, CallState
 
 if TYPE_CHECKING:
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from nightscreen.schemas.checks import Outcome
 
 BLOCK = 500
-_TALLY = adding_up(tallies, ("answers", "cost_micro"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +41,9 @@ class UnreadAnswer:
     """One answer that could not be read, with its body opened.
 
     Attributes:
-        answer_id: its number in the journal.
-        call_id: the call that brought it.
-        run_id: the run that asked.
-        check: the check or operation.
-        kind: what kind of identifier was asked about.
-        subject: pseudonym of the identifier.
-        status: HTTP status of the answer.
         cost_micro: what it cost; None where that is not known: its call is in doubt.
         outcome: the word it is kept under.
         asked: the identifier that was asked about.
-        body: as received.
     """
 
     answer_id: int
@@ -133,34 +122,21 @@ def _settle_one(
     row = connection.execute(query.where(calls.c.call_id == each.call_id)).one()
     # an invoice may have said what it cost since the body was read
     cost = cost_micro if row.cost_micro is None else row.cost_micro
+    known = {"outcome": outcome.value, "cost_micro": cost}
     done = connection.execute(
         update(answers)
         .where(answers.c.answer_id == each.answer_id, answers.c.outcome == each.outcome)
-        .values(outcome=outcome.value, cost_micro=cost, body=sealed)
+        .values(known | {"body": sealed})
     ).rowcount
     if not done:
         return 0
-    connection.execute(
-        update(calls)
-        .where(calls.c.call_id == each.call_id)
-        .values(
-            state=CallState.ANSWERED.value, outcome=outcome.value, trouble=None, cost_micro=cost
-        )
-    )
-    moved = Counter({outcome.value: 1})
-    if each.outcome == NO_ANSWER:
-        if row.cost_micro is None and cost is not None:
-            delta = Delta(spent=cost, reserved=-row.reserved_micro)
-            scopes = scopes_of(each.run_id, each.check, row.intent_at)
-            apply_deltas(connection, dict.fromkeys(scopes, delta))
-    else:
-        moved[each.outcome] = -1
-    key = (each.run_id, each.check, each.kind)
-    _TALLY.run(
-        connection,
-        [(*key, word, number, number * (cost or 0)) for word, number in sorted(moved.items())],
-    )
-    connection.execute(delete(tallies).where(tallies.c.answers == 0))
+    read = update(calls).where(calls.c.call_id == each.call_id)
+    connection.execute(read.values(known | {"state": CallState.ANSWERED.value, "trouble": None}))
+    if each.outcome == NO_ANSWER and row.cost_micro is None and cost is not None:
+        changes = Changes()
+        scopes = scopes_of(each.run_id, each.check, row.intent_at)
+        changes.add(scopes, Spent(cost, -row.reserved_micro))
+        enter_changes(connection, changes)
     return 1
 
 

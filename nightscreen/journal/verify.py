@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import case, func, not_, or_, select, text
@@ -12,7 +12,7 @@ from nightscreen.journal.audit import Audit
 from nightscreen.journal.calls import NO_ANSWER
 from nightscreen.journal.disputes import DisputeState
 from nightscreen.journal.engine import snapshot
-from nightscreen.journal.money import RESERVING, disputed_scope, scopes_of
+from nightscreen.journal.money import RESERVING, Changes, Spent, scopes_of
 from nightscreen.journal.schema import (
     PASSING_TABLES,
     TOMBSTONE,
@@ -23,7 +23,6 @@ from nightscreen.journal.schema import (
     metadata,
     sightings,
     spend,
-    tallies,
 )
 from nightscreen.schemas.calls import KEPT_STATES, CallState
 from nightscreen.schemas.clock import DAY_MICROS, NOON_MICROS
@@ -52,7 +51,6 @@ def verify_journal(journal: Storage) -> list[str]:
             *broken_seals(journal, connection),
             *_answers(connection),
             *_sightings(connection),
-            *_tallies(connection),
             *_money(connection),
             *Audit(journal).findings(connection),
         ]
@@ -97,30 +95,23 @@ def _broken(journal: Storage, connection: Connection, sealed: Column[bytes]) -> 
 
 def _answers(connection: Connection) -> list[str]:
     """Count answered calls without an answer, and answers without their call."""
-    answered = select(calls.c.call_id).where(calls.c.state.in_(_KEPT_STATES))
-    kept = select(answers.c.call_id)
+    answered = calls.c.state.in_(_KEPT_STATES)
     lacking = _count(
         connection,
-        calls.c.call_id.in_(answered),
-        calls.c.call_id.not_in(kept),
-        calls.c.subject != TOMBSTONE,
+        *(answered, calls.c.subject != TOMBSTONE),
+        calls.c.call_id.not_in(select(answers.c.call_id)),
     )
-    stray = connection.execute(
-        select(func.count())
-        .select_from(answers)
-        .where(answers.c.call_id.not_in(answered), answers.c.outcome != NO_ANSWER)
-    ).scalar()
-    found = []
-    if lacking:
-        found.append(f"{lacking} answered calls have no stored answer")
-    if stray:
-        found.append(f"{stray} stored answers have no answered call")
-    return found
+    stray = _count(
+        connection,
+        answers.c.call_id.not_in(select(calls.c.call_id).where(answered)),
+        answers.c.outcome != NO_ANSWER,
+    )
+    found = [f"{lacking} answered calls have no stored answer"] * bool(lacking)
+    return found + [f"{stray} stored answers have no answered call"] * bool(stray)
 
 
 def _count(connection: Connection, *conditions: ColumnElement[bool]) -> int:
-    query = select(func.count()).select_from(calls).where(*conditions)
-    return int(connection.execute(query).scalar() or 0)
+    return int(connection.execute(select(func.count()).where(*conditions)).scalar_one())
 
 
 def _sightings(connection: Connection) -> list[str]:
@@ -132,54 +123,30 @@ def _sightings(connection: Connection) -> list[str]:
         & or_(kept.bvn.is_(None), func.length(kept.bvn) == SUBJECT_BYTES)
         & (kept.first_at <= kept.last_at)
     )
-    query = select(func.count()).select_from(sightings).where(not_(sound))
-    broken = connection.execute(query).scalar()
+    broken = _count(connection, not_(sound))
     return [f"{broken} sightings of customers are not whole"] if broken else []
-
-
-def _tallies(connection: Connection) -> list[str]:
-    """Compare the tallies that quotes are made from with the answers."""
-    counted = select(
-        calls.c.run_id,
-        calls.c.check,
-        calls.c.kind,
-        calls.c.outcome,
-        func.count(),
-        func.sum(func.coalesce(calls.c.cost_micro, 0)),
-    ).where(calls.c.state.in_(_KEPT_STATES))
-    groups = counted.group_by(calls.c.run_id, calls.c.check, calls.c.kind, calls.c.outcome)
-    truth = {
-        (run, check, kind, outcome or ""): (int(number), int(cost))
-        for run, check, kind, outcome, number, cost in connection.execute(groups)
-    }
-    kept = {tuple(row[:4]): (row[4], row[5]) for row in connection.execute(select(tallies))}
-    return [] if truth == kept else ["the tallies do not equal the answered calls"]
 
 
 def _money(connection: Connection) -> list[str]:
     """Add up every call again and compare with the counters the caps rest on."""
-    truth: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for run_id, check, day, spent, reserved, number in connection.execute(_SUMS):
+    truth = Changes()
+    for run_id, check, day, *sums in connection.execute(_SUMS):
         at = int(day) * DAY_MICROS + NOON_MICROS
-        for scope in scopes_of(run_id, check, at):
-            truth[scope].update(spent=int(spent), reserved=int(reserved), calls=int(number))
+        truth.add(scopes_of(run_id, check, at), Spent(*map(int, sums)))
     left_out = select(calls.c.run_id, calls.c.check, calls.c.intent_at, disputes.c.excess_micro)
-    for run_id, check, at, excess in connection.execute(
-        left_out.where(calls.c.call_id == disputes.c.call_id)
-    ):
-        for scope in scopes_of(run_id, check, at):
-            truth[disputed_scope(scope)].update(spent=excess)
-    kept = {scope: tuple(rest) for scope, *rest in connection.execute(select(spend))}
-    wrong = []
-    for scope in sorted({*truth, *kept}):
-        sums = truth[scope]
-        if kept.get(scope, (0, 0, 0)) != (sums["spent"], sums["reserved"], sums["calls"]):
-            wrong.append(f"the counters of {scope} do not equal its calls")
+    for *call, excess in connection.execute(left_out.where(calls.c.call_id == disputes.c.call_id)):
+        truth.add(scopes_of(*call), Spent(disputed_micro=excess))
+    kept = {scope: Spent(*rest) for scope, *rest in connection.execute(select(spend))}
+    wrong = [
+        f"the counters of {scope} do not equal its calls"
+        for scope in sorted({*truth, *kept})
+        if kept.get(scope, Spent()) != truth.get(scope, Spent())
+    ]
     differ = _count(
         connection,
         calls.c.call_id == disputes.c.call_id,
-        disputes.c.state == DisputeState.SETTLED.value,
-        disputes.c.settled_at.is_not(None),  # else another figure waits for a second person
+        disputes.c.dispute == DisputeState.SETTLED.value,
+        disputes.c.invoice_at.is_not(None),  # else another figure waits for a second person
         calls.c.cost_micro.is_distinct_from(disputes.c.invoice_micro),
     )
     return [*wrong, f"{differ} calls do not cost what their invoice says"] if differ else wrong

@@ -95,7 +95,7 @@ def condition_of(
     run = look.runs.find(run_id) if run_id else newest
     if run is None:
         return None
-    now, holder = clock(), look.holder_of(run.run_id)
+    now, holder = clock(), run.holder
     activity = look.pulse(run.run_id, alive=holder is not None)
     report, signs = run.report or {}, read_vitals(settings.home, run.run_id) or {}
     running = run.state == RUNNING
@@ -117,7 +117,7 @@ def condition_of(
         else {
             "state": approval.state(now, valid_micros=span_micros(settings.approval_timeout)),
             "asked_by": approval.asked_by,
-            "asked_at": approval.asked_at,
+            "asked_at": approval.at,
             "ceiling_micro": approval.ceiling_micro,
             "decided_by": approval.decided_by,
             "decided_at": approval.decided_at,

@@ -191,14 +191,14 @@ def _rates(calls: int, seen: SeenCharges, guess: float) -> tuple[float, float, f
 
 
 def seen_rates(
-    tallies: Iterable[tuple[str, str, str, int, int]],
+    outcomes: Iterable[tuple[str, str, str, int]],
 ) -> dict[tuple[str, str], SeenCharges]:
-    """Return what was seen by check and identity, of each outcome's tally over all runs.
+    """Return what was seen by check and identity.
 
-    A tally is check, kind, outcome, answers, and cost in micro-naira.
+    An outcome is check, kind, the word of the answer, and how many there were of late.
     """
     found: dict[tuple[str, str], SeenCharges] = {}
-    for check, kind, outcome, answers, _cost in tallies:
+    for check, kind, outcome, answers in outcomes:
         before = found.get((check, kind), SeenCharges())
         charged = answers if outcome in HITS else 0
         found[(check, kind)] = SeenCharges(before.answers + answers, before.charged + charged)

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nightscreen.files.frame import joined_bytes, plain, pseudonym_column
 from nightscreen.files.sealing import pieces_of
-from nightscreen.journal.identifier_history import BLOCK, NO_BVN
+from nightscreen.journal.identifier_history import BLOCK
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import SUBJECT
 from nightscreen.schemas.rows import Action, Problem
@@ -42,6 +41,7 @@ _OF_MANY = (
     f"More than {MOST_CUSTOMERS} customers of this batch and earlier ones have the same: it was "
     "taken as nobody's own and is not looked up."
 )
+_NO_BVN = bytes(16)
 _NOTE = "sightings"
 _SAVED = "sightings-{}"
 _KEPT_AT_ONCE = 50_000
@@ -141,10 +141,7 @@ def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at
     """
     for kind, saved in _saved(workspace):
         for piece in saved.to_batches(_KEPT_AT_ONCE):
-            columns = [pc.fill_null(column, NO_BVN) for column in piece.columns]
-            halves = [np.frombuffer(joined_bytes(column), "V16") for column in columns]
-            seen = np.column_stack(halves).tobytes()
-            sightings.keep(kind, batch, seen, at=at)
+            sightings.keep(kind, batch, zip(*piece.to_pydict().values(), strict=True), at=at)
 
 
 def saved_sightings(workspace: Workspace, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -180,11 +177,10 @@ def _add_earlier(frame: Frame, kind: IdentityKind, joined: bytes, earlier: Earli
         if rows:
             is_known = True
             identifier, customer, elsewhere, bvn, lately = zip(*rows, strict=True)
-            joined_bvns = b"".join(each or NO_BVN for each in bvn)
             columns = {
                 "identifier": pseudonym_column(b"".join(identifier)),
                 "customer": pseudonym_column(b"".join(customer)),
-                "bvn": pseudonym_column(joined_bvns),
+                "bvn": pseudonym_column(b"".join(each or _NO_BVN for each in bvn)),
                 "elsewhere": pa.array(map(bool, elsewhere), pa.bool_()),
                 "lately": pa.array(map(bool, lately), pa.bool_()),
             }

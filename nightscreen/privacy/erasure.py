@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
-
 from nightscreen.files.outputs import Erasing, Output, Whose, declared_as
 from nightscreen.files.run_folder import RowFilter, RunFiles, read_columns, rows_in
 from nightscreen.files.sealed_file import UPLOADS, drop_sealed
-from nightscreen.files.workspace import Workspace, sweep_workspaces
+from nightscreen.files.workspace import sweep_workspaces
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.erasure import ERASURE, Erasures, Removed, leave_no_trace
 from nightscreen.journal.identifier_history import Sightings
@@ -27,7 +25,6 @@ from nightscreen.journal.runs import RUNNING
 from nightscreen.journal.schema import KINDS, TOMBSTONE
 from nightscreen.privacy.given_files import AsGiven, DroppedFile, Named, dropped_files
 from nightscreen.privacy.person import (
-    ID_COLUMN,
     IDENTIFYING,
     InRun,
     KnownPerson,
@@ -85,7 +82,6 @@ class Found:
         files: what files hold of the person.
         given: the files, as the lender gave them, that go whole.
         dropped: those of inboxes.
-        shared_with: other customers who have one of the identifiers.
         held: what the journal holds.
     """
 
@@ -95,7 +91,6 @@ class Found:
     files: Tally = field(default_factory=Tally)
     given: set[Path] = field(default_factory=set, repr=False)
     dropped: list[DroppedFile] = field(default_factory=list, repr=False)
-    shared_with: int = 0
     held: Removed = field(default_factory=Removed)
 
     @property
@@ -112,7 +107,6 @@ class Found:
             "sightings": self.held.sightings,
             "cost": naira_text(self.held.cost_micro),
             "runs": len(self.files.runs),
-            "shared_with": self.shared_with,
             "absent_folders": self.absent,
             **self.files.document(),
         }
@@ -203,8 +197,8 @@ def look(
         inbox: the present inbox; those that runs came from are known.
 
     Raises:
-        InputError: nothing is held, a run or a file of the inbox under way may involve the person,
-            or a run that does is under legal hold.
+        InputError: nothing is held, a run is under way, a file of the inbox that waits names the
+            person, or a run that involves them is under legal hold.
     """
     runs = journal.runs.newest(limit=None)[::-1]
     there = [run for run in runs if Path(run.folder).is_dir()]
@@ -224,7 +218,6 @@ def look(
     for file in dropped_files(runs, inbox):
         _look_at_dropped(file, found, looking)
     looking.outputs(there, Whose.LISTED, Whose.BY_PSEUDONYM)
-    found.shared_with = _others(found)
     _recall(journal, person)
     found.held = Erasures.of(journal).held_of(person.pseudonyms())
     if not found.anything:
@@ -233,7 +226,7 @@ def look(
             "zeros included, or give the BVN"
         )
     _refuse_held(journal, found)
-    _refuse_live(journal, person, runs)
+    _refuse_live(runs)
     return found
 
 
@@ -306,19 +299,6 @@ def _recall(journal: Journal, person: KnownPerson) -> None:
                 person.subjects.update(*(each.subjects for each in held if each.batch in batches))
 
 
-def _others(found: Found) -> int:
-    """Return how many other customers have one of the person's identifiers."""
-    others: set[tuple[str, str]] = set()
-    sharing = found.person.sharing()
-    for run in found.runs:
-        for part in parts_in_clear(run):
-            rows = read_columns(part, IDENTIFYING)
-            mine = found.person.whom.rows_of(run.batch).of_rows(rows)
-            found_here = rows.filter(pc.and_(sharing.of_rows(rows), pc.invert(mine)))
-            others.update((run.batch, each) for each in found_here[ID_COLUMN].to_pylist())
-    return len(others - found.person.customers)
-
-
 def _refuse_held(journal: Journal, found: Found) -> None:
     batches = {batch for batch, _ in found.person.customers}
     held = Erasures.of(journal).holds()
@@ -331,29 +311,16 @@ def _refuse_held(journal: Journal, found: Found) -> None:
             )
 
 
-def _refuse_live(journal: Journal, person: KnownPerson, runs: Sequence[RunRecord]) -> None:
+def _refuse_live(runs: Sequence[RunRecord]) -> None:
+    """Refuse while a run is under way: what it writes may hold the person.
+
+    Its rows are known on its own machine alone, and change as it goes.
+    """
     for run in runs:
-        if run.state == RUNNING and _involves(journal, run, person):
+        if run.state == RUNNING:
             raise InputError(
                 f"run {run.run_id} is under way and may involve this person; erase again after it"
             )
-
-
-def _involves(journal: Journal, run: RunRecord, person: KnownPerson) -> bool:
-    """Return whether a living run has the person, or cannot be shown not to.
-
-    Its rows are known once it has planned; on another machine they cannot be seen from here.
-    """
-    folders = list((journal.home / "work").glob(f"{run.run_id}@*"))
-    if not any((folder / "needed.sealed").exists() for folder in folders):
-        return True
-    wanted = RowFilter([*person.whom.rows_of(run.batch).any_of, *person.sharing().any_of])
-    for folder in folders:
-        workspace = Workspace(folder, folder.name, journal.sealer)
-        for piece in sorted(folder.glob("rows-*.sealed")):
-            if pc.any(wanted.of_rows(workspace.get(piece.stem))).as_py():
-                return True
-    return False
 
 
 def mend(journal: Journal) -> int:

@@ -12,7 +12,6 @@ from nightscreen.checks.declaration import Compare
 from nightscreen.checks.karma import LISTINGS
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.declarations import NOTHING_DECLARED, Declarations, basis_words
-from nightscreen.journal.subject_data import calls_about
 from nightscreen.privacy.lookup_subject import newest_row, shown_rows, subjects_of
 from nightscreen.privacy.record_views import review_document, shown_records
 from nightscreen.results.decide import applied_rules
@@ -66,7 +65,7 @@ def explain(
     calls: Sequence[Row[Any]] = ()
     if row is not None:
         subjects = subjects_of([row], journal.pseudonyms)
-        calls = calls_about(journal, list(subjects))
+        calls = journal.runs.calls_about(list(subjects))
     policy = None if row is None else row["policy"]
     text = None if policy is None else reviews.policy_text(policy)
     among = [person.pseudonym]

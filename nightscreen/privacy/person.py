@@ -103,12 +103,6 @@ class KnownPerson:
                 account = "-".join(row[name] for name in _ACCOUNT)
                 self.values.setdefault("account", set()).add(account)
 
-    def sharing(self) -> RowFilter:
-        """Return what finds rows that have one of the person's identifiers."""
-        accounts = {tuple(each.split("-", 1)) for each in self.values.get("account", ())}
-        single = [((name,), {(each,) for each in self.values.get(name, ())}) for name in _SHARED]
-        return RowFilter([*single, (_ACCOUNT, accounts)])
-
     def as_given(
         self, batch: str, run: RunRecord | None = None, ids: set[str] | None = None
     ) -> AsGiven:

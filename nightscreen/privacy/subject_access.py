@@ -18,7 +18,6 @@ from nightscreen.files.outputs import OUTPUTS, Whose
 from nightscreen.journal.calls import UNREAD
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.schema import KINDS
-from nightscreen.journal.subject_data import answers_about, calls_about
 from nightscreen.operations.bvn.states import requests_to
 from nightscreen.operations.bvn.table import PERSONAL, is_theirs
 from nightscreen.operations.transactions.store import PullStore
@@ -46,9 +45,9 @@ if TYPE_CHECKING:
 
     from nightscreen.config.settings import Retention
     from nightscreen.journal import Journal
+    from nightscreen.journal.answers import HeldAnswer
     from nightscreen.journal.customers import Customers
     from nightscreen.journal.runs import RunRecord
-    from nightscreen.journal.subject_data import HeldAnswer
     from nightscreen.privacy.lookup_subject import Subject
     from nightscreen.schemas.bvn import BvnRequest
 
@@ -100,9 +99,9 @@ def gather(
         **files,
         **shown_records(journal, people, _OF_CUSTOMERS, retention=retention),
         "lookups": [
-            own_lookup(call, own, days, declarations) for call in calls_about(journal, subjects)
+            own_lookup(call, own, days, declarations) for call in journal.runs.calls_about(subjects)
         ],
-        "answers": [own_answer(answer, own, days) for answer in answers_about(journal, subjects)],
+        "answers": [own_answer(answer, own, days) for answer in journal.answers.about(subjects)],
         "sightings": _sightings(journal, people, retention.decisions_days),
         **_pulled_records(journal, people[0].customer_id),
     }

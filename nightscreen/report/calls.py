@@ -27,6 +27,8 @@ from nightscreen.schemas.rows import INSTANT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from sqlalchemy import Row
+
     from nightscreen.files.run_folder import RunFolder
     from nightscreen.journal import Journal
 
@@ -156,7 +158,7 @@ def write_calls(
     words = _Words()
     with Frame(call_queries(), spill) as frame:
         frame.make("calls", WALLET_CALLS.empty_table())
-        blocks = journal.runs.call_columns(run_id, list(_JOURNAL_COLUMNS), block=_BLOCK_CALLS)
+        blocks = journal.runs.calls(run_id, list(_JOURNAL_COLUMNS), block=_BLOCK_CALLS)
         tables = _entered(blocks, frame, words, declared)
         folder.write_parquet(CALLS_FILE, CALLS, tables)
         found = figures(frame, words.checks, words.troubles)
@@ -165,7 +167,7 @@ def write_calls(
 
 
 def _entered(
-    blocks: Iterable[Sequence[tuple[Any, ...]]], frame: Frame, words: _Words, declared: Declarations
+    blocks: Iterable[Sequence[Row[Any]]], frame: Frame, words: _Words, declared: Declarations
 ) -> Iterator[pa.Table]:
     """Enter the numbers of calls into a frame, and yield the calls as the file has them."""
     for rows in blocks:
@@ -244,7 +246,7 @@ def _number(column: pa.ChunkedArray, words: list[str]) -> pa.Array:
     return pc.index_in(column, value_set=pa.array(words, pa.string()))
 
 
-def _as_columns(rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+def _as_columns(rows: Sequence[Row[Any]]) -> pa.Table:
     """Return rows of the journal as columns."""
     values = zip(zip(*rows, strict=True), _JOURNAL_COLUMNS.values(), strict=True)
     return pa.table([pa.array(value, kind) for value, kind in values], list(_JOURNAL_COLUMNS))

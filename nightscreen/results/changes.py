@@ -289,12 +289,12 @@ class _Comparison:
         """Report who was in the batch and is not in this run; save their pseudonyms."""
         missing = ~self._here & (self._members.standing != BatchMembership.GONE.value)
         gone = [self._members.customer(place) for place in np.flatnonzero(missing & whole).tolist()]
-        for block in self._customers.present(gone):
-            told = [
-                (each.customer, FieldChange(None, None, ChangeKind.GONE, None, None, *each[1:]))
-                for each in block
-            ]
-            yield changes_table(told, self._run_id)
+        for start in range(0, len(gone), BLOCK_ROWS):
+            some = gone[start : start + BLOCK_ROWS]
+            known = self._customers.known(some)
+            yield changes_table(
+                [(who, _gone_since(known[who])) for who in some if who in known], self._run_id
+            )
         self.result.counts[ChangeKind.GONE.value] += len(gone)
         self.result.counts["customers"] += len(gone)
         self._workspace.put(_GONE, pa.table({"customer": pa.array(gone, pa.binary(16))}))
@@ -328,6 +328,11 @@ def _previous(base: KnownCustomer | None) -> int:
     part = None if base is None else base.state.get(DECISION_PART)
     word = None if part is None else part.values.get("decision")
     return _NONE if word is None else _DECISIONS.index(Decision(word))
+
+
+def _gone_since(last: KnownCustomer) -> FieldChange:
+    run_id, at = last.run_id, last.decided_at
+    return FieldChange(None, None, ChangeKind.GONE, None, None, run_id, at)
 
 
 def changes_table(changes: Sequence[tuple[bytes, FieldChange]], run_id: str) -> pa.Table:

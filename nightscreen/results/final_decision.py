@@ -100,7 +100,7 @@ def _of_batch(
     """
     customers = Customers.of(journal)
     commits = customers.commits(batch)
-    ends = [commit.last_at for _, commit in commits]
+    ends = [commit.last_at for commit in commits]
     places: dict[int, list[int]] = defaultdict(list)
     for place, (_, at) in enumerate(asked):
         if number := bisect_right(ends, at):
@@ -111,8 +111,8 @@ def _of_batch(
     for review in Reviews.of(journal).of_batch(batch):
         reviews[review.customer].append(review)
     for number, mine in places.items():
-        run_id, commit = commits[number]
-        run = journal.runs.find(run_id)
+        commit = commits[number]
+        run = journal.runs.find(commit.run_id)
         report = (run and run.report) or {}
         policy = report.get("provenance", {}).get("policy")
         subjects = pieces_of(journal.pseudonyms.customers(batch, [asked[at][0] for at in mine]))
@@ -121,7 +121,7 @@ def _of_batch(
             if (state := known.get(subject)) is not None:
                 stood = _stood(state, reviews.get(subject, ()), asked[place][1])
                 since = 0 if state.gone_run_id else commit.last_at
-                about = {"batch": batch, "run_id": run_id, "policy": policy}
+                about = {"batch": batch, "run_id": commit.run_id, "policy": policy}
                 yield place, since, StoodDecision(**about, **stood)
 
 

@@ -52,7 +52,7 @@ class HeldData:
     @classmethod
     def of(cls, journal: Journal, at: int, since: int) -> HeldData:
         """Return what a journal has at hand, for consent judged at an instant."""
-        has_bvns = any(row.check == _BVN.value for row in journal.runs.tallies())
+        has_bvns = journal.answers.any_of(_BVN.value)
         has_figures = bool(Records.of(journal, CashFigures).run_ids())
         return cls(has_bvns, has_figures, at, since, journal)
 

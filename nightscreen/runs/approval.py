@@ -129,7 +129,7 @@ def _grant_on_the_spot(run: ScreeningRun, asked: Approval) -> bool:
             actor,
             run.run_id,
             ApprovalDecision.APPROVED,
-            seen=asked.approval_id,
+            seen=asked.key,
         )
     found = Approvals.of(run.journal).newest(run.run_id)
     if found is not None and found.max_spend_micro is not None:
@@ -146,7 +146,7 @@ def decide_spending(
     *,
     note: str = "",
     max_spend_micro: int | None = None,
-    seen: int | None = None,
+    seen: str | None = None,
 ) -> Approval:
     """Approve or refuse the spending of a run that waits; the arguments are those of `Approvals`.
 
@@ -183,7 +183,7 @@ def is_own_request(journal: Journal, actor: Actor, asked: Approval, run: RunReco
     resumed = select(audit.c.user).where(
         audit.c.run_id == run.run_id,
         audit.c.action == "run resumed",
-        audit.c.at <= asked.asked_at,
+        audit.c.at <= asked.at,
     )
     with reading(journal.engine) as connection:
         uploaded = connection.execute(select(uploads.c.user).where(of_run)).scalar()

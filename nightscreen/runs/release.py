@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.files.outputs import MANIFEST, REPORT
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.actor import RELEASE
-from nightscreen.journal.reviews import Reviews
 from nightscreen.report.anomaly_check import HELD, RELEASED
 from nightscreen.report.page import report_page
 from nightscreen.runs.open_cases import publish_cases
@@ -54,7 +53,7 @@ def release(
     released = {"at": at, "reason": reason.strip()}
     report = {**report, "publishable": report["state"] == "completed", RELEASED: released}
     _rewrite_files(RunFolder(Path(run.folder) if folder is None else folder), report)
-    Reviews.of(journal).release(run_id, reason.strip(), report)
+    journal.runs.keep_report(run_id, report)
     if report["publishable"]:
         publish_cases(journal, run, Path(run.folder) if folder is None else folder)
     actor.note(journal, "run released", run_id=run_id, reason=reason.strip())

@@ -11,7 +11,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.files.outputs import PROBLEMS, QUARANTINE
-from nightscreen.journal.repeat_outcomes import earlier_outcomes
 from nightscreen.report.facts import findings_of
 from nightscreen.report.run_end import RunEnd, check_report, lookup_counts, versions_used
 from nightscreen.schemas.calls import NOT_ENDED, LookupStatus
@@ -224,7 +223,7 @@ def _checks(
             refused_since=0 if test_mode else refused - of_check.rows_refused,
             shared_micro=written.shared_micro[check],
         )
-        again = earlier_outcomes(run.journal.engine, run.run_id, check, run.started_at)
+        again = run.journal.answers.before(run.run_id, check, run.started_at)
         found[check] = {**part, "asked_again": dict(sorted(again.items()))}
     return found
 

@@ -455,11 +455,10 @@ def make_price(run: ScreeningRun) -> Quote:
         wanted = needed.is_of(check) & (states != LookupStatus.SPARED.value)
         run.progress[check].wanted = int(wanted.sum())
     run.spent_before_micro = run.journal.money.of_run(run.run_id).spent_micro
-    tallies = run.journal.runs.tallies()
     run.quote = make_quote(
         needed,
         prices_micro=latest,
-        seen=seen_rates([tuple(row) for row in tallies]),
+        seen=seen_rates(run.journal.runs.recent_outcomes()),
         seconds=run.journal.runs.seconds_per_answer(),
         max_in_flight=run.settings.max_in_flight,
         cap_micro=money_left(run),

@@ -6,15 +6,12 @@ They are kept in `journal/approvals.py`; when a run needs one is decided in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.money import naira_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 
 class ApprovalDecision(StrEnum):
@@ -33,38 +30,50 @@ class ApprovalState(StrEnum):
     VOID = "void"
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(JournalRecord):
     """One request for approval, with its decision; instants in microseconds, money in micro-naira.
 
+    Its key names the run and the how-manieth request of it this is; a later one replaces it.
+
     Attributes:
-        approval_id: the number of the record; a later one of the same run replaces it.
         asked_by: the user, or the deployment, that started the run.
         reason: why the run needs approval, in words without personal data.
         quote: the quote that is shown, as `nightscreen quote --json` prints it.
         ceiling_micro: the most the whole run may cost by that quote, what it has spent included.
         cap_micro: the cap the run had when it asked.
-        deployment_id: the deployment that started the run; None if no deployment did. decision:
-            None while it waits.
-        max_spend_micro: the most that the whole run may spend; None unless approved. note: why;
-            empty where the data key does not fit. used_at: when a run began to spend on it.
+        deployment_id: the deployment that started the run; None if no deployment did.
+        decision: None while it waits.
+        max_spend_micro: the most that the whole run may spend; None unless approved.
+        note: why.
+        used_at: when a run began to spend on it.
     """
 
-    approval_id: int
-    run_id: str
+    kind: ClassVar[RecordKind] = RecordKind.APPROVAL
+    ground: ClassVar[Ground] = Ground.APPROVALS
+    section: ClassVar[str] = ""
+    batch: str = ""
     asked_by: str
-    asked_at: int
     reason: str
-    quote: Mapping[str, Any]
+    quote: dict[str, Any]
     ceiling_micro: int
     cap_micro: int | None
     deployment_id: str | None
-    decision: ApprovalDecision | None
-    decided_by: str | None
-    decided_at: int | None
-    max_spend_micro: int | None
-    note: str
-    used_at: int | None
+    decision: ApprovalDecision | None = None
+    decided_by: str | None = None
+    decided_at: int | None = None
+    max_spend_micro: int | None = None
+    note: str = ""
+    used_at: int | None = None
+
+    @staticmethod
+    def key_of(run_id: str, before: int) -> str:
+        """Return the key of a run's request that has so many before it."""
+        return f"{run_id}#{before + 1}"
+
+    @property
+    def searched_state(self) -> str:
+        """Return how the record stands, as its table is searched for it."""
+        return self.decision or ApprovalState.WAITING
 
     @property
     def offered_micro(self) -> int:
@@ -79,7 +88,7 @@ class Approval:
             "run_id": self.run_id,
             "decision": self.decision,
             "asked_by": self.asked_by,
-            "asked_at": instant_text(self.asked_at),
+            "asked_at": instant_text(self.at),
             "reason": self.reason,
             "quoted": self.quote["quoted"],
             "ceiling": naira_text(self.ceiling_micro),

@@ -34,6 +34,7 @@ class RecordKind(StrEnum):
     WALLET_GAP = "wallet_gap"
     SIGNATURE = "signature"
     USER = "user"
+    APPROVAL = "approval"
 
 
 class Ground(StrEnum):

@@ -82,7 +82,11 @@ _CHANGED = "entry 3 of the desk's audit was changed or moved"
             ["entry 3 of the desk's audit: its customer was changed"],
         ),
         (
-            ["UPDATE audit SET customer = NULL, sealed = NULL, salt = NULL WHERE number = 3"],
+            ["UPDATE audit SET customer = NULL, sealed = NULL WHERE number = 3"],
+            [_CHANGED],
+        ),
+        (
+            ["UPDATE audit SET customer = NULL WHERE number = 3"],
             ["entry 3 of the desk's audit: its customer was changed"],
         ),
         (["DELETE FROM audit WHERE number = 3"], ["entry 3 of the desk's audit is missing"]),

@@ -12,7 +12,6 @@ from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.schema import KINDS, TOMBSTONE
-from nightscreen.journal.subject_data import answers_about
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.contests import open_contest
 from nightscreen.privacy.purging import due, hold, purge
@@ -68,7 +67,7 @@ def in_clear(world: World) -> set[str]:
 
 def answered(journal: Journal, kind: str, value: str) -> int:
     """Return how many answers are kept about an identifier."""
-    return len(answers_about(journal, [journal.pseudonyms.subject(kind, value)]))
+    return len(journal.answers.about([journal.pseudonyms.subject(kind, value)]))
 
 
 def test_runs_of_applicants_go_at_their_own_age(world: World) -> None:

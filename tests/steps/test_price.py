@@ -114,10 +114,10 @@ def test_what_the_money_affords_is_told() -> None:
     assert found.first == First(never_screened=5, overdue=0, least_exposure_kobo=100)
 
 
-def test_tallies_are_summed_by_check_and_identity() -> None:
+def test_outcomes_are_summed_by_check_and_identity() -> None:
     """Misses count as answers that were not charged."""
-    tallies = [("karma", "bvn", "clear", 95, 0), ("karma", "bvn", "listed", 5, 50 * MICRO)]
-    assert seen_rates(tallies) == {("karma", "bvn"): SeenCharges(100, 5)}
+    outcomes = [("karma", "bvn", "clear", 95), ("karma", "bvn", "listed", 5)]
+    assert seen_rates(outcomes) == {("karma", "bvn"): SeenCharges(100, 5)}
 
 
 APPROVALS: list[tuple[int, int | None, list[int], bool]] = [

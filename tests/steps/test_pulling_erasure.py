@@ -10,7 +10,7 @@ import pytest
 
 from nightscreen.config.settings import Retention
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.identifier_history import NO_BVN, Sightings
+from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.transactions.store import PullStore
 from nightscreen.privacy.erasure import erase, look
@@ -74,7 +74,7 @@ def test_a_bvn_reaches_what_its_customer_consented_to(lender: Lender, moved_on: 
     with lender.consents() as consents:
         journal = consents.journal
         for bvn, day in (("22212345678", 1), ("22287654321", 2))[: 1 + moved_on]:
-            seen = journal.pseudonyms.subject("bvn", bvn) + consents.customer(GONE) + NO_BVN
+            seen = [(journal.pseudonyms.subject("bvn", bvn), consents.customer(GONE), None)]
             Sightings.of(journal).keep("bvn", "borrowers", seen, at=day * DAY_MICROS)
         erased(journal, bvn="22212345678")
         assert bool(consents.history(GONE)) is moved_on

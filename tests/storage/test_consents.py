@@ -9,20 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import select, update
 
-from nightscreen.files.keys import encode_key
 from nightscreen.journal.consents import REPLACED, Consents, keep_figures, live_figures
-from nightscreen.journal.copying import back_up, restore
-from nightscreen.journal.engine import writing
-from nightscreen.journal.keyset import rotate_key
-from nightscreen.journal.schema import records
-from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.consents.links import KEPT, AskedConsent, ConsentLinks, Refusal
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.consented import CashFigures, GrantState, TokenAnswer
 from nightscreen.schemas.errors import UsageError
-from nightscreen.schemas.records import RecordKind
 
 if TYPE_CHECKING:
     from nightscreen.journal import Journal
@@ -228,38 +220,3 @@ def test_no_token_nor_customer_lies_in_clear(sqlite_place: Place) -> None:
     for secret in (ACCESS, REFRESH, link.token, "CUSTOMER-77812", "ada.o"):
         assert secret not in said
         assert secret.encode() not in files
-
-
-def test_rotation_reseals_and_verification_opens_everything(journal: Journal) -> None:
-    """Under a new key grants, tokens and links still open; damage to a token is reported."""
-    consents = Consents.of(journal)
-    grant_id = kept(consents)
-    link = ConsentLinks(journal).make("C-1", [LIST], timedelta(1))
-    rotate_key(journal)
-    assert verify_journal(journal) == []
-    tokens = tokens_of(consents, grant_id)
-    assert tokens is not None
-    assert tokens.access_token == ACCESS
-    assert isinstance(ConsentLinks(journal).look(link.token), AskedConsent)
-    grants = records.c.kind == RecordKind.GRANT.value
-    with writing(journal.engine) as connection:
-        (body,) = connection.execute(select(records.c.sealed).where(grants)).scalars()
-        torn = bytes(body[:-1]) + bytes([body[-1] ^ 1])
-        connection.execute(update(records).where(grants).values(sealed=torn))
-    assert verify_journal(journal) == [
-        "1 sealed values of the table records do not open under the data key"
-    ]
-
-
-def test_backup_brings_grants_along(place: Place, tmp_path: Path) -> None:
-    """A restored journal honours the same consents."""
-    journal = place.open()
-    kept(Consents.of(journal))
-    back_up(journal, tmp_path / "backup")
-    key = encode_key(journal.lender_key).decode()
-    restore(tmp_path / "backup", tmp_path / "other", configured=key)
-    with place.open(home=tmp_path / "other", url="", data_key=key) as other:
-        (grant,) = Consents.of(other).grants()
-        tokens = tokens_of(Consents.of(other), grant.grant_id)
-    assert tokens is not None
-    assert tokens.refresh_token == REFRESH

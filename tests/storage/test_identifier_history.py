@@ -15,7 +15,6 @@ from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.identifier_history import (
     BLOCK,
-    NO_BVN,
     REWRITTEN_AFTER,
     Seen,
     Sightings,
@@ -34,11 +33,12 @@ if TYPE_CHECKING:
 NOBODY = subject(999_999)
 
 
-def seen(*pairs: tuple[int, int], bvn: int | None = None) -> bytes:
+def seen(
+    *pairs: tuple[int, int], bvn: int | None = None
+) -> list[tuple[bytes, bytes, bytes | None]]:
     """Return sightings of identifiers of customers, by number."""
-    under = NO_BVN if bvn is None else subject(bvn)
-    parts = ((subject(each), subject(customer), under) for each, customer in sorted(pairs))
-    return b"".join(part for each in parts for part in each)
+    under = None if bvn is None else subject(bvn)
+    return [(subject(each), subject(customer), under) for each, customer in sorted(pairs)]
 
 
 def customers(
@@ -85,7 +85,7 @@ def test_many_are_read_in_blocks(journal: Journal) -> None:
     """More than one block of identifiers, random as pseudonyms are."""
     wanted = sorted(secrets.token_bytes(16) for _ in range(2 * BLOCK + 1))
     kept = Sightings.of(journal)
-    kept.keep("phone", "book", b"".join(each + NOBODY + NO_BVN for each in wanted), at=10)
+    kept.keep("phone", "book", ((each, NOBODY, None) for each in wanted), at=10)
     found: set[bytes] = set()
     for start in range(0, len(wanted), BLOCK):
         told = kept.seen_with("phone", wanted[start : start + BLOCK], "book")
@@ -161,7 +161,7 @@ def test_they_hold_no_identifier(journal: Journal) -> None:
     phone = journal.pseudonyms.subjects("phone", ["+2348031234567"])
     assert phone == journal.pseudonyms.subject("phone", "+2348031234567")
     assert name != journal.pseudonyms.customer("", "CUST-1")
-    Sightings.of(journal).keep("phone", "book", phone + name + NO_BVN, at=10)
+    Sightings.of(journal).keep("phone", "book", [(phone, name, None)], at=10)
     with reading(journal.engine) as connection:
         (row,) = connection.execute(select(sightings)).all()
         assert connection.execute(select(func.count()).select_from(sightings)).scalar() == 1

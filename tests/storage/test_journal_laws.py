@@ -96,7 +96,7 @@ class TwoProcesses(RuleBasedStateMachine):
 
     @invariant()
     def the_counters_equal_the_calls(self) -> None:
-        """Counters, tallies, answers and seals agree with the calls."""
+        """Counters, answers and seals agree with the calls."""
         assert verify_journal(self.openings[0]) == []
 
     @invariant()

@@ -94,14 +94,10 @@ def test_a_mark_of_life_that_is_dropped_is_set_again(server_place: Place) -> Non
     server_place.close()
 
 
-@pytest.mark.parametrize("idle_s", [0.0, 60.0])
-def test_a_connection_that_is_gone_is_replaced(
-    server_place: Place, monkeypatch: pytest.MonkeyPatch, idle_s: float
-) -> None:
-    """A database that was started anew fails nobody, whether the connection lay idle or not."""
+def test_a_connection_that_is_gone_is_replaced(server_place: Place) -> None:
+    """A database that was started anew fails nobody."""
     journal = server_place.open()
     reserve(journal, 1)
-    monkeypatch.setattr("nightscreen.journal.engine._IDLE_S", idle_s)
     other = create_engine(server_place.url)
 
     def drop_all() -> None:

@@ -1,4 +1,4 @@
-"""Runs and what is read from the journal: lists, tallies, doubt, days, prices."""
+"""Runs and what is read from the journal: lists, outcomes, doubt, days, prices."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_columns_of_calls_say_what_the_calls_do(journal: Journal) -> None:
     """As the driver has them, from either database: pseudonyms are bytes, gaps None."""
     reserve(journal, *range(7))
     names = ("call_id", "subject", "kind", "sent_at", "reserved_micro")
-    found = [row for rows in journal.runs.call_columns("run-1", names, block=3) for row in rows]
+    found = [row for rows in journal.runs.calls("run-1", names, block=3) for row in rows]
     calls = [row for rows in journal.runs.calls("run-1") for row in rows]
     assert found == [tuple(getattr(row, name) for name in names) for row in calls]
     assert {type(row[1]) for row in found} == {bytes}
@@ -124,7 +124,7 @@ def test_lookups_without_an_answer_say_why(place: Place) -> None:
     assert [row.call_id for row in journal.runs.in_doubt()] == [1, 2, 4]
 
 
-def test_tallies_prices_days_and_balance_are_whole_numbers(place: Place) -> None:
+def test_outcomes_prices_days_and_balance_are_whole_numbers(place: Place) -> None:
     """What quotes are made from has the same types on both databases."""
     journal = place.open()
     pairs = reserve(journal, 1, 2)
@@ -134,9 +134,8 @@ def test_tallies_prices_days_and_balance_are_whole_numbers(place: Place) -> None
     caps = Caps()
     grants = journal.calls.reserve("run-2", "portfolio", wanted, caps, since=1 << 60)
     journal.calls.settle("run-2", [ended((wanted[0], grants[0]))])
-    tallies = sorted(tuple(row) for row in journal.runs.tallies())
-    assert tallies == [("ecosystem", "bvn", "clear", 1, PRICE), ("karma", "bvn", "clear", 2, PRICE)]
-    assert all(type(value) is int for row in tallies for value in row[3:])
+    outcomes = sorted(journal.runs.recent_outcomes())
+    assert outcomes == [("ecosystem", "bvn", "clear", 1), ("karma", "bvn", "clear", 2)]
     assert [(day, check) for day, check, _ in journal.money.by_day()] == [
         ("2026-03-01", "ecosystem"),
         ("2026-02-28", "karma"),

@@ -44,10 +44,9 @@ def test_a_run_under_way_is_seen_from_outside(place: Place) -> None:
     assert look is not None
     with look:
         assert look.key_trouble is None
-        assert look.holder_of(RUN) == journal.holders.name
         found = look.runs.find(RUN)
         assert found is not None
-        assert found.state == "running"
+        assert (found.state, found.holder) == ("running", journal.holders.name)
         pulse = look.pulse(RUN, alive=True)
         assert (pulse.answered, pulse.troubles) == ({"karma": 1}, {"karma": {"timeout": 1}})
         assert (pulse.in_doubt, pulse.in_doubt_micro) == (1, PRICE)
@@ -62,10 +61,9 @@ def test_a_process_that_is_gone_holds_nothing(place: Place) -> None:
     look = look_into(place.home, url=place.url)
     assert look is not None
     with look:
-        assert look.holder_of(RUN) is None
         found = look.runs.find(RUN)
         assert found is not None
-        assert found.state == "killed"
+        assert (found.state, found.holder) == ("killed", None)
 
 
 def test_an_empty_place_stays_empty(place: Place) -> None:
