@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
@@ -25,30 +29,55 @@ from tests.killed import is_killed
 from tests.left_behind import everything
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.screening import Night
 
+FOLDER = Path(os.environ["LENDER"])
 DECISIONS = {"verified": "approve", "mismatch": "review", "not_found": "undecided"}
 OPTIONS: dict[str, Any] = {"checks": CHECKS, "policy": POLICY, "batch": "phones"}
 
 
-def screened(world: PhoneWorld) -> Night:
-    """Screen twenty customers once."""
-    return world.screen(borrowers(20), **OPTIONS)
+@dataclass(frozen=True)
+class Round:
+    """Three nights of twenty customers with a phone each; before the third one line moved.
+
+    Attributes:
+        asked: how many phones had been asked about at the end of each night.
+    """
+
+    world: PhoneWorld
+    quoted: dict[str, Any]
+    first: Night
+    second: Night
+    third: Night
+    asked: list[int]
 
 
-def test_it_is_quoted_asked_paid_and_decided(tmp_path: Path) -> None:
-    """Each lookup is asked once, at its price; a policy's rule reads its status."""
-    world = PhoneWorld(tmp_path)
-    quoted = world.screen(borrowers(20), quote_only=True, **OPTIONS)
+@pytest.fixture(scope="module")
+def made() -> Round:
+    """Make the round once, in the folder that `test_added_check` names."""
+    world, asked = PhoneWorld(FOLDER), list[int]()
+    quoted = world.screen(borrowers(20), quote_only=True, **OPTIONS).report
     assert world.phones.asked == []
-    assert Decimal(quoted.report["quoted"]["high"]) >= 200
-    night = screened(world)
-    assert sorted(world.phones.asked) == [phone(each) for each in range(1, 21)]
+
+    def screened(**more: Any) -> Night:  # noqa: ANN401 - parameters of a run
+        night = world.screen(borrowers(20), **OPTIONS, **more)
+        asked.append(len(world.phones.asked))
+        return night
+
+    first, second = screened(), screened()
+    world.phones.lines[phone(1)] = ('Adaeze "Ada" Okonkwo', "landline")
+    third = screened(freshness=["phone_owner.found=0"])
+    return Round(world, quoted, first, second, third, asked)
+
+
+def test_it_is_quoted_asked_paid_and_decided(made: Round) -> None:
+    """Each lookup is asked once, at its price; a policy's rule reads its status."""
+    assert Decimal(made.quoted["quoted"]["high"]) >= 200
+    night, asked = made.first, made.world.phones.asked[: made.asked[0]]
+    assert sorted(asked) == [phone(each) for each in range(1, 21)]
     part = night.report["checks"]["phone_owner"]
     assert (part["paid"], part["free"], part["distinct"]) == (18, 2, 20)
-    assert Decimal(part["cost"]) == world.phones.charged == 180
+    assert Decimal(part["cost"]) == 180
     for row in night.rows:
         number = int(row["customer_id"][1:])
         status = "mismatch" if number % 5 == 0 else "verified" if number % 7 else "not_found"
@@ -61,15 +90,10 @@ def test_it_is_quoted_asked_paid_and_decided(tmp_path: Path) -> None:
     assert "Phone owner" in page
 
 
-def test_it_is_reused_and_ages(tmp_path: Path) -> None:
+def test_it_is_reused_and_ages(made: Round) -> None:
     """A second night asks nothing; an age of the run's own asks again what was found."""
-    world = PhoneWorld(tmp_path)
-    screened(world)
-    second = screened(world)
-    assert len(world.phones.asked) == 20
-    assert set(second.column("phone_owner_source")) == {"reused"}
-    world.screen(borrowers(20), **OPTIONS, freshness=["phone_owner.found=0"])
-    assert len(world.phones.asked) == 38
+    assert made.asked == [20, 20, 38]
+    assert set(made.second.column("phone_owner_source")) == {"reused"}
 
 
 def test_a_killed_night_is_resumed(tmp_path: Path) -> None:
@@ -88,12 +112,9 @@ def test_a_killed_night_is_resumed(tmp_path: Path) -> None:
         assert verify_journal(journal) == []
 
 
-def test_a_changed_holder_is_reported_and_never_named(tmp_path: Path) -> None:
+def test_a_changed_holder_is_reported_and_never_named(made: Round) -> None:
     """The name is compared from night to night as a digest: no file without names has it."""
-    world = PhoneWorld(tmp_path)
-    screened(world)
-    world.phones.lines[phone(1)] = ('Adaeze "Ada" Okonkwo', "landline")
-    night = world.screen(borrowers(20), **OPTIONS, freshness=["phone_owner.found=0"])
+    night = made.third
     changes = pq.read_table(night.folder / "changes.parquet").to_pylist()
     changed = {each["field"]: (each["old"], each["new"]) for each in changes}
     assert changed["phone_owner_status"] == ("verified", "mismatch")
@@ -105,20 +126,19 @@ def test_a_changed_holder_is_reported_and_never_named(tmp_path: Path) -> None:
     assert "Okonkwo" not in json.dumps(changes, default=str)
 
 
-def test_the_desk_shows_it_and_its_subject_sees_it(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("made")
+def test_the_desk_shows_it_and_its_subject_sees_it() -> None:
     """A card at the desk; somebody else's name is withheld from the customer."""
-    world = PhoneWorld(tmp_path)
-    screened(world)
-    with Office(tmp_path) as office:
+    with Office(FOLDER) as office:
         analyst = office.browser("analyst")
-        own, other = analyst.get("/customers/C1").text, analyst.get("/customers/C5").text
+        own, other = analyst.get("/customers/C2").text, analyst.get("/customers/C5").text
         assert "Phone owner" in own
-        assert lines(20)[phone(1)][0] in own
+        assert lines(20)[phone(2)][0] in own
         assert "registered to somebody else" in other
         assert 'value="phone_owner"' in analyst.get("/new").text
     settings = read_settings(_env_file=None, base_url="http://127.0.0.1:1")
-    with open_journal(tmp_path / "home") as journal:
-        for customer_id, number, shown in (("C1", 1, True), ("C5", 5, False)):
+    with open_journal(FOLDER / "home") as journal:
+        for customer_id, number, shown in (("C2", 2, True), ("C5", 5, False)):
             customers = Customers.of(journal)
             people = lookup_subject(journal, customers, customer_id)
             text = json.dumps(gather(journal, customers, people, settings.retention), default=str)
@@ -126,16 +146,15 @@ def test_the_desk_shows_it_and_its_subject_sees_it(tmp_path: Path) -> None:
             assert "phone_owner" in text
 
 
-def test_who_is_erased_is_gone(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("made")
+def test_who_is_erased_is_gone() -> None:
     """Neither the number nor its pseudonym stays in any file."""
-    world = PhoneWorld(tmp_path)
-    screened(world)
-    with open_journal(tmp_path / "home") as journal:
+    with open_journal(FOLDER / "home") as journal:
         found = look(journal, Customers.of(journal), Whom(customer_id="C3"))
         pseudonyms = found.person.pseudonyms().all
         done = erase(journal, found)
-        assert (done["calls"], done["answers"]) == (2, 2)
+        assert (done["calls"], done["answers"]) == (3, 3)
         assert verify_journal(journal) == []
     wanted = [b"8030000003", *pseudonyms, *(each.hex().encode() for each in pseudonyms)]
-    for path, held in everything(tmp_path):
+    for path, held in everything(FOLDER):
         assert not [needle for needle in wanted if needle in held], path

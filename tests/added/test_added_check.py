@@ -14,15 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import nightscreen, surroundings
+from tests.screening import customer
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "phone_owner"
-ADD_IT = """
-import sys
-from pathlib import Path
-from tests.added.phone_world import CHECKS, POLICY, PhoneWorld, borrowers
-PhoneWorld(Path(sys.argv[1])).screen(borrowers(20), checks=CHECKS, policy=POLICY, batch="phones")
-"""
 
 
 @pytest.fixture(scope="module")
@@ -36,44 +31,32 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def python(site: Path | None, *arguments: str, **more: str) -> None:
-    """Run Python to its end, with the package or without."""
+def run_tests(site: Path | None, *paths: str, **more: str) -> None:
+    """Run the tests of files or folders in a process with the package, or without."""
     added = [] if site is None else [str(site), str(EXAMPLE / "tests")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *added]), **more}
     env.pop("PYTEST_XDIST_WORKER", None)
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env=env, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *paths],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
 
 
-def run_tests(site: Path | None, path: str, **more: str) -> None:
-    """Run the tests of a file or folder."""
-    python(site, "-m", "pytest", "-q", "-p", "no:cacheprovider", path, **more)
+def test_it_makes_the_round_and_its_runs_open_without_it(site: Path, tmp_path: Path) -> None:
+    """Quoted, asked, paid, reused, resumed, decided, reported, shown, erased, and uninstalled.
 
-
-def test_the_authors_own_tests_pass(site: Path) -> None:
-    """What a lender's engineer writes beside the check."""
-    run_tests(site, "examples/phone_owner/tests")
-
-
-def test_it_makes_the_round(site: Path) -> None:
-    """Quoted, asked, paid, reused, resumed, decided, reported, shown, erased."""
-    run_tests(site, "tests/added/installed.py")
-
-
-def test_old_runs_open_without_it(site: Path, tmp_path: Path) -> None:
-    """Uninstalled, what it was paid for is still read, and still erased."""
-    python(site, "-c", ADD_IT, str(tmp_path))
-    from tests.screening import customer  # noqa: PLC0415 - loaded where it is used
-
+    What a lender's engineer writes beside the check passes too. Once the package is gone, what the
+    check was paid for is still read, and still erased.
+    """
+    run_tests(site, "examples/phone_owner/tests", "tests/added/installed.py", LENDER=str(tmp_path))
     other = customer(1005)
-    run_tests(
-        None,
-        "tests/added/uninstalled.py",
-        LENDER=str(tmp_path),
-        SOMEBODY_ELSE=f"{other['first_name']} {other['last_name']}",
-    )
+    named = f"{other['first_name']} {other['last_name']}"
+    run_tests(None, "tests/added/uninstalled.py", LENDER=str(tmp_path), SOMEBODY_ELSE=named)
 
 
 def test_a_check_that_cannot_be_loaded_ends_a_command_in_one_line(
@@ -85,7 +68,7 @@ def test_a_check_that_cannot_be_loaded_ends_a_command_in_one_line(
     module.write_text(module.read_text("utf-8").replace('title="Phone owner"', 'title=""'), "utf-8")
     env = surroundings(tmp_path, PYTHONPATH=os.pathsep.join([str(ROOT), str(broken)]))
     said = "the check phone_owner of the package phone-owner cannot be used: the declaration of "
-    for words in (["quote", "none.csv"], ["runs", "list"], ["runs", "list", "--json"]):
+    for words in (["quote", "none.csv"], ["runs", "list", "--json"]):
         ended = nightscreen(*words, cwd=tmp_path, env=env)
         assert ended.status == 2
         assert ended.err.startswith(f"nightscreen: {said}phone_owner lacks a title; correct or")
