@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -238,8 +238,16 @@ def test_nobody_agrees_with_themselves(bank: Office) -> None:
     bank.context.settings = bank.settings.model_copy(update={"override_above": 0})
     ada, bem = bank.browser("approver", name="Ada"), bank.browser("approver", name="Bem")
     bank.context.audit.write("Ada", "run resumed", run_id=WAITS)
+    quote: dict[str, Any] = {
+        "quoted": {"expected": "1", "high": "1"},
+        "rows": {"screened": 1, "quarantined": 0},
+        "purpose": "portfolio",
+        "lines": [],
+        "calls": 0,
+        "hours": 0.1,
+    }
     bank.context.approvals.ask(
-        WAITS, by="x", reason="", quote={"quoted": {}}, ceiling_micro=1, cap_micro=None
+        WAITS, by="x", reason="", quote=quote, ceiling_micro=1, cap_micro=None
     )
     who = somebody(bank)[0]
     assert review(ada, who, "approve").status_code == 303
