@@ -52,5 +52,5 @@ async def screen_batch(parameters: ScreenBatch) -> dict[str, Any] | State[Any]:
             await require_worker_available(parameters, settings)
         report = await run_screening(parameters, settings, runner=runner)
         if parameters.quote_only:
-            return await to_prefect_state(runner, report)
+            return await to_prefect_state(runner.run.run_id, report, signalled=runner.signalled)
         return await runner.ended(report)

@@ -20,36 +20,37 @@ from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.server import is_cancelled
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from prefect.client.schemas.objects import State
 
-    from nightscreen.tasks.engine_run import EngineSteps
+    from nightscreen.calling.stops import Stops
+
 
 PATIENCE_S = 15.0
 """How long calls in flight may take after SIGTERM; the engine kills a run 30 s after it."""
 
 
 @contextmanager
-def handle_sigterm(steps: EngineSteps) -> Iterator[None]:
+def handle_sigterm(
+    stops: Stops, told: Callable[[], None], cut: Callable[[], Coroutine[Any, Any, None]]
+) -> Iterator[None]:
     """Let SIGTERM stop a run in good order while the body runs; a second one changes nothing.
 
-    Calls that outlast the patience are cut, so that they are written down as in doubt.
+    `told` takes note of the signal at once. Calls that outlast the patience are `cut`, so that they
+    are written down as in doubt.
     """
     loop, cutting = asyncio.get_running_loop(), list[asyncio.TimerHandle]()
     cuts = set[asyncio.Task[None]]()  # which the loop alone would forget
 
     def stop() -> None:
-        steps.run.stops.stop(StopReason.CANCELLED)
+        stops.stop(StopReason.CANCELLED)
         if not cutting:
-            cutting.append(loop.call_later(PATIENCE_S, cut))
-
-    def cut() -> None:
-        cuts.add(loop.create_task(steps.cut()))
+            cutting.append(loop.call_later(PATIENCE_S, lambda: cuts.add(loop.create_task(cut()))))
 
     def signalled(*_: object) -> None:
         """Take note of the signal; safe wherever the interpreter happens to be."""
-        steps.signalled = True
+        told()
         loop.call_soon_threadsafe(stop)
 
     try:
@@ -66,7 +67,7 @@ def handle_sigterm(steps: EngineSteps) -> Iterator[None]:
 
 
 async def to_prefect_state(
-    steps: EngineSteps, report: dict[str, Any]
+    run_id: str, report: dict[str, Any], *, signalled: bool
 ) -> dict[str, Any] | State[Any]:
     """Return a run's report, or Cancelled where a worker was told to cancel the run.
 
@@ -76,11 +77,11 @@ async def to_prefect_state(
         TerminationSignal: a worker's run was told to end, and nobody cancelled it: the machine
             goes down.
     """
-    if not steps.signalled or deployment.id is None:
+    if not signalled or deployment.id is None:
         return report
     if not await is_cancelled():
         raise TerminationSignal(signal.SIGTERM)
-    return Cancelled(message=f"to go on, resume run {steps.run.run_id}")
+    return Cancelled(message=f"to go on, resume run {run_id}")
 
 
 async def shield_until_done(work: Coroutine[Any, Any, object]) -> None:

@@ -109,11 +109,14 @@ class EngineSteps(Steps):
         self.at_work = READING
         self.signalled = False
 
-    @property
     def phase(self) -> str:
         """Return which part of its work the run is in."""
         rests = self.client is None and self.run.stops.resting_since is not None
         return PAUSED if rests else self.at_work
+
+    def told(self) -> None:
+        """Take note that the process was told to end."""
+        self.signalled = True
 
     async def cut(self) -> None:
         """Cut what is still in flight, so that it is written down as in doubt."""
@@ -123,9 +126,10 @@ class EngineSteps(Steps):
     @asynccontextmanager
     async def watching(self, run: Any) -> AsyncIterator[None]:  # noqa: ANN401, ARG002 - `self.run`
         """Watch over the run, and let signals and whoever typed the command stop it."""
-        with shown_at_terminal(self.run), handle_sigterm(self):
-            await tag_run("nightscreen", self.run.run_id, self.run.purpose)
-            async with watching(self):
+        mine = self.run
+        with shown_at_terminal(mine), handle_sigterm(mine.stops, self.told, self.cut):
+            await tag_run("nightscreen", mine.run_id, mine.purpose)
+            async with watching(mine, self.phase):
                 yield
 
     @asynccontextmanager
@@ -178,4 +182,4 @@ class EngineSteps(Steps):
         await show_report(run, report)
         held = state == "completed" and not report["publishable"]
         await tag_run(state, reason, "held back" if held else None)
-        return await to_prefect_state(self, report)
+        return await to_prefect_state(run.run_id, report, signalled=self.signalled)

@@ -21,9 +21,10 @@ from nightscreen.tasks import events, telemetry
 from nightscreen.tasks.server import tried
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
-    from nightscreen.tasks.engine_run import EngineSteps
+    from nightscreen.calling.run import Run
+
 
 EVERY_S = 2.0
 
@@ -31,8 +32,9 @@ EVERY_S = 2.0
 class RunMonitor:
     """Looks at one run; keeps what it has sent."""
 
-    def __init__(self, steps: EngineSteps) -> None:
-        self._steps = steps
+    def __init__(self, run: Run, phase: Callable[[], str]) -> None:
+        self._run = run
+        self._phase = phase
         self._pace = RecentSpeed()
         self._alarms = Alarms()
 
@@ -44,11 +46,11 @@ class RunMonitor:
 
     async def look(self) -> dict[str, Any]:
         """Look once: write the signs down and send the pages that are due."""
-        run = self._steps.run
+        run = self._run
         now = run.clock()
         self._pace.take(run.stops, now)
         us = {"pid": os.getpid(), "host": socket.gethostname(), "every_s": EVERY_S}
-        signs = vitals_of(run, self._pace, now, phase=self._steps.phase) | us
+        signs = vitals_of(run, self._pace, now, phase=self._phase()) | us
         await asyncio.to_thread(write_vitals, run.settings.home, run.run_id, signs)
         for alarm in self._alarms.due(signs):
             events.page(alarm, signs)
@@ -56,13 +58,12 @@ class RunMonitor:
 
 
 @asynccontextmanager
-async def watching(steps: EngineSteps) -> AsyncIterator[None]:
+async def watching(run: Run, phase: Callable[[], str]) -> AsyncIterator[None]:
     """Watch over a run of any flow while the body runs; one that is only quoted needs none."""
-    run = steps.run
     if run.only_quotes:
         yield
         return
-    monitor, meter = RunMonitor(steps), telemetry.meter()
+    monitor, meter = RunMonitor(run, phase), telemetry.meter()
     await asyncio.to_thread(sweep_vitals, run.settings.home)
     keeper = asyncio.get_running_loop().create_task(monitor.keep())
     if meter is not None:

@@ -205,7 +205,7 @@ async def worker_opened(run_id: str) -> AsyncIterator[Asking | None]:
 
     asking.run.stops.on_stop(heed_signal)
     try:
-        with handle_sigterm(steps):
+        with handle_sigterm(asking.run.stops, steps.told, steps.cut):
             looking = asyncio.get_running_loop().create_task(_heed(asking, steps))
             try:
                 yield asking

@@ -31,7 +31,7 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
     seen: list[dict[str, Any]] = []
 
     async def lived() -> None:
-        watch = RunMonitor(live)
+        watch = RunMonitor(run, live.phase)
         seen.append(await watch.look())
         session = open_caller(run, transport=httpx.ASGITransport(application(Sandbox(Opening()))))
         live.client, live.at_work = session.client, ASKING
@@ -59,7 +59,7 @@ def test_the_signs_alone_say_which_flow_a_run_is_of(tmp_path: Path) -> None:
     """Where the journal cannot be read the doctor still names the run and its command."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS)
     run.flow = "track_loans"
-    asyncio.run(RunMonitor(EngineSteps(run)).look())
+    asyncio.run(RunMonitor(run, EngineSteps(run).phase).look())
     run.close()
     for file in run.settings.home.glob("journal.sqlite*"):
         if file.is_file():
