@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -188,5 +189,7 @@ def rotate_key(
     if new_key is not None and new is None:
         raise UsageError(f"there is no key file {new_key}")
     with opened_journal() as journal:
-        rotate(journal, configured=configured, new=new)
-    return Result({"rotated": True}, more={"is_set": bool(configured)})
+        return Result(
+            asdict(rotate(journal, configured=configured, new=new)),
+            more={"is_set": bool(configured)},
+        )

@@ -1,11 +1,10 @@
 """The keyset: data keys that seal, wrapped by the lender's key; and the journal's other keys.
 
 Rotating adds a data key and wraps them all by a new key of the lender, which takes no longer for a
-large journal; it waits for runs to end, which know the key they began with. What was sealed before
-stays under the data key of its day. Whoever has the old key of the lender and a copy of the journal
-from before can read what that copy holds; of what is sealed from then on they can read nothing. The
-key of pseudonyms is sealed like data and never changes. The key that signs links is of its own:
-whoever learns it learns no pseudonym.
+large journal. What was sealed before stays under the data key of its day. Whoever has the old key
+of the lender and a copy of the journal from before can read what that copy holds; of what is
+sealed from then on they can read nothing. The key of pseudonyms is sealed like data and never
+changes. The key that signs links is of its own: whoever learns it learns no pseudonym.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert, select, update
 
 from nightscreen.files.keys import (
     KEY_FILE,
@@ -33,6 +33,7 @@ from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.runs import RUNNING
 from nightscreen.journal.schema import (
     data_keys,
+    meta,
     open_text,
     put_meta,
     read_meta,
@@ -59,6 +60,17 @@ LINKS_LAST = timedelta(days=90)
 _WRAPPED = b"data key"
 
 
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """What a rotation left to wait for.
+
+    Attributes:
+        waiting_for: runs under way until whose end the old key opens the journal too.
+    """
+
+    waiting_for: tuple[str, ...]
+
+
 # --- data keys ---
 
 
@@ -81,19 +93,22 @@ def _wrap(connection: Connection, lender: bytes, keys: dict[int, bytes], now: in
     """Write data keys, by their numbers, wrapped by a key of the lender."""
     wrapping = Sealer(lender)
     rows = [
-        {"number": number, "wrapped": wrapping.seal(key, _WRAPPED), "made_at": now}
+        {
+            "number": number,
+            "wrapped_by": fingerprint(lender),
+            "wrapped": wrapping.seal(key, _WRAPPED),
+            "made_at": now,
+        }
         for number, key in keys.items()
     ]
     connection.execute(insert(data_keys), rows)
 
 
 def _unwrapped(connection: Connection, lender: bytes) -> dict[int, bytes]:
-    """Return the data keys by their numbers, the newest last; none where another key wraps them."""
-    if read_meta(connection).get(LENDER_KEY) != fingerprint(lender):
-        return {}
+    """Return the data keys that a key of the lender wraps, by their numbers, the newest last."""
     query = select(data_keys.c.number, data_keys.c.wrapped).order_by(data_keys.c.number)
+    rows = connection.execute(query.where(data_keys.c.wrapped_by == fingerprint(lender))).all()
     wrapping = Sealer(lender)
-    rows = connection.execute(query).all()
     return {row.number: wrapping.open(bytes(row.wrapped), _WRAPPED) for row in rows}
 
 
@@ -112,11 +127,12 @@ def lender_key_of(engine: Engine, key: bytes | None, home: Path) -> bytes:
         )
     with reading(engine) as connection:
         in_force = read_meta(connection).get(LENDER_KEY, "")
+        wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
     prepared = read_key(prepared_file(home, in_force))
     if prepared is not None and key != prepared:
         put_in_force(home, prepared)
         return prepared
-    if fingerprint(key) != in_force:
+    if fingerprint(key) not in wrapping:
         raise JournalKeyError(
             "the data key is not this journal's: set NIGHTSCREEN_DATA_KEY (or "
             f"{home / KEY_FILE}) to the key it was written with, or to the newer one if it was "
@@ -147,8 +163,11 @@ def make_sealer(engine: Engine, lender: bytes, home: Path) -> Sealer:
     return Sealer(*read(lender), reread=reread)
 
 
-def rotate_key(journal: Storage, *, configured: str = "", new: bytes | None = None) -> None:
-    """Add a data key, and wrap all of them by a new key of the lender; the old one opens no more.
+def rotate_key(journal: Storage, *, configured: str = "", new: bytes | None = None) -> Rotation:
+    """Add a data key, and wrap all of them by a new key of the lender.
+
+    The old key of the lender opens the journal until the runs that are under way have ended; one
+    of the settings until the journal is first opened with the new one.
 
     Args:
         journal: the open journal.
@@ -158,8 +177,8 @@ def rotate_key(journal: Storage, *, configured: str = "", new: bytes | None = No
 
     Raises:
         UsageError: the new key is the old one.
-        JournalError: another process rotated the key meanwhile, or a run is under way; nothing was
-            changed.
+        JournalError: another process rotated the key meanwhile, or a run still holds the key that
+            the last rotation replaced; nothing was changed.
     """
     old = decode_key(configured, "the data key") if configured else journal.lender_key
     fresh = new if new is not None else new_key()
@@ -167,46 +186,34 @@ def rotate_key(journal: Storage, *, configured: str = "", new: bytes | None = No
         raise UsageError("the new key is the one in force; make another")
     if not configured:
         prepare_key(journal.home, fresh)
-    try:
-        with writing(journal.engine) as connection:
-            _refuse_runs(connection, journal.holders)
-            _replace_keys(connection, old, fresh, journal.clock())
-    except JournalError:
-        prepared_file(journal.home, fingerprint(fresh)).unlink(missing_ok=True)
-        raise
+    with writing(journal.engine) as connection:
+        waiting = _retire(connection, journal.holders)
+        wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
+        if read_meta(connection)[LENDER_KEY] == fingerprint(old) and len(wrapping) > 1:
+            raise JournalError(
+                f"the key before this one is still in use by {', '.join(waiting)}: nothing was "
+                "changed; rotate again once that has ended"
+            )
+        # another process may commit first: then nothing is left to replace
+        replaced = (
+            update(meta)
+            .where(meta.c.name == LENDER_KEY, meta.c.value == fingerprint(old))
+            .values(value=fingerprint(fresh))
+        )
+        if not connection.execute(replaced).rowcount:
+            prepared_file(journal.home, fingerprint(fresh)).unlink(missing_ok=True)
+            raise JournalError(
+                "another process rotated the key meanwhile; nothing was changed: rotate again with "
+                "the newer key"
+            )
+        keys, now = _unwrapped(connection, old), journal.clock()
+        added = {max(keys) + 1: new_key()}
+        _wrap(connection, fresh, keys | added, now)
+        _wrap(connection, old, added, now)
+        waiting = () if configured else _retire(connection, journal.holders)
     if not configured:
         put_in_force(journal.home, fresh)
-
-
-def _replace_keys(connection: Connection, old: bytes, fresh: bytes, now: int) -> None:
-    keys = _unwrapped(connection, old)
-    if not keys:  # another process committed first
-        raise JournalError(
-            "another process rotated the key meanwhile; nothing was changed: rotate again with "
-            "the newer key"
-        )
-    connection.execute(delete(data_keys))
-    _wrap(connection, fresh, keys | {max(keys) + 1: new_key()}, now)
-    put_meta(connection, LENDER_KEY, fingerprint(fresh))
-
-
-def _refuse_runs(connection: Connection, holders: Holders) -> None:
-    """Refuse to rotate while other processes work on runs.
-
-    Raises:
-        JournalError: at least one does.
-    """
-    query = select(runs.c.run_id, runs.c.holder).where(runs.c.state == RUNNING)
-    living = [
-        run_id
-        for run_id, holder in connection.execute(query).all()
-        if holder and holder != holders.name and holders.alive(holder, connection)
-    ]
-    if living:
-        raise JournalError(
-            f"the key is in use by {', '.join(living)}: nothing was changed; rotate again once "
-            "that has ended"
-        )
+    return Rotation(waiting)
 
 
 def require_in_force(journal: Storage) -> None:
@@ -219,6 +226,36 @@ def require_in_force(journal: Storage) -> None:
         in_force = read_meta(connection)[LENDER_KEY]
     if in_force != fingerprint(journal.lender_key):
         raise JournalKeyError("the journal's data key was rotated meanwhile; run this again")
+
+
+def retire_old_key(engine: Engine, holders: Holders, lender: bytes) -> None:
+    """Forget what an old key of the lender wraps, once no run is left that may hold it.
+
+    Args:
+        engine: the journal's.
+        holders: who lives.
+        lender: the key it was opened with; the old one retires nothing.
+    """
+    with reading(engine) as connection:
+        wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
+        in_force = read_meta(connection)[LENDER_KEY]
+    if len(wrapping) > 1 and fingerprint(lender) == in_force:
+        with writing(engine) as connection:
+            _retire(connection, holders)
+
+
+def _retire(connection: Connection, holders: Holders) -> tuple[str, ...]:
+    """Forget what keys of the lender wrap that are not in force; return the runs that hold them."""
+    query = select(runs.c.run_id, runs.c.holder).where(runs.c.state == RUNNING)
+    living = tuple(
+        run_id
+        for run_id, holder in connection.execute(query).all()
+        if holder and holder != holders.name and holders.alive(holder, connection)
+    )
+    if not living:
+        in_force = select(meta.c.value).where(meta.c.name == LENDER_KEY).scalar_subquery()
+        connection.execute(delete(data_keys).where(data_keys.c.wrapped_by != in_force))
+    return living
 
 
 # --- the keys of links ---

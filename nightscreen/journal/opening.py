@@ -35,6 +35,7 @@ from nightscreen.journal.keyset import (
     first_keys,
     lender_key_of,
     make_sealer,
+    retire_old_key,
 )
 from nightscreen.journal.lookups import Lookups
 from nightscreen.journal.money import Money
@@ -139,6 +140,7 @@ def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
     _recognise(home, remembered, facts[_ID])
     pseudonyms = Pseudonyms(open_text(sealer, facts[PSEUDONYM_KEY], PSEUDONYM_KEY))
     holders = make_holders(engine)
+    retire_old_key(engine, holders, lender_key)
     calls = Calls(engine, sealer, holders, clock)
     return Journal(
         engine=engine,

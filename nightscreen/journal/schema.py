@@ -172,11 +172,13 @@ data_keys = Table(
     "data_keys",
     metadata,
     Column("number", Integer, primary_key=True),
+    Column("wrapped_by", Text, primary_key=True),
     Column("wrapped", LargeBinary, nullable=False, info={"digest": True}),
     Column("made_at", BigInteger, nullable=False),
     info={"kept": WITH_JOURNAL},
 )
-"""Each data key, sealed under the lender's key."""
+"""Each data key, sealed under the lender's key whose fingerprint `wrapped_by` is. After a rotation
+both keys of the lender open it, until no run is left that began under the old one."""
 
 # --- runs, calls and money ---
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import stat
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,7 @@ from nightscreen.journal import keyset, open_journal
 from nightscreen.journal.copying import back_up, restore
 from nightscreen.journal.engine import reading
 from nightscreen.journal.keyset import rotate_key
-from nightscreen.journal.schema import answers
+from nightscreen.journal.schema import answers, data_keys
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.errors import JournalError, JournalKeyError, OutputError, UsageError
 from tests.storage.conftest import Place, ended, reserve, subject
@@ -50,13 +51,19 @@ def seal_ids(journal: Journal) -> list[bytes]:
         return [bytes(body[:4]) for body in connection.execute(query).scalars()]
 
 
+def wrapping(journal: Journal) -> Counter[str]:
+    """Return how many data keys each key of the lender wraps."""
+    with reading(journal.engine) as connection:
+        return Counter(connection.execute(select(data_keys.c.wrapped_by)).scalars())
+
+
 def test_rotation_adds_a_data_key_and_leaves_what_was_sealed(place: Place) -> None:
     """Only the new key opens the journal, with all answers; pseudonyms stay; it takes no time."""
     journal = place.open()
     fill(journal, 0, 20)
     old = (place.home / "data.key").read_text()
     name, before = journal.pseudonyms.subject("bvn", "1"), seal_ids(journal)
-    rotate_key(journal)
+    assert rotate_key(journal).waiting_for == ()
     assert seal_ids(journal) == before
     journal.close()
     again = place.open()
@@ -65,28 +72,33 @@ def test_rotation_adds_a_data_key_and_leaves_what_was_sealed(place: Place) -> No
     assert again.pseudonyms.subject("bvn", "1") == name
     assert verify_journal(again) == []
     assert seal_ids(again)[-1] not in before
+    assert list(wrapping(again).values()) == [2]
     with pytest.raises(JournalKeyError, match="is not this journal's"):
         place.open(data_key=old)
     assert not list(place.home.glob("data.key.*"))
 
 
-def test_a_key_is_not_rotated_while_a_run_is_under_way(place: Place) -> None:
-    """It knows the key it began with; what was opened before and runs nothing goes on."""
-    run, other, idle = place.open(), place.open(), place.open()
+def test_runs_go_on_while_the_key_is_rotated(place: Place) -> None:
+    """A run that began before opens what others seal since; its key opens until it has ended."""
+    run, other = place.open(), place.open()
     old = (place.home / "data.key").read_text()
     begin(run)
     fill(run, 0, 5)
-    with pytest.raises(JournalError, match="in use by run-1"):
-        rotate_key(other)
-    assert not list(place.home.glob("data.key.*"))
+    pending = reserve(run, 6)
+    assert rotate_key(other).waiting_for == ("run-1",)
+    run.calls.settle("run-1", [ended(pending[0], body=subject(6))])
+    worker = place.open()
+    fill(worker, 6, 2)
+    assert bodies(run, 8) == bodies(worker, 8) == list(range(8))
+    assert len(set(seal_ids(run))) == 2
+    assert bodies(place.open(data_key=old), 8) == list(range(8))
+    with pytest.raises(JournalError, match="still in use by run-1"):
+        rotate_key(worker)
     finish(run)
-    rotate_key(other)
-    fill(place.open(), 5, 2)
-    assert bodies(idle, 8) == list(range(7))
-    assert len(set(seal_ids(idle))) == 2
+    assert bodies(place.open(), 8) == list(range(8))
     with pytest.raises(JournalKeyError):
         place.open(data_key=old)
-    assert verify_journal(idle) == []
+    assert verify_journal(other) == []
 
 
 def test_two_rotations_at_once_leave_one(place: Place) -> None:
@@ -145,12 +157,13 @@ def test_a_rotation_that_crashed_loses_no_key(
     assert verify_journal(last) == []
 
 
-def test_a_key_of_the_settings_is_replaced_at_once(place: Place) -> None:
-    """The old one opens nothing more; HOME gets no key file."""
+def test_a_key_of_the_settings_opens_until_the_new_one_is_used(place: Place) -> None:
+    """Until then both are accepted; HOME gets no key file."""
     old, new = (base64.b64encode(each * 32).decode() for each in (b"o", b"n"))
     journal = place.open(data_key=old)
     fill(journal, 0, 4)
     rotate_key(journal, configured=old, new=NEW)
+    assert bodies(place.open(data_key=old), 4) == list(range(4))
     assert bodies(place.open(data_key=new), 4) == list(range(4))
     with pytest.raises(JournalKeyError):
         place.open(data_key=old)
