@@ -28,6 +28,7 @@ from nightscreen.results.wording import NAMES
 from nightscreen.schemas.cases import OpenCase
 from nightscreen.schemas.decisions import LISTED
 from nightscreen.schemas.rows import NAIRA
+from nightscreen.values.columns import first_present, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -102,11 +103,10 @@ def customers_of(folder: Path) -> Iterator[pa.Table]:
 
 
 def _names(found: Mapping[str, pa.ChunkedArray], block: pa.Table) -> pa.ChunkedArray:
-    """Return the names as the lender's file has them; empty for none."""
+    """Return the names as the lender's file has them; null for none."""
     nothing = pa.nulls(block.num_rows, pa.string())
-    parts = [found.get(name, nothing).cast(pa.string()) for name in NAMES]
-    joined = pc.binary_join_element_wise(*parts, " ", null_handling="skip")
-    return pc.coalesce(found.get("full_name", nothing).cast(pa.string()), joined)
+    whole, *parts = (found.get(name, nothing).cast(pa.string()) for name in ("full_name", *NAMES))
+    return first_present([whole, joined(parts, " ")])
 
 
 def _column(found: pa.ChunkedArray | None, field: pa.Field, block: pa.Table) -> pa.ChunkedArray:
