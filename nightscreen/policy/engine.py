@@ -7,6 +7,7 @@ It is the second wall: `conditions` lets nothing through that would try. Rules a
 
 from __future__ import annotations
 
+import atexit
 import threading
 from functools import cache
 from typing import TYPE_CHECKING
@@ -58,6 +59,9 @@ def locked_connection(memory: str = "", *, optimizer: bool = True) -> DuckDBPyCo
 @cache
 def _shared_database(*, optimizer: bool) -> DuckDBPyConnection:
     return locked_connection(MEMORY, optimizer=optimizer)
+
+
+atexit.register(_shared_database.cache_clear)  # DuckDB's own module complains of what outlives it
 
 
 def bounded(connection: DuckDBPyConnection, sql: str, timeout_s: float = TIMEOUT_S) -> pa.Table:
