@@ -72,7 +72,7 @@ def test_key_that_is_no_distributors_is_one_line_and_status_3(
         (["x", "--product", "LP1001", "--decision", "yes"], "--decision: yes is none of approve"),
         (
             ["x", "--product", "LP1001", "--prefill", "fax"],
-            "--prefill: fax is none of email, phone",
+            "--prefill: fax is none of phone, email",
         ),
         (["x", "--product", "LP1001", "--prefill", ""], "to fill in nothing: --no-prefill"),
         (["x", "--product", "P", "--prefill", "email", "--no-prefill"], "--prefill takes"),

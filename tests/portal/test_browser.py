@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Browser, BrowserContext, Page
+
+    from nightscreen.config.settings import Settings
 
 pytestmark = pytest.mark.browser
 CUSTOMER = "CUST-7700155-OBI"
@@ -141,7 +143,7 @@ def asked_for_bvn(portal: Served, sandbox: SandboxProcess) -> tuple[str, str]:
     class Town(BvnWorld):
         """A world whose service is the sandbox that listens."""
 
-        def read(self) -> Any:  # noqa: ANN401 - settings
+        def read_settings(self) -> Settings:
             """Return its settings."""
             return read_settings(api_key=sandbox.api_key, home=self.folder / "home", **settings)
 
@@ -154,7 +156,7 @@ def asked_for_bvn(portal: Served, sandbox: SandboxProcess) -> tuple[str, str]:
         thread.submit(town.request, [row]).result()
     with open_journal(portal.folder / "home") as journal:
         (request,) = requests_of(journal).all(batch="customers")
-        link = link_for(journal, town.read(), request)
+        link = link_for(journal, town.read_settings(), request)
     (otp,) = (each["otp"] for each in sandbox.get(f"/_sandbox/otps?bvn={row['bvn']}")["otps"])
     return link, str(otp)
 
