@@ -111,6 +111,8 @@ def furnished(folder: Path, *, nights: int = 2, number: int = 60) -> Iterator[Of
                 token = accounts.add(name, [Role(role) for role in roles])
                 accounts.use_link(token, name, PASSWORD)
             accounts.use_link(accounts.add("Chief", list(Role)), "Chief", PASSWORD)
+            for user in accounts.users():  # made long ago, as far as the pages are concerned
+                accounts.set(user.name, alone_at=None)
             wait_for_approval(office, "Ada")
             contest(office)
             propose_policy(office, "Ada")
