@@ -43,7 +43,7 @@ test-all: $(STAMP) ## run all tests, also the long ones, then the quick half und
 	$(PYTEST)
 	$(BIN)/python -m tests.clocks all
 
-DATED := $(patsubst %,tests/steps/test_%.py,reviews consent instants inbox contests \
+DATED := $(patsubst %,tests/steps/test_%.py,reviews consent inbox contests \
   notices purging applicants_purged changes)
 
 test-landing: $(STAMP) ## run test, a sample of what test-all adds, and what hangs on dates under the day's clock
