@@ -107,14 +107,15 @@ def up(
     with ExitStack() as stack:
         if demo:
             start_demo(output, stack)
-            desk_port = desk_port or _port_to_listen_on(0, "--desk-port")
-            _furnish_demo(f"http://127.0.0.1:{desk_port}")
+        settings = settings_of_command()
+        if demo:
+            desk_port = _port_to_listen_on(desk_port, "--desk-port")  # the users' links name it
+            _furnish_demo(settings, f"http://127.0.0.1:{desk_port}")
+        else:
+            require_service(settings, quote_only=False)
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: stop.set())
-        settings = settings_of_command()
-        if not demo:
-            require_service(settings, quote_only=False)
         tell = stack.enter_context(announcing(settings.home))
         services = Services(processes, stop)
         stack.callback(services.end)
@@ -260,33 +261,26 @@ def start_demo(output: Path, stack: ExitStack) -> None:
     from nightscreen.cli import demo
     from nightscreen.sandbox.process import SandboxProcess
 
-    limits = demo.limits_set()
+    limits = {"NIGHTSCREEN_OVERRIDE_ABOVE": _DEMO_OVERRIDE_ABOVE} | demo.limits_set()
     folder = demo.prepare_folder(output.absolute(), keep=False)
     sandbox = stack.enter_context(SandboxProcess(balance=_DEMO_WALLET_NAIRA))
     demo.point_at(sandbox.url, sandbox.api_key, folder, limits)
-    os.environ.setdefault("NIGHTSCREEN_OVERRIDE_ABOVE", _DEMO_OVERRIDE_ABOVE)
     os.environ["NIGHTSCREEN_INBOX"] = str(folder / "inbox")
     os.environ["NIGHTSCREEN_OUTPUT"] = str(folder / "out")
     (folder / "inbox").mkdir(mode=0o700, exist_ok=True)
     own = {"BASE_URL": sandbox.url, "API_KEY": sandbox.api_key, "HOME": "home"}
-    own["OVERRIDE_ABOVE"] = _DEMO_OVERRIDE_ABOVE
     _write_settings(folder / ".env", {f"NIGHTSCREEN_{name}": own[name] for name in own} | limits)
     os.chdir(folder)  # relative paths of deployments are the demo's
     _say(f"The simulator runs at {sandbox.url}; nothing here costs real money.")
 
 
-def _furnish_demo(desk: str) -> None:
-    """Have the desk open with two weeks of work, and print the links of its users.
-
-    Args:
-        desk: its address.
-    """
+def _furnish_demo(settings: Settings, desk: str) -> None:
+    """Have the desk at an address open with two weeks of work; print the links of its users."""
     from nightscreen.cli import demo
     from nightscreen.cli.demo_office import NIGHTS, USERS, Office
     from nightscreen.desk.users import password_link
 
     _say(f"Screening {NIGHTS} nights of fictional customers; this takes about a minute ...")
-    settings = settings_of_command()
     tokens = Office(Path.cwd(), settings, demo.SEED, demo.DAMAGE_PCT).furnish(_DEMO_ROWS)
     for name, token in tokens.items():
         roles = " and ".join(USERS[name])
