@@ -223,13 +223,14 @@ def backtest(
         found.moves.register("loans", paid.loans)
     with _files(output, len(policies)) as write:
         for run in runs:
-            rows = 0
+            counted = {"run_id": run.run_id, "purpose": run.purpose, "rows": 0}
+            found.runs.append(counted)
             for portion in rows_of(run, policies):
                 moved = _take(found, run, portion)
-                rows, found.listed = rows + portion.num_rows, found.listed + moved.num_rows
+                counted["rows"] += portion.num_rows
+                found.listed += moved.num_rows
                 for listener in (write, *([moving] if moving is not None else [])):
                     listener(moved)
-            found.runs.append({"run_id": run.run_id, "purpose": run.purpose, "rows": rows})
     return found
 
 

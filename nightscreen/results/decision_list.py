@@ -69,20 +69,23 @@ _COLUMNS = f"""
         CASE WHEN regexp_full_match(bvn, '[0-9]{{11}}') THEN right(bvn, 4) END AS bvn_last4,
         decision, exposure,
         coalesce(array_to_string(karma_listed_by, ', '), '') AS karma_listed_by,
-        worst.amount_in_contention AS karma_amount, worst.karma_type, worst.reason AS karma_reason,
-        worst.reporting_entity_name AS karma_reporter, worst.default_date AS karma_default_date,
+        ":worst".amount_in_contention AS karma_amount, ":worst".karma_type,
+        ":worst".reason AS karma_reason, ":worst".reporting_entity_name AS karma_reporter,
+        ":worst".default_date AS karma_default_date,
         ecosystem_past_due_loan_amount_due AS past_due_amount,
         ecosystem_running_loans AS running_loans, bank_account_name, name_match,
         least({_ANSWERED}) AS evidence_as_of,
-        policy, $run_id AS run_id, previous_decision, change,
+        policy, $run_id AS run_id, ":previous_decision" AS previous_decision, ":change" AS change,
         CASE WHEN decision = 'decline' THEN $declined_by ELSE 'policy' END AS decided_by
     FROM (SELECT *, list_reduce(nullif(karma_listings, []), lambda one, other: CASE
             WHEN (other.identity_kind = 'bvn', coalesce(other.amount_in_contention, 0))
                 > (one.identity_kind = 'bvn', coalesce(one.amount_in_contention, 0))
-            THEN other ELSE one END) AS worst
+            THEN other ELSE one END) AS ":worst"
         FROM listed)
 """  # noqa: S608 - names of our own
-"""The listing that counts most is by BVN before others, then of the highest amount: by its BVN a
+"""No column that is carried from the lender's file begins with a colon.
+
+The listing that counts most is by BVN before others, then of the highest amount: by its BVN a
 customer is known best, and by it alone the default policy declines. The evidence is as old as its
 oldest answer. Of anything that is no BVN no digit is shown."""
 _READ = frozenset(
@@ -235,11 +238,11 @@ def _to_list(
                     wanted = wanted & ~quiet
                     previous = named(compared.previous[here], Decision)
                     change = named(compared.change[here], ChangeKind)
-                rows = rows.append_column("previous_decision", previous)  # noqa: PLW2901 - the same rows
+                rows = rows.append_column(":previous_decision", previous)  # noqa: PLW2901 - the same rows
                 for name, kind in _OF_FILE.items():
                     if name not in rows.column_names:
                         rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))  # noqa: PLW2901 - the same rows
-                yield rows.append_column("change", change).filter(pa.array(wanted))
+                yield rows.append_column(":change", change).filter(pa.array(wanted))
 
 
 def _listed(

@@ -29,11 +29,12 @@ from nightscreen.results.decision_files import (
     read_returned,
     title,
 )
-from nightscreen.results.decision_list import list_schema, worst_first, write_decisions
+from nightscreen.results.decision_list import heading, list_schema, worst_first, write_decisions
 from nightscreen.results.wording import RuleWords, team_sentences
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.decisions import DECISION_COLUMNS, REVIEW_COLUMNS
 from nightscreen.schemas.errors import InputError
+from tests.steps import enriched_in_a_test
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
 
 if TYPE_CHECKING:
@@ -209,6 +210,20 @@ def test_columns_the_policy_carries_stand_on_the_list(tmp_path: Path) -> None:
     assert headings[len(DECISION_COLUMNS) :] == ["phone", *map(title, REVIEW_COLUMNS)]
     assert cells[len(DECISION_COLUMNS)] == "'+2348031112223"
     assert "input_action" in list_schema(("action",)).names
+
+
+@pytest.mark.parametrize("name", ["change", "previous_decision", "worst", "Change"])
+def test_a_column_of_the_file_may_bear_a_name_of_the_list(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lender's own text stands beside what the list says under that name."""
+    schema = enriched_in_a_test.SCHEMA.append(pa.field(name, pa.string()))
+    monkeypatch.setattr(enriched_in_a_test, "SCHEMA", schema)
+    row = enriched_row("A", decision="review", **{name: "own words"})
+    write(tmp_path, [row], carried=(name,))
+    (found,) = csv_rows(tmp_path)
+    assert found[heading(name)] == "own words"
+    assert "own words" not in (found["change"], found["previous_decision"], found["karma_type"])
 
 
 def test_a_code_of_two_effects_has_the_sentence_of_the_decision(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.subject_access import gather
 from nightscreen.report.page import report_page
+from nightscreen.results import backtest as backtests
 from nightscreen.results.backtest import backtest, past_run
 from nightscreen.results.outcomes import LoanPerformance, known_outcomes, wilson
 from nightscreen.results.tracked_state import evidence_digest
@@ -342,8 +343,12 @@ def test_a_year_shows_rates_by_reason_policy_and_month_and_what_rules_cost(book:
     assert float(total["lost"]) == 110_000 * total["bad"]
 
 
-def test_backtest_of_a_year_shows_the_better_policy_to_be_better(book: Book) -> None:
+@pytest.mark.parametrize("portion", [65_536, 7])
+def test_backtest_of_a_year_shows_the_better_policy_to_be_better(
+    book: Book, portion: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who would move paid worse than who stays; the never lent to are counted, not guessed."""
+    monkeypatch.setattr(backtests, "_BLOCK_ROWS", portion)
     folders = year(book)
     paid = LoanPerformance.of(book.nights.journal, BadLoan())
     runs = [past_run(folder) for folder in folders]
