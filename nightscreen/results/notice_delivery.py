@@ -118,7 +118,9 @@ def import_sent(journal: Journal, path: Path) -> tuple[int, int, list[SentIssue]
     runs: dict[str, RunRecord | None] = {}
     now = journal.clock()
     for line, row in _read_sent(path):
-        run = runs.setdefault(row["run_id"], journal.runs.find(row["run_id"]))
+        if row["run_id"] not in runs:
+            runs[row["run_id"]] = journal.runs.find(row["run_id"])
+        run = runs[row["run_id"]]
         if run is None:
             mistakes.append(SentIssue(line, "run_id", "There is no such run here."))
             continue

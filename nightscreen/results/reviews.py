@@ -8,7 +8,6 @@ from __future__ import annotations
 import unicodedata
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import datetime, time
 from typing import TYPE_CHECKING
 
 from nightscreen.journal.customers import Customers
@@ -17,6 +16,7 @@ from nightscreen.results.tracked_state import evidence_digest, listed_decision, 
 from nightscreen.schemas.clock import DAY_MICROS, LAGOS, lagos_day, to_micros
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.decisions import REVIEWED, ReviewFinding, ReviewRow
+from nightscreen.values.dates import Moment, read_iso
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from nightscreen.schemas.decisions import KnownCustomer
 
 DEFAULT_DAYS = 30
-_NOON = time(12)
 _LONGEST_NOTE = 2000
 _LONGEST_REVIEWER = 120
 _HINTS = {
@@ -129,6 +128,7 @@ class _Judge:
         self._commits: dict[str, Commit | None] = {}
         self._then: dict[tuple[str, bytes], KnownCustomer] = {}
         self._known: dict[bytes, KnownCustomer] = {}
+        self._latest: dict[str, str | None] = {}  # the newest run by batch
 
     def tell(
         self, row: ReviewRow, column: str, code: str, hint: str = "", *, refused: bool = True
@@ -170,6 +170,8 @@ class _Judge:
         runs: dict[str, list[_Candidate]] = defaultdict(list)
         for each in candidates:
             runs[each.row["run_id"]].append(each)
+        batches = {each.commit.batch for each in candidates}
+        self._latest = {batch: self._customers.latest_run(batch) for batch in batches}
         for run_id, mine in runs.items():
             subjects = list({each.subject for each in mine})
             self._known.update(self._customers.known(subjects))
@@ -200,7 +202,7 @@ class _Judge:
         stored = [old for old in stored if old.run_id == run_id]
         if review.overrides and not review.note:
             self.tell(row, "review_note", "note_missing")
-        elif any(_same(old, review, dated=bool(row["reviewed_at"])) for old in stored):
+        elif any(_same(old, review, row["reviewed_at"]) for old in stored):
             self.result.known += 1
         elif any(self._contradicts(old, review) for old in stored):
             self.tell(row, "reviewer_decision", "two_reviewers")
@@ -210,7 +212,7 @@ class _Judge:
             self.tell(row, "reviewed_at", "review_ended")
         else:
             batch = each.commit.batch
-            if self._customers.latest_run(batch) != run_id:
+            if self._latest[batch] != run_id:
                 self.tell(row, "run_id", "older_run", refused=False)
             self.result.reviews[batch].append(review)
             self.result.ids[each.subject] = row["customer_id"]
@@ -231,11 +233,11 @@ def read_written_date(text: str, run_at: int, now: int) -> int | str | None:
     if not text:
         return None
     try:
-        written = datetime.fromisoformat(text)
-        if len(text) == len("2026-03-04"):
-            written = datetime.combine(written, _NOON)
-        local = written.replace(tzinfo=written.tzinfo or LAGOS).astimezone(LAGOS)
-    except (ValueError, OverflowError):
+        found = read_iso(text)
+        if not isinstance(found, Moment):
+            return _DATE_UNREADABLE
+        local = (found.at.replace(hour=12) if found.is_bare else found.at).astimezone(LAGOS)
+    except OverflowError:
         return _DATE_UNREADABLE
     if not lagos_day(run_at) <= local.date() <= lagos_day(now):
         return _DATE_OUTSIDE
@@ -246,16 +248,22 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()
 
 
-def _same(old: Review, new: Review, *, dated: bool) -> bool:
+def _same(old: Review, new: Review, written: str) -> bool:
     """Return whether a review is one that was imported before, also where it has ended since.
 
-    Dates are compared as days: the instant that one counts from depends on when it was imported.
+    Its time of day counts where the date is written with one. A day alone, or a time that was
+    still ahead at the import, is compared as a day: it counts from when it was imported.
     """
+    by_day = len(written) <= len("2026-03-04") or new.reviewed_at >= old.at
     return (
         old.decision == new.decision
         and _folded(old.reviewer) == _folded(new.reviewer)
         and old.note == new.note
-        and (not dated or lagos_day(old.reviewed_at) == lagos_day(new.reviewed_at))
+        and (
+            not written
+            or old.reviewed_at == new.reviewed_at
+            or (by_day and lagos_day(old.reviewed_at) == lagos_day(new.reviewed_at))
+        )
     )
 
 

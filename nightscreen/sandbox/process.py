@@ -53,7 +53,7 @@ class SandboxProcess:
         named = [(name, str(value)) for name, value in given.items() if value is not None]
         self._options = [word for option in named for word in option]
         self._child: subprocess.Popen[str] | None = None
-        self._http = httpx.Client()
+        self._http: httpx.Client | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -88,7 +88,12 @@ class SandboxProcess:
             self.stop()
             raise RuntimeError("the sandbox did not start; its stderr says why")
         self.url = line.removeprefix(_LINE).strip()
-        self._http = httpx.Client(base_url=self.url, timeout=_PATIENCE_S, trust_env=False)
+        self._http = httpx.Client(
+            base_url=self.url,
+            timeout=_PATIENCE_S,
+            trust_env=False,
+            verify=False,  # noqa: S501 - http on loopback: no certificates to read
+        )
 
     def stop(self) -> int:
         """Stop the child, and return its exit status; harmless when it is not running."""
@@ -96,7 +101,8 @@ class SandboxProcess:
             return 0
         with self._child as child:  # closes its pipes
             self._child = None
-            self._http.close()
+            if self._http is not None:
+                self._http.close()
             child.terminate()
             try:
                 return child.wait(_PATIENCE_S)
@@ -114,8 +120,11 @@ class SandboxProcess:
         """Send one request as it is, without a key.
 
         Raises:
+            RuntimeError: the sandbox was not started.
             httpx.TransportError: no connection, or it was cut.
         """
+        if self._http is None:
+            raise RuntimeError("the sandbox is not running")
         return self._http.request(method, path, json=payload, headers=headers)
 
     def get(self, path: str) -> dict[str, Any]:

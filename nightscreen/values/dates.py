@@ -85,7 +85,7 @@ def read_moment(text: str, order: str | None) -> Moment | InstantProblem:
         order: `dmy`, `mdy` or `ymd` for dates that are not ISO, or None where it is open.
     """
     if _ISO.fullmatch(text):
-        if found := _iso(text):
+        if found := read_iso(text):
             return found
         order = "ymd"
     parts = _PART.findall(text.casefold()) if _WRITTEN.fullmatch(text) else []
@@ -100,7 +100,8 @@ def read_moment(text: str, order: str | None) -> Moment | InstantProblem:
     return _written(dict(zip(order or "", parts, strict=False)), parts[3:])
 
 
-def _iso(text: str) -> Moment | InstantProblem | None:
+def read_iso(text: str) -> Moment | InstantProblem | None:
+    """Read a date as ISO has it, with or without a time of day and a zone; None of others."""
     try:
         found = datetime.fromisoformat(_GAP_OF_ZONE.sub("", _UTC.sub("Z", text)))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Requested for BVN consent: which customers of a file are sent a one-time password.
+"""Asking for BVN consent: which customers of a file are sent a one-time password.
 
 A customer is asked once; again only on purpose. Consent is judged as for the ecosystem lookup, when
 the file is read and again before sending.
