@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -111,10 +112,10 @@ class Asking:
         for (each, grant), (identity, together_with, row) in zip(taken, opened, strict=True):
             sent = self.doubts.get(each.check, {}).get(each.subject, nothing)
             unread = self.unread.get(each.check, ())
+            lookup = Lookup(each.check, IdentityKind(each.kind), identity, together_with)
             task = LookupTask(
-                request=lookup_request(
-                    Lookup(each.check, IdentityKind(each.kind), identity, together_with)
-                ),
+                check=each.check,
+                request=partial(lookup_request, lookup),
                 kind=each.kind,
                 subject=each.subject,
                 worst_micro=each.worst_micro,

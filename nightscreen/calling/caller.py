@@ -76,7 +76,8 @@ class Caller:
             consent_ends_at: instant from which it does not any more, microseconds.
         """
         return LookupTask(
-            request=request,
+            check=request.operation,
+            request=lambda: request,
             kind=kind.value,
             subject=subject,
             worst_micro=self.max_cost_micro[request.operation],

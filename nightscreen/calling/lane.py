@@ -82,6 +82,7 @@ class _Asking:
     ended: bool = False  # nothing more is to be claimed
     more: bool = True  # lookups waited when they were last claimed
     not_before: float = 0.0  # instant on the loop's clock before which nothing is claimed
+    claimed_at: float = 0.0  # instant on the loop's clock of the last claim
 
 
 class Lane:
@@ -457,7 +458,7 @@ class Lane:
             asking.ended = True
             return
         left, now = claim.left, asyncio.get_running_loop().time()
-        self.short = False
+        self.short, asking.claimed_at = False, now
         asking.more = left is None or (left.waiting and claim.refused is None)
         if claim.refused is ReservationStatus.BUSY:
             asking.more = True
@@ -601,7 +602,7 @@ class Lane:
         if task.answered_before < 0:
             task.answered_before = self._stops.answered
         try:
-            reading = await self._send(task.request)
+            reading = await self._send(task.request())
             if reading.confirm is not None:
                 self._make_room()
                 reading = await reading.confirm()
@@ -728,14 +729,18 @@ class Lane:
         self._intents -= 1
         self._busy_until = 0.0
         self._wallet.unbind(task.bound_micro)
-        for lane in (self, *self._lanes.values()):
-            lane.claim_again()
+        if self._asking is not None:
+            self._asking.not_before = 0.0
+        for lane in self._lanes.values():
+            if lane is not self:
+                lane.claim_again()
         self._wake.set()
 
     def claim_again(self) -> None:
-        """Claim once more at once, where a claim was refused."""
-        if self._asking is not None and self._asking.not_before:
-            self._asking.not_before = 0.0
+        """Claim once more soon, where a claim was refused and another lane's call has settled."""
+        asking = self._asking
+        if asking is not None and asking.not_before > (soon := asking.claimed_at + _POLL_S):
+            asking.not_before = soon
             self._wake.set()
 
     def _end(self, task: LookupTask, status: LookupStatus, cost_micro: int) -> None:

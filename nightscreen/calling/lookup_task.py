@@ -20,7 +20,7 @@ from nightscreen.schemas.calls import (
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from nightscreen.calling.writer import Change
     from nightscreen.schemas.checks import Outcome
@@ -55,8 +55,9 @@ SAID_OF_CUSTOMER = frozenset(
 class LookupTask:
     """One lookup of a screening run, or one API call: a token, a consent, a pull, an offer."""
 
-    # the call as it will be written; it may hold secrets and identifiers
-    request: Request = field(repr=False)
+    check: str  # the check or operation
+    # gives the call as it will be written, which may hold secrets and identifiers
+    request: Callable[[], Request] = field(repr=False)
     kind: str  # what its subject is the pseudonym of
     subject: bytes  # whom or what it is about, as a pseudonym
     worst_micro: int  # the most an attempt may cost
@@ -112,7 +113,7 @@ class LookupTask:
     def ask(self, price_micro: int = 0) -> ReserveRequest:
         """Return the wish to make the next attempt; it may cost no less than the price seen."""
         return ReserveRequest(
-            check=self.request.operation,
+            check=self.check,
             kind=self.kind,
             subject=self.subject,
             worst_micro=max(self.worst_micro, price_micro),

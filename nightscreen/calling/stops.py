@@ -494,6 +494,7 @@ class Stops:
             Whether what it met stops further calls; False where it fails alone.
         """
         evidence, stopped = self.evidence(check), False
+        was_silent = self.silence.opened_at is not None
         if reading.foreign:
             stopped = self.hear(check, Objection.SAMPLE, witness, detail=reading.foreign)
         elif reading.stop is not None:
@@ -525,6 +526,8 @@ class Stops:
             self.hear(check, Objection.FAULT, witness, mark=mark, detail=reading.fault)
             if (number := evidence.number(Objection.FAULT, reading.fault)) > 1:
                 evidence.not_before = at + SAME_FAULT_WAIT_S * 2 ** (number - 2)
+        if was_silent and self.silence.opened_at is None:
+            self.wake()  # the others sleep until their next probe would be due
         return stopped
 
     def _without_answer(self, check: str, reading: CallOutcome, *, at: float, now: int) -> None:

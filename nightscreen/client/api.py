@@ -173,8 +173,8 @@ class Client:
         finally:
             await response.aclose()
         headers = response.headers
-        wait_s = _seconds(headers.get("retry-after", ""), headers.get("date", ""))
-        encoding = headers.get("content-encoding", "").strip().lower()
+        wait_s = _seconds(_last(headers, "retry-after"), _last(headers, "date"))
+        encoding = _last(headers, "content-encoding").lower()
         plain = None if len(body) > most else _decoded(body, encoding, most)
         if plain is None:
             return Exchange(response.status_code, body[:most], broken=Break.TOO_LARGE)
@@ -255,13 +255,19 @@ def _decoded(body: bytes, encoding: str, most: int) -> bytes | None:
     return body
 
 
+def _last(headers: httpx.Headers, name: str) -> str:
+    """Return a header's value, empty for none; the last one where a proxy has repeated it."""
+    return (headers.get_list(name) or [""])[-1].strip()
+
+
 def _seconds(wait: str, sent_at: str) -> float | None:
     """Return the seconds a `Retry-After` asks for, in either of its forms.
 
     A date is by the server's clock, which may be days off: it counts from the answer's own `Date`,
     and from our clock only where the answer has none.
     """
-    wait = wait.strip()
+    if not wait:
+        return None
     if wait.isascii() and wait.isdigit():
         return min(float(wait[:9]), LONGEST_RETRY_AFTER_S)
     until = _instant(wait)

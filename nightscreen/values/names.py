@@ -157,15 +157,21 @@ def in_order(text: str) -> list[str]:
 def _customer(fields: tuple[str, ...]) -> tuple[Name, str | None, str | None] | None:
     """Return the customer's name, which word is the surname, and a title that is the surname.
 
-    A full name beside the other fields stands for them, or adds nothing. Of a full name alone
-    nobody knows which word is the surname, unless a comma says so.
+    A full name beside the other fields adds the words that they lack, or nothing: which word is
+    the surname the others say. Of a full name alone nobody knows, unless a comma says so.
     """
     parts = [part for field in fields if (part := in_order(field))]
     for at, part in enumerate(parts):
         others = [*parts[:at], *parts[at + 1 :]]
         named = {word for other in others for word in other}
         if named and len({*part}) > 1 and named <= {*part}:
-            parts = others if named == {*part} else [part]
+            if named == {*part}:
+                parts = others
+            elif at == len(parts) - 1 and len(others) > 1:  # the others say which is the surname
+                more = [word for word in part if word not in named]
+                parts = [others[0], more, *others[1:]]
+            else:
+                parts = [part]
             break
     words = [word for part in parts for word in part]
     last = words[-1] if len(words) > 1 else ""

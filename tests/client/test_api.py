@@ -496,6 +496,14 @@ async def test_retry_after_in_both_forms(
         assert (await client.send(ASK)).retry_after_s == seconds
 
 
+async def test_a_header_that_a_proxy_repeats_counts_once() -> None:
+    """The last one: a check that is asked to wait waits all the same."""
+    headers = [("Retry-After", "7"), ("Retry-After", "30")]
+    transport = httpx.MockTransport(lambda _: httpx.Response(429, headers=headers, json={}))
+    async with Client("https://api.example", KEY, transport=transport) as client:
+        assert (await client.send(ASK)).retry_after_s == 30
+
+
 @pytest.mark.parametrize(
     ("error", "verdict", "trouble"),
     [

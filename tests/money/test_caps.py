@@ -115,7 +115,7 @@ def test_no_cap_of_the_real_journal_is_ever_passed(
     home = tmp_path_factory.mktemp("home")
 
     async def main(loop: VirtualLoop) -> None:
-        check = task(0).request.operation
+        check = task(0).check
         stops = Stops({check: CheckProgress()})
         with open_journal(home, clock=loop.micros) as journal:
             caps = Caps(day_micro=cap)
@@ -171,12 +171,12 @@ def test_where_the_price_list_is_out_of_date_one_call_may_pass_the_cap(
     async def ask(loop: VirtualLoop, journal: Journal, numbers: range) -> None:
         limits = (("karma", 20 * PRICE),)
         caps = Caps(day_micro=cap * NAIRA, price_limits=limits)
-        stops = Stops({task(0).request.operation: CheckProgress()})
+        stops = Stops({task(0).check: CheckProgress()})
         book = Writer(
             journal.calls, run_id="run", purpose="portfolio", caps=caps, since=loop.micros()
         )
         lane = Lane(
-            task(0).request.operation,
+            task(0).check,
             send=FakeService(loop, reply),
             writer=book,
             cap=bench(loop, cap=in_flight).lane._cap,

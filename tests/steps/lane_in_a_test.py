@@ -90,7 +90,7 @@ def task(number: int, check: str = "karma", worst: int = PRICE) -> LookupTask:
     asked = f"{number:011d}"
     request = Request(check, "GET", "", None, asked=asked)
     kind, subject = IdentityKind.BVN.value, number.to_bytes(16, "big")
-    return LookupTask(request, kind, subject, worst, asked)
+    return LookupTask(request.operation, lambda: request, kind, subject, worst, asked)
 
 
 @dataclass(slots=True)

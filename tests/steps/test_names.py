@@ -239,6 +239,19 @@ REPEATED = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("theirs", "grade"),
+    [("IDRIS BELLO", "likely"), ("MUSA BELLO", "strong"), ("MUSA IDRIS BELLO", "strong")],
+)
+def test_a_longer_full_name_leaves_the_surname_where_the_fields_have_it(
+    theirs: str, grade: str
+) -> None:
+    """Written surname first, it makes nobody's father of the customer: the first name counts."""
+    match = match_names(["Musa", None, "Bello", "Bello Idris Musa"], theirs)
+    assert match is not None
+    assert match.grade == grade
+
+
 @pytest.mark.parametrize(("ours", "theirs", "grade"), REPEATED)
 def test_a_word_that_both_bear_twice_agrees_twice(
     ours: list[str | None], theirs: str, grade: str
