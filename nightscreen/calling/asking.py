@@ -105,11 +105,9 @@ class Asking:
         self, taken: Sequence[tuple[ClaimedLookup, Reservation]]
     ) -> list[tuple[LookupTask, Reservation]]:
         """Return the tasks of claimed lookups, with their identities opened."""
-        numbers = [each.lookup_id for each, _ in taken]
-        lookups = self.run.journal.lookups
-        opened = await asyncio.to_thread(lookups.identities, numbers)
         nothing, found = Doubts(), []
-        for (each, grant), (identity, together_with, row) in zip(taken, opened, strict=True):
+        for each, grant in taken:
+            identity, together_with, row = self.run.journal.lookups.identities(each)
             sent = self.doubts.get(each.check, {}).get(each.subject, nothing)
             unread = self.unread.get(each.check, ())
             lookup = Lookup(each.check, IdentityKind(each.kind), identity, together_with)

@@ -46,8 +46,9 @@ def read_vitals(home: Path, run_id: str) -> dict[str, Any] | None:
 
 def sweep_vitals(home: Path) -> None:
     """Remove the signs of all but the newest runs."""
-    for file in _by_age(home)[:-KEPT]:
-        file.unlink(missing_ok=True)
+    with suppress(OSError):
+        for file in _by_age(home)[:-KEPT]:
+            file.unlink(missing_ok=True)
 
 
 def newest_signs(home: Path) -> dict[str, Any] | None:

@@ -53,11 +53,13 @@ class _CsvFile(ExitStack):
         self._names = names
 
     def __enter__(self) -> Self:
-        partial = self.enter_context(atomic_write(self._path))
-        file = self.enter_context(partial.open("w", encoding="utf-8", newline=""))
-        self._rows = csv.writer(file, lineterminator="\n")
-        self._quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        self._write_row([escape_formula(name) for name in self._names])
+        with ExitStack() as opening:  # unwinds what was entered where the rest fails
+            partial = opening.enter_context(atomic_write(self._path))
+            file = opening.enter_context(partial.open("w", encoding="utf-8", newline=""))
+            self._rows = csv.writer(file, lineterminator="\n")
+            self._quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+            self._write_row([escape_formula(name) for name in self._names])
+            self.push(opening.pop_all())
         return self
 
     def _write_row(self, cells: Sequence[str | int]) -> None:

@@ -149,24 +149,24 @@ class Answers:
 
         What another run could not read in an outage of the check is left out: it has no age.
         """
-        asked, places, entered = pieces_of(subjects), [], []
-        last: dict[bytes, Row[Any]] = {}
-        own = set()  # asked by this run, now or before
-        for rows in self._blocks(check, asked, *_COLUMNS, answers.c.answer_id, _TROUBLE):
-            last |= {row.subject: row for row in rows}
-            own |= {row.subject for row in rows if row.run_id == run_id}
-        for place, subject in enumerate(asked if last else ()):
-            row = last.get(subject)
-            if row is None or (row.trouble == OUTAGE and row.run_id != run_id):
-                continue
-            cost = NONE if row.cost_micro is None else row.cost_micro
-            current = subject in own or row.answer_id > since
-            known = (_NUMBERS.get(row.outcome, NONE), row.answered_at, row.call_id)
-            entered.append((*known, row.run_id == run_id, cost, current))
-            places.append(place)
+        asked = pieces_of(subjects)
         found = Latest.nothing(len(asked))
-        if entered:
-            found.put(np.array(places), Latest(*map(np.array, zip(*entered, strict=True))))
+        blocks = self._blocks(check, asked, *_COLUMNS, answers.c.answer_id, _TROUBLE)
+        for start, rows in zip(range(0, len(asked), _BLOCK), blocks, strict=True):
+            last = {row.subject: row for row in rows}
+            own = {row.subject for row in rows if row.run_id == run_id}  # asked by it ever
+            places, entered = [], []
+            for place, subject in enumerate(asked[start : start + _BLOCK] if last else (), start):
+                row = last.get(subject)
+                if row is None or (row.trouble == OUTAGE and row.run_id != run_id):
+                    continue
+                cost = NONE if row.cost_micro is None else row.cost_micro
+                current = subject in own or row.answer_id > since
+                known = (_NUMBERS.get(row.outcome, NONE), row.answered_at, row.call_id)
+                entered.append((*known, row.run_id == run_id, cost, current))
+                places.append(place)
+            if entered:
+                found.put(np.array(places), Latest(*map(np.array, zip(*entered, strict=True))))
         return found
 
     @outlasting

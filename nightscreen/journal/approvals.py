@@ -61,7 +61,7 @@ class Approvals:
         """Write down that a run waits for approval; an earlier request of the run is replaced."""
         with writing(self._engine) as connection:
             asked = Approval(
-                key=Approval.key_of(run_id, len(self._of_run(connection, run_id))),
+                key=Approval.next_key(run_id, self._of_run(connection, run_id)),
                 run_id=run_id,
                 at=self._clock(),
                 asked_by=by,
@@ -136,7 +136,7 @@ class Approvals:
                 done = found.model_copy(update=decided)
                 self._records.update(connection, [done], at)
             else:
-                decided["key"] = Approval.key_of(run_id, len(every))
+                decided["key"] = Approval.next_key(run_id, every)
                 done = found.model_copy(update=decided)
                 self._records.insert(connection, [done], at)
             return done
@@ -181,7 +181,8 @@ class Approvals:
             return self._of_run(connection, run_id)
 
     def _of_run(self, connection: Connection, run_id: str) -> list[Approval]:
-        return self._records.read(connection, records.c.run_id == run_id)
+        found = self._records.read(connection, records.c.run_id == run_id)
+        return sorted(found, key=lambda each: each.number)
 
     def waiting(self) -> list[Approval]:
         """Return what nobody has decided yet, oldest first: one request a run that ended for it.
@@ -191,6 +192,7 @@ class Approvals:
         stopped = select(runs.c.run_id).where(
             runs.c.state == _STOPPED, runs.c.stop_reason == StopReason.APPROVAL.value
         )
-        newest = {each.run_id: each for each in self._records.select(records.c.run_id.in_(stopped))}
+        asked = self._records.select(records.c.run_id.in_(stopped))
+        newest = {each.run_id: each for each in sorted(asked, key=lambda each: each.number)}
         waiting = (each for each in newest.values() if each.decision is None)
         return sorted(waiting, key=lambda each: each.at)

@@ -86,6 +86,7 @@ class ClaimedLookup:
     Attributes:
         worst_micro: the most it was planned to cost, micro-naira.
         attempts: attempts made at it in this run before.
+        sealed: its identities; `Lookups.identities` opens them.
         state: what it is by now: claimed, or how it ended without a call.
     """
 
@@ -97,6 +98,7 @@ class ClaimedLookup:
     consent_reference: str | None
     consent_ends_at: int | None
     attempts: int
+    sealed: bytes = field(repr=False)
     state: LookupStatus = LookupStatus.CLAIMED
 
 
@@ -158,6 +160,7 @@ _NEXT_COLUMNS = (
     lookups.c.consent_reference,
     lookups.c.consent_ends_at,
     lookups.c.attempts,
+    lookups.c.sealed,
 )
 _WAITING = LookupStatus.WAITING.value
 
@@ -197,7 +200,7 @@ def next_in_rank(
         "number": number,
     }
     return [
-        ClaimedLookup(row[0], row[1], row[2], bytes(row[3]), *row[4:])
+        ClaimedLookup(row[0], row[1], row[2], bytes(row[3]), *row[4:8], bytes(row[8]))
         for row in connection.execute(_NEXT, values)
     ]
 
@@ -413,18 +416,10 @@ class Lookups:
             if connection.execute(known).first() is None:  # else a try that broke off was committed
                 _FILL.run(connection, rows)
 
-    @outlasting
-    def identities(self, numbers: Sequence[int]) -> list[tuple[str, str | None, int]]:
-        """Return identity, second identity and row of some lookups."""
-        query = select(lookups.c.lookup_id, lookups.c.subject, lookups.c.sealed)
-        with reading(self._engine) as connection:
-            rows = connection.execute(query.where(lookups.c.lookup_id.in_(numbers))).all()
-        found = {row.lookup_id: self._open(row) for row in rows}
-        return [found[number] for number in numbers]
-
-    def _open(self, row: Row[Any]) -> tuple[str, str | None, int]:
-        context = LOOKUP.context(row.lookup_id, bytes(row.subject))
-        identity, other, of_row = json.loads(self._sealer.open(bytes(row.sealed), context))
+    def identities(self, claimed: ClaimedLookup) -> tuple[str, str | None, int]:
+        """Return identity, second identity and row of a lookup."""
+        context = LOOKUP.context(claimed.lookup_id, claimed.subject)
+        identity, other, of_row = json.loads(self._sealer.open(claimed.sealed, context))
         return identity, other, of_row
 
     @outlasting

@@ -201,6 +201,7 @@ def look(
             person, or a run that involves them is under legal hold.
     """
     runs = journal.runs.newest(limit=None)[::-1]
+    _refuse_live(runs)
     there = [run for run in runs if Path(run.folder).is_dir()]
     person = KnownPerson(whom, journal)
     found = Found(person, there, len(runs) - len(there))
@@ -226,7 +227,6 @@ def look(
             "zeros included, or give the BVN"
         )
     _refuse_held(journal, found)
-    _refuse_live(runs)
     return found
 
 

@@ -66,9 +66,14 @@ class Approval(JournalRecord):
     used_at: int | None = None
 
     @staticmethod
-    def key_of(run_id: str, before: int) -> str:
-        """Return the key of a run's request that has so many before it."""
-        return f"{run_id}#{before + 1}"
+    def next_key(run_id: str, every: Sequence[Approval]) -> str:
+        """Return the key of a run's next record; a purge may have left the newest ones alone."""
+        return f"{run_id}#{every[-1].number + 1 if every else 1}"
+
+    @property
+    def number(self) -> int:
+        """Return its place among the records of its run, whatever the clocks said."""
+        return int(self.key.rpartition("#")[2])
 
     @property
     def searched_state(self) -> str:

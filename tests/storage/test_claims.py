@@ -119,8 +119,7 @@ def test_what_is_claimed_is_next_in_rank_and_its_check_s(journal: Journal) -> No
     table = fill(journal, ["karma", "ecosystem", "karma", "karma"])
     first, second = claim(journal, "karma", 2), claim(journal, "karma", 2)
     assert (taken(first, table), taken(second, table)) == ([0, 2], [3])
-    numbers = [each.lookup_id for each, _ in (*first.taken, *second.taken)]
-    opened = journal.lookups.identities(numbers)
+    opened = [journal.lookups.identities(each) for each, _ in (*first.taken, *second.taken)]
     assert opened == [("00000000000", None, 0), ("00000000002", None, 2), ("00000000003", None, 3)]
     assert second.refused is None
     assert second.left is not None
