@@ -7,11 +7,14 @@ They are kept in `journal/approvals.py`; when a run needs one is decided in
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class ApprovalDecision(StrEnum):
