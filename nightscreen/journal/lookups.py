@@ -98,7 +98,7 @@ class ClaimedLookup:
     consent_reference: str | None
     consent_ends_at: int | None
     attempts: int
-    sealed: bytes = field(repr=False)
+    sealed: bytes = field(repr=False, kw_only=True)
     state: LookupStatus = LookupStatus.CLAIMED
 
 
@@ -200,8 +200,8 @@ def next_in_rank(
         "number": number,
     }
     return [
-        ClaimedLookup(row[0], row[1], row[2], bytes(row[3]), *row[4:8], bytes(row[8]))
-        for row in connection.execute(_NEXT, values)
+        ClaimedLookup(lookup, of, kind, bytes(subject), *others, sealed=bytes(sealed))
+        for lookup, of, kind, subject, *others, sealed in connection.execute(_NEXT, values)
     ]
 
 
