@@ -291,6 +291,7 @@ class Stops:
     proved_before: bool = False  # something was answered before it, in this run or an earlier one
     # instant since which a stopped run waits to go on; None where it does not
     resting_since: int | None = None
+    resting_until: int | None = None
     # instant at which the day's number of a check comes back, once it is used up
     quota_until: dict[str, int] = field(default_factory=dict)
     # instant, on the loop's clock, until which the service asked a check to wait

@@ -54,6 +54,7 @@ async def wait_and_resume(run: Run, reopen: Callable[[], object]) -> bool:
     loop = asyncio.get_running_loop()
     again_at, stop = loop.time() + wait_s, stops.reason
     stops.resting_since = run.clock()
+    stops.resting_until = stops.resting_since + int(wait_s * MICROS)
     while (left_s := again_at - loop.time()) > 0:
         await asyncio.sleep(min(LOOK_S, left_s))
         if stops.reason != stop:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from dotenv import dotenv_values
 
-from nightscreen.config.settings import PREFIX, Settings, read_settings, setting_names
+from nightscreen.config.settings import PREFIX, read_settings, setting_names
 from nightscreen.schemas.errors import InputError, SettingsError
 
 if TYPE_CHECKING:

@@ -104,6 +104,7 @@ def desk(
             port=port,
             announce=announce,
             proxies=settings.desk_proxies,
+            takes_files=True,
         )
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.approvals import Approval
 
 
-_LOOK_S = 0.25
+_LOOK_S = 0.25  # how soon progress is shown, and an answer or a stop noticed
 _LINE_EVERY_S = 10.0
 
 
@@ -85,7 +85,6 @@ def _so_far(run: Run, seconds_each: float) -> str:
     )
 
 
-_LOOK_S = 0.3
 _YES = frozenset({"y", "yes"})
 
 

@@ -148,10 +148,18 @@ class Accounts:
             found = map(self._as_now, self._kept.read(connection))
             yield connection, {each.key: each for each in found}
 
-    def set(self, name: str, **values: object) -> User:
-        """Write a user down with other values; return it as it is then."""
+    def set(self, name: str, *, ends_sessions: bool = False, **values: object) -> User:
+        """Write a user down with other values; return it as it is then.
+
+        Args:
+            name: whose.
+            ends_sessions: the user's sessions and links end, in whatever browser.
+            values: what changes.
+        """
         with self._writing() as (connection, users):
-            after = users[key_of(name)].model_copy(update=values)
+            before = users[key_of(name)]
+            epoch = {"epoch": before.epoch + 1} if ends_sessions else {}
+            after = before.model_copy(update=values | epoch)
             self._kept.update(connection, [after], self.clock())
         return self._as_now(after)
 
@@ -233,7 +241,7 @@ class Accounts:
         """
         user = self._known(name)
         sleeps = self._asleep(user, by, is_reset=True)
-        self.set(name, password="", epoch=user.epoch + 1, **sleeps)
+        self.set(name, ends_sessions=True, password="", **sleeps)
         return self.link(name)
 
     # --- rights by which somebody agrees to what another asked for ---
@@ -374,16 +382,23 @@ class Accounts:
             device: the token that the browser was given at an earlier sign-in; may be empty.
             address: of the browser.
         """
-        user = self.find(name)
-        known = user is not None and self._read("device", device).get(user.key) == _mark(user)
-        return SignInSource(_digest(device if known else address), known=known)
+        user, said = self.find(name), self._read("device", device)
+        mark, at = said.get("users", {}).get(key_of(name), ("", 0))
+        is_recent = at > self.clock() - DEVICE_S * MICROS
+        known = user is not None and is_recent and mark == _mark(user)
+        return SignInSource(_digest(said["word"] if known else address), known=known)
 
     def device(self, user: User, device: str) -> str:
-        """Return a token by which a browser is known for a user, and for those it was known for."""
-        before = self._read("device", device)
+        """Return a token by which a browser is known for a user, and for those it was known for.
+
+        Its random word stays the same: wrong passwords are counted by it.
+        """
+        said = self._read("device", device)
+        before = said.get("users", {})
         before.pop(user.key, None)
         kept = dict(list(before.items())[1 - _USERS_OF_DEVICE :])
-        return self._sign("device", **kept, **{user.key: _mark(user)})
+        users = kept | {user.key: [_mark(user), self.clock()]}
+        return self._sign("device", word=said.get("word") or secrets.token_urlsafe(), users=users)
 
     def check(self, name: str, password: str, source: SignInSource = AT_THE_HOST) -> User | None:
         """Return the user of a name and password; None counts as a failure.
@@ -508,7 +523,7 @@ class Accounts:
 
     def end_sessions(self, user: User) -> User:
         """End every session of a user, in whatever browser."""
-        return self.set(user.name, epoch=user.epoch + 1)
+        return self.set(user.name, ends_sessions=True)
 
 
 def key_of(name: str) -> str:

@@ -32,7 +32,7 @@ def approvals(context: Context) -> Response:
     """Show every run that waits, oldest first."""
     return context.page(
         "approvals",
-        waiting=[_shown(context, each) for each in context.approvals.waiting()],
+        waiting=[_shown(context, each) for each in context.waiting_approvals],
         today=context.journal.money.today(),
         settings=context.settings,
         balance=context.journal.runs.last_balance(),

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
-from functools import wraps
+from functools import cached_property, wraps
 from ipaddress import IPv4Address, ip_address
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVar
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from nightscreen.config.settings import Settings
     from nightscreen.desk.accounts import SignInSource
     from nightscreen.desk.run_rows import RunRows
+    from nightscreen.desk.work_list import OpenCases
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.approvals import Approval
@@ -162,7 +163,7 @@ class Starter(Protocol):
         """
 
 
-@dataclass(slots=True)
+@dataclass
 class Context:
     """The desk's parts, made once when it is served; each request has a copy with its own fields.
 
@@ -342,10 +343,20 @@ class Context:
         """Return the overrides of customers the user sees that wait for a second person."""
         if not self.may("override"):
             return []
-        waiting, cases = self.reviews.waiting(), self.work.seen_by(self.name, self.branches)
+        waiting = self.reviews.waiting()
         if not self.branches:
             return waiting
-        return [each for each in waiting if cases.case(each.batch, each.customer_id)]
+        return [each for each in waiting if self.open_cases.case(each.batch, each.customer_id)]
+
+    @cached_property
+    def open_cases(self) -> OpenCases:
+        """Return the open cases as the user sees them."""
+        return self.work.seen_by(self.name, self.branches)
+
+    @cached_property
+    def waiting_approvals(self) -> list[Approval]:
+        """Return the approvals that nobody has decided yet, oldest first."""
+        return self.approvals.waiting()
 
     def sees(self, customer_id: str, batch: str) -> bool:
         """Tell whether a customer is of a branch that the user sees, by the newest row there is.
@@ -444,7 +455,7 @@ class Context:
 
     def page(self, template: str, **values: object) -> Response:
         """Return a page with the navigation of this user."""
-        waiting = len(self.approvals.waiting()) if self.may("approvals") else 0
+        waiting = len(self.waiting_approvals) if self.may("approvals") else 0
         here = "/" + self.request.url.path.split("/")[1]
         if here == "/customers" or self.request.url.path.endswith("/decisions"):
             here = "/decisions"

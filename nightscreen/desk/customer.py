@@ -135,7 +135,7 @@ def _page(context: Context, *, link: str = "", again: dict[str, Any] | None = No
     gated = {check for check, each in CHECKS.items() if each.needs_consent}
     rows = context.rows_of(run) if run is not None else None
     next_id, place, listed = (None, 0, 0) if rows is None else rows.next_after(person.customer_id)
-    cases = context.work.seen_by(context.name, context.branches)
+    cases = context.open_cases
     mine = cases.next_own(person.batch, person.customer_id)
     seen_by = _seen_by(context, person)
     run_id = run.run_id if run else ""
@@ -217,7 +217,7 @@ def review(context: Context) -> Response:
 def _after(context: Context, found: _Found, said: str) -> Response:
     """Open the next case of the user's own; the same customer where there is none."""
     person = found.person
-    cases = context.work.seen_by(context.name, context.branches)
+    cases = context.open_cases
     mine = cases.next_own(person.batch, person.customer_id)
     if mine is None:
         return onward(f"{found.address}&said={said}")

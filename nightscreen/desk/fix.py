@@ -217,16 +217,22 @@ def _sheet(context: Context, run: RunRecord) -> _Sheet:
     with path.open(encoding="utf-8", newline="") as file:
         named = next(csv.reader(file), [])
     headings = [unescape_formula(each) for each in named[:-_OWN]]
-    uploads = context.uploads
-    sent = uploads.chosen(FIXES, value=run.run_id)
-    screened = [each for each in sent if uploads.is_screened(each)]
-    waiting = [each for each in sent if _waits(each)]
-    done = {place: each for each in screened + waiting for place in each.choices[PLACES]}
+    done, waiting = _sent_again(context, run)
     shown = ((run.report or {}).get("provenance") or {}).get("date_orders", {}).values()
     orders = set(shown) or {run.parameters.get("date_order") or ""}
     order = orders.pop() if len(orders) == 1 else ""
     mapping = _mapping_of(context, run, headings)
     return _Sheet(run, path, headings, mapping, order, done, waiting)
+
+
+def _sent_again(context: Context, run: RunRecord) -> tuple[dict[int, Upload], list[Upload]]:
+    """Return what was sent again of a run's quarantine, by place, and what of it waits."""
+    uploads = context.uploads
+    sent = uploads.chosen(FIXES, value=run.run_id)
+    screened = [each for each in sent if uploads.is_screened(each)]
+    waiting = [each for each in sent if _waits(each)]
+    done = {place: each for each in screened + waiting for place in each.choices[PLACES]}
+    return done, waiting
 
 
 def _waits(upload: Upload) -> bool:
@@ -355,7 +361,8 @@ def left(context: Context, run: RunRecord) -> int:
     refused = int(((run.report or {}).get("rows") or {}).get("quarantined") or 0)
     if not refused or not (Path(run.folder) / QUARANTINE).is_file():
         return 0
-    return refused - len(_sheet(context, run).done)
+    done, _ = _sent_again(context, run)
+    return refused - len(done)
 
 
 def waiting(context: Context) -> list[Upload]:

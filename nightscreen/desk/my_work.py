@@ -16,7 +16,7 @@ from nightscreen.desk.decisions import asked_filter, in_words, kinds
 from nightscreen.desk.run_rows import PAGE_ROWS
 from nightscreen.desk.work_list import FACETS
 from nightscreen.journal.cases import IN_TURN, SHARED_BY, WAITS_FOR
-from nightscreen.schemas.clock import LAGOS, lagos_day, to_micros
+from nightscreen.schemas.clock import LAGOS, lagos_day, span_micros, to_micros
 from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _OWN_FIRST: Final = "CASE whose WHEN 'mine' THEN 0 WHEN 'free' THEN 1 ELSE 2 END
 
 def my_work(context: Context) -> Response:
     """Show one's own cases and those nobody has."""
-    cases = context.work.seen_by(context.name, context.branches)
+    cases = context.open_cases
     asked = shown = asked_filter(context, FACETS)
     if "whose" not in asked.chosen and context.may("review"):
         shown = replace(asked, chosen={**asked.chosen, "whose": ("mine", "free")})
@@ -69,7 +69,7 @@ def _reviewers(context: Context) -> list[User]:
 
 def add_clock(context: Context, row: dict[str, Any]) -> None:
     """Add to a case when it is due, and whether that is over."""
-    within = context.settings.review_within // timedelta(microseconds=1)
+    within = span_micros(context.settings.review_within)
     row["due_at"] = row["waits_until"] if row["whose"] == "waiting" else row["since"] + within
     row["overdue"] = row["due_at"] < context.clock()
 
@@ -95,7 +95,7 @@ def _nothing(_context: Context) -> None:
 
 def _on_case(context: Context, does: str) -> None:
     batch, customer_id = context.text("batch", 200), context.text("customer_id")
-    case = context.work.seen_by(context.name, context.branches).case(batch, customer_id)
+    case = context.open_cases.case(batch, customer_id)
     if case is None:
         raise DeskError(409, "This case is closed: somebody reviewed the customer, or nobody must.")
     if case["holder"] not in {context.name, ""}:

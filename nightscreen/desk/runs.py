@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,7 +90,7 @@ class Standing:
 
 def standings(context: Context, found: Iterable[RunRecord]) -> list[Standing]:
     """Return how runs stand."""
-    asked = {each.run_id for each in context.approvals.waiting()}
+    asked = {each.run_id for each in context.waiting_approvals}
     return [_standing(context, run, run.run_id in asked) for run in found]
 
 
@@ -102,12 +101,8 @@ def _standing(context: Context, run: RunRecord, is_asked: bool) -> Standing:
     state = state_of(settings.home, run, context.clock())
     signs = (read_vitals(settings.home, run.run_id) or {}) if state == RUNNING else {}
     if signs.get("waiting_for"):
-        since, every = (
-            signs.get("waiting_since"),
-            settings.resume_every // timedelta(microseconds=1),
-        )
         words = f"waits for {signs['waiting_for'].replace('_', ' ')}"
-        return Standing(run, WAITS, words, None if since is None else since + every)
+        return Standing(run, WAITS, words, signs.get("next_try_at"))
     held = bool(report.get("held")) and not report.get("released")
     facts = {"state": state, "stop_reason": run.stop_reason, "held": held, "approval": None}
     return Standing(run, state, ending(facts))
@@ -247,7 +242,7 @@ def resume(context: Context) -> Response:
         raise DeskError(409, "Only screenings are resumed here; the others by their command.")
     if found.state not in {"stopped", KILLED}:
         raise DeskError(409, "This run is not one that can be resumed.")
-    if found.run_id in {each.run_id for each in context.approvals.waiting()}:
+    if found.run_id in {each.run_id for each in context.waiting_approvals}:
         raise DeskError(409, "This run waits for approval; it goes on once it is approved.")
     given: dict[str, Any] = {"run": found.run_id}
     cap = plain_naira(context.text("max_spend", 20))

@@ -147,7 +147,7 @@ def take_code(context: Context) -> Response:
         raise DeskError(400, "Load the page again, and scan the code that it shows.")
     _require_code(context, user, user.second or offered)
     if not user.second:  # sessions that were begun without it end
-        user = accounts.set(user.name, second=offered, epoch=user.epoch + 1)
+        user = accounts.set(user.name, ends_sessions=True, second=offered)
         context.audit.write(user.name, "second factor set up")
         if context.user is not None:
             return _keep_session(context, onward("/second-factor"), accounts.sign_in(user))

@@ -45,7 +45,7 @@ def tonight(context: Context) -> Response:
     money, may = context.journal.money, context.may
     by_day = money.by_day() if may("money") else []
     balance = context.journal.runs.last_balance()
-    waiting = context.approvals.waiting() if may("approvals") else []
+    waiting = context.waiting_approvals if may("approvals") else []
     uploads = {
         each.run_id: context.uploads.of_run(context.journal.runs.find(each.run_id))
         for each in waiting
@@ -61,9 +61,7 @@ def tonight(context: Context) -> Response:
             for each in batches
             if may("runs") and each.is_resting
         ],
-        lists=context.work.seen_by(context.name, context.branches).to_review()
-        if may("people")
-        else [],
+        lists=context.open_cases.to_review() if may("people") else [],
         overrides=len(context.proposals()) + len(fix.waiting(context)),
         to_fix=[
             (each.run, left)

@@ -60,10 +60,6 @@ class Cases:
         """Return the open case of a customer, by pseudonym; None where nobody is needed."""
         return self._kept.find(key.hex())
 
-    def held_by(self, user: str) -> list[OpenCase]:
-        """Return the cases that a user has taken."""
-        return self._kept.all(state=user)
-
     def take(
         self,
         batch: str,

@@ -16,6 +16,7 @@ from nightscreen.journal.schema import KINDS
 from nightscreen.privacy.contests import contest_document
 from nightscreen.results.tracked_state import rests_on
 from nightscreen.schemas.clock import instant_text, to_instant, to_micros
+from nightscreen.schemas.consented import Grant
 from nightscreen.schemas.contests import WAITS, Contest, Review
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.offers import Offer
@@ -101,6 +102,8 @@ def _shown(journal: Journal, record: JournalRecord) -> dict[str, Any]:
     if isinstance(record, Contest):
         return contest_document(record, journal.clock())
     document = own_view(record)
+    if isinstance(record, Grant):
+        document["grant_id"] = record.grant_id  # by which calls name their consent
     if isinstance(record, Offer):
         news = loan_history(journal, [record.subject]).get(record.subject, [])
         document["history"] = [own_view(each) for each in news]

@@ -34,7 +34,7 @@ _END_WITHIN_S = 45
 """A little more than an exchange under way may take."""
 HEAD_WITHIN_S = 10.0
 """The head of a request is a few hundred bytes; so is a form that is no file."""
-BODY_WITHIN_S = 300.0
+FILE_WITHIN_S = 300.0
 """A hundred megabytes over a line of five megabits."""
 
 
@@ -53,7 +53,7 @@ class ImpatientProtocol(H11Protocol):
     """
 
     head_within_s = HEAD_WITHIN_S
-    body_within_s = BODY_WITHIN_S
+    body_within_s = HEAD_WITHIN_S
     waits_since = 0.0
     _deadline: asyncio.TimerHandle | None = None
     _in_body = False
@@ -134,6 +134,7 @@ def serve_app(
     port: int,
     announce: Callable[[str], str],
     proxies: str = "",
+    takes_files: bool = False,
 ) -> None:
     """Serve an application until SIGINT or SIGTERM; answers under way are given first.
 
@@ -143,6 +144,7 @@ def serve_app(
         port: 0 takes a free one.
         announce: makes the lines to print once it listens, of its address.
         proxies: whose X-Forwarded-For says where a request comes from.
+        takes_files: a body has as long as a large file needs.
 
     Raises:
         UsageError: the port is taken.
@@ -155,13 +157,17 @@ def serve_app(
             f"--port: cannot listen on {host}:{port} ({error.strerror}); choose another with "
             "--port, or --host"
         ) from None
+
+    class Protocol(ImpatientProtocol):
+        body_within_s = FILE_WITHIN_S if takes_files else HEAD_WITHIN_S
+
     with listener:
         listener.setblocking(False)  # noqa: FBT003 - the name of the method says it
         shown = f"[{host}]" if ":" in host else host
         at = f"http://{shown}:{listener.getsockname()[1]}"
         config = uvicorn.Config(
             build(at),
-            http=ImpatientProtocol,
+            http=Protocol,
             ws="none",
             log_config=None,
             log_level="critical",

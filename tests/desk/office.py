@@ -136,6 +136,8 @@ class Browser:
                 headers = {"cookie": words, **more.pop("headers", {})}
                 answer = await client.request(method, path, headers=headers, **more)
                 self.cookies |= dict(answer.cookies)
+                shown = answer.text if "html" in answer.headers.get("content-type", "") else ""
+                assert "&lt;Macro " not in shown, "a template shows a macro, not what it makes"
                 return answer
 
         return asyncio.run(send())

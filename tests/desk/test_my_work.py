@@ -15,15 +15,16 @@ import pytest
 from nightscreen.desk.run_rows import rows_of_run
 from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
-from nightscreen.journal.cases import Cases
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.keyset import rotate_key
+from nightscreen.journal.records import Records
 from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.schema import ErasedPseudonyms
 from nightscreen.privacy.contests import list_contests, open_contest
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.results.one_row import find_row
+from nightscreen.schemas.cases import OpenCase
 from nightscreen.schemas.contests import ContestOutcome
 from tests.desk.conftest import borrowers
 from tests.screening import World
@@ -312,9 +313,9 @@ def test_erasure_and_a_new_data_key_hold_for_cases_and_overrides(bank: Office) -
     with open_journal(bank.folder / "home") as journal:
         (waiting,) = Reviews.of(journal).waiting()
         assert waiting.customer_id == who
-        (held,) = Cases(journal).held_by("Ada")
+        (held,) = Records.of(journal, OpenCase).all(state="Ada")
         Erasures.of(journal).erase(ErasedPseudonyms(customers=[held.customer]))
-        assert Cases(journal).held_by("Ada") == []
+        assert Records.of(journal, OpenCase).all(state="Ada") == []
 
 
 def test_name_with_a_quote_is_a_name(bank: Office) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import openpyxl
 
-from nightscreen.desk.pages import naira
+from nightscreen.desk.pages import lagos, naira
 from nightscreen.files.heartbeat import write_vitals
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal.records import Records
@@ -86,12 +86,15 @@ def test_runs_are_listed_newest_first_by_how_they_stand(tmp_path: Path) -> None:
             for path in ("/", "/runs", "/runs/run-102"):
                 assert f'<span class="word {state}">{state}' in browser.get(path).text, path
         signs = signs_in_a_test(run_id="run-102", flow="screen_batch", at=office.clock())
-        resting = {"waiting_for": "the wallet to be topped up", "waiting_since": office.clock()}
+        since = office.clock()
+        resting = {"waiting_for": "the wallet to be topped up", "waiting_since": since}
+        resting["next_try_at"] = since + 90 * 60 * MICROS
         write_vitals(tmp_path / "home", "run-102", {**signs, **resting})
         for path in ("/", "/runs"):
             page = browser.get(path).text
             assert '<span class="word waiting">waits for the wallet to be topped up' in page, path
-        assert "tries again by itself at" in browser.get("/").text
+        again = lagos(since + 90 * 60 * MICROS, "%H:%M")
+        assert f"tries again by itself at {again}" in browser.get("/").text
 
 
 def begin(office: Office, run_id: str, batch: str = "portfolio") -> None:

@@ -13,6 +13,7 @@ from nightscreen.calling.progress import CheckProgress
 from nightscreen.calling.stops import Stops
 from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.calling.wallet import Wallet
+from nightscreen.schemas.clock import next_day
 from nightscreen.schemas.stops import StopReason
 
 HOUR = 3600 * 1_000_000
@@ -47,6 +48,17 @@ async def test_a_run_that_waits_can_be_cancelled() -> None:
     line = stopped_line(StopReason.OUTAGE, every_s=600)
     waiting = asyncio.get_running_loop().create_task(wait_and_resume(line, lambda: None))
     await asyncio.sleep(0)
+    assert (line.stops.resting_since, line.stops.resting_until) == (0, 600_000_000)
     line.stops.stop(StopReason.CANCELLED)
     assert not await waiting
     assert line.stops.reason == StopReason.CANCELLED
+
+
+async def test_a_day_s_quota_is_waited_for_until_it_comes_back() -> None:
+    """The next try is then, and not after the usual wait."""
+    line = stopped_line(StopReason.QUOTA, deadline_at=48 * HOUR)
+    waiting = asyncio.get_running_loop().create_task(wait_and_resume(line, lambda: None))
+    await asyncio.sleep(0)
+    assert line.stops.resting_until == next_day(0)
+    line.stops.stop(StopReason.CANCELLED)
+    assert not await waiting
