@@ -6,9 +6,18 @@ first two operations are in the specification; the others were observed (experim
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nightscreen.sandbox.grants import NOBODY, Refused
+from nightscreen.sandbox.people import (
+    ACCOUNT_DIGITS,
+    BANK_CODE_DIGITS,
+    FIRST_DAY,
+    account_name,
+    holder_of,
+    is_digits,
+)
 from nightscreen.sandbox.request_pipeline import (
     UNAUTHORISED,
     Answer,
@@ -19,9 +28,9 @@ from nightscreen.sandbox.request_pipeline import (
 )
 from nightscreen.sandbox.test_identifiers import by_customer
 from nightscreen.sandbox.transactions import (
-    balance_on,
+    bank_accounts_of,
+    linked_account,
     malformed,
-    noon,
     profile_of,
     transactions_of,
 )
@@ -112,22 +121,25 @@ class Data(NamedTuple):
         return self.sandbox.planted.owner(self.customer)
 
     def transactions(self) -> list[Record]:
-        """Return the customer's transactions, newest first, with the notes a client made."""
-        notes = self.sandbox.linked.notes.get(self.customer, {})
-        records = transactions_of(self.customer, self.sandbox.day, self.owner)
-        return [{**record, **notes.get(str(record.get("id")), {})} for record in records]
+        """Return the customer's transactions, newest first."""
+        return transactions_of(self.customer, self.sandbox.day, self.owner)
 
-    def accounts(self) -> dict[str, Record]:
-        """Return the customer's bank accounts, as they were linked and changed."""
-        return self.sandbox.linked.accounts(self.customer, self.owner)
+    def accounts(self) -> list[Record]:
+        """Return the customer's bank accounts, with their balances of the day."""
+        return bank_accounts_of(self.customer, self.sandbox.day, self.owner)
 
-    def shown(self, account: Record) -> Record:
-        """Return a bank account with its balance of the day."""
-        return {**account, **balance_on(self.customer, account, self.sandbox.day, self.owner)}
+    def now(self) -> str:
+        """Return the noon of the simulated day."""
+        return f"{FIRST_DAY + timedelta(days=self.sandbox.day)}T12:00:00.000Z"
 
-    def modified(self) -> Record:
-        """Return the fields that say who changed something, and when."""
-        return {"modified_on": noon(self.sandbox.day), "modified_by": self.customer}
+    def changed(self, record: Record, name: str) -> Answer:
+        """Answer with a record as the client wants it in one field; nothing is kept of it."""
+        whose = {"modified_on": self.now(), "modified_by": self.customer}
+        return Answer("updated", "Successful", {**record, name: self.given[name], **whose})
+
+
+def _with_id(records: list[Record], wanted: str) -> Record | None:
+    return next((each for each in records if each.get("id") == wanted), None)
 
 
 def _list_transactions(data: Data) -> Answer:
@@ -137,48 +149,45 @@ def _list_transactions(data: Data) -> Answer:
 
 def _transaction(data: Data) -> Answer:
     """View a transaction, or change its note."""
-    wanted = data.given["id"]
-    record = next((each for each in data.transactions() if each.get("id") == wanted), None)
+    record = _with_id(data.transactions(), data.given["id"])
     if record is None:
         return Answer.error("not_found", "Transaction not found", 404)
-    if "note" not in data.given:
-        return Answer("found", "Successful", record)
-    changes = {"note": data.given["note"], **data.modified()}
-    data.sandbox.linked.notes.setdefault(data.customer, {})[wanted] = changes
-    return Answer("updated", "Successful", {**record, **changes})
+    if "note" in data.given:
+        return data.changed(record, "note")
+    return Answer("found", "Successful", record)
 
 
 def _list_accounts(data: Data) -> Answer:
-    return Answer("listed", None, [data.shown(account) for account in data.accounts().values()])
+    return Answer("listed", None, data.accounts())
 
 
 def _add_account(data: Data) -> Answer:
-    place, sandbox = (data.given["bank_code"], data.given["account_number"]), data.sandbox
-    try:
-        added = sandbox.linked.add(data.customer, data.owner, *place, sandbox.day)
-    except ValueError as fault:
-        return Answer.error("malformed", str(fault))
+    code, number = data.given["bank_code"], data.given["account_number"]
+    right = is_digits(code, BANK_CODE_DIGITS) and is_digits(number, ACCOUNT_DIGITS)
+    holder = holder_of(code, number, day=data.sandbox.day) if right else None
+    if holder is None:
+        return Answer.error("malformed", "Enter a valid account number and bank code.")
+    name = account_name(holder, code, number)
+    added = linked_account(data.customer, code, number, name, data.sandbox.day)
     return Answer("added", "Successful", added)
 
 
-def _on_account(word: str) -> Work:
-    """View, rename, remove or synchronise one bank account."""
+def _account(data: Data) -> Answer:
+    """View a bank account, rename it, or synchronise it."""
+    given = data.given
+    record = _with_id(data.accounts(), given.get("id") or given["account_id"])
+    if record is None:
+        return Answer.error("not_found", "Bank account not found", 404)
+    if "account_name" in given:
+        return data.changed(record, "account_name")
+    if "account_id" in given:
+        return Answer("synced", "Successful", {**record, "last_synced": data.now()})
+    return Answer("found", "Successful", record)
 
-    def work(data: Data) -> Answer:
-        accounts, wanted = data.accounts(), data.given.get("id") or data.given["account_id"]
-        record = accounts.get(wanted)
-        if record is None:
-            return Answer.error("not_found", "Bank account not found", 404)
-        if word == "deleted":
-            del accounts[wanted]
-            return Answer(word, "Successful", {})
-        if word == "updated":
-            record |= {"account_name": data.given["account_name"], **data.modified()}
-        if word == "synced":
-            record["last_synced"] = noon(data.sandbox.day)
-        return Answer(word, "Successful", data.shown(record))
 
-    return work
+def _remove_account(data: Data) -> Answer:
+    found = _account(data)
+    return Answer("deleted", "Successful", {}) if found.word == "found" else found
 
 
 def _view_profile(data: Data) -> Answer:
@@ -209,13 +218,10 @@ _ON_DATA: Final[tuple[tuple[str, str, str, Work, type[BaseModel] | None], ...]] 
     ("transaction:update", "PATCH", "/transactions/{id}", _transaction, _NOTE),
     ("bank_account:list", "GET", "/bank-accounts", _list_accounts, None),
     ("bank_account:add", "POST", "/bank-accounts", _add_account, _NEW),
-    ("bank_account:sync", "POST", "/bank-accounts/sync", _on_account("synced"), _SYNC),
-    ("bank_account:view", "GET", "/bank-accounts/{id}", _on_account("found"), None),
-    (
-        *("bank_account:update", "PATCH", "/bank-accounts/{id}"),
-        *(_on_account("updated"), _NAME),
-    ),
-    ("bank_account:delete", "DELETE", "/bank-accounts/{id}", _on_account("deleted"), None),
+    ("bank_account:sync", "POST", "/bank-accounts/sync", _account, _SYNC),
+    ("bank_account:view", "GET", "/bank-accounts/{id}", _account, None),
+    ("bank_account:update", "PATCH", "/bank-accounts/{id}", _account, _NAME),
+    ("bank_account:delete", "DELETE", "/bank-accounts/{id}", _remove_account, None),
     ("profile:view", "GET", "/profile", _view_profile, None),
 )
 """Scope, method, path below the base, work and body of each operation on a customer's data."""

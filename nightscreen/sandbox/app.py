@@ -187,7 +187,7 @@ def _routed() -> FastAPI:
     """Build the application that all sandboxes of a process share."""
     app = FastAPI(title="Simulator of the paid service", redirect_slashes=False, redoc_url=None)
     app.router.routes += [_Address(operation) for operation in OPERATIONS]
-    for router in (control.router, consent_flow.router, loans.router):
+    for router in (control.router, consent_flow.router):
         app.include_router(router)
     for error in (ValueError, RequestValidationError):
         app.add_exception_handler(error, control.refused)

@@ -2,18 +2,22 @@
 
 (service.md, "Endpoints", area A, first line; OAuth 2.0, 4.1.) A request that is wrong in any way
 ends on a page of the screen itself: a browser is never sent to an address that is not registered.
+No page has a script, and whatever came with a request is escaped.
 """
 
 from __future__ import annotations
 
 import re
+from base64 import b64encode
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID, LONGEST_NAME, SCOPES
-from nightscreen.sandbox.pages import page, secure_headers
 from nightscreen.sandbox.state import Here  # noqa: TC001 - FastAPI reads it
 from nightscreen.sandbox.test_identifiers import by_customer
 
@@ -27,6 +31,13 @@ CLIENT: Final = "Sandbox Lender"  # the one client that is registered, as custom
 _SEPARATORS: Final = re.compile(r"[\s,+]+")
 _ASKED: Final = ("response_type", "client_id", "redirect_uri", "scope", "state")
 _HINTS: Final = ("login_hint", "customer")
+_TEMPLATES: Final = Environment(
+    loader=PackageLoader("nightscreen.sandbox"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 
 
 @router.get(PATH)
@@ -69,14 +80,13 @@ class ConsentRequest:
     def refusal(self) -> Response | None:
         """Say why the request cannot be granted; None where it can."""
         title, reasons = "This link does not work", self._reasons
-        return page("consent.html", status=400, title=title, reasons=reasons) if reasons else None
+        return _page(400, title=title, reasons=reasons) if reasons else None
 
     def ask(self, fault: str = "") -> Response:
         """Show the screen, with what was wrong about the customer's answer."""
         parts = urlsplit(self._redirect_uri)
-        return page(
-            "consent.html",
-            status=400 if fault else 200,
+        return _page(
+            400 if fault else 200,
             onward=f"{parts.scheme}://{parts.netloc}",
             title=f"{CLIENT} asks for access to your bank data",
             reasons=[],
@@ -110,4 +120,36 @@ class ConsentRequest:
             carried["state"] = f"{self._state}x" if habit == "state-changed" else self._state
         query = urlencode(carried, quote_via=quote)
         location = f"{self._redirect_uri}{'&' if '?' in self._redirect_uri else '?'}{query}"
-        return Response(status_code=303, headers={"location": location, **secure_headers()})
+        return Response(status_code=303, headers={"location": location, **_secure_headers()})
+
+
+def _page(status: int, onward: str = "", **values: object) -> HTMLResponse:
+    """Write the page; letters that have no place in UTF-8 become question marks.
+
+    Args:
+        status: HTTP status.
+        onward: origin to which the form's answer may lead.
+        values: what is shown.
+    """
+    body = _TEMPLATES.get_template("consent.html").render(values).encode("utf-8", "replace")
+    return HTMLResponse(body, status, headers=_secure_headers(onward))
+
+
+def _secure_headers(onward: str = "") -> dict[str, str]:
+    """Return headers that let a browser do nothing but show a page and send its form.
+
+    Browsers hold a form's redirect against the policy too, so it names where the answer may lead.
+    """
+    style = _TEMPLATES.get_template("page.css").render().encode()
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{b64encode(sha256(style).digest()).decode()}'; "
+        f"form-action 'self'{f' {onward}' if onward else ''}; "
+        "frame-ancestors 'none'; base-uri 'none'"
+    )
+    return {
+        "content-security-policy": policy,
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+        "cache-control": "no-store",
+    }

@@ -439,7 +439,6 @@ async def plant(sandbox: Here, body: PeopleBody) -> Response:
         shown["listing"] = planted.listings[identity] = record if listed else None
     if body.customer:
         owner = planted.plant_life(body.customer, bvn, body.life)
-        sandbox.linked.forget(body.customer)
         shown |= {"customer": body.customer, "life": TypeAdapter(Life).dump_python(owner.life)}
     return _json(shown)
 

@@ -1,7 +1,7 @@
 """The loan book of area C: products, offers, and what becomes of a loan.
 
 Where a loan stands on a day of the simulated world is worked out, never stored, so that the world
-can be moved freely: from the customer's fate, the form filled in by hand, and the control surface.
+can be moved freely: from the day on which the customer fills in the form, and from their fate.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from nightscreen.sandbox.people import Record
     from nightscreen.sandbox.test_identifiers import MagicPerson
 
-SHORT_LINK: Final = "/l"  # the path of all short links, below the sandbox's own address
-KOBO: Final = Decimal("0.01")
+_KOBO: Final = Decimal("0.01")
 _DAYS: Final = {"day": 1, "month": 30}
 _REASONS: Final = (
     "Income could not be confirmed",
@@ -137,28 +136,15 @@ def fate_of(product_id: str, email: str = "", phone_number: str = "") -> str:
     return SeededRandom("loan fate", product_id, contact).pick(_FATES)
 
 
-class Application(NamedTuple):
-    """What a customer asked for on the form, by hand or played by the sandbox."""
-
-    day: int
-    amount: Decimal  # naira
-    tenor: int  # periods of the product
-
-
 class Place(NamedTuple):
     """Where a loan stands on a day: PENDING, RUNNING, SETTLED or CANCELLED."""
 
     status: str
-    application: Application | None = None  # None while the form is not filled in
+    applied: bool = False  # whether the form is filled in
     disbursed_on: int | None = None
     settled_on: int | None = None
     paid: Decimal = Decimal(0)  # naira paid back so far
     reason: str | None = None  # why it was turned down
-
-    @property
-    def can_request(self) -> bool:
-        """Whether the form can be filled in."""
-        return self.application is None and self.status == "PENDING"
 
 
 @dataclass(slots=True)
@@ -171,116 +157,111 @@ class Loan:
     phone_number: str
     opened_on: int  # day of the simulated world
     fate: str  # see `fate_of`
-    application: Application | None = None  # what was filled in by hand
-    reason: str | None = None  # why it is turned down, where control says so
+    # day on which the customer fills in the form; None where they never do
+    applied_on: int | None = field(init=False, default=None)
+    amount: Decimal = field(init=False)  # naira that the customer asks for
+    tenor: int = field(init=False)  # for so many periods of the product
+    reason: str = field(init=False)  # why it is turned down, if it is
 
-    @property
-    def path(self) -> str:
-        """The path of its short link, below the sandbox's own address."""
-        return f"{SHORT_LINK}/{self.reference}"
-
-    def _played(self) -> Application:
-        """Make the application that the sandbox's customer fills in on the customer's own day."""
+    def __post_init__(self) -> None:
         draw = SeededRandom("loan application", self.reference)
         low, high = self.product.amounts
         day = self.opened_on + draw.between(1, _LATEST_ANSWER)
-        amount = Decimal(low + 1000 * draw.between(0, (high - low) // 1000))
-        return Application(day, amount, draw.pick(self.product.tenors))
+        self.amount = Decimal(low + 1000 * draw.between(0, (high - low) // 1000))
+        self.tenor = draw.pick(self.product.tenors)
+        self.reason = SeededRandom("reject reason", self.reference).pick(_REASONS)
+        if self.fate not in ("never", "running"):
+            self.applied_on = day
+
+    @property
+    def url(self) -> str:
+        """The link to its form, which nobody serves: the sandbox's customers need none."""
+        return f"https://loans.example/l/{self.reference}"
 
     def place(self, day: int) -> Place:
         """Return where the loan stands on a day of the simulated world."""
-        application = self.application
-        if application is None and self.fate not in ("never", "running"):
-            application = self._played()
-        if application is None or day < application.day:
+        if self.applied_on is None or day < self.applied_on:
             return Place("PENDING")
-        decided = application.day + 1
+        decided = self.applied_on + 1
         if day < decided or self.fate == "stuck":
-            return Place("PENDING", application)
+            return Place("PENDING", applied=True)
         if self.fate in ("cancelled", "rejected"):
-            drawn = SeededRandom("reject reason", self.reference).pick(_REASONS)
-            reason = self.reason or drawn if self.fate == "rejected" else None
-            return Place("CANCELLED", application, reason=reason)
-        return self._repaying(day, application, decided)
-
-    def _repaying(self, day: int, application: Application, disbursed: int) -> Place:
-        """Pay a loan back month by month, or at once where its periods are days."""
-        product, tenor = self.product, application.tenor
-        due = disbursed + tenor * _DAYS[product.period]
-        whole = (application.amount * (1 + Decimal(product.rate) * tenor / 100)).quantize(KOBO)
+            reason = self.reason if self.fate == "rejected" else None
+            return Place("CANCELLED", applied=True, reason=reason)
+        # paid back month by month, or at once where its periods are days
+        product = self.product
+        due = decided + self.tenor * _DAYS[product.period]
+        whole = (self.amount * (1 + Decimal(product.rate) * self.tenor / 100)).quantize(_KOBO)
         if day >= due:
-            return Place("SETTLED", application, disbursed, due, whole)
-        parts = tenor if product.period == "month" else 1
-        length = (due - disbursed) // parts
-        paid = (whole * ((day - disbursed) // length) / parts).quantize(KOBO)
-        return Place("RUNNING", application, disbursed, paid=paid)
+            return Place("SETTLED", True, decided, due, whole)  # noqa: FBT003 - in their order
+        parts = self.tenor if product.period == "month" else 1
+        length = (due - decided) // parts
+        paid = (whole * ((day - decided) // length) / parts).quantize(_KOBO)
+        return Place("RUNNING", applied=True, disbursed_on=decided, paid=paid)
 
     def steer(self, day: int, status: str, reason: str | None) -> None:
         """Have the loan stand on a day where the control surface wants it; it goes on from there.
 
         What came before is made to fit: what runs, is settled or closed was applied for.
         """
-        applied = self.place(day).application
         if status == "PENDING":
-            self.application, self.fate = applied, "stuck" if applied else "never"
+            self.applied_on = self.applied_on if self.place(day).applied else None
+            self.fate = "stuck"
             return
-        applied = applied or self._played()
-        repaid = applied.tenor * _DAYS[self.product.period] if status == "SETTLED" else 0
-        self.application = applied._replace(day=day - 1 - repaid)
-        self.opened_on = min(self.opened_on, self.application.day)
+        repaid = self.tenor * _DAYS[self.product.period] if status == "SETTLED" else 0
+        self.applied_on = day - 1 - repaid
+        self.opened_on = min(self.opened_on, self.applied_on)
         closed = "rejected" if reason else "cancelled"
         self.fate = closed if status == "CANCELLED" else "approved"
-        self.reason = reason
+        self.reason = reason or self.reason
 
     def as_json(self, day: int) -> Record:
         """Return the loan as the service shows it (service.md, "Loan or loan request")."""
         place = self.place(day)
-        application = place.application
-        lent = application.amount if application and place.disbursed_on is not None else 0
+        is_pending, applied = place.status == "PENDING", place.applied
         return {
             "reference": self.reference,
             "product_id": self.product.product_id,
             "product_name": self.product.name,
             "status": {
                 "status": place.status,
-                "can_request": place.can_request,
-                "can_cancel": application is not None and place.status == "PENDING",
+                "can_request": is_pending and not applied,
+                "can_cancel": is_pending and applied,
             },
-            "loan_amount": application.amount if application else None,
-            "amount_disbursed": lent,
+            "loan_amount": self.amount if applied else None,
+            "amount_disbursed": 0 if place.disbursed_on is None else self.amount,
             "paid": place.paid,
-            "tenor_value": application.tenor if application else None,
+            "tenor_value": self.tenor if applied else None,
             "tenor_period": self.product.period,
             "reject_reason": place.reason,
-            "user": self._user(applied=application is not None),
+            "user": self._user(applied=applied),
             "created_on": self._moment(self.opened_on),
-            "applied_on": self._moment(application.day if application else None),
+            "applied_on": self._moment(self.applied_on if applied else None),
             "disbursed_on": self._moment(place.disbursed_on),
             "settled_on": self._moment(place.settled_on),
         }
 
     def _user(self, *, applied: bool) -> Record:
         """Return who the loan is for: known by name once the form is filled in."""
-        told = self.email or None, self.phone_number or None
-        names: tuple[str | None, ...] = (None, None)
-        if applied:
-            row = magic_person(self.email, self.phone_number)
-            contact = contact_key(self.email) or contact_key(self.phone_number) or self.reference
-            number = SeededRandom("borrower person", contact).below(10**9)
-            person = person_of_bvn(row.bvn if row else f"22{number:09d}")
-            names = person.first_name, person.last_name
-            told = told[0] or person.email, told[1] or person.phone
-        fields = ("first_name", "last_name", "email", "phone_number")
-        return dict(zip(fields, (*names, *told), strict=True))
+        row = magic_person(self.email, self.phone_number)
+        contact = contact_key(self.email) or contact_key(self.phone_number) or self.reference
+        number = SeededRandom("borrower person", contact).below(10**9)
+        person = person_of_bvn(row.bvn if row else f"22{number:09d}")
+        return {
+            "first_name": person.first_name if applied else None,
+            "last_name": person.last_name if applied else None,
+            "email": self.email or (person.email if applied else None),
+            "phone_number": self.phone_number or (person.phone if applied else None),
+        }
 
     def shown(self, day: int) -> Record:
         """Return the loan as the control surface shows it."""
         place = self.place(day)
-        names = ("reference", "path", "email", "phone_number", "fate", "opened_on")
+        names = ("reference", "url", "email", "phone_number", "fate", "opened_on")
         return {
             **{name: getattr(self, name) for name in names},
             "product_id": self.product.product_id,
-            "applied_on": place.application.day if place.application else None,
+            "applied_on": self.applied_on if place.applied else None,
             "status": place.status,
             "reject_reason": place.reason,
         }

@@ -15,7 +15,6 @@ from nightscreen.sandbox.ledger import PRICES, Ledger, Wallet, micros_of, naira_
 from nightscreen.sandbox.loan_book import LoanBook
 from nightscreen.sandbox.otp import OtpOutbox
 from nightscreen.sandbox.planted import Planted
-from nightscreen.sandbox.transactions import LinkedAccounts
 
 SANDBOX: Final = "sandbox"  # key of the sandbox in the scope of a request
 DEFAULT_KEY: Final = "sandbox-key"
@@ -94,7 +93,6 @@ class Sandbox:
         self.peak = dict(self.in_flight)
         self.otps = OtpOutbox()
         self.grants = Grants()
-        self.linked = LinkedAccounts()
         self.planted = Planted()
         self.loans = LoanBook()
         self.ahead_s = 0.0

@@ -3,8 +3,7 @@
 A customer's records depend on who they are, their life and the day alone, so that a test can
 compute every list in advance. `sandbox.lives` makes the entries; here each entry becomes a record
 with a history: the day on which it first appears, the days on which something about it changes, and
-for some the day on which it is gone. What a client changes through the service is kept in
-`LinkedAccounts` until the next reset.
+for some the day on which it is gone.
 """
 
 from __future__ import annotations
@@ -20,15 +19,11 @@ from nightscreen.sandbox import banks
 from nightscreen.sandbox.banks import BANK_NAMES, BANKS_BY_WEIGHT
 from nightscreen.sandbox.lives import Entry, Life, entries_of, everyday, life_of
 from nightscreen.sandbox.people import (
-    ACCOUNT_DIGITS,
-    BANK_CODE_DIGITS,
     BVN_DIGITS,
     FIRST_DAY,
     LINKED_PREFIX,
     Person,
     Record,
-    account_name,
-    holder_of,
     is_digits,
     person_of_bvn,
 )
@@ -119,10 +114,10 @@ def _opened_accounts(customer: str, person: Person) -> list[Record]:
         code = draw.pick(BANKS_BY_WEIGHT)
         places.append((code, banks.account_number(code, draw.below(10**9))))
     name = " ".join(part for part in (person.first_name, person.last_name) if part).upper()
-    return [_bank_account(customer, code, number, name) for code, number in places]
+    return [linked_account(customer, code, number, name) for code, number in places]
 
 
-def _bank_account(customer: str, code: str, number: str, name: str, day: int = 0) -> Record:
+def linked_account(customer: str, code: str, number: str, name: str, day: int = 0) -> Record:
     """Write one linked bank account, first seen on a day."""
     draw = SeededRandom("linked account", customer, code, number)
     opened = _moment(day or -3 * LIVELY_DAYS, draw)
@@ -346,47 +341,6 @@ def _at_second(day: int, seconds: int, draw: SeededRandom) -> str:
     whole, millis = FIRST_DAY + timedelta(days=day), draw.between(1, 999)
     hours, rest = divmod(seconds, 3600)
     return f"{whole.isoformat()}T{hours:02d}:{rest // 60:02d}:{rest % 60:02d}.{millis:03d}Z"
-
-
-def noon(day: int) -> str:
-    """Write the noon of a day of the simulated world as ISO 8601 with milliseconds."""
-    return f"{(FIRST_DAY + timedelta(days=day)).isoformat()}T12:00:00.000Z"
-
-
-class LinkedAccounts:
-    """Notes by customer and transaction, and the bank accounts of customers who were asked for."""
-
-    def __init__(self) -> None:
-        self.notes: dict[str, dict[str, Record]] = {}
-        self._accounts: dict[str, dict[str, Record]] = {}
-
-    def accounts(self, customer: str, owner: Owner) -> dict[str, Record]:
-        """Return a customer's bank accounts by id; what is changed in it stays changed."""
-        if customer not in self._accounts:
-            opened = bank_accounts_of(customer, owner=owner)
-            self._accounts[customer] = {str(account["id"]): account for account in opened}
-        return self._accounts[customer]
-
-    def forget(self, customer: str) -> None:
-        """Take back what a client changed in a customer's bank accounts."""
-        self._accounts.pop(customer, None)
-
-    def add(self, customer: str, owner: Owner, bank_code: str, number: str, day: int) -> Record:
-        """Link another bank account.
-
-        Raises:
-            ValueError: no such account, or it is linked already; the text is for the caller.
-        """
-        right = is_digits(bank_code, BANK_CODE_DIGITS) and is_digits(number, ACCOUNT_DIGITS)
-        holder = holder_of(bank_code, number, day=day) if right else None
-        if holder is None:
-            raise ValueError("Enter a valid account number and bank code.")
-        name, known = account_name(holder, bank_code, number), self.accounts(customer, owner)
-        record = _bank_account(customer, bank_code, number, name, day)
-        if str(record["id"]) in known:
-            raise ValueError("This bank account is linked already.")
-        known[str(record["id"])] = record
-        return record
 
 
 def listed_of(customer: str, day: int = 0) -> object:

@@ -1,28 +1,15 @@
-"""Loans: products, short links and their form, what becomes of an offer, and who may ask."""
+"""Loans: products, links, what becomes of an offer, and who may ask."""
 
 from __future__ import annotations
 
 from collections import Counter
 from decimal import Decimal
-from html import escape
-from typing import TYPE_CHECKING
 
 import pytest
 
 from nightscreen.sandbox.loan_book import fate_of
 from nightscreen.sandbox.test_identifiers import by_word
-from tests.sandbox.in_process import ORIGIN, Here
-from tests.sandbox.test_consent import Page
-
-if TYPE_CHECKING:
-    import httpx
-
-ASKED = {"amount": "50000", "tenor": "3", "consent": "yes"}
-
-
-def heading(page: httpx.Response) -> str:
-    """Return the first heading of a page."""
-    return page.text.partition("<h1>")[2].partition("</h1>")[0]
+from tests.sandbox.in_process import Here
 
 
 async def test_loan_moves_with_the_days_and_back() -> None:
@@ -110,42 +97,3 @@ async def test_control_surface_moves_a_loan() -> None:
         assert await here.refusal(f"loans/{reference}", {"status": "LOST"})
         assert await here.refusal(f"loans/{reference}", {"status": "RUNNING", "reject_reason": "x"})
     assert await here.refusal("loans/NOPE", {"status": "RUNNING"})
-
-
-async def test_the_form_leads_to_a_running_loan_once() -> None:
-    """It says whom it is for, needs no script, names its fields, and is taken once."""
-    here = Here()
-    offer = await here.offer(email="clear@magic.example")
-    assert offer["url"].startswith(f"{ORIGIN}/l/")
-    answer = await here.browser.get(offer["url"])
-    page = Page(answer.text)
-    fields = [each for each in (*page.all("input"), *page.all("select")) if "id" in each]
-    assert {each["id"] for each in fields} <= {each.get("for") for each in page.all("label")}
-    assert "clear@magic.example" in answer.text
-    assert not page.all("script")
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
-    for amount in ("50000", "60000"):
-        sent = await here.browser.post(offer["url"], data={**ASKED, "amount": amount})
-        assert sent.status_code == 303
-    assert (await here.loan(offer["reference"]))["loan_amount"] == 50_000
-    told = []
-    for day in (0, 1, 200):
-        await here.control("world", day=day)
-        told.append(heading(await here.browser.get(offer["url"])))
-    assert told == ["We have your application", "Your loan is running", "Your loan is paid back"]
-    assert (await here.browser.get("/l/nothing")).status_code == 404
-    assert {entry.operation for entry in here.sandbox.ledger.entries} == {"loan_start", "loan_view"}
-
-
-@pytest.mark.parametrize(
-    ("field", "value"), [("amount", "NaN<"), ("amount", "150001"), ("tenor", "9"), ("consent", "")]
-)
-async def test_wrong_form_comes_again(field: str, value: str) -> None:
-    """What is wrong is said, what was typed is kept as text, and no application is made."""
-    here = Here()
-    offer = await here.offer()
-    form = {**ASKED, field: value}
-    sent = await here.browser.post(offer["url"], data=form)
-    assert (sent.status_code, 'role="alert"' in sent.text) == (422, True)
-    assert f'value="{escape(form["amount"])}"' in sent.text
-    assert (await here.loan(offer["reference"]))["loan_amount"] is None

@@ -82,7 +82,7 @@ def test_every_operation_is_named_and_described() -> None:
     described = {(path, method) for path, each in openapi()["paths"].items() for method in each}
     for each in OPERATIONS:
         assert (each.path.replace(":path}", "}"), each.method.lower()) in described
-    assert {("/_sandbox/ledger", "get"), ("/l/{reference}", "get")} <= described
+    assert {("/_sandbox/ledger", "get"), ("/data-share", "get")} <= described
 
 
 TEXT = st.text(max_size=20)
