@@ -1,7 +1,7 @@
 """Vital signs of a run under way: a small file under HOME that other processes read.
 
 Numbers and ids only, one file a run, replaced whole every few seconds. It is beside the journal and
-not in it, so that writing it costs the journal nothing and it can be read when the journal cannot.
+not in it, so that writing it costs the journal nothing.
 `ops.vitals` makes its content.
 """
 
@@ -47,16 +47,6 @@ def read_vitals(home: Path, run_id: str) -> dict[str, Any] | None:
 def sweep_vitals(home: Path) -> None:
     """Remove the signs of all but the newest runs."""
     with suppress(OSError):
-        for file in _by_age(home)[:-KEPT]:
+        files = sorted((home / FOLDER).glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+        for file in files[:-KEPT]:
             file.unlink(missing_ok=True)
-
-
-def newest_signs(home: Path) -> dict[str, Any] | None:
-    """Return the signs written last, for when the journal cannot say which run is the newest."""
-    return read_vitals(home, files[-1].stem) if (files := _by_age(home)) else None
-
-
-def _by_age(home: Path) -> list[Path]:
-    with suppress(OSError):
-        return sorted((home / FOLDER).glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
-    return []

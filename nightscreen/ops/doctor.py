@@ -18,7 +18,6 @@ from nightscreen.client.network import Network, parse_address
 from nightscreen.client.prices import load_prices
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.files.disk_space import LEAST_FREE_BYTES, free_bytes
-from nightscreen.files.heartbeat import newest_signs, read_vitals
 from nightscreen.journal.opening import JOURNAL_FILE
 from nightscreen.journal.read_only import Look, look_into, pids_at_work
 from nightscreen.journal.runs import KILLED, RUNNING
@@ -26,9 +25,7 @@ from nightscreen.operations.transactions.cashflow import CashFlow
 from nightscreen.ops.status import (
     DAY_BEGINS,
     HUNG,
-    UNKNOWN,
     condition_of,
-    from_signs,
     newest_runs,
     resume_command,
     shown_run,
@@ -171,7 +168,7 @@ def diagnose(
 
 
 def _find_run(settings: Settings, run_id: str, clock: Clock, found: Diagnosis) -> None:
-    """Find the run in the journal; where that cannot be read, by its signs of life."""
+    """Find the run in the journal, and say what is wrong with that."""
     try:
         look = look_into(
             settings.home,
@@ -195,8 +192,6 @@ def _find_run(settings: Settings, run_id: str, clock: Clock, found: Diagnosis) -
         if isinstance(error, OSError):
             error = JournalError(f"the journal cannot be read: {error.strerror}")
         found.findings = [_journal_trouble(settings, error)]
-        signs = read_vitals(settings.home, run_id) if run_id else newest_signs(settings.home)
-        found.run = None if signs is None else from_signs(signs, clock())
 
 
 def _urgency(run: Mapping[str, Any]) -> int:
@@ -358,6 +353,8 @@ def _for_run(found: Diagnosis, asked: str) -> tuple[Remedy | None, int]:
     """Return what the run needs, and the exit status."""
     run = found.run
     if run is None:
+        if found.findings[0].standing == WRONG:  # the journal: it cannot say which runs there are
+            return None, 2
         if not asked:
             return Remedy("", "nightscreen quote FILE"), 0
         first = f"there is no run {asked} in this journal: it never started, or HOME is another"
@@ -376,7 +373,6 @@ def _for_run(found: Diagnosis, asked: str) -> tuple[Remedy | None, int]:
         "test_mode": (Remedy(live, again), 4),
         "stopped": (_for_stop(run, found, again), 3),
         "completed": (held, 3) if run["held"] else (None, 0),
-        UNKNOWN: (Remedy("fix the journal as reported above"), 2),
     }
     remedy, status = table[run["state"]]
     if remedy == Remedy(""):  # a flow whose runs are not resumed

@@ -1,12 +1,11 @@
 """The status of a run: its state, its numbers and the end in sight, from journal and live signs.
 
 The journal knows what was asked and what it cost; the signs of life of a running process know its
-caps and its pace. Where the journal cannot be read, only the signs of life are used.
+caps and its pace.
 """
 
 from __future__ import annotations
 
-import os
 import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 SILENT_S = 120
 """Age of a living run's signs from which its process counts as hung."""
-HUNG, UNKNOWN = "hung", "unknown"
+HUNG = "hung"
 RECENT = timedelta(days=14)
 """A batch that had no run for longer is nobody's nightly any more."""
 _MOST_RUNS = 2_000
@@ -227,61 +226,6 @@ def caps_in_the_way(settings: Settings, look: Look, missing_micro: int) -> list[
     return words
 
 
-def from_signs(signs: Mapping[str, Any], now: int) -> dict[str, Any]:
-    """Return the status of a run by its signs of life alone, where the journal cannot be read."""
-    alive = _is_process(signs.get("pid")) and signs.get("host") == socket.gethostname()
-    checks = {
-        name: {
-            "answered": counts["paid"] + counts["free"],
-            "left": counts["wanted"] - counts["done"],
-            **{key: counts[key] for key in ("cap", "in_flight", "stopped")},
-            "errors": counts["troubles"],
-        }
-        for name, counts in signs["checks"].items()
-    }
-    return {
-        **dict.fromkeys(_UNKNOWN),
-        **{name: signs[name] for name in _TOLD if name in signs},
-        "flow": signs.get("flow", "screen_batch"),
-        "state": RUNNING if alive else UNKNOWN,
-        "stop_reason": signs["stop"],
-        "held": False,
-        "signs_at": signs["at"],
-        "checks": checks,
-        "spent_micro": sum(counts["cost_micro"] for counts in signs["checks"].values()),
-        "bound_micro": 0,
-        "caps_in_the_way": [],
-        "in_doubt": sum(counts["in_doubt"] for counts in signs["checks"].values()),
-        "finish_at": signs["finish_at"] if alive else None,
-        "folder": "",
-        "pid": signs.get("pid") if alive else None,
-        "now": now,
-    }
-
-
-_UNKNOWN = (
-    *("approval", "started_at", "finished_at", "cap_micro", "in_doubt_micro", "rest_s"),
-    *("missing_micro", "waiting_for", "waiting_since"),
-)
-"""Facts that signs of life do not tell."""
-_TOLD = (
-    *("run_id", "batch", "phase", "last_answer_at", "silent_since", "balance_micro"),
-    *("deadline_at", "waiting_for", "waiting_since"),
-)
-
-
-def _is_process(pid: object) -> bool:
-    if not isinstance(pid, int):
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
 # --- in words ---
 
 
@@ -302,7 +246,6 @@ def ending(run: Mapping[str, Any]) -> str:
         KILLED: "killed: its process died before it was done; nothing is lost",
         HUNG: "hung: its process lives, but gives no sign of life any more",
         "test_mode": "stopped at once: the service is in test mode and answers with samples",
-        UNKNOWN: "unknown: the journal cannot be read; its last signs of life are shown",
     }.get(state, f"{state}{held}")
 
 

@@ -53,17 +53,3 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
     assert seen[1]["checks"]["loan_products"]["done"] == 1
     assert read_vitals(run.settings.home, run.run_id) == seen[-1]
     run.close()
-
-
-def test_the_signs_alone_say_which_flow_a_run_is_of(tmp_path: Path) -> None:
-    """Where the journal cannot be read the doctor still names the run and its command."""
-    run = opened(tmp_path, Operation.LOAN_PRODUCTS)
-    run.flow = "track_loans"
-    asyncio.run(RunMonitor(run, EngineSteps(run).phase).look())
-    run.close()
-    for file in run.settings.home.glob("journal.sqlite*"):
-        if file.is_file():
-            file.write_bytes(b"this is no database" * 1000)
-    found = diagnose(run.settings, reaching=lambda _: None)
-    assert found.run is not None
-    assert (found.run["run_id"], found.run["flow"]) == (run.run_id, "track_loans")
