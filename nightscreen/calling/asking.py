@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nightscreen.calling.caller import open_caller
-from nightscreen.calling.lane import LookupTable
+from nightscreen.calling.caller import Caller
 from nightscreen.calling.lookup_task import LookupTask
 from nightscreen.calling.run import money_left
 from nightscreen.calling.stops import FEW
@@ -37,9 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nightscreen.calling.caller import Caller
     from nightscreen.calling.run import Run
-    from nightscreen.client.api import Client
     from nightscreen.client.transport import Transport
     from nightscreen.journal.lookups import ClaimedLookup, LookupRun
     from nightscreen.planning.freshness import Freshness
@@ -60,12 +57,15 @@ class Stages:
     order: NDArray[np.int32]  # the numbers of all lookups, in rank
 
 
-@dataclass(slots=True)
-class Asking:
-    """What one process has open while it asks lookups of a screening run."""
+@dataclass(kw_only=True)
+class Asking(Caller):
+    """What one process has open while it asks lookups of a screening run; the run ends elsewhere.
 
-    run: Run  # the run
-    table: LookupRun  # which lookups are its
+    The lanes claim from it, as from the run's table of lookups (`lane.LookupTable`).
+    """
+
+    concludes = False
+    table: LookupRun  # which lookups are the run's
     freshness: Freshness  # how old an answer may be, and from when calls in doubt count
     # lookups whose latest answer could not be read, by check
     unread: Mapping[str, Collection[bytes]] = field(default_factory=dict)
@@ -77,10 +77,10 @@ class Asking:
     leaves: bool = False
     # how often lookups were sent of late whose calls are in doubt, by check
     doubts: Mapping[str, Mapping[bytes, Doubts]] = field(init=False)
-    caller: Caller = field(init=False)  # makes the calls
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, transport: Transport | None) -> None:
         self.doubts = self.doubts_now()
+        self._open(transport, since=self.freshness.since, table=self)
 
     def doubts_now(self) -> dict[str, dict[bytes, Doubts]]:
         """Return how often lookups were sent of late whose calls are in doubt, by check."""
@@ -89,19 +89,7 @@ class Asking:
             check: doubts_of(journal, check, run_id, since(check)) for check in self.table.checks
         }
 
-    def open(self, transport: Transport | None) -> None:
-        """Open what makes the calls; the run ends elsewhere."""
-        table = LookupTable(self._tasks, self.shared, self.staged)
-        since = self.freshness.since
-        self.caller = open_caller(self.run, transport=transport, since=since, table=table)
-        self.caller.concludes = False
-
-    @property
-    def client(self) -> Client:
-        """Return what makes the calls."""
-        return self.caller.client
-
-    async def _tasks(
+    async def tasks(
         self, taken: Sequence[tuple[ClaimedLookup, Reservation]]
     ) -> list[tuple[LookupTask, Reservation]]:
         """Return the tasks of claimed lookups, with their identities opened."""
@@ -132,7 +120,7 @@ class Asking:
 
     async def ask(self, check: str) -> None:
         """Ask a check's lookups until none is left, or something stops them; stage by stage."""
-        lane = self.caller.lanes[check]
+        lane = self.lanes[check]
         await lane.ask()
         run = self.run
         while check == _SPARING and self.stages is not None and run.stops.reason is None:
@@ -144,7 +132,7 @@ class Asking:
 
     def _share_no_more(self, check: str) -> None:
         """Leave a check's cap to the other processes."""
-        caps, lanes = self.run.settings.max_in_flight, self.caller.lanes
+        caps, lanes = self.run.settings.max_in_flight, self.lanes
         left = {name: caps[name] for name, lane in lanes.items() if lane.is_asking}
         left.pop(check, None)
         self.run.journal.askers.join(self.run.run_id, left)
@@ -189,23 +177,13 @@ class Asking:
         stops.obey(theirs)
 
     async def close(self) -> None:
-        """Let everything in flight settle, close the caller, and leave what is not asked.
+        """Let everything in flight settle, close as a caller does, and leave what is not asked.
 
         Where the journal is away, others free it as soon as this process has ended.
         """
-        await self.caller.close()
+        await super().close()
         with suppress(JournalError):
             await asyncio.to_thread(self.run.journal.lookups.let_go, self.table)
-
-
-def open_asking(asking: Asking, *, transport: Transport | None = None) -> Asking:
-    """Open the calls of a screening run in its own process; a transport carries them in a test."""
-    run, table, lookups = asking.run, asking.table, asking.run.journal.lookups
-    lookups.let_go(table)
-    lookups.keep_for_the_end(table, None)
-    lookups.clear_stops(run.run_id)  # a run that goes on has kept those that last
-    asking.open(transport)
-    return asking
 
 
 # --- opening ---
@@ -243,7 +221,7 @@ async def _opens(asking: Asking, check: str) -> bool:
         reached = await asyncio.to_thread(_reached, asking, [check])
         if reached is None:
             break
-        await asking.caller.lanes[check].ask(only=reached[0])
+        await asking.lanes[check].ask(only=reached[0])
         if _answered(asking, check) > answered:
             return True
         if stops.answered == 0 and _no_sign_of_the_service(run):
@@ -300,7 +278,7 @@ async def close_books(asking: Asking) -> None:
     paid for is asked as well, one at a time, until nothing fits.
     """
     run, lookups, stops = asking.run, asking.run.journal.lookups, asking.run.stops
-    await asking.caller.drain()
+    await asking.drain()
     while stops.reason is None:
         found = await asyncio.to_thread(_next_alone, asking)
         if found is None:
@@ -308,10 +286,10 @@ async def close_books(asking: Asking) -> None:
                 stops.stop(StopReason.BUDGET)
             break
         check, number = found
-        await asking.caller.lanes[check].ask(only=number)
-        await asking.caller.drain()
+        await asking.lanes[check].ask(only=number)
+        await asking.drain()
         await asyncio.to_thread(lookups.keep_for_the_end, asking.table, None)
-        if asking.caller.lanes[check].short:
+        if asking.lanes[check].short:
             stops.stop(StopReason.BUDGET)
     stops.conclude()
     run.refuse_wrong_address()

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import InitVar, dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
 from nightscreen.calling.lane import Lane
 from nightscreen.calling.lookup_task import LookupTask
@@ -39,20 +39,78 @@ if TYPE_CHECKING:
 NEVER = 2**62  # a place in the journal no answer comes after: an API call is repeated on purpose
 
 
-@dataclass(slots=True)
+@dataclass(kw_only=True)
 class Caller:
     """What is open while a run makes its calls."""
 
     run: Run
-    client: Client
-    writer: Writer
-    max_cost_micro: Mapping[str, int]  # the most a call may cost, by operation
+    transport: InitVar[Transport | None] = None  # carries calls in place of sockets
+    client: Client = field(init=False)
+    writer: Writer = field(init=False)
+    max_cost_micro: Mapping[str, int] = field(init=False)  # the most a call may cost, by operation
     # one for each check, or one for the run's family of operations
-    lanes: dict[str, Lane] = field(default_factory=dict)
+    lanes: dict[str, Lane] = field(init=False)
     short: bool = False  # a call was left that nothing but a cap kept from being made
     # its end decides about refusals that nothing could confirm; where more is asked after it, or by
     # other processes, it cannot
-    concludes: bool = True
+    concludes: ClassVar[bool] = True
+
+    def __post_init__(self, transport: Transport | None) -> None:
+        self._open(transport)
+
+    def _open(
+        self,
+        transport: Transport | None,
+        *,
+        since: int = NEVER,
+        table: LookupTable | None = None,
+    ) -> None:
+        """Open the client, the writer of the journal, and a lane for each check or operation.
+
+        Args:
+            transport: carries calls in place of sockets.
+            since: place in the journal after which an answer is not asked for again.
+            table: the lookups of a screening run; None where API calls are made.
+        """
+        run = self.run
+        settings, stops, journal = run.settings, run.stops, run.journal
+        family = {operation: family_of(operation) for operation in run.operations}
+        in_flight = settings.max_in_flight
+        self.client = Client(
+            settings.base_url,
+            settings.api_key.get_secret_value(),
+            timeouts_s=settings.timeout_s,
+            connections=sum(in_flight[name] for name in set(family.values())),
+            key_with_token=settings.aggregator_sends_key,
+            rules=run.response_rules,
+            network=Network.of(settings),
+            transport=transport,
+        )
+        self.writer = Writer(
+            journal.calls, run_id=run.run_id, purpose=run.purpose, caps=run.caps, since=since
+        )
+        self.max_cost_micro = known_prices(journal, settings)[1]
+        if run.caps.in_flight:
+            journal.askers.join(run.run_id, {name: in_flight[name] for name in family.values()})
+        stops.proved_before = stops.proved_before or journal.runs.has_answers(run.run_id)
+        jitter = random.Random()  # noqa: S311 - jitter, not a secret
+        self.lanes = {}
+        for operation in run.operations:
+            paused_until = stops.paused_until.get(operation, 0.0)
+            self.lanes[operation] = Lane(
+                operation,
+                send=self.client.begin,
+                writer=self.writer,
+                cap=AdaptiveCap(in_flight[family[operation]], paused_until=paused_until),
+                stops=stops,
+                wallet=run.wallet,
+                attempts=settings.attempts,
+                random=jitter,
+                clock=run.clock,
+                worst_micro=self.max_cost_micro[operation],
+                table=table,
+                lanes=self.lanes,
+            )
 
     def task(
         self,
@@ -139,59 +197,3 @@ class Caller:
             with suppress(JournalError):  # those who live remove who is gone
                 await asyncio.to_thread(askers.leave, run_id, forget=self.concludes)
         self.writer.close()
-
-
-def open_caller(
-    run: Run,
-    *,
-    transport: Transport | None = None,
-    since: int = NEVER,
-    table: LookupTable | None = None,
-) -> Caller:
-    """Open the client, the writer of the journal, and a lane for each check or operation.
-
-    Args:
-        run: the run.
-        transport: carries calls in place of sockets.
-        since: place in the journal after which an answer is not asked for again.
-        table: the lookups of a screening run; None where API calls are made.
-    """
-    settings, stops, journal = run.settings, run.stops, run.journal
-    family = {operation: family_of(operation) for operation in run.operations}
-    in_flight = settings.max_in_flight
-    client = Client(
-        settings.base_url,
-        settings.api_key.get_secret_value(),
-        timeouts_s=settings.timeout_s,
-        connections=sum(in_flight[name] for name in set(family.values())),
-        key_with_token=settings.aggregator_sends_key,
-        rules=run.response_rules,
-        network=Network.of(settings),
-        transport=transport,
-    )
-    writer = Writer(
-        journal.calls, run_id=run.run_id, purpose=run.purpose, caps=run.caps, since=since
-    )
-    caller = Caller(run, client, writer, known_prices(journal, settings)[1])
-    if run.caps.in_flight:
-        journal.askers.join(run.run_id, {name: in_flight[name] for name in family.values()})
-    stops.proved_before = stops.proved_before or journal.runs.has_answers(run.run_id)
-    jitter = random.Random()  # noqa: S311 - jitter, not a secret
-
-    for operation in run.operations:
-        paused_until = stops.paused_until.get(operation, 0.0)
-        caller.lanes[operation] = Lane(
-            operation,
-            send=client.begin,
-            writer=writer,
-            cap=AdaptiveCap(in_flight[family[operation]], paused_until=paused_until),
-            stops=stops,
-            wallet=run.wallet,
-            attempts=settings.attempts,
-            random=jitter,
-            clock=run.clock,
-            worst_micro=caller.max_cost_micro[operation],
-            table=table,
-            lanes=caller.lanes,
-        )
-    return caller

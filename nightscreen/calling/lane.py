@@ -14,7 +14,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nightscreen.calling.lookup_task import LookupTask, most_charged, outcome_of, released
 from nightscreen.calling.stops import FEW, Objection, Stops, Until
@@ -56,20 +56,17 @@ Sender = Callable[["Request"], "Awaitable[CallOutcome]"]
 """Makes one attempt at a call; never raises for what the network or the service does."""
 
 
-Opener = Callable[
-    ["Sequence[tuple[ClaimedLookup, Reservation]]"],
-    "Awaitable[list[tuple[LookupTask, Reservation]]]",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class LookupTable:
+class LookupTable(Protocol):
     """The lookups of the run, as a lane claims them."""
 
-    tasks: Opener  # returns the tasks of claimed lookups, with their identities opened
     # other processes claim them too; what they have claimed, and may leave, is waited for
-    shared: bool = False
-    staged: bool = False  # another process opens stages; what is left for later is waited for
+    shared: bool
+    staged: bool  # another process opens stages; what is left for later is waited for
+
+    async def tasks(
+        self, taken: Sequence[tuple[ClaimedLookup, Reservation]]
+    ) -> list[tuple[LookupTask, Reservation]]:
+        """Return the tasks of claimed lookups, with their identities opened."""
 
 
 @dataclass(slots=True, eq=False)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, Type
 
 import pyarrow as pa
 
-from nightscreen.calling.caller import open_caller
+from nightscreen.calling.caller import Caller
 from nightscreen.calling.lookup_task import CALL_STATES, SAID_OF_CUSTOMER
 from nightscreen.calling.run import known_prices
 from nightscreen.calling.waiting import wait_and_resume
@@ -44,7 +44,6 @@ from nightscreen.schemas.records import JournalRecord
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
-    from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.calling.run import Run
     from nightscreen.client.transport import Transport
@@ -363,7 +362,7 @@ async def _make_calls(
 ) -> None:
     """Make the calls, once more after each stop that passes before the deadline."""
     while True:
-        caller = open_caller(work.run, transport=transport)
+        caller = Caller(run=work.run, transport=transport)
         async with steps.calling(caller):
             ask = partial(work.ask, caller)
             await steps.step(f"ask for {work.operation}", ask, re_entered=work.re_entered)
@@ -399,7 +398,7 @@ async def single_call(
         is_recorded=False,
     )
     try:
-        caller = open_caller(run, transport=transport)
+        caller = Caller(run=run, transport=transport)
         try:
             yield caller
         finally:

@@ -17,7 +17,6 @@ from nightscreen.calling.asking import (
     Stages,
     ask_again,
     close_books,
-    open_asking,
     open_books,
 )
 from nightscreen.calling.waiting import wait_and_resume
@@ -109,7 +108,7 @@ def quote_batch(parameters: ScreenBatch, settings: Settings) -> dict[str, Any]:
 async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -> None:
     """Ask until nothing is left that the money and the night allow."""
     while True:
-        asking = open_asking(to_ask(run), transport=transport)
+        asking = to_ask(run, transport)
         async with runner.calling(asking):
             await runner.step("open books", open_books, asking)
             async with runner.sharing(asking):
@@ -125,17 +124,22 @@ async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -
     run.refuse_wrong_address()
 
 
-def to_ask(run: ScreeningRun) -> Asking:
-    """Return what is to be asked of a run that is planned and priced."""
+def to_ask(run: ScreeningRun, transport: Transport | None = None) -> Asking:
+    """Open the calls of a run that is planned and priced, in its own process."""
     if run.lookups is None:
         raise ValueError(f"run {run.run_id} is not priced")
     reused = () if run.plan is None else run.plan.checks.values()
     run.stops.proved_before = any(each.reused for each in reused)
+    lookups = run.journal.lookups
+    lookups.let_go(run.lookups)
+    lookups.keep_for_the_end(run.lookups, None)
+    lookups.clear_stops(run.run_id)  # a run that goes on has kept those that last
     return Asking(
-        run,
-        run.lookups,
-        run.freshness,
-        run.unread,
+        run=run,
+        transport=transport,
+        table=run.lookups,
+        freshness=run.freshness,
+        unread=run.unread,
         stages=None if run.chains is None else Stages(run.chains, run.order),
         shared=run.parameters.workers > 1,
     )

@@ -75,8 +75,9 @@ def open_worker(
         if table is None or not journal.runs.held_elsewhere(run_id):
             return None
         run = _run_of_worker(record, settings, journal, table)
-        asking = Asking(run, table, _freshness(run, table), staged=True)
-        asking.open(transport)
+        asking = Asking(
+            run=run, transport=transport, table=table, freshness=_freshness(run, table), staged=True
+        )
         run.on_close = opened.pop_all()
         return asking
 
@@ -138,7 +139,7 @@ async def leave(asking: Asking) -> None:
     """Let what is in flight settle, report it, and leave the rest to the other processes."""
     if asking.leaves:
         asking.run.stops.stop(StopReason.CANCELLED)
-    await asking.caller.drain()
+    await asking.drain()
     await exchange(asking)
     await asking.close()
 

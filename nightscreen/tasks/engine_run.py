@@ -146,7 +146,7 @@ class EngineSteps(Steps):
         raise NotImplementedError
 
     @asynccontextmanager
-    async def calling(self, caller: Caller | Asking) -> AsyncIterator[None]:
+    async def calling(self, caller: Caller) -> AsyncIterator[None]:
         """Settle what is in flight however the body ends."""
         self.client, self.at_work = caller.client, ASKING
         try:

@@ -170,7 +170,7 @@ async def _keep_looking(asking: Asking, totals: Totals) -> None:
             await totals.look(asking)
             await asyncio.sleep(LOOK_S)
     except Exception as error:  # noqa: BLE001 - every check's task gets it
-        asking.caller.writer.breaks(error)
+        asking.writer.breaks(error)
 
 
 async def _workers_left(run: ScreeningRun) -> None:
@@ -227,7 +227,7 @@ async def _heed(asking: Asking, steps: EngineSteps) -> None:
         try:
             await exchange(asking)
         except Exception as error:  # noqa: BLE001 - every check's task gets it
-            asking.caller.writer.breaks(error)
+            asking.writer.breaks(error)
             asking.leaves = True
             stops.stop(StopReason.CANCELLED)
             return

@@ -51,7 +51,7 @@ class Seeded(Unasked):
     @asynccontextmanager
     async def calling(self, asking: Asking) -> AsyncIterator[None]:
         """Seed the jitter before any call is made."""
-        for lane in asking.caller.lanes.values():
+        for lane in asking.lanes.values():
             lane._random.seed(_JITTER)
         async with super().calling(asking):
             yield

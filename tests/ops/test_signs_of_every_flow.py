@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from nightscreen.calling.caller import open_caller
+from nightscreen.calling.caller import Caller
 from nightscreen.client import loans
 from nightscreen.files.heartbeat import read_vitals
 from nightscreen.ops.doctor import diagnose
@@ -33,7 +33,7 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
     async def lived() -> None:
         watch = RunMonitor(run, live.phase)
         seen.append(await watch.look())
-        session = open_caller(run, transport=httpx.ASGITransport(application(Sandbox(Opening()))))
+        session = Caller(run=run, transport=httpx.ASGITransport(application(Sandbox(Opening()))))
         live.client, live.at_work = session.client, ASKING
         task = session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
         await session.make([task])

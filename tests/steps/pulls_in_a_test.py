@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pyarrow.parquet as pq
 
-from nightscreen.calling.caller import open_caller
+from nightscreen.calling.caller import Caller
 from nightscreen.config.settings import Retention, read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
@@ -152,7 +152,7 @@ class Lender:
 
     async def ask(self, pull: Pull, *, until: int = 10**9) -> None:
         """Ask every customer; send nothing more once so many are written down."""
-        session = open_caller(pull.run, transport=httpx.ASGITransport(application(self.sandbox)))
+        session = Caller(run=pull.run, transport=httpx.ASGITransport(application(self.sandbox)))
         learn, done = pull.learn, []
 
         def stopping(person: Due, end: CallEnd | None) -> None:

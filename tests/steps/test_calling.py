@@ -100,7 +100,7 @@ def test_a_check_entered_again_asks_nothing_anew(tmp_path: Path) -> None:
     joined: list[bool] = []
 
     async def cancel_and_return(asking: Asking) -> None:
-        lane = asking.caller.lanes["karma"]
+        lane = asking.lanes["karma"]
         while not lane.open:  # noqa: ASYNC110 - nothing tells that it is asked
             await asyncio.sleep(0.1)
         first = asyncio.ensure_future(asking.ask("karma"))
@@ -135,7 +135,7 @@ def test_a_broken_journal_reaches_the_caller_and_a_resume_does_the_rest(tmp_path
     async def fill(asking: Asking) -> None:
         await asyncio.sleep(8)
         runs.append(asking.run.run_id)
-        asking.caller.writer._store = Full()  # type: ignore[assignment]  # as much as is used
+        asking.writer._store = Full()  # type: ignore[assignment]  # as much as is used
 
     with pytest.raises(JournalError, match="disk"):
         bureau.night(steer=fill)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from pydantic import ValidationError
 
-from nightscreen.calling.caller import Caller, open_caller
+from nightscreen.calling.caller import Caller
 from nightscreen.calling.run import Run
 from nightscreen.client import loans, wire
 from nightscreen.config.parameters import ScreenBatch
@@ -61,7 +61,7 @@ def made(
     """Make calls at the run's session against a sandbox in the same process."""
 
     async def in_a_session() -> list[LookupTask]:
-        session = open_caller(run, transport=httpx.ASGITransport(application(sandbox)))
+        session = Caller(run=run, transport=httpx.ASGITransport(application(sandbox)))
         try:
             return await work(session)
         finally:
@@ -189,7 +189,7 @@ def test_calls_of_any_flow_wait_for_their_part_of_a_shared_cap(tmp_path: Path) -
         with open_journal(tmp_path / "home") as other:
             other.askers.join("other", {"loans": 1})
             (grant,) = other.calls.reserve("other", "loans", [ask], run.caps, since=1 << 60)
-            session = open_caller(run, transport=httpx.ASGITransport(application(sandbox)))
+            session = Caller(run=run, transport=httpx.ASGITransport(application(sandbox)))
             making = asyncio.create_task(_products(session))
             while run.stops.waiting is None:  # noqa: ASYNC110 - nothing is set when it waits
                 await asyncio.sleep(0.01)

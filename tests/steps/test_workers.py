@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.calling.asking import open_asking
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.journal import open_journal
 from nightscreen.journal.calls import Wish
@@ -223,7 +222,7 @@ def test_a_worker_that_leaves_gives_back_what_it_has_claimed(
     worker = open_worker(priced.run_id, priced.settings)
     assert worker is not None
     assert priced.lookups is not None
-    asks = worker.caller.writer
+    asks = worker.writer
     claimed = worker.run.journal.calls.claim(
         *(priced.run_id, "portfolio", [], worker.run.caps),
         since=0,
@@ -246,7 +245,7 @@ def test_a_run_that_goes_on_is_not_stopped_by_what_has_passed(
     priced.journal.lookups.stop(priced.run_id, "karma", "quota")
 
     async def go_on() -> None:
-        await open_asking(to_ask(priced)).close()
+        await to_ask(priced).close()
 
     asyncio.run(go_on())
     assert priced.journal.lookups.stops(priced.run_id) == {}

@@ -108,7 +108,7 @@ class Shared(Unasked):
     async def kill(self, number: int) -> None:
         """Let a worker end as SIGKILL does: nothing is given back or written, its lock is free."""
         worker = self.workers[number]
-        writer = worker.caller.writer
+        writer = worker.writer
         # what is in flight here must not be reported by a dead process
         writer._store = Dead()  # type: ignore[assignment]  # as much as is used
         self.tasks[number].cancel()
