@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk.context import DeskError, plain_naira
@@ -34,7 +33,7 @@ from nightscreen.policy.versions import (
 from nightscreen.policy.versions import propose as write_proposal
 from nightscreen.report.page import bad_rate
 from nightscreen.results.backtest import backtest, file_schema, past_run
-from nightscreen.results.customer_rows import customer_batches
+from nightscreen.results.customer_rows import read_customers
 from nightscreen.results.outcomes import LoanPerformance, verdict_in_words
 from nightscreen.results.wording import NAMES, customer_name
 from nightscreen.schemas.clock import LAGOS, to_instant
@@ -257,12 +256,10 @@ def _names(run: RunRecord, moved: Sequence[Mapping[str, Any]]) -> dict[str, str 
     """Return the names of a run's customers who would move, as the lender's file has them."""
     wanted = pa.array([row["customer_id"] for row in moved if row["run_id"] == run.run_id])
     found: dict[str, str | None] = {}
-    for part in past_run(Path(run.folder)).parts if len(wanted) else ():
-        with pq.ParquetFile(part) as file:
-            columns = {"customer_id", "full_name", *NAMES}
-            for rows in customer_batches(file, columns, _BLOCK_ROWS):
-                own = rows.filter(pc.is_in(rows["customer_id"], value_set=wanted))
-                found |= {row["customer_id"]: customer_name(row) for row in own.to_pylist()}
+    parts = past_run(Path(run.folder)).parts if len(wanted) else ()
+    for rows in read_customers(parts, {"customer_id", "full_name", *NAMES}, _BLOCK_ROWS):
+        own = rows.filter(pc.is_in(rows["customer_id"], value_set=wanted))
+        found |= {row["customer_id"]: customer_name(row) for row in own.to_pylist()}
     return found
 
 

@@ -111,10 +111,6 @@ class Latest:
         """Return the arrays' names, in order."""
         return tuple(each.name for each in fields(cls))
 
-    def take(self, places: NDArray[np.int64] | NDArray[np.bool_]) -> Latest:
-        """Return the answers at some places."""
-        return Latest(*(getattr(self, name)[places] for name in self.names()))
-
     def put(self, places: NDArray[np.int64] | NDArray[np.bool_], answers: Latest) -> None:
         """Enter answers at some places."""
         for name in self.names():

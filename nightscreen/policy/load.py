@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -25,18 +25,15 @@ from nightscreen.policy.vocabulary import (
 from nightscreen.schemas.enriched import RING_COLUMNS
 from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.policy import (
-    CarriedColumn,
     CarriedKind,
     Effect,
     Policy,
     PolicyRule,
-    filled,
-    fillings,
     thresholds_named,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
 CONTACTS = frozenset({"phone", "email"})
@@ -114,19 +111,30 @@ def sound_policy(text: str, name: str, see: str) -> Policy:
 
 @lru_cache(maxsize=8)  # a run reads its policy several times, a worker the same one every night
 def check_policy(text: str) -> Checked:
-    """Check the text of a policy file; nothing of it touches anything outside."""
+    """Check the text of a policy file; nothing of it touches anything outside.
+
+    What its rules say is looked at once every entry has the right shape.
+    """
     source = parse(text)
     if source.fault is not None:
         line, message = source.fault
         return Checked(None, (PolicyIssue(line, "", message),))
-    policy, found = None, [*_carried_issues(source), *_rule_issues(source)]
     try:
         policy = Policy.model_validate(source.document)
     except ValidationError as error:
-        found += _shape_issues(source, error)
-    else:
-        found += [*_threshold_issues(source, policy), *_short_issues(source, policy)]
-    return Checked(None if found else policy, tuple(sorted(set(found))))
+        return Checked(None, tuple(sorted(_shape_issues(source, error))))
+    issues = {
+        PolicyIssue(
+            source.line(number, entry), "" if number == TOP else policy.rules[number].code, message
+        )
+        for said in (_condition_issues, _carried_issues, _threshold_issues, _short_issues)
+        for number, entry, message in said(policy)
+    }
+    return Checked(None if issues else policy, tuple(sorted(issues)))
+
+
+Place = tuple[int, str, str]
+"""An issue's rule by its number, `TOP` above them; the entry; and what is wrong with it."""
 
 
 def checked_conditions(policy: Policy) -> tuple[Condition, ...]:
@@ -135,16 +143,18 @@ def checked_conditions(policy: Policy) -> tuple[Condition, ...]:
     Raises:
         PolicyError: one must not be run; the policy did not come through `check_policy`.
     """
-    conditions = _conditions(
+    for number, _, message in _condition_issues(policy):
+        rule = policy.rules[number].code
+        raise PolicyError(f"the policy {policy.name}: the rule {rule} {message}")
+    return _conditions_of(policy)
+
+
+def _conditions_of(policy: Policy) -> tuple[Condition, ...]:
+    return _conditions(
         tuple(policy.condition(rule) for rule in policy.rules),
         tuple(policy.carried_kinds.items()),
         allow_sensitive=policy.allow_sensitive,
     )
-    rules = [(rule.code, rule.effect) for rule in policy.rules]
-    for number, condition in enumerate(conditions):
-        for message in [*condition.issues, *_misfits(rules, number, condition)]:
-            raise PolicyError(f"the policy {policy.name}: the rule {rules[number][0]} {message}")
-    return conditions
 
 
 @lru_cache(maxsize=16)  # what was checked is what decides: each text is read once
@@ -163,69 +173,41 @@ def _conditions(
         )
 
 
-def _misfits(
-    rules: Sequence[tuple[object, object]], number: int, condition: Condition
-) -> Iterator[str]:
-    """Yield why a rule cannot do what a rule is for; an effect may be misspelt."""
-    code, effect = rules[number]
-    if effect in _EFFECTS and rules[number] in rules[:number]:
-        yield f"the code {code} is repeated for the effect {effect}"
-    if condition.issues:
-        return
+def _condition_issues(policy: Policy) -> Iterator[Place]:
+    """Yield what is wrong with conditions, and why a rule cannot do what a rule is for."""
+    seen = set()
+    for number, condition in enumerate(_conditions_of(policy)):
+        rule, found = policy.rules[number], list(condition.issues)
+        if (rule.code, rule.effect) in seen:
+            found.append(f"the code {rule.code} is repeated for the effect {rule.effect.value}")
+        seen.add((rule.code, rule.effect))
+        if not condition.issues:
+            found += _misfits(rule.effect, condition)
+        for message in found:
+            yield number, "when", message
+
+
+def _misfits(effect: Effect, condition: Condition) -> Iterator[str]:
     if not condition.columns:
         yield "its condition names no column"
-    if effect in {Effect.DECLINE, Effect.APPROVE} and not set(RING_COLUMNS).isdisjoint(
-        condition.columns
-    ):
+    on_ring = not set(RING_COLUMNS).isdisjoint(condition.columns)
+    if effect in {Effect.DECLINE, Effect.APPROVE} and on_ring:
         yield "rests on a ring: being tied to others is never more than a reason to review"
-    if effect == Effect.APPROVE and not condition.checks():
+    if effect is Effect.APPROVE and not condition.checks():
         yield "approves without evidence: name a check's column, such as karma_status"
-
-
-def _rules(source: PolicyText) -> list[Mapping[str, Any]]:
-    """Return the entries of each rule; none of what is no rule."""
-    listed = source.document.get("rules")
-    return [
-        each if isinstance(each, dict) else {}
-        for each in (listed if isinstance(listed, list) else [])
-    ]
-
-
-def _rule_issues(source: PolicyText) -> Iterator[PolicyIssue]:
-    """Yield what is wrong with conditions, also where other entries of their rules are wrong."""
-    document = source.document
-    tables = (document.get(name, {}) for name in ("thresholds", "definitions"))
-    values = fillings(*(table if isinstance(table, dict) else {} for table in tables))
-    rules = {
-        number: entries
-        for number, entries in enumerate(_rules(source))
-        if isinstance(entries.get("when"), str) and entries["when"].strip()
-    }
-    conditions = _conditions(
-        tuple(filled(entries["when"].strip(), values) for entries in rules.values()),
-        tuple(dict(_carried(source.document)).items()),
-        allow_sensitive=document.get("allow_sensitive") is True,
-    )
-    kinds = [(entries.get("code"), entries.get("effect")) for entries in rules.values()]
-    for place, (number, condition) in enumerate(zip(rules, conditions, strict=True)):
-        for message in [*condition.issues, *_misfits(kinds, place, condition)]:
-            yield PolicyIssue(source.line(number, "when"), _rule_name(source, number), message)
-
-
-def _rule_name(source: PolicyText, number: int) -> str:
-    code = _rules(source)[number].get("code")
-    return code if isinstance(code, str) and code.strip() else f"rule {number + 1}"
 
 
 def _shape_issues(source: PolicyText, error: ValidationError) -> Iterator[PolicyIssue]:
     """Yield what is missing, misspelt or of the wrong kind, the first of each entry."""
+    listed = source.document.get("rules")
+    rules = listed if isinstance(listed, list) else []
     seen = set()
     for each in error.errors():
         place, kind = each["loc"], each["type"]
         in_rule = place[0] == "rules" and len(place) > 1
-        entry = str(place[2 if in_rule else 0]) if len(place) != 2 or not in_rule else "rule"  # noqa: PLR2004 - rules, number
-        number = int(place[1]) if in_rule else -1
-        only_wrong = kind == "too_short" and entry == "rules" and _rules(source)
+        number = int(place[1]) if in_rule else TOP
+        entry = str([*place, "rule"][2 if in_rule else 0])
+        only_wrong = kind == "too_short" and entry == "rules" and rules
         if (number, entry) in seen or only_wrong:  # rules that are wrong are not counted
             continue
         seen.add((number, entry))
@@ -239,37 +221,25 @@ def _shape_issues(source: PolicyText, error: ValidationError) -> Iterator[Policy
         elif entry == "effect" and isinstance(each["input"], str):
             known_effects, near = ", ".join(_EFFECTS), suggestion(each["input"], _EFFECTS)
             message = f"the effect {each['input']} is unknown; it is one of {known_effects}{near}"
-        if in_rule:
-            line = source.line(number, entry)
-            yield PolicyIssue(line, _rule_name(source, number), message)
-        else:
-            yield PolicyIssue(source.line(TOP, entry), "", message)
+        rule = _rule_name(rules[number], number) if in_rule else ""
+        yield PolicyIssue(source.line(number, entry), rule, message)
 
 
-def _carried(document: Mapping[str, Any]) -> Iterator[tuple[str, CarriedKind]]:
-    """Yield the carried columns that can be read, with the type of each."""
-    listed = document.get("carried", [])
-    for entry in listed if isinstance(listed, list) else []:
-        try:
-            column = CarriedColumn.model_validate(
-                {"column": entry} if isinstance(entry, str) else entry
-            )
-        except ValidationError:
-            continue
-        yield column.column, column.type
+def _rule_name(entries: object, number: int) -> str:
+    code = entries.get("code") if isinstance(entries, dict) else None
+    return code if isinstance(code, str) and code.strip() else f"rule {number + 1}"
 
 
-def _carried_issues(source: PolicyText) -> Iterator[PolicyIssue]:
+def _carried_issues(policy: Policy) -> Iterator[Place]:
     """Yield carried columns that are the results' own; contacts may be carried onto the list."""
-    for name, kind in _carried(source.document):
+    for name, kind in policy.carried_kinds.items():
         plain = kind is CarriedKind.TEXT and name in CONTACTS
         if not plain and (name in known_columns() or name in outputs_of_a_decision()):
-            yield PolicyIssue(
-                source.line(TOP, "carried"),
-                "",
+            message = (
                 f"carried: {name} is a column of the results; a carried column of that name is "
-                f"renamed input_{name}",
+                f"renamed input_{name}"
             )
+            yield TOP, "carried", message
 
 
 def _texts(rule: PolicyRule) -> Iterator[tuple[str, str]]:
@@ -284,7 +254,7 @@ def _texts(rule: PolicyRule) -> Iterator[tuple[str, str]]:
                 yield entry, text
 
 
-def _threshold_issues(source: PolicyText, policy: Policy) -> Iterator[PolicyIssue]:
+def _threshold_issues(policy: Policy) -> Iterator[Place]:
     """Yield what is named and not defined, or defined and named nowhere."""
     numbers, own = set(policy.thresholds), {*policy.thresholds, *policy.definitions}
     used = {name for text in policy.definitions.values() for name in thresholds_named(text)}
@@ -297,18 +267,14 @@ def _threshold_issues(source: PolicyText, policy: Policy) -> Iterator[PolicyIssu
             used |= named
             for name in sorted(named - known):
                 near = suggestion(name, known)
-                yield PolicyIssue(
-                    source.line(number, entry),
-                    rule.code,
-                    f"{{{name}}} is no threshold{near}; define it under [thresholds]",
-                )
-    for name in sorted(own - used):
+                message = f"{{{name}}} is no threshold{near}; define it under [thresholds]"
+                yield number, entry, message
+    for name in own - used:
         kind = "threshold" if name in numbers else "definition"
-        line = source.line(TOP, name)
-        yield PolicyIssue(line, "", f"the {kind} {name} is named by no rule; remove it")
+        yield TOP, name, f"the {kind} {name} is named by no rule; remove it"
 
 
-def _short_issues(source: PolicyText, policy: Policy) -> Iterator[PolicyIssue]:
+def _short_issues(policy: Policy) -> Iterator[Place]:
     """Yield short sentences that say what nobody but the customer may read."""
     for number, rule in enumerate(policy.rules):
         others = (rule.languages or {}).values()
@@ -323,5 +289,4 @@ def _short_issues(source: PolicyText, policy: Policy) -> Iterator[PolicyIssue]:
                     wrong = f"says {found[0]!r}: it is read on a shared phone, and accuses nobody"
                 else:
                     continue
-                line = source.line(number, entry)
-                yield PolicyIssue(line, rule.code, f"the short sentence {wrong}")
+                yield number, entry, f"the short sentence {wrong}"

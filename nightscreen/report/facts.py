@@ -17,24 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from nightscreen.checks.registry import ANSWERED, CHECKS
 from nightscreen.files.frame import read_queries
 from nightscreen.files.quarantine import quarantined
 from nightscreen.policy.engine import locked_connection
-from nightscreen.results.changes import named
-from nightscreen.results.customer_rows import customer_batches
+from nightscreen.results.customer_rows import columns_of_parts, read_customers
 from nightscreen.schemas.checks import NoAnswer
-from nightscreen.schemas.decisions import ChangeKind
 from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
-
-    from nightscreen.results.changes import ChangeSet
 
 CAUSES = (
     NoAnswer.TEST_MODE.value,
@@ -90,20 +85,19 @@ _PORTION = pa.schema(
 before, `change` its most telling change, `branch` and `officer` the file's own columns."""
 
 
-def read_customers(parts: Iterable[Path]) -> Iterator[pa.Table]:
-    """Yield a run's customers, in order, with the columns that `facts_of` takes."""
-    for part in parts:
-        with pq.ParquetFile(part) as file:
-            names = file.schema_arrow.names
-            wanted = {"decision", "reasons", "exposure", _CLAIMED, *group_columns(names).values()}
-            for check in CHECKS:
-                wanted |= {f"{check}_{what}" for what in ("status", "source", "checked_at")}
-            yield from customer_batches(file, wanted, _BLOCK_ROWS)
+def counted_customers(parts: Sequence[Path], news: pa.Table | None) -> Iterator[pa.Table]:
+    """Yield a run's customers, in order, with the columns that `facts_of` takes.
+
+    `news` is what `changes.ChangeSet` has of each of them.
+    """
+    groups = group_columns(columns_of_parts(parts)).values()
+    wanted = {"decision", "reasons", "exposure", _CLAIMED, *groups}
+    for check in CHECKS:
+        wanted |= {f"{check}_{what}" for what in ("status", "source", "checked_at")}
+    return read_customers(parts, wanted, _BLOCK_ROWS, news)
 
 
-def facts_of(
-    customers: Iterable[pa.Table], *, at: int, compared: ChangeSet | None = None
-) -> dict[str, Any]:
+def facts_of(customers: Iterable[pa.Table], *, at: int, compared: bool = False) -> dict[str, Any]:
     """Return what enriched rows say, under the names of `report.json`.
 
     A weight is `rows`, `exposure` (decimal text in naira) and `unknown_rows`, of which it is not
@@ -114,41 +108,31 @@ def facts_of(
     rows without any. `evidence` is by decision and by what is known of the credit history. `news`
     is what is new since each customer's last answered state, None where none was compared.
     Evidence is as old as it was at the instant `at`, microseconds.
-
-    Raises:
-        ValueError: other rows were compared.
     """
-    rows, exposed = 0, False
+    exposed = False
     with locked_connection() as connection:
         connection.register("portion", _PORTION.empty_table())
         _run(connection, "open", at=at)
         for table in customers:
             groups = group_columns(table.column_names)
             exposed = "exposure" in table.column_names
-            connection.register("portion", _portion(table, groups, compared, rows))
+            connection.register("portion", _portion(table, groups))
             _run(connection, "take")
             for group in groups:
                 _run(connection, "take group", group=group)
-            rows += table.num_rows
-        if compared is not None and rows != len(compared.change):
-            raise ValueError(f"{rows} enriched rows, but {len(compared.change)} were compared")
         _run(connection, "judged")
-        return _figures(connection, exposed=exposed, compared=compared is not None)
+        return _figures(connection, exposed=exposed, compared=compared)
 
 
-def _portion(
-    table: pa.Table, groups: Mapping[str, str], compared: ChangeSet | None, start: int
-) -> pa.Table:
-    """Return some rows as the queries take them, the first of which is row `start` of the run."""
+def _portion(table: pa.Table, groups: Mapping[str, str]) -> pa.Table:
+    """Return some rows as the queries take them."""
     nothing = pa.nulls(table.num_rows)
     found = {name: table[name] for name in table.column_names}
     times = [found.get(f"{check}_checked_at", nothing).cast(pa.int64()) for check in CHECKS]
     found["oldest"] = pc.min_element_wise(*times, skip_nulls=True)
     found |= {group: table[name] for group, name in groups.items()}
-    if compared is not None:
-        part = slice(start, start + table.num_rows)
-        found["previous"] = named(compared.previous[part], Decision)
-        found["change"] = named(compared.change[part], ChangeKind)
+    found["previous"] = found.get(":previous", nothing)
+    found["change"] = found.get(":change", nothing)
     columns = [found.get(each.name, nothing).cast(each.type) for each in _PORTION]
     return pa.table(columns, schema=_PORTION)
 

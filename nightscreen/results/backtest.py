@@ -23,7 +23,7 @@ from nightscreen.files.private_files import make_private_folder
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.policy.engine import locked_connection
 from nightscreen.policy.vocabulary import fitted
-from nightscreen.results.customer_rows import customer_batches
+from nightscreen.results.customer_rows import read_customers
 from nightscreen.results.decide import columns_of, decide
 from nightscreen.results.decision_files import csv_bytes
 from nightscreen.schemas.checks import Purpose
@@ -103,22 +103,22 @@ def past_run(folder: Path) -> PastRun:
         decided_at = to_micros(datetime.fromisoformat(report["finished_at"]))
     except (KeyError, TypeError, ValueError):
         decided_at = None
-    said = (_open(parts[0]).schema_arrow.metadata or {}).get(PURPOSE_KEY)
+    said = (_schema(parts[0]).metadata or {}).get(PURPOSE_KEY)
     purpose = said.decode() if said is not None else report.get("purpose")
     known = purpose if said is not None or purpose in {each.value for each in Purpose} else None
     return PastRun(home.name if whole else parts[0].stem, parts, known, decided_at)
 
 
-def _open(part: Path) -> pq.ParquetFile:
+def _schema(part: Path) -> pa.Schema:
     try:
-        return pq.ParquetFile(part)
+        return pq.read_schema(part)
     except (OSError, pa.ArrowInvalid) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{part} cannot be read as Parquet: {reason}") from None
 
 
 def rows_of(run: PastRun, policies: Sequence[Policy]) -> Iterator[pa.Table]:
-    """Yield a run's customers in order, in portions, with the columns that some policies look at.
+    """Return a run's customers in order, in portions, with the columns that policies look at.
 
     Raises:
         InputError: a part cannot be read, or is no part of an enriched table.
@@ -126,10 +126,9 @@ def rows_of(run: PastRun, policies: Sequence[Policy]) -> Iterator[pa.Table]:
     wanted = {*_ALWAYS, *(f"{check}_status" for check in CHECKS)}
     wanted = wanted.union(*(columns_of(policy) for policy in policies))
     for part in run.parts:
-        file = _open(part)
-        if not {"customer_id", "decision"} <= set(file.schema_arrow.names):
+        if not {"customer_id", "decision"} <= set(_schema(part).names):
             raise InputError(f"{part} is no part of an enriched table")
-        yield from customer_batches(file, wanted, _BLOCK_ROWS)
+    return read_customers(run.parts, wanted, _BLOCK_ROWS)
 
 
 @dataclass(slots=True)

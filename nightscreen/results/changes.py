@@ -13,19 +13,24 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nightscreen.checks.declaration import Column, Compare
 from nightscreen.checks.karma import LISTINGS
 from nightscreen.files.outputs import CHANGES_FILE
 from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.customers import BatchMembership, Customers, StateWrite
-from nightscreen.results.customer_rows import customer_batches
-from nightscreen.results.tracked_state import READ, TRACKED, evidence_digest, states_of
+from nightscreen.results.customer_rows import read_customers
+from nightscreen.results.tracked_state import (
+    READ,
+    TRACKED,
+    evidence_digest,
+    previous_decision,
+    states_of,
+)
 from nightscreen.schemas.decisions import (
     CHANGES,
     DECISION_PART,
@@ -36,14 +41,10 @@ from nightscreen.schemas.decisions import (
     FieldChange,
     State,
 )
-from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from enum import StrEnum
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from nightscreen.files.run_folder import RunFolder
     from nightscreen.files.workspace import Workspace
@@ -57,11 +58,8 @@ _KEPT_ROWS = 32_768
 of transactions. 250,000 rows took 15.7 µs each by three thousand, 10.3 by this or half of it."""
 _PIECE = "states-{:05d}"
 _GONE = "gone"
-_KINDS = tuple(ChangeKind)
-_DECISIONS = tuple(Decision)
 _KARMA = "karma"
 _NEW = FieldChange(None, None, ChangeKind.NEW)
-_NONE = -1
 _PIECE_SCHEMA = pa.schema(
     [
         pa.field("customer", pa.binary(16)),
@@ -186,23 +184,30 @@ def _same(old: State, new: State) -> bool:
     return old.keys() == new.keys() and all(old[name].values == new[name].values for name in new)
 
 
+NEWS: Final = pa.schema(
+    [
+        (":previous", pa.dictionary(pa.int8(), pa.string())),
+        (":change", pa.dictionary(pa.int8(), pa.string())),
+        (":quiet", pa.bool_()),
+    ]
+)
+"""What is new of a customer beside the enriched row: the decision before, null where there was
+none; the most telling kind of change, null where nothing differs; and whether somebody reviewed the
+row's very evidence. No column of a lender's file begins with a colon."""
+
+
 @dataclass(slots=True)
 class ChangeSet:
-    """What the comparison found, in the order of the enriched rows."""
+    """What the comparison found."""
 
     # customers by kind of change, as the report has it, and `customers`: those with any
     counts: Counter[str] = field(default_factory=Counter)
     pieces: int = 0  # how many pieces of new states lie in the workspace
-    # number of each row's previous decision among `Decision`, -1 where none
-    previous: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
-    # number of each row's most telling kind among `ChangeKind`, -1 where none
-    change: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
-    # 1 where somebody reviewed the row's very evidence
-    quiet: NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
+    news: pa.Table = field(default_factory=NEWS.empty_table)  # of each customer, in their order
 
     def report(self) -> dict[str, int]:
         """Return the counts as `report.json` has them."""
-        names = ("customers", *(kind.value for kind in _KINDS))
+        names = ("customers", *(kind.value for kind in ChangeKind))
         return {name: self.counts[name] for name in names}
 
 
@@ -228,22 +233,21 @@ class _Comparison:
         self._before = None if commit is None else commit.first_at
         self._members = self._customers.members(batch, run_id)
         self._here = np.zeros(len(self._members.customers), bool)
-        self._noted = [np.zeros((3, 0), np.int8)]
         self.result = ChangeSet()
 
     def tables(self, parts: Sequence[Path], *, whole: bool = True) -> Iterator[pa.Table]:
         """Yield the changes of the rows, block by block, then the customers that are gone."""
-        for part in parts:
-            with pq.ParquetFile(part) as file:
-                for customers in customer_batches(file, READ, BLOCK_ROWS):
-                    table = self._block(customers)
-                    if table.num_rows:
-                        yield table
+        news = [NEWS.empty_table()]
+        for rows in read_customers(parts, READ, BLOCK_ROWS):
+            changes, new = self._block(rows)
+            news.append(new)
+            if changes:
+                yield changes_table(changes, self._run_id)
         yield from self._gone(whole=whole)
-        result = self.result
-        result.previous, result.change, result.quiet = np.concatenate(self._noted, axis=1)
+        self.result.news = pa.concat_tables(news).unify_dictionaries().combine_chunks()
 
-    def _block(self, rows: pa.Table) -> pa.Table:
+    def _block(self, rows: pa.Table) -> tuple[list[tuple[bytes, FieldChange]], pa.Table]:
+        """Return what is told of some customers, and their `NEWS`; save their new states."""
         joined = self._pseudonyms.customers(self._batch, rows["customer_id"].to_pylist())
         place = self._members.places(joined)
         self._here[place[place >= 0]] = True
@@ -252,38 +256,35 @@ class _Comparison:
         known = base = self._customers.known(old)
         if self._before is not None:
             base = self._customers.known_before(old, self._before)
-        changes: list[tuple[bytes, FieldChange]] = []
+        told: list[tuple[bytes, FieldChange]] = []
         writes: list[StateWrite] = []
-        noted: list[tuple[int, int, int]] = []
+        news: list[tuple[str | None, str | None, bool]] = []
         states = states_of(rows, run_id=self._run_id, at=self._at)
         for subject, state in zip(subjects, states, strict=True):
             then, now = base.get(subject), known.get(subject)
             found = _changes(then, state, self._unreached)
-            changes += [(subject, each) for each in found]
+            told += [(subject, each) for each in found]
             new = merged({} if now is None else now.state, state, unreached=self._unreached)
-            if _is_to_write(now, new):
-                differs = now is not None and (_was_gone(now) or not _same(now.state, new))
+            back = now is not None and now.gone_run_id is not None
+            if now is None or back or now.state != new:
+                differs = back or (now is not None and not _same(now.state, new))
                 writes.append(StateWrite(subject, self._customers.seal(subject, new), differs))
             reviewed = self._reviewed.get(subject)
             quiet = reviewed is not None and reviewed == evidence_digest(new)
-            noted.append((_previous(then), self._count(found), int(quiet)))
-        self._noted.append(np.array(noted, np.int8).reshape(-1, 3).T)
+            news.append((previous_decision(then), self._count(found), quiet))
         if writes:
-            piece = [
-                pa.array(v, t)
-                for v, t in zip(zip(*writes, strict=True), _PIECE_SCHEMA.types, strict=True)
-            ]
-            table = pa.table(piece, schema=_PIECE_SCHEMA)
-            self._workspace.put(_PIECE.format(self.result.pieces), table)
+            columns = dict(zip(StateWrite._fields, zip(*writes, strict=True), strict=True))
+            self._workspace.put(_PIECE.format(self.result.pieces), pa.table(columns, _PIECE_SCHEMA))
             self.result.pieces += 1
-        return changes_table(changes, self._run_id)
+        columns = dict(zip(NEWS.names, zip(*news, strict=True), strict=False))
+        return told, pa.table(columns, NEWS) if news else NEWS.empty_table()
 
-    def _count(self, found: Sequence[FieldChange]) -> int:
-        """Count a customer's changes; return the number of the most telling kind."""
-        kinds = sorted({_KINDS.index(each.kind) for each in found})
-        self.result.counts.update(_KINDS[kind].value for kind in kinds)
+    def _count(self, found: Sequence[FieldChange]) -> str | None:
+        """Count a customer's changes; return the most telling kind."""
+        kinds = {each.kind for each in found}
+        self.result.counts.update(kinds)
         self.result.counts["customers"] += bool(kinds)
-        return kinds[0] if kinds else _NONE
+        return next((kind.value for kind in ChangeKind if kind in kinds), None)
 
     def _gone(self, *, whole: bool) -> Iterator[pa.Table]:
         """Report who was in the batch and is not in this run; save their pseudonyms."""
@@ -312,22 +313,6 @@ def _changes(
     last = (base.run_id, base.decided_at)
     back = FieldChange(None, "customer", ChangeKind.CHANGED, "gone", "present", *last)
     return [back, *found]
-
-
-def _was_gone(known: KnownCustomer) -> bool:
-    return known.gone_run_id is not None
-
-
-def _is_to_write(known: KnownCustomer | None, new: State) -> bool:
-    """Tell whether a customer's state is not what the journal has."""
-    return known is None or known.state != new or _was_gone(known)
-
-
-def _previous(base: KnownCustomer | None) -> int:
-    """Return the number of a customer's last decision, -1 where there is none."""
-    part = None if base is None else base.state.get(DECISION_PART)
-    word = None if part is None else part.values.get("decision")
-    return _NONE if word is None else _DECISIONS.index(Decision(word))
 
 
 def _gone_since(last: KnownCustomer) -> FieldChange:
@@ -384,19 +369,12 @@ def keep_states(
     at = customers.begin(run_id, batch)
     writes: list[StateWrite] = []
     for number in range(compared.pieces):
-        piece = workspace.get(_PIECE.format(number))
-        columns = (piece[name].to_pylist() for name in _PIECE_SCHEMA.names)
-        writes += map(StateWrite._make, zip(*columns, strict=True))
+        piece = workspace.get(_PIECE.format(number)).to_pylist()
+        writes += [StateWrite(**each) for each in piece]
         if len(writes) >= _KEPT_ROWS or number == compared.pieces - 1:
             customers.replace(run_id, batch, at, sorted(writes, key=attrgetter("customer")))
             writes = []
     customers.mark_gone(run_id, workspace.get(_GONE)["customer"].to_pylist())
-
-
-def named(numbers: NDArray[np.int8], words: Iterable[StrEnum]) -> pa.Array:
-    """Return the words of numbers, as a `ChangeSet` has them; null of -1."""
-    values = pa.array([word.value for word in words])
-    return values.take(pa.array(numbers, mask=numbers < 0))
 
 
 def unreached_checks(checks: Mapping[str, Mapping[str, int]]) -> frozenset[str]:

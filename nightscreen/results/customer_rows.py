@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from nightscreen.results.enriched import input_columns
 from nightscreen.schemas.enriched import COST
 from nightscreen.schemas.rows import CUSTOMER, CUSTOMER_EXPOSURE, CUSTOMER_ROW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from pathlib import Path
 
-    import pyarrow.parquet as pq
     from numpy.typing import NDArray
 
     from nightscreen.schemas.rows import SourceColumn
@@ -28,9 +29,35 @@ if TYPE_CHECKING:
 _KEPT_CHUNKS = 4
 
 
-def customer_batches(
-    file: pq.ParquetFile, columns: Collection[str], size: int
+def columns_of_parts(parts: Sequence[Path]) -> list[str]:
+    """Return the columns of enriched parts, which all have the same; of no parts none."""
+    return list(pq.read_schema(parts[0]).names) if parts else []
+
+
+def read_customers(
+    parts: Iterable[Path], columns: Collection[str], size: int, beside: pa.Table | None = None
 ) -> Iterator[pa.Table]:
+    """Yield a run's customers in order, some rows at a time.
+
+    Args:
+        parts: the run's enriched parts, in order.
+        columns: what is read, as far as the parts have it.
+        size: most rows of a table.
+        beside: has a row for each customer, in the same order; its columns are added.
+    """
+    start = 0
+    for part in parts:
+        with pq.ParquetFile(part) as file:
+            for rows in _customers(file, columns, size):
+                found = rows
+                if beside is not None:
+                    for name in beside.column_names:
+                        found = found.append_column(name, beside[name].slice(start, rows.num_rows))
+                start += rows.num_rows
+                yield found
+
+
+def _customers(file: pq.ParquetFile, columns: Collection[str], size: int) -> Iterator[pa.Table]:
     """Yield a part's customers in order, with those of the columns that it has."""
     there = file.schema_arrow.names
     wanted = [name for name in there if name in columns]

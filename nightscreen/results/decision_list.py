@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK
 from nightscreen.policy.engine import locked_connection
-from nightscreen.results.changes import named
-from nightscreen.results.customer_rows import customer_batches
+from nightscreen.results.changes import NEWS
+from nightscreen.results.customer_rows import columns_of_parts, read_customers
 from nightscreen.results.decision_files import (
     WORKBOOK_ROWS,
     Cell,
@@ -31,9 +30,8 @@ from nightscreen.results.decision_files import (
     write_decision_files,
 )
 from nightscreen.results.wording import NAMES, Words, said_of
-from nightscreen.schemas.decisions import DECISION_COLUMNS, LISTED, REVIEW_COLUMNS, ChangeKind
+from nightscreen.schemas.decisions import DECISION_COLUMNS, LISTED, REVIEW_COLUMNS
 from nightscreen.schemas.errors import OutputError
-from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.rows import INSTANT, NAIRA
 
 if TYPE_CHECKING:
@@ -58,7 +56,8 @@ _TYPES: dict[str, pa.DataType] = {
 }
 _SAID = ("reason_code", "reason_text", "other_reasons", "action", "missing_checks")
 _OF_FILE = {name: pa.string() for name in ("full_name", *NAMES, "bvn")} | {"exposure": NAIRA}
-"""What the lender's file may lack."""
+_MAY_LACK = _OF_FILE | dict(zip(NEWS.names, NEWS.types, strict=True))
+"""What the lender's file may lack; nothing is new where no night was compared."""
 _STATUSES = [f"{check}_status" for check in CHECKS]
 _GIVEN_NAMES = ", ".join(f"nullif({name}, '')" for name in NAMES)
 _ANSWERED = ", ".join(f"{check}_checked_at" for check in CHECKS)
@@ -75,7 +74,7 @@ _COLUMNS = f"""
         ecosystem_past_due_loan_amount_due AS past_due_amount,
         ecosystem_running_loans AS running_loans, bank_account_name, name_match,
         least({_ANSWERED}) AS evidence_as_of,
-        policy, $run_id AS run_id, ":previous_decision" AS previous_decision, ":change" AS change,
+        policy, $run_id AS run_id, ":previous" AS previous_decision, ":change" AS change,
         CASE WHEN decision = 'decline' THEN $declined_by ELSE 'policy' END AS decided_by
     FROM (SELECT *, list_reduce(nullif(karma_listings, []), lambda one, other: CASE
             WHEN (other.identity_kind = 'bvn', coalesce(other.amount_in_contention, 0))
@@ -154,7 +153,7 @@ def write_decisions(
         [int(line) if line.isdecimal() else line, *rest] for line, *rest in problems
     ]
     counts = ListCounts(fix=len(fixes))
-    there = {*pq.read_schema(parts[0]).names} if parts else set()
+    there = columns_of_parts(parts)
     shown = [name for name in carried if name in there]
     schema = list_schema(shown)
     values = {"run_id": run_id, "declined_by": PROPOSED if proposes else BY_POLICY}
@@ -222,27 +221,17 @@ def _to_list(
     parts: Sequence[Path], carried: Sequence[str], compared: ChangeSet | None, counts: ListCounts
 ) -> Iterator[pa.Table]:
     """Yield the enriched rows that are on the list, with what changed; count those left out."""
-    start = 0
     words = pa.array([each.value for each in LISTED])
-    for part in parts:
-        with pq.ParquetFile(part) as file:
-            for rows in customer_batches(file, _READ.union(carried), BLOCK_ROWS):
-                here = slice(start, start + rows.num_rows)
-                start = here.stop
-                wanted = pc.is_in(rows["decision"].cast(pa.string()), value_set=words).to_numpy()
-                nothing = pa.nulls(rows.num_rows, pa.string())
-                previous, change = nothing, nothing
-                if compared is not None:
-                    quiet = compared.quiet[here] == 1
-                    counts.quiet += int((wanted & quiet).sum())
-                    wanted = wanted & ~quiet
-                    previous = named(compared.previous[here], Decision)
-                    change = named(compared.change[here], ChangeKind)
-                rows = rows.append_column(":previous_decision", previous)  # noqa: PLW2901 - the same rows
-                for name, kind in _OF_FILE.items():
-                    if name not in rows.column_names:
-                        rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))  # noqa: PLW2901 - the same rows
-                yield rows.append_column(":change", change).filter(pa.array(wanted))
+    news = None if compared is None else compared.news
+    for rows in read_customers(parts, _READ.union(carried), BLOCK_ROWS, news):
+        listed = rows
+        for name, kind in _MAY_LACK.items():
+            if name not in rows.column_names:
+                listed = listed.append_column(name, pa.nulls(rows.num_rows, kind))
+        listed = listed.filter(pc.is_in(listed["decision"].cast(pa.string()), value_set=words))
+        loud = listed.filter(pc.invert(listed[":quiet"].fill_null(False)))  # noqa: FBT003 - by place
+        counts.quiet += listed.num_rows - loud.num_rows
+        yield loud
 
 
 def _listed(

@@ -17,8 +17,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow.parquet as pq
-
 from nightscreen.files.outputs import NOTICES_FILE, enriched_parts
 from nightscreen.files.private_files import atomic_write
 from nightscreen.files.quarantine import escape_formula
@@ -27,7 +25,7 @@ from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.records import Records
 from nightscreen.journal.reviews import Reviews
-from nightscreen.results.customer_rows import customer_batches
+from nightscreen.results.customer_rows import columns_of_parts, read_customers
 from nightscreen.results.tracked_state import rests_on
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import instant_text, lagos_day
@@ -136,20 +134,18 @@ class _Notices:
 
     def of_parts(self, parts: Sequence[Path]) -> Iterator[dict[str, str]]:
         """Yield the notices in the order of the customers."""
-        number = 0
-        for part in parts if self._applicants or self._actions else ():
-            with pq.ParquetFile(part) as file:
-                names = file.schema_arrow.names
-                channel, language = _named(names, _CHANNELS), _named(names, _LANGUAGES)
-                read = {"customer_id", "decision", "reasons", channel, language} - {""}
-                for block in customer_batches(file, read, _BLOCK_ROWS):
-                    ids = block["customer_id"].to_pylist()
-                    joined = self.journal.pseudonyms.customers(self.run.batch, ids)
-                    for row, customer in zip(block.to_pylist(), pieces_of(joined), strict=True):
-                        found = self.of_row(number, row, customer, row.get(language) or "")
-                        if found is not None:
-                            yield {**found, "channel": row.get(channel) or ""}
-                        number += 1
+        number, names = 0, columns_of_parts(parts)
+        channel, language = _named(names, _CHANNELS), _named(names, _LANGUAGES)
+        read = {"customer_id", "decision", "reasons", channel, language}
+        told = parts if self._applicants or self._actions else ()
+        for block in read_customers(told, read, _BLOCK_ROWS):
+            ids = block["customer_id"].to_pylist()
+            joined = self.journal.pseudonyms.customers(self.run.batch, ids)
+            for row, customer in zip(block.to_pylist(), pieces_of(joined), strict=True):
+                found = self.of_row(number, row, customer, row.get(language) or "")
+                if found is not None:
+                    yield {**found, "channel": row.get(channel) or ""}
+                number += 1
 
     def of_row(
         self, number: int, row: Mapping[str, Any], customer: bytes, language: str = ""

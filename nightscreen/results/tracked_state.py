@@ -156,6 +156,12 @@ def listed_decision(known: KnownCustomer | None) -> str:
     return Decision.UNDECIDED.value if part is None else part.values["decision"]
 
 
+def previous_decision(known: KnownCustomer | None) -> str | None:
+    """Return the last decision that could be made; None where there is none."""
+    part = None if known is None else known.state.get(DECISION_PART)
+    return None if part is None else part.values["decision"]
+
+
 def decided_reasons(state: State, word: str = "") -> list[str]:
     """Return the reasons of the last decision that could be made, the main one first.
 

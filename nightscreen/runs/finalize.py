@@ -24,7 +24,7 @@ from nightscreen.planning.row_plan import read_row_plan
 from nightscreen.policy.vocabulary import unread_values
 from nightscreen.report.anomaly_check import HELD, earlier_reports, hold, plausible
 from nightscreen.report.calls import write_calls
-from nightscreen.report.facts import facts_of, nights_of, read_customers
+from nightscreen.report.facts import counted_customers, facts_of, nights_of
 from nightscreen.report.format import some
 from nightscreen.report.page import report_page
 from nightscreen.results.assemble import Assembly, Chunk
@@ -155,7 +155,8 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     outputs = _publish(run, lookups, test_mode=end.in_test)
     compared = None if outputs is None else outputs.compared
     parts = enriched_parts(run.folder.path)
-    facts = facts_of(read_customers(parts), at=run.freshness.at, compared=compared)
+    customers = counted_customers(parts, None if compared is None else compared.news)
+    facts = facts_of(customers, at=run.freshness.at, compared=compared is not None)
     report = screening_report(run, end, lookups=lookups, calls=calls, facts=facts, written=written)
     _compare_wallet(run, report, calls.balance)
     if run.shadow is not None and outputs is not None:
@@ -269,7 +270,7 @@ def _write_notices(
     if outputs is None or report.get(HELD):
         path.unlink(missing_ok=True)
         return None
-    quiet = outputs.compared.quiet
+    quiet = outputs.compared.news[":quiet"]
     of_run = NoticeRun(
         run_id=run.run_id,
         batch=run.batch,
@@ -284,7 +285,7 @@ def _write_notices(
         of_run,
         run.journal,
         run.declared,
-        lambda row, _customer, _review: bool(quiet[row]),
+        lambda row, _customer, _review: bool(quiet[row].as_py()),
     )
     run.folder.rows[NOTICES_FILE] = counts["to_send"]
     return counts

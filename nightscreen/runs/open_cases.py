@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import enriched_parts
@@ -22,7 +21,7 @@ from nightscreen.journal.cases import Cases
 from nightscreen.journal.customers import BatchMembership, Customers
 from nightscreen.journal.records import Records
 from nightscreen.report.facts import GROUPS, group_columns
-from nightscreen.results.customer_rows import customer_batches
+from nightscreen.results.customer_rows import columns_of_parts, read_customers
 from nightscreen.results.final_decision import standing_reviews
 from nightscreen.results.wording import NAMES
 from nightscreen.schemas.cases import OpenCase
@@ -87,19 +86,17 @@ def _keys(journal: Journal, run: RunRecord, rows: pa.Table) -> list[bytes]:
 
 def customers_of(folder: Path) -> Iterator[pa.Table]:
     """Yield a run's customers in blocks as lists show them (`CUSTOMERS`), in the run's order."""
-    place = 1
-    for part in enriched_parts(folder):
-        with pq.ParquetFile(part) as file:
-            groups = group_columns(file.schema_arrow.names)
-            wanted = {*CUSTOMERS.names, "full_name", *NAMES, *groups.values()}
-            for block in customer_batches(file, wanted, _BLOCK_ROWS):
-                found = dict(zip(block.column_names, block.columns, strict=True))
-                found |= {group: found[name] for group, name in groups.items()}
-                found["name"] = _names(found, block)
-                found["place"] = pa.array(range(place, place + block.num_rows))
-                place += block.num_rows
-                columns = [_column(found.get(each.name), each, block) for each in CUSTOMERS]
-                yield pa.table(columns, CUSTOMERS)
+    place, parts = 1, enriched_parts(folder)
+    groups = group_columns(columns_of_parts(parts))
+    wanted = {*CUSTOMERS.names, "full_name", *NAMES, *groups.values()}
+    for block in read_customers(parts, wanted, _BLOCK_ROWS):
+        found = dict(zip(block.column_names, block.columns, strict=True))
+        found |= {group: found[name] for group, name in groups.items()}
+        found["name"] = _names(found, block)
+        found["place"] = pa.array(range(place, place + block.num_rows))
+        place += block.num_rows
+        columns = [_column(found.get(each.name), each, block) for each in CUSTOMERS]
+        yield pa.table(columns, CUSTOMERS)
 
 
 def _names(found: Mapping[str, pa.ChunkedArray], block: pa.Table) -> pa.ChunkedArray:

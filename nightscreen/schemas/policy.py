@@ -247,19 +247,11 @@ def first_for(words: Mapping[Purpose, str], purpose: str | None) -> str:
     return next(iter(words.values())) if found is None else found
 
 
-def fillings(thresholds: Mapping[str, object], definitions: Mapping[str, object]) -> dict[str, str]:
-    """Return what stands in conditions for the names of thresholds and definitions.
-
-    Values that are no numbers or texts are left out: their issue is told as one of the shape.
-    """
-    values = {
-        name: f"{Decimal(value):f}"
-        for name, value in thresholds.items()
-        if isinstance(value, int | Decimal) and not isinstance(value, bool)
-    }
+def fillings(thresholds: Mapping[str, Decimal], definitions: Mapping[str, str]) -> dict[str, str]:
+    """Return what stands in conditions for the names of thresholds and definitions."""
+    values = {name: f"{value:f}" for name, value in thresholds.items()}
     for name, text in definitions.items():
-        if isinstance(text, str):
-            values[name] = filled(text, values)
+        values[name] = filled(text, values)
     return values
 
 

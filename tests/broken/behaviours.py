@@ -1538,9 +1538,8 @@ _DECIDING = (
         (
             Edit(
                 "nightscreen/results/assemble.py",
-                "found.setdefault(row, []).append((view.slot.kind, record))",
-                "found.setdefault(row, []).append((view.slot.kind, record))"
-                " if not missed[row] else None",
+                "cells.found.append((each.slot.kind, answer.record))",
+                "cells.found.append((each.slot.kind, answer.record)) if not cells.missed else None",
             ),
         ),
         (f"{_T_PROMISES}::test_a_listing_by_phone_is_not_hidden_by_a_clear_bvn",),

@@ -9,7 +9,7 @@ from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.status import ENDS
 from nightscreen.policy.load import load_policy
-from nightscreen.results.assemble import _STATUSES as STATUSES
+from nightscreen.results.assemble import STATUSES
 from nightscreen.schemas.bvn import BvnState
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import NoAnswer, Source

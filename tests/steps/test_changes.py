@@ -15,7 +15,6 @@ from nightscreen.checks.declaration import Column, Compare, Kind
 from nightscreen.results.changes import differences, field_kind, merged, unreached_checks
 from nightscreen.results.tracked_state import _field_texts, states_of
 from nightscreen.schemas.decisions import CHANGES, ChangeKind, CheckState, State
-from nightscreen.schemas.policy import Decision
 from tests.how_many import examples
 from tests.steps.enriched_in_a_test import (
     ASKED_AT,
@@ -201,8 +200,8 @@ def test_counts_are_customers_not_fields(nights: Nights) -> None:
     assert compared.report()["new_listing"] == 1
     assert compared.report()["gone"] == 1
     assert compared.report()["customers"] == 2
-    assert tuple(ChangeKind)[compared.change[0]].value == "new_listing"
-    assert tuple(Decision)[compared.previous[0]].value == "approve"
+    first = compared.news.to_pylist()[0]
+    assert (first[":change"], first[":previous"]) == ("new_listing", "approve")
 
 
 def test_a_decision_that_waits_for_evidence_is_no_change(nights: Nights) -> None:

@@ -20,7 +20,7 @@ from nightscreen.files.outputs import MANIFEST, REPORT
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.report.anomaly_check import HELD, RELEASED
-from nightscreen.results.customer_rows import customer_batches
+from nightscreen.results.customer_rows import read_customers
 from nightscreen.results.notices import contested
 from nightscreen.results.tracked_state import rests_on
 from nightscreen.results.wording import customer_name
@@ -180,11 +180,9 @@ def candidates(
     judge = _Judge(journal, source, decisions)
     rows = 0
     found: list[Candidate] = []
-    for part in source.parts:
-        with pq.ParquetFile(part) as file:
-            for customers in customer_batches(file, _READ, BLOCK_ROWS):
-                rows += customers.num_rows
-                found += judge.block(customers.to_pylist())
+    for customers in read_customers(source.parts, _READ, BLOCK_ROWS):
+        rows += customers.num_rows
+        found += judge.block(customers.to_pylist())
     return found, rows
 
 
