@@ -37,7 +37,6 @@ _LETTERS: Final = str.maketrans(
 _SLASHED: Final = re.compile(r"\b[A-Z]/[A-Z]\b")
 _OTHER: Final = re.compile(r"[^A-Z0-9.\- ]")
 _DOUBLED: Final = re.compile(r"(.)\1")
-_LONG_ENDING: Final = re.compile(r"(?<=[A-Z]{3}A)(?:TU|T|H)$")
 _FEMININE: Final = frozenset({"A", "AH", "AT", "ATU", "IA", "LA", "NA"})
 _VOWELS: Final = frozenset("AEIOU")
 _SAME_SOUNDS: Final = str.maketrans("CQZVPYEOJ", "KKSFFIIUG", "H")
@@ -173,7 +172,7 @@ def _reading(text: str) -> str:
     read = text
     for written, read_as in listed("respellings").items():
         read = read.replace(written, read_as)
-    read = _LONG_ENDING.sub("", _DOUBLED.sub(r"\1", read))
+    read = _DOUBLED.sub(r"\1", read)
     return read if len(text) > _SHORT_WORD < len(read) else text
 
 

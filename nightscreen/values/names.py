@@ -53,7 +53,6 @@ class Name(NamedTuple):
     initials: list[str]  # single letters
     honours: list[str]  # titles that people also have as names, such as PRINCE
     generations: set[str]  # `junior` or `senior`
-    doubles: list[tuple[str, ...]]  # words that are written with a hyphen between them
     fillers: list[str]  # words that are no name of their own, such as BIN and AL
 
 
@@ -131,8 +130,6 @@ def match_names(ours: Iterable[str | None], theirs: str | None) -> NameMatch | N
     word = business_word(held, mine.words)
     if word is not None:
         return NameMatch("business", f"a business: {word}")
-    if len(held) >= _ENOUGH_NAMES and sorted(held) == sorted(mine.words):
-        return NameMatch("strong", f"agree: {', '.join(sorted(held)[:_EXPLAINED_WORDS])}")
     if len(str(theirs).strip()) >= _CUT_FROM:
         held = completed(held, mine.words)
     holder = read_name(held, titled)
@@ -190,48 +187,18 @@ def read_name(folded: Sequence[str], titled: str | None = None) -> Name | None:
         titled: a title that is the customer's surname: a name on either side.
     """
     found = defaultdict[str, list[str]](list)
-    doubles, opening = [], ""
     for written in folded[:_MOST_WORDS]:
-        parts = _parts(written)
-        for part in parts:
-            kind = "word" if part == titled else _kind(part)
-            if kind == "filler" and part != parts[-1]:
-                opening += part  # AL-AMIN is ALAMIN
-            elif kind == "word":
-                found["word"].append(opening + part)
-                opening = ""
-            else:
-                found[kind].append(part)
-        own = tuple(part for part in parts if part in found["word"])
-        doubles += [own] if len(own) > 1 else []
-    words = _abdul_joined(found["word"])
+        for part in _LETTERS.findall(written):
+            found["word" if part == titled else _kind(part)].append(part)
+    words = found["word"]
+    if servants() & {*words}:  # ABDUL RAHMAN is RAHMAN, and RAHMAN is ABDULRAHMAN
+        words = [word for word in words if openings().get(word, ("",))[0] != ABD]
     if not words:  # PRINCE alone is a name
         words, found["honour"] = found["honour"], []
     generations = {listed("suffixes")[mark] for mark in found["generation"]}
     if not words and not found["initial"]:
         return None
-    return Name(words, found["initial"], found["honour"], generations, doubles, found["filler"])
-
-
-def _abdul_joined(words: list[str]) -> list[str]:
-    """Return words with Abdul and a name that follows it as one: ABDUL RAHMAN is ABDULRAHMAN."""
-    abdul = next((word for word in words if openings().get(word, ("",))[0] == ABD), None)
-    servant = next((word for word in words if word in servants()), None)
-    if abdul is None or servant is None:
-        return words
-    return [f"ABDUL{servant}" if word == abdul else word for word in words if word != servant]
-
-
-@lru_cache(maxsize=CACHED_WORDS)
-def _parts(written: str) -> tuple[str, ...]:
-    """Return what dots and hyphens part in a folded word, without digits.
-
-    A dotted title stays whole: B.SC.
-    """
-    whole = written.replace(".", "")
-    if len(whole) > 1 and _kind(whole) in {"title", "honour", "generation"}:
-        return (whole,)
-    return tuple(_LETTERS.findall(written))
+    return Name(words, found["initial"], found["honour"], generations, found["filler"])
 
 
 @lru_cache(maxsize=CACHED_WORDS)
@@ -298,10 +265,7 @@ def _pair(ours: Name, theirs: Name) -> _Pairing:
             left.remove(one)
             right.remove(other)
     agreed, mine_open, others_open = _initials(ours, theirs, left, right)
-    full = min(len(left), len(right))
-    contrary = (mine_open and len(right) + len(others_open) > full) or (
-        others_open and len(left) + len(mine_open) > full
-    )
+    contrary = (mine_open and (right or others_open)) or (others_open and left)
     generations = ours.generations and theirs.generations
     apart = bool(generations) and ours.generations.isdisjoint(theirs.generations)
     return _Pairing(found, agreed, left, right, bool(contrary), apart)
@@ -351,8 +315,7 @@ def _first_name_doubt(
 
     A child often has the father's name in the middle: an account that leaves the customer's
     first name out may be the father's (MUSA IDRIS BELLO, IDRIS BELLO), one that puts another name
-    before it the child's (MUSA BELLO, SANI MUSA BELLO). The other half of a double surname is no
-    name before it.
+    before it the child's (MUSA BELLO, SANI MUSA BELLO).
     """
     given, held = customer.words[0], holder.words
     if given in pairing.ours:
@@ -367,8 +330,6 @@ def _first_name_doubt(
     if given == surname or len(pairs) > _ENOUGH_NAMES or first not in held or last not in held:
         return None
     at, end = held.index(first), held.index(last)
-    double = next((parts for parts in holder.doubles if last in parts), ())
-    between = [word for word in held[1:at] if word not in double]
-    if (end == len(held) - 1 and at > 0) or (end == 0 and between):
+    if (end == len(held) - 1 and at > 0) or (end == 0 and at > 1):
         return f"the account has a name before {first}"
     return None

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.values.banks import bank_table, folded, institution_of, load_banks
+from nightscreen.values.banks import bank_table, institution_of, load_banks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,17 +124,6 @@ def test_every_bank_of_the_file_is_found_by_all_it_is_called() -> None:
         assert bank.check != "dmb" or bank.institution == institution_of(bank.code or "")
 
 
-cells = st.none() | st.text(min_size=1, max_size=40) | st.from_regex(r"[0-9]{1,7}", fullmatch=True)
-
-
-@settings(deadline=None)
-@given(cells, cells)
-def test_resolving_never_raises(code: str | None, name: str | None) -> None:
-    """Any text in either column has a verdict, and only a known bank changes the code."""
-    verdict = bank_table().resolve(code, name)
-    assert verdict.code == code or (verdict.bank and verdict.code == verdict.bank.code)
-
-
 @pytest.mark.parametrize(
     "rows",
     [
@@ -163,10 +150,3 @@ def test_a_missing_file_or_column_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "banks.csv").write_text("bank,code\n", encoding="utf-8")
     with pytest.raises(SettingsError):
         load_banks(tmp_path / "banks.csv")
-
-
-@pytest.mark.parametrize("name", ["Bank", "PLC", "", "&", "Bank PLC"])
-def test_words_that_name_no_bank_find_none(name: str) -> None:
-    """What is left after dropping BANK and PLC must be a name."""
-    assert bank_table().by_name(name) is None
-    assert len(folded(name)) < len("bank plc")

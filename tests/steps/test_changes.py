@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nightscreen.checks.declaration import Column, Compare, Kind
 from nightscreen.results.changes import differences, field_kind, merged, unreached_checks
 from nightscreen.results.tracked_state import _field_texts, states_of
-from nightscreen.schemas.decisions import CHANGES, ChangeKind, CheckState, State
+from nightscreen.schemas.decisions import ChangeKind, CheckState, State
 from tests.how_many import examples
 from tests.steps.enriched_in_a_test import (
     ASKED_AT,
@@ -213,12 +213,6 @@ def test_a_decision_that_waits_for_evidence_is_no_change(nights: Nights) -> None
     assert brief(nights.night("run-3", whole)) == {("decision", "changed"), ("reasons", "changed")}
 
 
-def test_an_empty_night_tells_everybody_gone(nights: Nights) -> None:
-    """A batch of no rows is compared too."""
-    nights.night("run-1", enriched_row("A"))
-    assert [each["kind"] for each in nights.night("run-2")] == ["gone"]
-
-
 KARMA = st.sampled_from(
     [None, "pending", "clear", "bvn 100", "bvn 900", "phone 100", "bvn 100 Other"]
 )
@@ -324,21 +318,6 @@ def test_amounts_compare_whatever_their_scale() -> None:
     averages = [state["ecosystem"].values["ecosystem_loan_amount_average"] for state in states]
     assert amounts == ["1000", "1000", "0.5"]
     assert averages == ["0", "100.5", "0.000001"]
-
-
-def test_changes_name_the_contract_columns() -> None:
-    """The file's columns are those that are documented."""
-    assert CHANGES.names == [
-        "customer",
-        "check",
-        "field",
-        "kind",
-        "old",
-        "new",
-        "previous_run_id",
-        "previous_at",
-        "run_id",
-    ]
 
 
 def test_a_check_with_open_lookups_is_unreached() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -343,16 +342,6 @@ def test_a_condition_that_fails_holds_an_approval_back(when: str, decisions: lis
     assert [decision for decision, _ in found] == decisions
 
 
-def test_a_failing_note_or_approval_stops_nothing() -> None:
-    """A note that cannot be told is not told; an approve rule that fails does not approve."""
-    by = policy(
-        CLEAR,
-        rule("WILD", "approve", "karma_status = 'clear' and cast(email as integer) > 3"),
-        rule("REMARK", "note", "cast(email as integer) > 3"),
-    )
-    assert said(enriched([{"email": "x"}]), by) == [("approve", ["CLEAR"])]
-
-
 def test_columns_a_lender_carries_can_be_named() -> None:
     """A carried column is text; a batch without it leaves such rules untold."""
     by = policy(rule("PAYDAY", "review", "product = 'payday'"), CLEAR, carried=("product",))
@@ -383,12 +372,6 @@ def test_a_policy_with_a_mistake_decides_nothing() -> None:
     bad = policy(rule("BAD", "decline", "(select 1) = 1"), CLEAR)
     with pytest.raises(PolicyError, match="BAD a query inside"):
         decide(enriched([{}]), bad)
-
-
-def test_no_rows_make_no_decisions() -> None:
-    """An empty batch stays empty and keeps its columns."""
-    rows = enriched([{}]).slice(0, 0)
-    assert decide(rows, DEFAULT).schema.equals(rows.schema)
 
 
 made = st.fixed_dictionaries(
@@ -437,14 +420,11 @@ def test_decisions_can_be_made_again_from_their_parquet(
     assert decide(pq.read_table(path), HARD).equals(first)
 
 
-def test_the_work_grows_no_faster_than_the_rows() -> None:
-    """Rules are evaluated by column, reasons once for each pattern."""
-    few = pa.concat_tables([enriched([{}, listing("bvn", 2000), THIN, REFUSED])] * 500)
-    few = few.combine_chunks()
-    many = pa.concat_tables([few] * 25).combine_chunks()
-    took = []
-    for rows in (few, few, many):  # the first warms up
-        began = time.process_time()
-        assert decide(rows, DEFAULT).num_rows == rows.num_rows
-        took.append(time.process_time() - began)
-    assert took[2] < 25 * took[1]
+def test_a_failing_note_or_approval_stops_nothing() -> None:
+    """A note that cannot be told is not told; an approve rule that fails does not approve."""
+    by = policy(
+        CLEAR,
+        rule("WILD", "approve", "karma_status = 'clear' and cast(email as integer) > 3"),
+        rule("REMARK", "note", "cast(email as integer) > 3"),
+    )
+    assert said(enriched([{"email": "x"}]), by) == [("approve", ["CLEAR"])]

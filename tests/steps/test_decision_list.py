@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 
 from nightscreen.files.quarantine import quarantined, unescape_formula
 from nightscreen.files.run_folder import RunFolder
-from nightscreen.policy.load import load_policy
 from nightscreen.results import decision_files
 from nightscreen.results.decision_files import (
     COLUMNS,
@@ -29,8 +27,8 @@ from nightscreen.results.decision_files import (
     read_returned,
     title,
 )
-from nightscreen.results.decision_list import heading, list_schema, worst_first, write_decisions
-from nightscreen.results.wording import RuleWords, team_sentences
+from nightscreen.results.decision_list import heading, list_schema, write_decisions
+from nightscreen.results.wording import RuleWords
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.decisions import DECISION_COLUMNS, REVIEW_COLUMNS
 from nightscreen.schemas.errors import InputError
@@ -78,14 +76,6 @@ def sheet(tmp_path: Path, name: str) -> list[list[Any]]:
     return [[cell.value for cell in row] for row in book[name].iter_rows()]
 
 
-def test_the_columns_are_exactly_those_promised(tmp_path: Path) -> None:
-    """The headings of the file, in order, the reviewer's own last and empty."""
-    write(tmp_path, [enriched_row("A", decision="review")])
-    rows = csv_rows(tmp_path)
-    assert tuple(rows[0]) == (*DECISION_COLUMNS, *REVIEW_COLUMNS)
-    assert [rows[0][name] for name in REVIEW_COLUMNS] == [""] * 4
-
-
 def test_an_applicants_decline_is_marked_as_a_proposal(tmp_path: Path) -> None:
     """What is under review anyway is not: there the policy proposes nothing."""
     rows = [enriched_row("A", decision="decline"), enriched_row("B", decision="review")]
@@ -118,16 +108,6 @@ def test_a_full_name_goes_before_its_parts(tmp_path: Path) -> None:
     assert {each["bvn_last4"] + each["exposure"] for each in found} == {""}
 
 
-def test_approved_rows_are_not_on_the_list(tmp_path: Path) -> None:
-    """Only what somebody has to work on is listed, each decision on its own sheet."""
-    words = ("approve", "decline", "review", "undecided", "review")
-    counts = write(tmp_path, [enriched_row(f"C{n}", decision=w) for n, w in enumerate(words)])
-    assert dict(counts.listed) == {"decline": 1, "review": 2, "undecided": 1}
-    assert {row["customer_id"] for row in csv_rows(tmp_path)} == {"C1", "C2", "C3", "C4"}
-    assert [row[0] for row in sheet(tmp_path, "Review")[1:]] == ["C2", "C4"]
-    assert [row[0] for row in sheet(tmp_path, "Undecided")[1:]] == ["C3"]
-
-
 def test_worst_exposure_comes_first_and_unknown_between(tmp_path: Path) -> None:
     """A blank exposure is not zero: it stands where the middle of the known ones does."""
     exposures = [Decimal(100), None, Decimal(900), Decimal(500), Decimal(0)]
@@ -136,15 +116,6 @@ def test_worst_exposure_comes_first_and_unknown_between(tmp_path: Path) -> None:
     ]
     write(tmp_path, rows)
     assert [row["customer_id"] for row in csv_rows(tmp_path)] == ["C2", "C3", "C1", "C0", "C4"]
-
-
-@given(st.lists(st.integers(-1, 10**15), max_size=60))
-def test_every_row_has_one_place_and_known_ones_descend(kobo: list[int]) -> None:
-    """The order is a permutation, and known exposures never rise in it."""
-    order = worst_first(np.array(kobo, dtype=np.int64))
-    assert sorted(order.tolist()) == list(range(len(kobo)))
-    known = [kobo[place] for place in order if kobo[place] >= 0]
-    assert known == sorted(known, reverse=True)
 
 
 def test_rows_of_many_blocks_keep_their_order(tmp_path: Path) -> None:
@@ -157,33 +128,6 @@ def test_rows_of_many_blocks_keep_their_order(tmp_path: Path) -> None:
     found = [(Decimal(row["exposure"]), int(row["customer_id"][1:])) for row in csv_rows(tmp_path)]
     assert found == sorted(found, key=lambda each: (-each[0], each[1]))
     assert len(found) == 9000
-
-
-def test_a_declined_row_says_why_and_what_to_do(tmp_path: Path) -> None:
-    """Reason, the others, listing, evidence and policy stand beside the customer."""
-    row = enriched_row(
-        "0007",
-        decision="decline",
-        reasons=["THIN_FILE", "KARMA_BVN"],
-        exposure=Decimal("1500000.50"),
-        **listed("7000"),
-    )
-    write(tmp_path, [row])
-    found = csv_rows(tmp_path)[0]
-    assert found["customer_id"] == "0007"
-    assert found["customer_name"] == "Amaka Obi"
-    assert found["bvn_last4"] == "5678"
-    assert found["reason_code"] == "KARMA_BVN"
-    assert found["reason_text"] == "Listed by BVN."
-    assert found["other_reasons"] == "THIN_FILE"
-    assert found["action"].startswith("Do not lend")
-    assert found["exposure"] == "1500000.50"
-    assert found["karma_type"] == "Loan default"
-    assert found["karma_reason"] == "unpaid"
-    assert found["karma_reporter"] == "Harbour Finance"
-    assert found["karma_default_date"] == "2024-05-17"
-    assert found["missing_checks"] == "ecosystem: refused"
-    assert found["evidence_as_of"] == "2026-03-01T23:00:00+01:00"
 
 
 def test_the_listing_shown_is_the_one_by_bvn_with_its_own_amount(tmp_path: Path) -> None:
@@ -235,19 +179,6 @@ def test_a_code_of_two_effects_has_the_sentence_of_the_decision(tmp_path: Path) 
     write(tmp_path, rows)
     texts = {row["customer_id"]: row["reason_text"] for row in csv_rows(tmp_path)}
     assert texts == {"A": "Something is past due.", "B": "Much is past due."}
-
-
-def test_an_undecided_row_says_what_is_missing(tmp_path: Path) -> None:
-    """What was not answered is named, and whether resuming helps."""
-    rows = [
-        enriched_row("A", decision="undecided", karma_status="pending"),
-        enriched_row("B", decision="undecided"),
-    ]
-    write(tmp_path, rows)
-    first, second = csv_rows(tmp_path)
-    assert first["reason_text"] == "Evidence is missing: karma (pending), ecosystem (refused)."
-    assert first["action"].startswith("Resume the run")
-    assert second["action"].startswith("Ask for consent")
 
 
 def test_the_list_shows_no_other_identifier(tmp_path: Path) -> None:
@@ -365,31 +296,6 @@ def test_quarantine_gives_only_where_and_why(tmp_path: Path) -> None:
     assert list(quarantined(tmp_path / "none.csv")) == []
 
 
-def test_files_are_private_and_leave_nothing_beside_them(tmp_path: Path) -> None:
-    """Only the two files appear, readable by their owner alone."""
-    write(tmp_path, [enriched_row("A", decision="review")])
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "decisions.csv",
-        "decisions.xlsx",
-        "enriched",
-    ]
-    assert (tmp_path / "decisions.xlsx").stat().st_mode & 0o077 == 0
-    assert (tmp_path / "decisions.csv").stat().st_mode & 0o077 == 0
-
-
-def test_the_policy_gives_the_sentences() -> None:
-    """Every rule of the default policy has its sentence under code and effect."""
-    policy = load_policy()
-    sentences = team_sentences(policy)
-    assert all(sentences[rule.code][rule.effect.value].why for rule in policy.rules)
-    borrower, applicant = (
-        team_sentences(policy, each)["KARMA_DEFAULT"]["decline"].action
-        for each in ("portfolio", "origination")
-    )
-    assert (borrower or "").startswith("Lend no more")
-    assert (applicant or "").startswith("Propose to decline")
-
-
 AWKWARD = st.sampled_from(
     ["", "=1+1", "'=1", " a", "a ", "a,b", 'say "x"', "a\nb", "a\r\nb", "<&>", "_x0041_", "\uff1d"]
 )
@@ -429,17 +335,3 @@ def test_a_text_too_long_for_a_cell_is_cut(tmp_path: Path) -> None:
     place = DECISION_COLUMNS.index("bank_account_name")
     assert len(sheet(tmp_path, "Review")[1][place]) == LONGEST_TEXT
     assert len(csv_rows(tmp_path)[0]["bank_account_name"]) == 40_000
-
-
-def test_marks_and_edges_come_back_from_the_workbook(tmp_path: Path) -> None:
-    """Blanks at the edges, line ends and marks of XML are shown as they are."""
-    names = [" a ", "a\nb", "<&>"]
-    write(
-        tmp_path,
-        [
-            enriched_row(f"C{n}", decision="review", bank_account_name=each)
-            for n, each in enumerate(names)
-        ],
-    )
-    place = DECISION_COLUMNS.index("bank_account_name")
-    assert [row[place] for row in sheet(tmp_path, "Review")[1:]] == names

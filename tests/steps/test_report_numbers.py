@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.report.facts import CAUSES, OPEN, facts_of, findings_of, share_pct
-from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import DAY_MICROS
 from tests.how_many import examples
-from tests.screening import CONSENT, World, customer
+from tests.screening import World, customer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,21 +96,6 @@ def test_every_row_and_kobo_is_in_one_place(rows: list[dict[str, Any]], cut: int
     assert facts["coverage"]["due_rows"] - facts["coverage"]["answered_rows"] == len(waiting)
 
 
-def test_who_lacks_the_identifier_of_a_check_is_not_screened_afresh(tmp_path: Path) -> None:
-    """Customers without a BVN have one answer of three: report and enriched rows agree on it."""
-    rows = [customer(number, exposure="1000.50", **CONSENT) for number in range(1, 7)]
-    for row in rows[:3]:
-        row |= {"bvn": "", "exposure": "200000"}
-    night = World(tmp_path).screen(rows)
-    statuses = [f"{check}_status" for check in night.report["checks"]]
-    whole = [row for row in night.rows if not any(row[name] in set(NoAnswer) for name in statuses)]
-    exposure = sum(row["exposure"] for row in whole)
-    fresh = night.report["freshness"]["fresh"]
-    assert (fresh["rows"], fresh["exposure"]) == (len(whole), str(exposure)) == (3, "3001.50")
-    lacking = night.report["exposure"]["nothing_to_ask"]
-    assert (lacking["rows"], lacking["exposure"]) == (3, "600000.00")
-
-
 def test_age_is_that_of_the_oldest_answer() -> None:
     """Classes hold their upper end; a row without any answer is apart."""
     days = [0.5, 1, 7, 30, 31, 90, 91]
@@ -119,15 +103,6 @@ def test_age_is_that_of_the_oldest_answer() -> None:
     ages = counted(enriched([*rows, {"karma": "pending"}]))["ages"]
     assert [each["rows"] for each in ages] == [2, 1, 1, 2, 1, 1]
     assert [each["evidence"] for each in ages] == [True] * 5 + [False]
-
-
-def test_without_an_exposure_column_rows_are_told() -> None:
-    """There is no share of an exposure that nobody knows, but there is one of the rows."""
-    table = enriched([{"karma": "clear"}, {"karma": "failed"}], exposure=False)
-    facts = counted(table)
-    assert facts["fresh"]["exposure_pct"] is None
-    assert facts["fresh"]["rows_pct"] == 50.0
-    assert facts["exposure"]["not_screened"]["causes"]["failed"]["unknown_rows"] == 1
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.results.decision_list import write_decisions
-from nightscreen.results.reviews import Judged, judge_rows, read_written_date
+from nightscreen.results.reviews import Judged, read_written_date
 from nightscreen.schemas.clock import LAGOS, to_micros
 from tests.steps.enriched_in_a_test import ASKED_AT, enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, BEGUN_AT, DAY, SECOND, Nights
@@ -91,16 +91,6 @@ def test_a_mistaken_row_is_told_with_its_line(
     assert codes(judged) == [code]
     assert judged.findings[0].line == 17
     assert nights.reviews.active(BATCH, nights.now) == {}
-
-
-def test_lost_leading_zeros_are_guessed_at_in_the_hint(nights: Nights) -> None:
-    """A spreadsheet that made 0007 into 7 is named as the likely cause."""
-    assert "leading zeros" in judge_rows(nights.journal, [row("7")]).findings[0].hint
-
-
-def test_agreeing_needs_no_note(nights: Nights) -> None:
-    """Only who decides otherwise must say why."""
-    assert codes(import_rows(nights, row("A", "Declined", review_note=""))) == []
 
 
 def test_one_mistake_keeps_everything_out_unless_partial_is_wanted(nights: Nights) -> None:
@@ -277,3 +267,8 @@ def test_any_other_text_is_told_and_no_order_is_guessed(text: str) -> None:
     found = read_written_date(text, RUN_AT, NOW)
     assert found is None or isinstance(found, str) or RUN_AT <= found <= NOW
     assert found is None or "/" not in text or isinstance(found, str)
+
+
+def test_agreeing_needs_no_note(nights: Nights) -> None:
+    """Only who decides otherwise must say why."""
+    assert codes(import_rows(nights, row("A", "Declined", review_note=""))) == []
