@@ -79,7 +79,7 @@ def import_reviewed(
         found = import_reviews(journal, actor, rows, settings, days=days, partial=partial)
     judged = found.judged
     found_in = {True: list[dict[str, Any]](), False: list[dict[str, Any]]()}
-    for each in judged.findings:
+    for each in judged.issues:
         shown = {name: getattr(each, name) for name in ("line", "column", "code", "hint")}
         found_in[each.refused].append({**shown, "sheet": each.sheet or None})
     document = {

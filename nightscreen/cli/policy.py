@@ -21,14 +21,13 @@ from nightscreen.policy.versions import decide_version, read_policy, text_in_for
 from nightscreen.policy.versions import propose as write_proposal
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.contests import PolicyState
-from nightscreen.schemas.errors import InputError, PolicyError
+from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
     from nightscreen.policy.load import Checked
     from nightscreen.results.outcomes import LoanPerformance
     from nightscreen.schemas.contests import PolicyVersion
 
-MOST_POLICIES = 2
 _VERSION = {"key", "policy", "version", "replaces", "proposed_by", "note", "decided_by", "reason"}
 
 app = group("policy", "Decision rules: check, backtest, propose, approve.")
@@ -63,25 +62,30 @@ def _check_document(file: Path, checked: Checked) -> dict[str, Any]:
 
 @command("policy backtest --policy mine.toml out/20260301-220000-a1b2c3", of=app, view="backtest")
 def backtest(
-    policy: Annotated[
-        list[Path], typer.Option(help="TOML file with the rules; give it twice to compare two.")
-    ],
+    policy: Annotated[Path, typer.Option(help="TOML file with the rules.")],
     runs: Annotated[list[Path], typer.Argument(metavar="RUN_DIR...", help="Folders of past runs.")],
     output: Annotated[
         Path | None, typer.Option(help="Folder for the list of customers who would move.")
     ] = None,
+    than: Annotated[
+        Path | None,
+        typer.Option(help="Compare with this policy, and not with what was recorded."),
+    ] = None,
 ) -> Result:
     """Say what a policy would have decided over past runs; nothing is asked, nothing spent."""
-    from nightscreen.results.backtest import CSV, PARQUET, past_run
+    from nightscreen.results.backtest import FILE, listed_backtest, past_run
     from nightscreen.results.backtest import backtest as replay
     from nightscreen.results.outcomes import verdict_in_words
 
-    if len(policy) > MOST_POLICIES:
-        raise PolicyError("give --policy once or twice: two policies can be compared at a time")
-    policies = [load_policy(path) for path in policy]
-    found = replay([past_run(folder) for folder in runs], policies, output, _paid()).document()
-    files = [] if output is None else [str(output / name) for name in (PARQUET, CSV)]
-    return Result({**found, "files": files}, more={"verdict_in_words": verdict_in_words})
+    rules, other = load_policy(policy), None if than is None else load_policy(than)
+    past, paid = [past_run(folder) for folder in runs], _paid()
+    if output is None:
+        found = replay(past, rules, than=other, paid=paid)
+    else:
+        found = listed_backtest(output, past, rules, than=other, paid=paid)
+    files = [] if output is None else [str(output / FILE)]
+    more = {"verdict_in_words": verdict_in_words}
+    return Result({**found.document(), "files": files}, more=more)
 
 
 def _paid() -> LoanPerformance | None:

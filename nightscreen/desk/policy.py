@@ -32,7 +32,7 @@ from nightscreen.policy.versions import (
 )
 from nightscreen.policy.versions import propose as write_proposal
 from nightscreen.report.page import bad_rate
-from nightscreen.results.backtest import backtest, file_schema, past_run
+from nightscreen.results.backtest import MOVES, backtest, past_run
 from nightscreen.results.customer_rows import read_customers
 from nightscreen.results.outcomes import LoanPerformance, verdict_in_words
 from nightscreen.results.wording import NAMES, customer_name
@@ -224,21 +224,21 @@ def _try_out(context: Context, tried: Policy, runs: Sequence[RunRecord]) -> dict
     the largest exposures; the verdict says in words what the loans say.
     """
     began = perf_counter()
-    heaviest = [file_schema(2).empty_table()]
+    heaviest = [MOVES.empty_table()]
 
     def keep(portion: pa.Table) -> None:
-        moving = portion.filter(pc.not_equal(portion["first_decision"], portion["second_decision"]))
-        table = pa.concat_tables([heaviest[0], moving])
+        table = pa.concat_tables([heaviest[0], portion])
         order = pc.sort_indices(table, [("exposure", "descending")])
         heaviest[0] = table.take(order[:CUSTOMERS_SHOWN])
 
     found = backtest(
         [past_run(Path(run.folder)) for run in runs],
-        [policy_in_force(context.journal, context.clock()), tried],
+        tried,
+        than=policy_in_force(context.journal, context.clock()),
         paid=LoanPerformance.of(context.journal, context.settings.bad_loan),
         moving=keep,
     )
-    moves = found.document()["between"]
+    moves = found.document()
     moved = heaviest[0].to_pylist()
     names = {run.run_id: _names(run, moved) for run in runs}
     paid = moves["outcomes"]

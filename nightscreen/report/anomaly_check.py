@@ -7,14 +7,14 @@ looked at and released (`runs/release.py`). Pure functions.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.checks.registry import CHECKS
+from nightscreen.report.format import plain, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from nightscreen.journal import Journal
 
@@ -51,18 +51,16 @@ def plausible(report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -
         night for night in earlier if night["publishable"] and night["run_id"] != report["run_id"]
     ][:NIGHTS]
     found: list[str] = []
-    for name, part in report["checks"].items():
-        check = name
+    for check, part in report["checks"].items():
         tonight = _counts(part.get("asked_answers", part.get("answers", {})), check)
         if sum(tonight.values()) < ENOUGH_LOOKUPS:
             continue
         nights = [rates for night in baseline if (rates := _rates(night, check)) is not None]
-        usual = (
-            {word: median(night[word] for night in nights) for word in tonight} if nights else {}
-        )
-        sample = _Sample(check, tonight, usual, part.get("asked_again", {}), len(nights))
-        found += sample.alike()
-        found += sample.outside()
+        usual = {word: median(each[word] for each in nights) for word in tonight if nights}
+        again = part.get("asked_again", {})
+        expected = {word: _expected(word, tonight, share, again) for word, share in usual.items()}
+        found += _alike(check, tonight, expected)
+        found += _outside(check, tonight, expected, usual, len(nights))
     return found
 
 
@@ -79,72 +77,53 @@ def _rates(report: Mapping[str, Any], check: str) -> dict[str, float] | None:
     return {word: number / answered for word, number in counts.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """One check's answers of tonight, and what was to be expected of those who were asked."""
+def _expected(
+    word: str, tonight: Mapping[str, int], usual: float, again: Mapping[str, int]
+) -> tuple[float, float]:
+    """Return the least and the most answers of a status to be expected.
 
-    check: str
-    tonight: Mapping[str, int]  # answers asked tonight, by status
-    usual: Mapping[str, float]  # the usual share of each status; empty on a first night
-    again: Mapping[str, int]  # of those asked, how many had which outcome before
-    nights: int  # how many nights the usual is the median of
+    Who is asked for the first time answers as usual, who is asked again mostly as before: `again`
+    has the outcomes that those had, one of which may stand for several statuses.
+    """
+    answered = sum(tonight.values())
+    outcome = _OUTCOME_OF.get(word, word)
+    before = min(again.get(outcome, 0), answered)
+    alone = sum(_OUTCOME_OF.get(status, status) == outcome for status in tonight) == 1
+    of_first = usual * max(0, answered - sum(again.values()))
+    of_all = usual * answered
+    return min(of_all, of_first + before * alone), max(of_all, of_first + before)
 
-    @property
-    def answered(self) -> int:
-        """Return how many answers there are."""
-        return sum(self.tonight.values())
 
-    def _before(self, word: str) -> tuple[int, int]:
-        """Return the least and the most that had this status before."""
-        outcome = _OUTCOME_OF.get(word, word)
-        number = min(self.again.get(outcome, 0), self.answered)
-        alone = sum(_OUTCOME_OF.get(status, status) == outcome for status in self.tonight) == 1
-        return (number if alone else 0), number
+def _alike(
+    check: str, tonight: Mapping[str, int], expected: Mapping[str, tuple[float, float]]
+) -> Iterator[str]:
+    """Yield a sentence where every answer is the same, and others were to be expected."""
+    answered = sum(tonight.values())
+    for word, count in tonight.items():
+        others = answered - expected.get(word, (0, 0))[1]
+        if count == answered and others > _CHANCE**2:  # fewer may be missing by chance
+            yield f"{sentence(check)}: every answer is {plain(word)}"
 
-    def _expected(self, word: str) -> tuple[float, float]:
-        """Return the least and the most answers of a status to be expected."""
-        first = max(0, self.answered - sum(self.again.values()))
-        least, most = self._before(word)
-        of_all = self.usual[word] * self.answered
-        of_first = self.usual[word] * first
-        return min(of_all, of_first + least), max(of_all, of_first + most)
 
-    def alike(self) -> list[str]:
-        """Return a sentence where every answer is the same, and others were to be expected."""
-        word = next(
-            (status for status, count in self.tonight.items() if count == self.answered), None
+def _outside(
+    check: str,
+    tonight: Mapping[str, int],
+    expected: Mapping[str, tuple[float, float]],
+    usual: Mapping[str, float],
+    nights: int,
+) -> Iterator[str]:
+    """Yield a sentence for each status that came far too seldom or too often."""
+    over = f"the last {nights} nights" if nights > 1 else "the last night"
+    for word, (least, most) in expected.items():
+        count = tonight[word]
+        nearest = least if count < least else most
+        by_chance = abs(count - nearest) <= _CHANCE * math.sqrt(max(nearest, 1.0))
+        if _LOW * least <= count <= _HIGH * most or by_chance:
+            continue
+        yield (
+            f"{sentence(check)}: {count / sum(tonight.values()):.2%} {plain(word)}, against "
+            f"a median of {usual[word]:.2%} over {over}"
         )
-        if word is None:
-            return []
-        others = self.answered - self._expected(word)[1] if self.usual else float(self.answered)
-        if others <= _CHANCE**2:  # so few may be missing by chance
-            return []
-        return [f"{_title(self.check)}: every answer is {_in_words(word)}"]
-
-    def outside(self) -> list[str]:
-        """Return a sentence for each status that came far too seldom or too often."""
-        found = []
-        for word in self.usual:
-            count = self.tonight[word]
-            least, most = self._expected(word)
-            if _LOW * least <= count <= _HIGH * most:
-                continue
-            nearest = least if count < least else most
-            if abs(count - nearest) > _CHANCE * math.sqrt(max(nearest, 1.0)):
-                over = f"the last {self.nights} nights" if self.nights > 1 else "the last night"
-                found.append(
-                    f"{_title(self.check)}: {count / self.answered:.2%} {_in_words(word)}, against "
-                    f"a median of {self.usual[word]:.2%} over {over}"
-                )
-        return found
-
-
-def _title(check: str) -> str:
-    return check.replace("_", " ").capitalize()
-
-
-def _in_words(word: str) -> str:
-    return word.replace("_", " ")
 
 
 def earlier_reports(journal: Journal, batch: str, run_id: str) -> list[dict[str, Any]]:

@@ -1,14 +1,14 @@
-"""Backtest: what a policy, or two side by side, would have decided over past runs, and why.
+"""Backtest: what a policy would have decided over past runs, and why, beside what was decided.
 
 Runs are decided again from their Parquet alone: counts, naira of exposure and a file of the
-customers who would move. A policy that is tried beside the one in force is a backtest of tonight's
-rows. Nothing is asked or spent.
+customers who would move. They move from what was recorded, or from what an earlier policy makes of
+the same rows. A policy that is tried beside the one in force is a backtest of tonight's rows.
+Nothing is asked or spent.
 """
 
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.files.outputs import REPORT, SHADOW_FILE
+from nightscreen.files.outputs import REPORT, SHADOW_FILE, enriched_parts
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.policy.engine import locked_connection
@@ -40,27 +40,35 @@ if TYPE_CHECKING:
     from nightscreen.results.outcomes import LoanPerformance
     from nightscreen.schemas.policy import Policy
 
-PURPOSE_KEY = b"nightscreen.purpose"
-"""Under which key an enriched Parquet file says the purpose of its run."""
-RECORDED = "recorded"
-PARQUET, CSV = "backtest.parquet", "backtest.csv"
+FILE = "backtest.csv"
 SHADOW_COLUMNS = [
     *("customer_id", "exposure", "decision", "shadow_decision"),
     *("reasons", "shadow_reasons"),
 ]
+MOVES = pa.schema(
+    [
+        pa.field("run_id", pa.string()),
+        pa.field("customer_id", pa.string()),
+        pa.field("exposure", NAIRA),
+        pa.field("old_decision", pa.string()),
+        pa.field("new_decision", pa.string()),
+        pa.field("old_reasons", pa.list_(pa.string())),
+        pa.field("new_reasons", pa.list_(pa.string())),
+    ]
+)
+"""The columns of `backtest.csv`: one row for each that is decided otherwise."""
 _ALWAYS = ("customer_id", "exposure", "decision", "reasons", "policy")
 _BLOCK_ROWS = 65_536
 _MOVES = """
     INSERT INTO moves
-    SELECT $way, was, now, CASE
+    SELECT old_decision AS was, new_decision AS now, CASE
             WHEN list_position(strengths, now) > list_position(strengths, was)
                 AND now <> 'undecided' AND reason IS NOT NULL THEN reason
             WHEN earlier IS DISTINCT FROM reason AND earlier IS NOT NULL
                 THEN 'no longer ' || earlier
             ELSE coalesce(reason, 'evidence missing') END,
         exposure, customer, $start + row_number() OVER (), $decided_at
-    FROM (SELECT {old}_decision AS was, {new}_decision AS now, {old}_reasons[1] AS earlier,
-            {new}_reasons[1] AS reason, exposure, customer,
+    FROM (SELECT *, old_reasons[1] AS earlier, new_reasons[1] AS reason,
             ['approve', 'undecided', 'review', 'decline'] AS strengths FROM portion)"""
 """Why a row moves is the code that now decides, or the one that no longer does."""
 _WEIGHT = """count(*) AS rows, coalesce(sum(exposure), 0) AS exposure,
@@ -78,43 +86,27 @@ class PastRun:
 
 
 def past_run(folder: Path) -> PastRun:
-    """Find a run's enriched rows and purpose.
-
-    Args:
-        folder: `OUTPUT/RUN_ID`, its `enriched` folder, or one Parquet file.
+    """Find a run's enriched rows and purpose in its folder, `OUTPUT/RUN_ID`.
 
     Raises:
         InputError: there are no enriched rows there.
     """
-    inner = folder / "enriched"
-    found = sorted((inner if inner.is_dir() else folder).glob("part-*.parquet"))
-    parts = (folder,) if folder.is_file() else tuple(found)
+    parts = tuple(enriched_parts(folder))
     if not parts:
         raise InputError(
             f"{folder} holds no enriched rows; name the folder of a run, such as out/RUN_ID"
         )
-    whole = parts[0].parent.name == "enriched"
-    home = parts[0].parent.parent if whole else parts[0].parent
     try:
-        report = json.loads((home / REPORT).read_text("utf-8"))
+        report = json.loads((folder / REPORT).read_text("utf-8"))
     except (OSError, ValueError):
         report = {}
     try:
         decided_at = to_micros(datetime.fromisoformat(report["finished_at"]))
     except (KeyError, TypeError, ValueError):
         decided_at = None
-    said = (_schema(parts[0]).metadata or {}).get(PURPOSE_KEY)
-    purpose = said.decode() if said is not None else report.get("purpose")
-    known = purpose if said is not None or purpose in {each.value for each in Purpose} else None
-    return PastRun(home.name if whole else parts[0].stem, parts, known, decided_at)
-
-
-def _schema(part: Path) -> pa.Schema:
-    try:
-        return pq.read_schema(part)
-    except (OSError, pa.ArrowInvalid) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{part} cannot be read as Parquet: {reason}") from None
+    purpose = report.get("purpose")
+    known = purpose if purpose in {each.value for each in Purpose} else None
+    return PastRun(folder.name, parts, known, decided_at)
 
 
 def rows_of(run: PastRun, policies: Sequence[Policy]) -> Iterator[pa.Table]:
@@ -126,7 +118,12 @@ def rows_of(run: PastRun, policies: Sequence[Policy]) -> Iterator[pa.Table]:
     wanted = {*_ALWAYS, *(f"{check}_status" for check in CHECKS)}
     wanted = wanted.union(*(columns_of(policy) for policy in policies))
     for part in run.parts:
-        if not {"customer_id", "decision"} <= set(_schema(part).names):
+        try:
+            names = pq.read_schema(part).names
+        except (OSError, pa.ArrowInvalid) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"{part} cannot be read as Parquet: {reason}") from None
+        if not {"customer_id", "decision"} <= set(names):
             raise InputError(f"{part} is no part of an enriched table")
     return read_customers(run.parts, wanted, _BLOCK_ROWS)
 
@@ -135,15 +132,14 @@ def rows_of(run: PastRun, policies: Sequence[Policy]) -> Iterator[pa.Table]:
 class Backtest:
     """What came of a backtest."""
 
-    policies: tuple[Policy, ...]  # the policies, one or two
-    # each row's two decisions, why they differ and its exposure, by way of deciding: from what was
-    # recorded to each policy, then from the first policy to the second
+    policy: Policy  # the one that is tried
+    than: Policy | None  # the one that it is compared with; None for what was recorded
+    # table `moves`: each row's two decisions, why they differ, and its exposure
     moves: DuckDBPyConnection
     # rows of each run, in the order given, with its purpose
     runs: list[dict[str, Any]] = field(default_factory=list)
     # the policies that the runs' decisions were recorded under
     labels: set[str] = field(default_factory=set)
-    listed: int = 0  # rows in the file of those who move
     # how the runs' customers paid the loans they got afterwards; None where nothing is known of any
     # loan
     paid: LoanPerformance | None = None
@@ -152,153 +148,121 @@ class Backtest:
         """Return everything as JSON has it."""
         return {
             "runs": self.runs,
-            RECORDED: {"policies": sorted(self.labels), "decisions": self.decisions(0, "was")},
-            "policies": [
-                {
-                    "policy": policy.label,
-                    "version": policy.version,
-                    "decisions": self.decisions(way, "now"),
-                    **self.moved(way),
-                }
-                for way, policy in enumerate(self.policies)
-            ],
-            "between": self.moved(len(self.policies)) if len(self.policies) > 1 else None,
-            "listed": self.listed,
+            "recorded_by": sorted(self.labels),
+            "than": None if self.than is None else self.than.label,
+            "policy": self.policy.label,
+            "version": self.policy.version,
+            "was": self.decisions("was"),
+            "decisions": self.decisions("now"),
+            **self.moved(),
+            "outcomes": None if self.paid is None else self.paid.document(self.moves),
             "bad": None if self.paid is None else self.paid.bad.model_dump(),
         }
 
-    def decisions(self, way: int, side: str) -> dict[str, Any]:
+    def decisions(self, side: str) -> dict[str, Any]:
         """Return rows and exposure by decision, as they were (`was`) or would be (`now`)."""
-        found = self._weights(way, f"{side} AS decision", "true", "decision")
+        found = self._weights(f"{side} AS decision", "true", "decision")
         return {each.pop("decision"): each for each in found}
 
-    def moved(self, way: int) -> dict[str, Any]:
-        """Return how many move, the matrix of all, why those who move do, and how they paid."""
+    def moved(self) -> dict[str, Any]:
+        """Return how many move, the matrix of all, and why those who move do."""
         pair = 'was AS "from", now AS "to"'
-        matrix = self._weights(way, pair, "true", '"from", "to"')
-        why = self._weights(
-            way,
-            f"{pair}, why AS reason",
-            "was <> now",
-            'rows DESC, "from", "to", reason',
-        )
-        (total,) = self._weights(way, "", "was <> now", "rows")
-        paid = None if self.paid is None else self.paid.document(self.moves, way)
-        return {"moved": total, "matrix": matrix, "why": why, "outcomes": paid}
+        (total,) = self._weights("", "was <> now", "rows")
+        order = 'rows DESC, "from", "to", reason'
+        return {
+            "moved": total,
+            "matrix": self._weights(pair, "true", '"from", "to"'),
+            "why": self._weights(f"{pair}, why AS reason", "was <> now", order),
+        }
 
-    def _weights(self, way: int, keys: str, where: str, order: str) -> list[dict[str, Any]]:
+    def _weights(self, keys: str, where: str, order: str) -> list[dict[str, Any]]:
         """Return rows and naira of exposure by some keys; a blank exposure is unknown, not zero."""
         select = ", ".join(filter(None, (keys, _WEIGHT)))
         grouped = "GROUP BY ALL" if keys else ""
-        query = (
-            f"SELECT {select} FROM moves WHERE way = {way} AND {where} {grouped} ORDER BY {order}"  # noqa: S608 - constants
-        )
+        query = f"SELECT {select} FROM moves WHERE {where} {grouped} ORDER BY {order}"  # noqa: S608 - constants
         found: list[dict[str, Any]] = self.moves.sql(query).to_arrow_table().to_pylist()
         return [{**each, "exposure": f"{each['exposure']:.2f}"} for each in found]
 
 
 def backtest(
     runs: Sequence[PastRun],
-    policies: Sequence[Policy],
-    output: Path | None = None,
+    policy: Policy,
+    *,
+    than: Policy | None = None,
     paid: LoanPerformance | None = None,
-    moving: Callable[[pa.Table], object] | None = None,
+    moving: Callable[[pa.Table], object] = lambda _: None,
 ) -> Backtest:
-    """Replay a policy over past runs, or two that are compared with each other as well.
+    """Replay a policy over past runs, compared with what was recorded or with another policy.
 
-    A customer of several nights counts once a night. Every row that is decided differently by any
-    of them is written to `backtest.parquet` and `backtest.csv` in the output's folder, named by
-    customer id alone; `moving` takes the same, portion by portion, as `file_schema` has it.
+    A customer of several nights counts once a night. `moving` takes the rows that are decided
+    otherwise, portion by portion, as `MOVES` has them.
 
     Raises:
-        UsageError: rows, a policy or the folder cannot be used.
+        UsageError: rows or a policy cannot be used.
     """
-    found = Backtest(tuple(policies), locked_connection(), paid=paid)
+    found = Backtest(policy, than, locked_connection(), paid=paid)
     found.moves.execute(
-        "CREATE TEMP TABLE moves (way INT, was TEXT, now TEXT, why TEXT, exposure DECIMAL(38, 2), "
+        "CREATE TEMP TABLE moves (was TEXT, now TEXT, why TEXT, exposure DECIMAL(38, 2), "
         "customer TEXT, number BIGINT, decided_at BIGINT)"
     )
     if paid is not None:
         found.moves.register("loans", paid.loans)
-    with _files(output, len(policies)) as write:
-        for run in runs:
-            counted = {"run_id": run.run_id, "purpose": run.purpose, "rows": 0}
-            found.runs.append(counted)
-            for portion in rows_of(run, policies):
-                moved = _take(found, run, portion)
-                counted["rows"] += portion.num_rows
-                found.listed += moved.num_rows
-                for listener in (write, *([moving] if moving is not None else [])):
-                    listener(moved)
+    for run in runs:
+        counted = {"run_id": run.run_id, "purpose": run.purpose, "rows": 0}
+        found.runs.append(counted)
+        for rows in rows_of(run, [policy, *([] if than is None else [than])]):
+            moving(_take(found, run, rows))
+            counted["rows"] += rows.num_rows
     return found
 
 
 def _take(found: Backtest, run: PastRun, rows: pa.Table) -> pa.Table:
-    """Decide a portion by each policy and enter the moves; return the rows that move."""
-    names = _ways(len(found.policies))
-    decided = [decide(rows, policy, purpose=run.purpose) for policy in found.policies]
+    """Decide a portion and enter the moves; return the rows that move."""
+    old = rows if found.than is None else decide(rows, found.than, purpose=run.purpose)
+    new = decide(rows, found.policy, purpose=run.purpose)
     columns: dict[str, Any] = {
         "run_id": pa.repeat(run.run_id, rows.num_rows),
         "customer_id": rows["customer_id"],
         "exposure": fitted(rows, "exposure", NAIRA),
     }
-    for name, table in zip((RECORDED, *names), (rows, *decided), strict=True):
+    for name, table in (("old", old), ("new", new)):
         columns[f"{name}_decision"] = table["decision"].cast(pa.string())
         columns[f"{name}_reasons"] = table["reasons"]
-    portion = pa.table(columns, schema=file_schema(len(names)))
+    portion = pa.table([columns[name] for name in MOVES.names], schema=MOVES)
     customers = pa.nulls(rows.num_rows, pa.string())
     if found.paid is not None:
         customers = found.paid.customers(rows["customer_id"].to_pylist())
     engine, start = found.moves, sum(each["rows"] for each in found.runs)
     engine.register("portion", portion.append_column("customer", customers))
-    between = [names] if len(names) > 1 else []
-    for way, (old, new) in enumerate([*((RECORDED, name) for name in names), *between]):
-        values = {"way": way, "start": start, "decided_at": run.decided_at}
-        engine.execute(_MOVES.format(old=old, new=new), values)
-    differs = " OR ".join(f"recorded_decision <> {name}_decision" for name in names)
-    moved = engine.sql(f"SELECT * EXCLUDE customer FROM portion WHERE {differs}").to_arrow_table()  # noqa: S608 - names of ours
+    engine.execute(_MOVES, {"start": start, "decided_at": run.decided_at})
     engine.unregister("portion")
     found.labels.update(label for label in pc.unique(rows["policy"]).to_pylist() if label)
-    return moved.cast(portion.schema)
+    return portion.filter(pc.not_equal(portion["old_decision"], portion["new_decision"]))
 
 
-def file_schema(policies: int) -> pa.Schema:
-    """Return the columns of `backtest.parquet`: one row for each row decided differently.
+def listed_backtest(
+    folder: Path,
+    runs: Sequence[PastRun],
+    policy: Policy,
+    *,
+    than: Policy | None = None,
+    paid: LoanPerformance | None = None,
+) -> Backtest:
+    """Replay a policy, and write whoever moves to `backtest.csv` in a private folder.
 
-    Columns: `run_id`, `customer_id` text, `exposure` decimal naira, `recorded_decision` text,
-    `recorded_reasons` list of text, then decision and reasons under `new_` for one policy and
-    under `first_` and `second_` for two.
+    Raises:
+        UsageError: rows, a policy or the folder cannot be used.
     """
-    fields = [("run_id", pa.string()), ("customer_id", pa.string()), ("exposure", NAIRA)]
-    for way in (RECORDED, *_ways(policies)):
-        fields += [(f"{way}_decision", pa.string()), (f"{way}_reasons", pa.list_(pa.string()))]
-    return pa.schema(fields)
-
-
-def _ways(policies: int) -> tuple[str, ...]:
-    return ("new",) if policies == 1 else ("first", "second")
-
-
-@contextmanager
-def _files(output: Path | None, policies: int) -> Iterator[Callable[[pa.Table], None]]:
-    """Give what writes moved rows into both files, which appear whole on a clean exit."""
-    if output is None:
-        yield lambda _: None
-        return
-    folder, schema = RunFolder(make_private_folder(output)), file_schema(policies)
-    with (
-        folder.file(PARQUET) as parquet,
-        folder.file(CSV) as text,
-        pq.ParquetWriter(parquet, schema, compression="zstd") as writer,
-        text.open("wb") as file,
-    ):
-        file.write(csv_bytes(schema.empty_table(), headings=True))
-
-        def write(table: pa.Table) -> None:
-            writer.write_table(table)
-            file.write(csv_bytes(table))
-
-        yield write
+    output = RunFolder(make_private_folder(folder))
+    with output.file(FILE) as partial, partial.open("wb") as file:
+        file.write(csv_bytes(MOVES.empty_table(), headings=True))
+        return backtest(
+            runs,
+            policy,
+            than=than,
+            paid=paid,
+            moving=lambda moved: file.write(csv_bytes(moved)),
+        )
 
 
 def try_beside(folder: RunFolder, run: PastRun, policy: Policy) -> dict[str, Any]:
@@ -310,16 +274,14 @@ def try_beside(folder: RunFolder, run: PastRun, policy: Policy) -> dict[str, Any
     Raises:
         OutputError: the folder cannot be written.
     """
-    decisions = ["recorded_decision", "new_decision"]
-    order = ["customer_id", "exposure", *decisions, "recorded_reasons", "new_reasons"]
 
     def lines(moved: pa.Table, *, headings: bool = False) -> bytes:
-        return csv_bytes(moved.select(order).rename_columns(SHADOW_COLUMNS), headings=headings)
+        shown = moved.drop_columns(["run_id"]).rename_columns(SHADOW_COLUMNS)
+        return csv_bytes(shown, headings=headings)
 
     with folder.file(SHADOW_FILE) as partial, partial.open("wb") as file:
-        file.write(lines(file_schema(1).empty_table(), headings=True))
-        found = backtest([run], [policy], moving=lambda moved: file.write(lines(moved)))
-    folder.rows[SHADOW_FILE] = found.listed
-    moved = found.moved(0)
-    del moved["outcomes"]
-    return {"policy": policy.label, "decisions": found.decisions(0, "now"), **moved}
+        file.write(lines(MOVES.empty_table(), headings=True))
+        found = backtest([run], policy, moving=lambda moved: file.write(lines(moved)))
+    moved = found.moved()
+    folder.rows[SHADOW_FILE] = moved["moved"]["rows"]
+    return {"policy": policy.label, "decisions": found.decisions("now"), **moved}

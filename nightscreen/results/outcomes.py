@@ -78,10 +78,10 @@ _BY_REASON = """
 _CELLS = """
     WITH paid AS (
         SELECT loans.*, number, was, now FROM loans JOIN moves USING (customer)
-        WHERE way = {way} AND decided_at <= disbursed_at
+        WHERE decided_at <= disbursed_at
         QUALIFY row_number() OVER (PARTITION BY loan ORDER BY decided_at DESC, number DESC) = 1
     ),
-    cells AS (SELECT was, now, count(*) AS rows FROM moves WHERE way = {way} GROUP BY ALL)
+    cells AS (SELECT was, now, count(*) AS rows FROM moves GROUP BY ALL)
     SELECT was AS "from", now AS "to", any_value(cells.rows) AS rows,
         any_value(cells.rows) - count(DISTINCT number) AS never_lent, {counts}
     FROM cells LEFT JOIN paid USING (was, now) GROUP BY was, now ORDER BY was, now
@@ -312,15 +312,14 @@ class LoanPerformance:
         mine = pc.is_in(names, value_set=self.loans["customer"].combine_chunks())
         return pc.if_else(mine, names, None)
 
-    def document(self, engine: DuckDBPyConnection, way: int) -> dict[str, Any]:
+    def document(self, engine: DuckDBPyConnection) -> dict[str, Any]:
         """Return how those of each move paid, and what approving them was worth.
 
         Args:
             engine: with these `loans`, and a table `moves` of customers (null without a loan) with
                 their numbers, `decided_at`, and the decisions as they `was` and are `now`.
-            way: which way of deciding.
         """
-        cells = _rated(engine.sql(_CELLS.format(way=way, counts=_COUNTS)))
+        cells = _rated(engine.sql(_CELLS.format(counts=_COUNTS)))
         return {"cells": cells, **_verdict(cells)}
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import unicodedata
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.results.tracked_state import evidence_digest, listed_decision, rests_on
 from nightscreen.schemas.clock import DAY_MICROS, LAGOS, lagos_day, to_micros
 from nightscreen.schemas.contests import Review
-from nightscreen.schemas.decisions import REVIEWED, ReviewFinding, ReviewRow
+from nightscreen.schemas.decisions import REVIEWED, ReviewIssue, ReviewRow
 from nightscreen.values.dates import Moment, read_iso
 
 if TYPE_CHECKING:
@@ -48,42 +48,40 @@ _DATE_UNREADABLE = "This is no date; write it as 2026-03-04, or leave it blank."
 _DATE_OUTSIDE = "The date must lie between the run and now; correct it or leave it blank."
 
 
+class SoundReview(NamedTuple):
+    """A review that can be taken in, of a row of the list."""
+
+    review: Review
+    customer_id: str
+    latest: str  # the policy's latest decision, which the list may not have had yet
+
+
 @dataclass(slots=True)
 class Judged:
     """What became of a returned list."""
 
-    # sound reviews by batch name, not yet known ones only
-    reviews: dict[str, list[Review]] = field(default_factory=lambda: defaultdict(list))
-    # the customer of each, by pseudonym
-    ids: dict[bytes, str] = field(default_factory=dict, repr=False)
-    # the policy's latest decision of each, by pseudonym
-    listed: dict[bytes, str] = field(default_factory=dict, repr=False)
+    sound: list[SoundReview] = field(default_factory=list)  # those that are not known yet
     known: int = 0  # rows that were imported before
     # mistakes, conflicts and what is worth knowing, by line
-    findings: list[ReviewFinding] = field(default_factory=list)
+    issues: list[ReviewIssue] = field(default_factory=list)
 
     @property
-    def mistakes(self) -> list[ReviewFinding]:
-        """Return the findings for which a row is refused."""
-        return [each for each in self.findings if each.refused]
+    def mistakes(self) -> list[ReviewIssue]:
+        """Return the issues for which a row is refused."""
+        return [each for each in self.issues if each.refused]
 
     @property
     def runs(self) -> list[str]:
         """Return the runs whose lists were reviewed."""
-        return list(dict.fromkeys(each.run_id for each in self.sound))
+        return list(dict.fromkeys(each.review.run_id for each in self.sound))
 
     @property
-    def sound(self) -> list[Review]:
-        """Return the new reviews."""
-        return [each for found in self.reviews.values() for each in found]
-
-    @property
-    def overrides(self) -> list[Review]:
+    def overrides(self) -> list[SoundReview]:
         """Return those that decide otherwise than the policy, on the list or by now."""
         return [
             each
             for each in self.sound
-            if each.overrides or each.decision != self.listed[each.customer]
+            if each.review.overrides or each.review.decision != each.latest
         ]
 
 
@@ -113,7 +111,7 @@ def judge_rows(journal: Journal, rows: Sequence[ReviewRow], *, days: int = DEFAU
         else:
             for each in group:
                 judge.tell(each.row, "reviewer_decision", "rows_disagree")
-    judge.result.findings.sort(key=lambda each: (each.sheet, each.line))
+    judge.result.issues.sort(key=lambda each: (each.sheet, each.line))
     return judge.result
 
 
@@ -135,8 +133,8 @@ class _Judge:
     ) -> None:
         """Note what is wrong with a row, or worth knowing."""
         hint = hint or _HINTS[code]
-        finding = ReviewFinding(row.line, row.sheet, column, code, hint, refused=refused)
-        self.result.findings.append(finding)
+        issue = ReviewIssue(row.line, row.sheet, column, code, hint, refused=refused)
+        self.result.issues.append(issue)
 
     def read(self, row: ReviewRow) -> _Candidate | None:
         """Judge a row by its own cells; tell the first thing that is wrong with it."""
@@ -188,6 +186,7 @@ class _Judge:
             return
         review = Review(
             customer=each.subject,
+            batch=each.commit.batch,
             run_id=run_id,
             listed=listed_decision(then),
             decision=each.decision,
@@ -211,12 +210,10 @@ class _Judge:
         elif review.until <= self._now:
             self.tell(row, "reviewed_at", "review_ended")
         else:
-            batch = each.commit.batch
-            if self._latest[batch] != run_id:
+            if self._latest[each.commit.batch] != run_id:
                 self.tell(row, "run_id", "older_run", refused=False)
-            self.result.reviews[batch].append(review)
-            self.result.ids[each.subject] = row["customer_id"]
-            self.result.listed[each.subject] = listed_decision(self._known[each.subject])
+            latest = listed_decision(self._known[each.subject])
+            self.result.sound.append(SoundReview(review, row["customer_id"], latest))
 
     def _contradicts(self, old: Review, new: Review) -> bool:
         """Tell whether another reviewer's word that has not ended is another one."""

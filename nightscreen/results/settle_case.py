@@ -81,12 +81,12 @@ def import_reviews(
         runs = sorted(judged.runs)
         actor.note(journal, "reviews imported", rows=saved, waiting=waiting, runs=runs)
         return Imported(judged, saved, waiting)
-    (review,) = judged.sound
+    ((review, customer_id, _),) = judged.sound
     actor.note(
         journal,
         "review saved" if saved else "override proposed",
         run_id=review.run_id,
-        customer_id=judged.ids[review.customer],
+        customer_id=customer_id,
         decision=review.decision,
         reason=reason,
         overrides=bool(judged.overrides),
@@ -96,29 +96,26 @@ def import_reviews(
 
 def _save(journal: Journal, actor: Actor, judged: Judged, settings: Settings) -> int:
     """Save sound reviews, or have them wait for a second person; return how many wait."""
-    reviews, waits = Reviews.of(journal), 0
-    for batch, found in judged.reviews.items():
-        saved, waiting = [], []
-        for each in found:
-            customer_id = judged.ids[each.customer]
-            kept = each.model_copy(update={"batch": batch, "imported_by": actor.account})
-            if needs_second(
-                journal,
-                settings.override_above,
-                batch=batch,
-                customer_id=customer_id,
-                decision=each.decision,
-                run_id=each.run_id,
-            ):
-                waiting.append(kept.model_copy(update={"customer_id": customer_id}))
-            else:
-                saved.append(kept)
-                reviews.end_waiting(each.customer)
-        reviews.add(batch, saved)
-        reviews.propose(waiting)
-        close_cases(journal, saved)
-        waits += len(waiting)
-    return waits
+    reviews, saved, waiting = Reviews.of(journal), list[Review](), list[Review]()
+    for review, customer_id, _ in judged.sound:
+        kept = review.model_copy(update={"imported_by": actor.account})
+        if needs_second(
+            journal,
+            settings.override_above,
+            batch=review.batch,
+            customer_id=customer_id,
+            decision=review.decision,
+            run_id=review.run_id,
+        ):
+            waiting.append(kept.model_copy(update={"customer_id": customer_id}))
+        else:
+            saved.append(kept)
+            reviews.end_waiting(review.customer)
+    for batch in {each.batch for each in saved}:
+        reviews.add(batch, [each for each in saved if each.batch == batch])
+    reviews.propose(waiting)
+    close_cases(journal, saved)
+    return len(waiting)
 
 
 def needs_second(

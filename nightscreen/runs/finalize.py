@@ -28,7 +28,7 @@ from nightscreen.report.facts import counted_customers, facts_of, nights_of
 from nightscreen.report.format import some
 from nightscreen.report.page import report_page
 from nightscreen.results.assemble import Assembly, Chunk
-from nightscreen.results.backtest import PURPOSE_KEY, PastRun, try_beside
+from nightscreen.results.backtest import PastRun, try_beside
 from nightscreen.results.customer_rows import Expansion
 from nightscreen.results.decide import decide
 from nightscreen.results.enriched import enriched_schema
@@ -82,7 +82,6 @@ def write_rows(run: ScreeningRun) -> WrittenRows:
     )
     written = WrittenRows()
     schema = enriched_schema(run.columns, merged=run.merging)
-    schema = schema.with_metadata({PURPOSE_KEY: run.purpose})
     tables = _enriched(run, assembly, written)
     if run.merging:
         tables = _expanded(run, tables, schema)

@@ -128,7 +128,7 @@ class ReviewRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ReviewFinding:
+class ReviewIssue:
     """A mistake in a row of a returned list, or a note about it; holds no value of the row."""
 
     line: int

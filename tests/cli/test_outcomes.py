@@ -44,7 +44,7 @@ def test_a_book_is_taken_in_and_reported(here: Here, book: Book) -> None:
     better.write_text(BETTER, encoding="utf-8")
     words = ("policy", "backtest", "--policy", str(better), *map(str, folders))
     found = here(*words, "--json").document
-    assert found["policies"][0]["outcomes"]["verdict"] == "better"
+    assert found["outcomes"]["verdict"] == "better"
     assert "were never lent to" in here(*words).out
 
 

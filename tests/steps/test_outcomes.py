@@ -352,7 +352,7 @@ def test_backtest_of_a_year_shows_the_better_policy_to_be_better(
     folders = year(book)
     paid = LoanPerformance.of(book.nights.journal, BadLoan())
     runs = [past_run(folder) for folder in folders]
-    found = backtest(runs, [policy(BETTER)], paid=paid).document()["policies"][0]
+    found = backtest(runs, policy(BETTER), paid=paid).document()
     moved = found["outcomes"]
     assert moved["verdict"] == "better"
     assert (
@@ -401,7 +401,7 @@ def test_a_policy_that_moves_reviewed_customers_is_judged_by_those_who_stay_revi
         )
     )
     paid = LoanPerformance.of(book.nights.journal, BadLoan())
-    found = backtest([past_run(folder)], [strict], paid=paid).document()["policies"][0]
+    found = backtest([past_run(folder)], strict, paid=paid).document()
     assert {(each["from"], each["to"]) for each in found["outcomes"]["cells"]} == {
         ("review", "review"),
         ("review", "decline"),
@@ -419,7 +419,7 @@ def test_too_few_loans_tell_nothing(book: Book) -> None:
     paid = LoanPerformance.of(book.nights.journal, BadLoan())
     strict = policy(BETTER.replace("ecosystem_past_due_loans > 0", "customer_id = 'A'"))
     run = past_run(book.folder / "out" / "20260301-220000-a1b2c3")
-    found = backtest([run], [strict], paid=paid).document()["policies"][0]["outcomes"]
+    found = backtest([run], strict, paid=paid).document()["outcomes"]
     assert found["verdict"] == "cannot_tell"
     assert found["no_longer_approved"]["bad"] == 1
 

@@ -53,7 +53,7 @@ def import_rows(nights: Nights, *rows: ReviewRow, partial: bool = False) -> Judg
 
 def codes(judged: Judged) -> list[str]:
     """Return what was told."""
-    return [each.code for each in judged.findings]
+    return [each.code for each in judged.issues]
 
 
 def test_a_review_is_kept_with_reason_reviewer_and_end(nights: Nights) -> None:
@@ -89,7 +89,7 @@ def test_a_mistaken_row_is_told_with_its_line(
     """Each mistake has a code, a hint that shows no value, and the file's line."""
     judged = import_rows(nights, row(line=17, **{"customer_id": "A", **cells}))
     assert codes(judged) == [code]
-    assert judged.findings[0].line == 17
+    assert judged.issues[0].line == 17
     assert nights.reviews.active(BATCH, nights.now) == {}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import Counter
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -13,22 +12,15 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
-from nightscreen.policy.load import load_policy
 from nightscreen.policy.versions import decide_version, propose
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
-from nightscreen.results.backtest import past_run, rows_of
-from nightscreen.results.decide import decide
 from nightscreen.schemas.contests import PolicyState, Review
 from nightscreen.schemas.errors import PolicyError
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pyarrow as pa
-
-    from nightscreen.schemas.policy import Policy
 
 
 STRICT = """
@@ -58,35 +50,6 @@ def strict(tmp_path: Path) -> Path:
     path = tmp_path / "strict.toml"
     path.write_text(STRICT)
     return path
-
-
-def test_a_second_policy_decides_beside_the_one_in_force_for_nothing(
-    world: World, strict: Path
-) -> None:
-    """It changes no decision and asks nothing; its own decisions are what it alone would make."""
-    plain = world.screen(ROWS)
-    calls = len(world.calls())
-    night = world.screen(ROWS, shadow=str(strict))
-    assert len(world.calls()) == calls
-    assert night.column("decision") == plain.column("decision")
-    policy = load_policy(strict)
-    run = past_run(night.folder)
-    alone = [row for rows in rows_of(run, [policy]) for row in _decided(rows, policy, run.purpose)]
-    assert _listed(night.folder) == [
-        (customer, was, now, "; ".join(why))
-        for customer, was, (now, why) in zip(
-            night.column("customer_id"), night.column("decision"), alone, strict=True
-        )
-        if was != now
-    ]
-    assert Counter(was for was, _ in alone) == {
-        word: cell["rows"] for word, cell in night.report["shadow"]["decisions"].items()
-    }
-
-
-def _decided(rows: pa.Table, policy: Policy, purpose: str | None) -> list[tuple[str, list[str]]]:
-    decided = decide(rows, policy, purpose=purpose)
-    return list(zip(decided["decision"].to_pylist(), decided["reasons"].to_pylist(), strict=True))
 
 
 def _listed(folder: Path) -> list[tuple[str, str, str, str]]:
