@@ -100,7 +100,7 @@ def ask_on_terminal() -> None:
 
 
 def _desk_has_users(settings: Settings) -> bool:
-    look = look_into(settings.home, url=settings.journal_url)
+    look = look_into(settings)
     if look is None:
         return False
     with look:

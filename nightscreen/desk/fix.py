@@ -19,7 +19,7 @@ from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.new_file import begin, preview, quote_upload
 from nightscreen.desk.run_rows import rows_of_run
 from nightscreen.desk.runs import find_run
-from nightscreen.desk.uploads import HELD, TYPED, chosen_mapping
+from nightscreen.desk.uploads import TYPED, chosen_mapping
 from nightscreen.files.outputs import QUARANTINE
 from nightscreen.files.person import same_person
 from nightscreen.files.quarantine import escape_formula, unescape_formula
@@ -32,6 +32,7 @@ from nightscreen.results.settle_case import needs_second
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.policy import Decision
+from nightscreen.schemas.uploads import HELD
 from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from nightscreen.desk.context import Context
-    from nightscreen.desk.uploads import Upload
     from nightscreen.journal.runs import RunRecord
+    from nightscreen.schemas.uploads import Upload
 
 MOST_CELLS: Final = 1_200
 """Cells of one page: each is a field of its form."""

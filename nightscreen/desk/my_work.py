@@ -143,8 +143,7 @@ def _share(context: Context) -> None:
 
 
 def _end(context: Context) -> None:
-    number = context.text("share", 9)
-    ended = context.cases.end_share(int(number)) if number.isdecimal() else None
+    ended = context.cases.end_share(context.text("share", 500))
     if ended is not None:
         context.record("share ended", by=ended.facet, value=ended.value)
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.parameters import USUAL_CHECKS, PurposeName
 from nightscreen.desk.context import DeskError, plain_naira
-from nightscreen.desk.uploads import GONE, TYPED
+from nightscreen.desk.uploads import TYPED
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.reading.columns import meanings
 from nightscreen.reading.date_orders import ORDERS, DateOrders
@@ -32,6 +32,7 @@ from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.columns import KNOWN_COLUMNS
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.rows import Action
+from nightscreen.schemas.uploads import GONE
 from nightscreen.values.identifiers import CustomerNumbers
 from nightscreen.web.forms import onward
 
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.desk.context import Context
-    from nightscreen.desk.uploads import Upload
     from nightscreen.reading.open_file import TableSource
+    from nightscreen.schemas.uploads import Upload
 
 SHOWN_ROWS: Final = 50
 CARRIED, LEFT_OUT = "", "-"

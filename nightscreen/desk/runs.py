@@ -15,7 +15,7 @@ from nightscreen.desk.run_rows import Filter, rows_of_run
 from nightscreen.files.heartbeat import read_vitals
 from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
-from nightscreen.journal.read_only import look_into
+from nightscreen.journal.read_only import Look
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, state_of
@@ -146,17 +146,8 @@ def _asks_again_after(facts: Mapping[str, Any], approval: str) -> int:
 
 def facts_of(context: Context, run: RunRecord) -> dict[str, Any]:
     """Return how a run stands, in words and numbers for a page."""
-    settings = context.settings
-    look = look_into(
-        settings.home,
-        url=settings.journal_url,
-        data_key=settings.data_key.get_secret_value(),
-        clock=context.clock,
-    )
-    if look is None:
-        raise DeskError(404, "The journal is not there any more.")
-    with look:
-        facts = condition_of(settings, run.run_id, look, context.clock)
+    look = Look.of(context.journal)
+    facts = condition_of(context.settings, run.run_id, look, context.clock)
     assert facts is not None  # noqa: S101 - the run was found in the same journal
     facts["deadline"] = deadline_words(facts)
     facts["live"] = facts["state"] == RUNNING

@@ -1,37 +1,37 @@
 """Files that were uploaded to the desk: sealed at rest, and gone when they are of no more use.
 
-Digest, uploader and time stay; the file goes when its run completes, at once when its spending is
-refused, after a day if it was never screened, after seven where its run can still be resumed.
+Digest, uploader and time stay as long as approvals. The file goes when its run completes, at once
+when its spending is refused, after a day if it was never screened, after seven where its run can
+still be resumed.
 """
 
 from __future__ import annotations
 
-import json
-import re
 import secrets
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-from sqlalchemy import insert, or_, select, update
 
 from nightscreen.config.parameters import USUAL_CHECKS, ScreenBatch
 from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, UPLOADS, sealed_writer
-from nightscreen.journal.engine import Turn, reading, recording
+from nightscreen.journal.engine import Turn, recording
+from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING, upload_of
-from nightscreen.journal.schema import uploads
+from nightscreen.journal.schema import records
 from nightscreen.reading.mapping_file import Mapping, mapping_toml
+from nightscreen.runs.approval import upload_of_run
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.naming import batch_name, contains_identifier
+from nightscreen.schemas.uploads import GONE, HELD, Upload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from sqlalchemy import ColumnElement, Update
+    from sqlalchemy import Connection
 
     from nightscreen.journal import Journal
     from nightscreen.journal.approvals import Approvals
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 LARGEST: Final = 100 * 1024 * 1024
 NEVER_SCREENED_DAYS: Final = 1
-HELD, GONE = "held", "gone"
 TYPED: Final = "typed"
 """Choice of an upload that was made at the desk: of one customer, a part of a batch."""
 _AS_CHOSEN: Final = (
@@ -48,27 +47,8 @@ _AS_CHOSEN: Final = (
     *("merge_rows", "date_order", "policy", "freshness", "purpose", "max_spend"),
 )
 """Choices that are parameters of the run by the same names."""
-_ID = re.compile(r"[a-p]{32}")
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 """An id has letters alone: ten digits in a row would look like a customer's number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """One file that was uploaded."""
-
-    upload_id: str
-    user: str
-    at: int
-    name: str  # as the browser gave it, or a plain one where that names somebody
-    digest: str
-    size: int
-    state: str
-    run_id: str
-    started_at: int | None  # since when its run is started; None where it is not
-    # what was chosen for it: purpose, checks, cap, policy, what its headings mean (a mapping), the
-    # last quote
-    choices: dict[str, Any] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,49 +77,35 @@ class Uploads:
         with sealed_writer(self.path(upload_id), self.journal.sealer) as writer:
             for piece in pieces:
                 writer.write(piece)
-        row: dict[str, Any] = {
-            "upload_id": upload_id,
-            "user": user,
-            "at": self.journal.clock(),
-            "name": plain_name(name),
-            "digest": writer.digest,
-            "size": writer.size,
-            "state": HELD,
-            "run_id": "",
-            "choices": json.dumps(choices),
-        }
-        with recording(self.journal.engine, Turn.DESK) as connection:
-            connection.execute(insert(uploads), row)
-        self.audit.write(user, "file uploaded", digest=writer.digest, name=row["name"])
-        kept = Upload(**{**row, "started_at": None, "choices": choices})
+        kept = Upload(
+            key=upload_id,
+            user=user,
+            at=self.journal.clock(),
+            name=plain_name(name),
+            digest=writer.digest,
+            size=writer.size,
+            choices=choices,
+        )
+        self._records.add([kept])
+        self.audit.write(user, "file uploaded", digest=kept.digest, name=kept.name)
         self._write_mapping(kept)
         return kept
 
+    @property
+    def _records(self) -> Records[Upload]:
+        return Records.of(self.journal, Upload)
+
     def find(self, upload_id: str) -> Upload | None:
         """Return an upload, or None."""
-        if not _ID.fullmatch(upload_id):
-            return None
-        return next(iter(self._read(uploads.c.upload_id == upload_id)), None)
-
-    def _read(self, which: ColumnElement[bool]) -> list[Upload]:
-        with reading(self.journal.engine) as connection:
-            rows = connection.execute(
-                select(uploads).where(which).order_by(uploads.c.at)
-            ).mappings()
-            return [Upload(**{**row, "choices": json.loads(row["choices"])}) for row in rows]
+        return self._records.find(upload_id)
 
     def of_run(self, run: RunRecord | None) -> Upload | None:
         """Return the upload that a run screens; None where its file came another way."""
-        if run is None:
-            return None
-        upload = upload_of(self.journal.home, run)
-        mine = or_(uploads.c.upload_id == upload, uploads.c.run_id == run.run_id)
-        return next(iter(self._read(mine)), None)
+        return None if run is None else upload_of_run(self.journal, run)
 
     def chosen(self, name: str, *, value: str | bool) -> list[Upload]:
         """Return the uploads for which a choice has a value, oldest first."""
-        likely = self._read(uploads.c.choices.contains(json.dumps(value), autoescape=True))
-        return [each for each in likely if each.choices.get(name) == value]
+        return [each for each in self._records.all() if each.choices.get(name) == value]
 
     def is_screened(self, upload: Upload) -> bool:
         """Tell whether an upload's run has screened it, or may still do so."""
@@ -156,12 +122,21 @@ class Uploads:
 
     def choose(self, upload: Upload, choices: dict[str, Any]) -> Upload:
         """Keep what was chosen for an upload, beside what was chosen before."""
-        with recording(self.journal.engine, Turn.DESK) as connection:
-            kept = select(uploads.c.choices).where(uploads.c.upload_id == upload.upload_id)
-            merged = {**json.loads(connection.execute(kept).scalar_one()), **choices}
-            connection.execute(_of(upload).values(choices=json.dumps(merged)))
-        changed = replace(upload, choices=merged)
+        with self._locked(upload) as (connection, kept):
+            changed = self._write(connection, kept, choices={**kept.choices, **choices})
         self._write_mapping(changed)
+        return changed
+
+    @contextmanager
+    def _locked(self, upload: Upload) -> Iterator[tuple[Connection, Upload]]:
+        """Give an upload as it is kept now; nobody changes any meanwhile."""
+        with recording(self.journal.engine, Turn.DESK) as connection:
+            (kept,) = self._records.read(connection, records.c.key == upload.key)
+            yield connection, kept
+
+    def _write(self, connection: Connection, kept: Upload, **values: object) -> Upload:
+        changed = kept.model_copy(update=values)
+        self._records.update(connection, [changed], self.journal.clock())
         return changed
 
     def _write_mapping(self, upload: Upload) -> None:
@@ -177,18 +152,19 @@ class Uploads:
 
         Somebody may start it after all where the caller could not.
         """
-        with recording(self.journal.engine, Turn.DESK) as connection:
-            free = _of(upload).where(uploads.c.started_at.is_(None))
-            claimed = connection.execute(free.values(started_at=self.journal.clock()))
+        with self._locked(upload) as (connection, kept):
+            is_first = kept.started_at is None
+            if is_first:
+                self._write(connection, kept, started_at=self.journal.clock())
         try:
-            yield claimed.rowcount == 1
+            yield is_first
         except BaseException:
             self._set(upload, started_at=None)
             raise
 
     def _set(self, upload: Upload, **values: object) -> None:
-        with recording(self.journal.engine, Turn.DESK) as connection:
-            connection.execute(_of(upload).values(values))
+        with self._locked(upload) as (connection, kept):
+            self._write(connection, kept, **values)
 
     def parameters(self, upload: Upload) -> ScreenBatch:
         """Return what an upload is screened with."""
@@ -217,7 +193,7 @@ class Uploads:
 
     def sweep(self) -> int:
         """Remove files that are of no more use; return how many."""
-        over = [each for each in self._read(uploads.c.state == HELD) if self._is_over(each)]
+        over = [each for each in self._records.all(state=HELD) if self._is_over(each)]
         for upload in over:
             self.remove(upload)
         self._drop_left()
@@ -251,10 +227,6 @@ class Uploads:
             return False
         ended = run.finished_at or upload.at
         return self._is_refused(run) or self.journal.clock() - ended > RESUMABLE_DAYS * DAY_MICROS
-
-
-def _of(upload: Upload) -> Update:
-    return update(uploads).where(uploads.c.upload_id == upload.upload_id)
 
 
 def chosen_mapping(upload: Upload) -> Mapping:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from nightscreen.journal import Journal
-    from nightscreen.journal.cases import Cases, Share
+    from nightscreen.journal.cases import Cases
+    from nightscreen.schemas.cases import Share
 
 FACETS: Final = ("whose", "batch", "decision", "reason", "branch", "officer")
 _BLOCK: Final = 5_000

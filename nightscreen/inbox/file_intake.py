@@ -182,9 +182,7 @@ def _is_over(run: RunRecord) -> bool:
 
 def decided_runs(settings: Settings, run_ids: Sequence[str]) -> list[str]:
     """Return which runs with a waiting file can be gone on with: decided about, or ended since."""
-    look = look_into(
-        settings.home, url=settings.journal_url, data_key=settings.data_key.get_secret_value()
-    )
+    look = look_into(settings)
     if look is None:
         return []
     with look:

@@ -155,18 +155,6 @@ class Calls:
     _began_at: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _looked_at: int = field(default=0, init=False, repr=False)
 
-    def reserve(
-        self,
-        run_id: str,
-        purpose: str,
-        asks: Sequence[ReserveRequest],
-        caps: Caps,
-        *,
-        since: int,
-    ) -> list[Reservation]:
-        """Commit the intents of calls by name, as `claim` does; one grant for each, in order."""
-        return self.claim(run_id, purpose, asks, caps, since=since, wishes={})[0]
-
     def claim(
         self,
         run_id: str,

@@ -7,16 +7,13 @@ customers need somebody is the desk's `work_list`.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import delete, insert, select, update
-
-from nightscreen.journal.engine import Turn, reading, recording
+from nightscreen.journal.engine import Turn, recording
 from nightscreen.journal.records import Records
-from nightscreen.journal.schema import records, shares
-from nightscreen.schemas.cases import OpenCase
+from nightscreen.journal.schema import records
+from nightscreen.schemas.cases import OpenCase, Share
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,16 +25,6 @@ WAITS_FOR: Final = ("customer", "reporter")
 IN_TURN: Final = "in turn"
 _BLOCK: Final = 500
 SHARED_BY: Final = ("branch", "officer", "reason", IN_TURN)
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Which free cases are whose: those of a branch, an officer or a reason, or all in turn."""
-
-    share_id: int
-    facet: str
-    value: str
-    users: tuple[str, ...]
 
 
 class CaseTakenError(InputError):
@@ -125,36 +112,31 @@ class Cases:
 
     def shares(self) -> list[Share]:
         """Return who gets which free cases; the first that fits a case counts."""
-        query = select(shares).order_by(shares.c.facet == IN_TURN, shares.c.share_id)
-        with reading(self._journal.engine) as connection:
-            rows = connection.execute(query).all()
-        return [
-            Share(row.share_id, row.facet, row.value, tuple(json.loads(row.users))) for row in rows
-        ]
+        return sorted(self._shares.all(), key=lambda each: each.facet == IN_TURN)
+
+    @property
+    def _shares(self) -> Records[Share]:
+        return Records.of(self._journal, Share)
 
     def share(self, facet: str, value: str, users: Sequence[str], by: str) -> None:
         """Give free cases, of now and of nights to come, to users; each in turn where several."""
-        row = {"facet": facet, "value": value}
-        with recording(self._journal.engine, Turn.DESK) as connection:
-            connection.execute(delete(shares).filter_by(**row))
-            given = {"users": json.dumps(list(users)), "by": by, "at": self._journal.clock()}
-            connection.execute(insert(shares), row | given)
+        now = self._journal.clock()
+        made = Share(facet=facet, value=value, users=tuple(users), by=by, at=now)
+        self._shares.merge([made], lambda _, new: new, now)
 
-    def end_share(self, share_id: int) -> Share | None:
+    def end_share(self, key: str) -> Share | None:
         """Free the cases of a share again, unless they were taken; return what it was."""
-        found = next((each for each in self.shares() if each.share_id == share_id), None)
-        with recording(self._journal.engine, Turn.DESK) as connection:
-            connection.execute(delete(shares).where(shares.c.share_id == share_id))
+        found = self._shares.find(key)
+        self._shares.drop([key])
         return found
 
     def hand_over(self, user: str, to: str) -> int:
         """Give all that is a user's to another, shares too; return how many cases were taken."""
         now = self._journal.clock()
         with recording(self._journal.engine, Turn.DESK) as connection:
-            for row in connection.execute(select(shares.c.share_id, shares.c.users)).all():
-                users = [to if each == user else each for each in json.loads(row.users)]
-                mine = update(shares).where(shares.c.share_id == row.share_id)
-                connection.execute(mine.values(users=json.dumps(users)))
+            for each in self._shares.read(connection):
+                users = tuple(to if name == user else name for name in each.users)
+                self._shares.update(connection, [each.model_copy(update={"users": users})], now)
             taken = self._kept.read(connection, records.c.state == user)
             given = [each.model_copy(update={"holder": to, "held_at": now}) for each in taken]
             self._kept.update(connection, given, now)

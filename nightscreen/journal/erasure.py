@@ -15,8 +15,8 @@ from sqlalchemy import delete, false, func, insert, or_, select, update
 
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.engine import reading, told, writing
-from nightscreen.journal.lookups import Lookups, runs_about
-from nightscreen.journal.runs import RUNNING
+from nightscreen.journal.lookups import Lookups
+from nightscreen.journal.runs import living_runs
 from nightscreen.journal.schema import (
     PASSING_TABLES,
     TOMBSTONE,
@@ -30,7 +30,6 @@ from nightscreen.journal.schema import (
     metadata,
     put_meta,
     read_meta,
-    runs,
     sightings,
 )
 from nightscreen.schemas.calls import CallState
@@ -97,12 +96,12 @@ class Erasures:
         """Remove a person in one transaction; return the number of the audit's line.
 
         Raises:
-            InputError: a run under way has the person among its lookups.
+            InputError: a run is under way, or a call about the person.
         """
         kept = self._journal
         Lookups(kept.engine, kept.sealer, kept.holders).sweep()
         with writing(self._journal.engine) as connection:
-            self._refuse_asked(connection, person.subjects)
+            self.require_rest(connection, person.subjects)
             return self._remove(connection, ERASURE, list(_of_person(person)), person.audited)
 
     def purge(self, cutoffs: Cutoffs, applicants: Sequence[str] = ()) -> int:
@@ -116,15 +115,22 @@ class Erasures:
         with writing(self._journal.engine) as connection:
             return self._remove(connection, RETENTION, list(_before(cutoffs, applicants)))
 
-    def _refuse_asked(self, connection: Connection, subjects: Collection[bytes]) -> None:
-        query = select(calls.c.holder).where(
+    def require_rest(self, connection: Connection, subjects: Collection[bytes] = ()) -> None:
+        """Refuse to erase while a run is under way: it may have the person, and writes its files.
+
+        Raises:
+            InputError: one is, or a call about one of the pseudonyms.
+        """
+        holders = self._journal.holders
+        for run_id in living_runs(connection, holders):
+            raise InputError(
+                f"run {run_id} is under way and may involve this person; erase again after it"
+            )
+        asking = select(calls.c.holder).where(
             calls.c.subject.in_(subjects), calls.c.state == CallState.INTENT.value
         )
-        holders = {*connection.execute(query).scalars(), *runs_about(connection, subjects)}
-        if any(self._journal.holders.alive(holder, connection) for holder in holders):
-            raise InputError(
-                "a run under way is asking about this person; erase again once it has ended"
-            )
+        if any(holders.alive(each, connection) for each in connection.execute(asking).scalars()):
+            raise InputError("a call about this person is under way; erase again after it")
 
     def _remove(
         self,
@@ -271,10 +277,11 @@ def leave_no_trace(journal: Storage) -> bool:
     with reading(journal.engine) as connection:
         if _PAGES not in read_meta(connection):
             return True
+        under_way = living_runs(connection, journal.holders)
     try:
         if journal.engine.dialect.name == "postgresql":
             _by_itself(journal, f"VACUUM {', '.join(metadata.tables)}")
-        elif _run_under_way(journal):
+        elif under_way:
             _empty_log(journal)
             return False
         else:
@@ -286,12 +293,6 @@ def leave_no_trace(journal: Storage) -> bool:
     with writing(journal.engine) as connection:
         connection.execute(delete(meta).where(meta.c.name == _PAGES))
     return True
-
-
-def _run_under_way(journal: Storage) -> bool:
-    with reading(journal.engine) as connection:
-        running = connection.execute(select(runs.c.holder).where(runs.c.state == RUNNING)).scalars()
-        return any(each and journal.holders.alive(each, connection) for each in running.all())
 
 
 def _empty_log(journal: Storage) -> bool:

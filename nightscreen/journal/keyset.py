@@ -30,14 +30,13 @@ from nightscreen.files.keys import (
 from nightscreen.files.sealing import Sealer, fingerprint
 from nightscreen.journal.audit import ENDS, NO_ENTRIES
 from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.runs import RUNNING
+from nightscreen.journal.runs import living_runs
 from nightscreen.journal.schema import (
     data_keys,
     meta,
     open_text,
     put_meta,
     read_meta,
-    runs,
     sealed_text,
 )
 from nightscreen.schemas.clock import MICROS
@@ -246,12 +245,8 @@ def retire_old_key(engine: Engine, holders: Holders, lender: bytes) -> None:
 
 def _retire(connection: Connection, holders: Holders) -> tuple[str, ...]:
     """Forget what keys of the lender wrap that are not in force; return the runs that hold them."""
-    query = select(runs.c.run_id, runs.c.holder).where(runs.c.state == RUNNING)
-    living = tuple(
-        run_id
-        for run_id, holder in connection.execute(query).all()
-        if holder and holder != holders.name and holders.alive(holder, connection)
-    )
+    under_way = living_runs(connection, holders).items()
+    living = tuple(run_id for run_id, holder in under_way if holder != holders.name)
     if not living:
         in_force = select(meta.c.value).where(meta.c.name == LENDER_KEY).scalar_subquery()
         connection.execute(delete(data_keys).where(data_keys.c.wrapped_by != in_force))

@@ -601,18 +601,3 @@ class Lookups:
         with reading(self._engine) as connection:
             rows = connection.execute(select(lookup_runs.c.run_id, lookup_runs.c.holder)).all()
         return [(row.run_id, row.holder) for row in rows]
-
-
-def runs_about(connection: Connection, subjects: Collection[bytes]) -> list[str]:
-    """Return the processes of the runs that have lookups about some pseudonyms.
-
-    The table is read from end to end: it has no index by pseudonym, and an erasure is rare.
-    """
-    of_run = lookups.c.lookup_id.between(lookup_runs.c.first_id, lookup_runs.c.end_id - 1)
-    query = (
-        select(lookup_runs.c.holder)
-        .join(lookups, of_run)
-        .where(lookups.c.subject.in_(subjects))
-        .distinct()
-    )
-    return list(connection.execute(query).scalars())

@@ -127,10 +127,10 @@ def journal_of(
 
 def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
     remembered = _remembered(home)
-    _private_from_birth(engine, home, remembered)
+    _private_from_birth(engine, home)
     look_first(engine)
     if not has_tables(engine):
-        _refuse_vanished(home, remembered)
+        refuse_vanished(home)
         _create(engine, home, data_key, clock)
     with reading(engine) as connection:
         facts = read_meta(connection)
@@ -180,7 +180,7 @@ def make_holders(engine: Engine, *, takes_lock: bool = True) -> Holders:
         return AdvisoryHolders(engine, takes_lock=takes_lock)
 
 
-def _private_from_birth(engine: Engine, home: Path, remembered: str | None) -> None:
+def _private_from_birth(engine: Engine, home: Path) -> None:
     """Make the journal's file before SQLite does, so that nobody else may ever read it.
 
     A file that is there is not even opened: closing it again would drop the locks that another
@@ -189,7 +189,7 @@ def _private_from_birth(engine: Engine, home: Path, remembered: str | None) -> N
     file = sqlite_file(engine)
     if file is None or file.exists():
         return
-    _refuse_vanished(home, remembered)
+    refuse_vanished(home)
     if not file.parent.is_dir():
         raise JournalError(
             f"the journal's folder {file.parent} does not exist; make it or correct "
@@ -235,9 +235,13 @@ def _remembered(home: Path) -> str | None:
         ) from None
 
 
-def _refuse_vanished(home: Path, remembered: str | None) -> None:
-    """Refuse to begin anew where HOME remembers a journal: that would buy everything again."""
-    if remembered is not None:
+def refuse_vanished(home: Path) -> None:
+    """Refuse to begin anew where HOME remembers a journal: that would buy everything again.
+
+    Raises:
+        JournalError: it remembers one.
+    """
+    if (home / MARKER).exists():
         raise JournalError(
             f"{home / MARKER} remembers a journal that is not there any more; restore it from a "
             "backup, correct NIGHTSCREEN_JOURNAL_URL, or remove that file to begin a new journal "

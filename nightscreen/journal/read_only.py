@@ -23,32 +23,31 @@ from nightscreen.journal.engine import (
 from nightscreen.journal.holders import FileHolders
 from nightscreen.journal.keyset import LENDER_KEY, lender_key_of, make_sealer
 from nightscreen.journal.money import Money
-from nightscreen.journal.opening import MARKER, has_tables, journal_url, make_holders
+from nightscreen.journal.opening import has_tables, journal_url, make_holders, refuse_vanished
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import Runs
 from nightscreen.journal.schema import calls, read_meta, records, require_declared
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.clock import Clock, system_clock
-from nightscreen.schemas.errors import JournalError, NightscreenError
+from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.records import RecordKind
 from nightscreen.schemas.wallet import OPEN, WalletGap
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sqlalchemy import Engine
 
-    from nightscreen.files.sealing import Sealer
+    from nightscreen.config.settings import Settings
     from nightscreen.journal.holders import Holders
+    from nightscreen.journal.opening import Journal
 
 PATIENCE_S = 3.0
 """How long a look waits where another process has the journal locked."""
 
 
-def pids_at_work(home: Path, url: str) -> list[int]:
+def pids_at_work(settings: Settings) -> list[int]:
     """Return the processes of this machine that have an SQLite journal open."""
-    folder = holders_folder(make_engine(url or journal_url(home)))
+    folder = holders_folder(make_engine(settings.journal_url or journal_url(settings.home)))
     living = [] if folder is None else FileHolders(folder, takes_lock=False).living()
     return sorted({pid for pid in map(pid_of, living) if pid is not None})
 
@@ -82,6 +81,7 @@ class Look:
     """A journal that is only read.
 
     Attributes:
+        approvals: None without a key.
         key_trouble: why its answers cannot be read, None where the key fits.
         fingerprint: of the lender's key that opens it.
     """
@@ -90,9 +90,15 @@ class Look:
     holders: Holders = field(repr=False)
     runs: Runs = field(repr=False)
     money: Money = field(repr=False)
-    key_trouble: NightscreenError | None
-    fingerprint: str
-    _sealer: Sealer | None = field(repr=False)
+    approvals: Approvals | None = field(repr=False)
+    key_trouble: NightscreenError | None = None
+    fingerprint: str = ""
+
+    @classmethod
+    def of(cls, journal: Journal) -> Look:
+        """Look at a journal that is open; whoever opened it closes it."""
+        approvals = Approvals.of(journal)
+        return cls(journal.engine, journal.holders, journal.runs, journal.money, approvals)
 
     def __enter__(self) -> Self:
         return self
@@ -102,10 +108,7 @@ class Look:
 
     def approval_of(self, run_id: str) -> Approval | None:
         """Return a run's newest request for approval; None where it has none, or without a key."""
-        if self._sealer is None:
-            return None
-        kept = Records(Approval, self.engine, self._sealer)
-        return Approvals(self.engine, kept, system_clock).newest(run_id)
+        return None if self.approvals is None else self.approvals.newest(run_id)
 
     def runs_with_open_gaps(self) -> list[str]:
         """Return the runs before which money is missing without a reason, oldest first."""
@@ -163,60 +166,41 @@ def has_users(engine: Engine) -> bool:
         return connection.execute(found).first() is not None
 
 
-def look_into(
-    home: Path,
-    *,
-    url: str = "",
-    data_key: str = "",
-    clock: Clock = system_clock,
-    patience_s: float = PATIENCE_S,
-) -> Look | None:
-    """Look into the journal of a HOME; None where there never was one.
+def look_into(settings: Settings, *, clock: Clock = system_clock) -> Look | None:
+    """Look into the journal that settings name; None where there never was one.
 
     Raises:
         JournalError: it is damaged, locked, of another version, unreachable, or has vanished.
         SettingsError: its URL cannot be read.
     """
-    engine = make_engine(url or journal_url(home), busy_timeout_s=patience_s)
+    url = settings.journal_url or journal_url(settings.home)
+    engine, found = make_engine(url, busy_timeout_s=PATIENCE_S), None
     try:
-        if not _is_there(engine, home):
+        found = _look(engine, settings, clock)
+    finally:
+        if found is None:
             engine.dispose()
-            return None
-        with reading(engine) as connection:
-            facts = read_meta(connection)
-        require_declared(facts)
-        trouble: NightscreenError | None = None
-        sealer = None
-        try:
-            lender = lender_key_of(engine, configured_key(home, data_key), home)
-            sealer = make_sealer(engine, lender, home)
-        except NightscreenError as error:
-            trouble = error
-        holders = make_holders(engine, takes_lock=False)
-        return Look(
-            engine,
-            holders,
-            Runs(engine, holders, clock),
-            Money(engine, clock),
-            trouble,
-            facts.get(LENDER_KEY, ""),
-            sealer,
-        )
-    except BaseException:
-        engine.dispose()
-        raise
-
-
-def _is_there(engine: Engine, home: Path) -> bool:
-    """Return whether there is a journal; one that HOME remembers and that is gone is an error."""
-    file = sqlite_file(engine)
-    found = file is None or file.exists()
-    if found:
-        look_first(engine)
-        found = has_tables(engine)
-    if not found and (home / MARKER).exists():
-        raise JournalError(
-            f"{home / MARKER} remembers a journal that is not there any more; restore it from a "
-            "backup, or correct NIGHTSCREEN_JOURNAL_URL"
-        )
     return found
+
+
+def _look(engine: Engine, settings: Settings, clock: Clock) -> Look | None:
+    home, file = settings.home, sqlite_file(engine)
+    is_there = file is None or file.exists()
+    if is_there:
+        look_first(engine)
+    if not is_there or not has_tables(engine):
+        refuse_vanished(home)
+        return None
+    with reading(engine) as connection:
+        facts = read_meta(connection)
+    require_declared(facts)
+    holders = make_holders(engine, takes_lock=False)
+    trouble, approvals = None, None
+    try:
+        key = configured_key(home, settings.data_key.get_secret_value())
+        sealer = make_sealer(engine, lender_key_of(engine, key, home), home)
+        approvals = Approvals(engine, Records(Approval, engine, sealer), clock)
+    except NightscreenError as error:
+        trouble = error
+    runs, money = Runs(engine, holders, clock), Money(engine, clock)
+    return Look(engine, holders, runs, money, approvals, trouble, facts[LENDER_KEY])

@@ -22,7 +22,7 @@ from nightscreen.schemas.calls import KEPT_STATES, CallState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Engine, Row, Select
+    from sqlalchemy import Connection, Engine, Row, Select
 
     from nightscreen.journal.holders import Holders
     from nightscreen.schemas.clock import Clock
@@ -78,6 +78,16 @@ def upload_of(home: Path, run: RunRecord) -> str:
     """Return the id of the upload that a run screens; empty where its file came another way."""
     path = Path(run.parameters.get("input") or "").resolve()
     return path.stem if path.parent == (home / UPLOADS).resolve() else ""
+
+
+def living_runs(connection: Connection, holders: Holders) -> dict[str, str]:
+    """Return the runs that are under way in a living process, each with that process."""
+    query = select(runs.c.run_id, runs.c.holder).where(runs.c.state == RUNNING)
+    return {
+        run_id: holder
+        for run_id, holder in connection.execute(query).all()
+        if holder and holders.alive(holder, connection)
+    }
 
 
 class RunHead(NamedTuple):

@@ -50,7 +50,7 @@ from nightscreen.files.sealing import SUBJECT_BYTES
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.bvn import BvnRequest
 from nightscreen.schemas.calls import CallState
-from nightscreen.schemas.cases import OpenCase
+from nightscreen.schemas.cases import OpenCase, Share
 from nightscreen.schemas.consented import PULLS, CashFigures, ConsentLink, Grant, GrantState
 from nightscreen.schemas.contests import (
     Confirmation,
@@ -66,6 +66,7 @@ from nightscreen.schemas.offers import LoanNews, Offer
 from nightscreen.schemas.outcomes import LoanOutcome
 from nightscreen.schemas.pulls import Pulled
 from nightscreen.schemas.records import RecordKind
+from nightscreen.schemas.uploads import Upload
 from nightscreen.schemas.users import User
 from nightscreen.schemas.wallet import WalletGap
 
@@ -432,7 +433,7 @@ sightings = Table(
 KINDS: Final[tuple[type[JournalRecord], ...]] = (
     *(Review, OpenCase, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
     *(BvnRequest, Offer, LoanNews, LoanOutcome, Grant, ConsentLink, Pulled, CashFigures),
-    *(WalletGap, Signature, User, Approval),
+    *(WalletGap, Signature, User, Approval, Upload, Share),
 )
 
 
@@ -587,7 +588,7 @@ transaction_records = Table(
     info={"old": _old_transactions},
 )
 
-# --- the desk: wrong passwords, uploads, shares of work, and the audit ---
+# --- the desk: wrong passwords, and the audit ---
 
 AUDITED = Seal("audited customer", ("number",))
 
@@ -600,32 +601,6 @@ failures = Table(
     Column("source", Text, nullable=False),
     Column("known", Boolean, nullable=False),
     info={"kept": PASSING},
-)
-
-uploads = Table(
-    "uploads",
-    metadata,
-    Column("upload_id", Text, primary_key=True),
-    Column("user", Text, nullable=False),
-    Column("at", BigInteger, nullable=False),
-    *_required(Text, "name", "digest"),
-    Column("size", BigInteger, nullable=False),
-    *_required(Text, "state", "run_id"),
-    Column("started_at", BigInteger),  # since when its run is started
-    Column("choices", Text, nullable=False),  # JSON, no personal data
-    Index("uploads_by_state", "state"),
-    info={"kept": WITH_JOURNAL},
-)
-
-shares = Table(
-    "shares",
-    metadata,
-    Column("share_id", _Id, primary_key=True, autoincrement=True),
-    *_required(Text, "facet", "value"),
-    Column("users", Text, nullable=False),  # JSON
-    Column("by", Text, nullable=False),
-    Column("at", BigInteger, nullable=False),
-    info={"kept": WITH_JOURNAL},
 )
 
 audit = Table(

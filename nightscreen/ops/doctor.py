@@ -170,12 +170,7 @@ def diagnose(
 def _find_run(settings: Settings, run_id: str, clock: Clock, found: Diagnosis) -> None:
     """Find the run in the journal, and say what is wrong with that."""
     try:
-        look = look_into(
-            settings.home,
-            url=settings.journal_url,
-            data_key=settings.data_key.get_secret_value(),
-            clock=clock,
-        )
+        look = look_into(settings, clock=clock)
         if look is None:
             says = f"none under {settings.home} yet: the first run makes it"
             found.findings = [HealthFinding("journal", OK, says)]
@@ -212,7 +207,7 @@ def _journal_trouble(settings: Settings, error: NightscreenError) -> HealthFindi
     elif isinstance(error, JournalUnreachableError):
         first = "start the journal's database, or correct NIGHTSCREEN_JOURNAL_URL"
     elif isinstance(error, JournalBusyError):
-        pids = ", ".join(map(str, pids_at_work(settings.home, settings.journal_url)))
+        pids = ", ".join(map(str, pids_at_work(settings)))
         which = f"process {pids}" if pids else "the process that keeps it locked"
         first = f"wait for {which}, or end it"
     elif isinstance(error, JournalDamagedError):

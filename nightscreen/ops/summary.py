@@ -28,8 +28,7 @@ def last_night(settings: Settings) -> dict[str, Any]:
     Raises:
         JournalError: the journal cannot be read, or there is none.
     """
-    key = settings.data_key.get_secret_value()
-    look = look_into(settings.home, url=settings.journal_url, data_key=key)
+    look = look_into(settings)
     if look is None:
         raise JournalError(
             f"there is no journal under {settings.home}: set NIGHTSCREEN_HOME where the worker "

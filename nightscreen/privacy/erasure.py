@@ -18,6 +18,7 @@ from nightscreen.files.run_folder import RowFilter, RunFiles, read_columns, rows
 from nightscreen.files.sealed_file import UPLOADS, drop_sealed
 from nightscreen.files.workspace import sweep_workspaces
 from nightscreen.journal.consents import Consents
+from nightscreen.journal.engine import reading
 from nightscreen.journal.erasure import ERASURE, Erasures, Removed, leave_no_trace
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.records import Records
@@ -38,7 +39,7 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from nightscreen.journal import Journal
     from nightscreen.journal.customers import Customers
@@ -201,7 +202,8 @@ def look(
             person, or a run that involves them is under legal hold.
     """
     runs = journal.runs.newest(limit=None)[::-1]
-    _refuse_live(runs)
+    with reading(journal.engine) as connection:
+        Erasures.of(journal).require_rest(connection)
     there = [run for run in runs if Path(run.folder).is_dir()]
     person = KnownPerson(whom, journal)
     found = Found(person, there, len(runs) - len(there))
@@ -311,18 +313,6 @@ def _refuse_held(journal: Journal, found: Found) -> None:
             )
 
 
-def _refuse_live(runs: Sequence[RunRecord]) -> None:
-    """Refuse while a run is under way: what it writes may hold the person.
-
-    Its rows are known on its own machine alone, and change as it goes.
-    """
-    for run in runs:
-        if run.state == RUNNING:
-            raise InputError(
-                f"run {run.run_id} is under way and may involve this person; erase again after it"
-            )
-
-
 def mend(journal: Journal) -> int:
     """Bring manifests up to files that an erasure or purge rewrote before it was cut short.
 
@@ -345,8 +335,7 @@ def erase(journal: Journal, found: Found, *, more: bool = False) -> dict[str, An
             them together (`leave_no_trace`).
 
     Raises:
-        InputError: a run that began meanwhile is asking about the person, or rewrites its own
-            files; erase again after it.
+        InputError: a run has begun meanwhile; erase again after it.
         OutputError: a file cannot be rewritten; erase again once that is mended.
     """
     journal.calls.recover()

@@ -12,15 +12,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import or_, select
+from sqlalchemy import select
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.files.inbox import WAITING
 from nightscreen.journal.actor import SPENDING, Actor
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.engine import reading
+from nightscreen.journal.records import Records
 from nightscreen.journal.runs import upload_of
-from nightscreen.journal.schema import audit, uploads
+from nightscreen.journal.schema import audit
 from nightscreen.planning.price import RECENT_RUNS, approval_reason
 from nightscreen.runs.quoting import quote_document
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
@@ -28,6 +29,7 @@ from nightscreen.schemas.clock import LAGOS, deadline_instant, span_micros, to_i
 from nightscreen.schemas.errors import NotAllowedError, UsageError
 from nightscreen.schemas.money import naira_text, to_micro
 from nightscreen.schemas.stops import StopReason
+from nightscreen.schemas.uploads import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,18 +179,21 @@ def is_own_request(journal: Journal, actor: Actor, asked: Approval, run: RunReco
     """
     if actor.alone:
         return False
-    of_run = or_(
-        uploads.c.upload_id == upload_of(journal.home, run), uploads.c.run_id == run.run_id
-    )
+    uploaded = upload_of_run(journal, run)
     resumed = select(audit.c.user).where(
         audit.c.run_id == run.run_id,
         audit.c.action == "run resumed",
         audit.c.at <= asked.at,
     )
     with reading(journal.engine) as connection:
-        uploaded = connection.execute(select(uploads.c.user).where(of_run)).scalar()
         last = connection.execute(resumed.order_by(audit.c.number.desc()).limit(1)).scalar()
-    return actor.is_one_of([uploaded or asked.asked_by, last or ""])
+    return actor.is_one_of([asked.asked_by if uploaded is None else uploaded.user, last or ""])
+
+
+def upload_of_run(journal: Journal, run: RunRecord) -> Upload | None:
+    """Return the upload that a run screens; None where its file came another way."""
+    kept = Records.of(journal, Upload)
+    return kept.find(upload_of(journal.home, run)) or next(iter(kept.of_run(run.run_id)), None)
 
 
 def waits_in_inbox(run: RunRecord, settings: Settings) -> bool:

@@ -68,3 +68,25 @@ class OpenCase(JournalRecord):
         """Return the case of a newer run: as old as that of the run before, and whose that was."""
         held = {name: getattr(before, name) for name in ("at", *self.FREE)}
         return self.model_copy(update=held)
+
+
+class Share(JournalRecord):
+    """Which free cases are whose: those of a branch, an officer or a reason, or all in turn.
+
+    Attributes:
+        key: facet and value; where they are shared out anew, the users are others.
+        by: who shared them out.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.SHARE
+    ground: ClassVar[Ground] = Ground.DECISIONS
+    section: ClassVar[str] = ""
+    state: ClassVar[str] = "share"
+    waiting: ClassVar[frozenset[str]] = frozenset({state})  # kept until somebody ends it
+
+    key: str = Field(default_factory=lambda found: f"{found['facet']}:{found['value']}")
+    batch: str = ""
+    facet: str
+    value: str
+    users: tuple[str, ...]
+    by: str

@@ -35,6 +35,8 @@ class RecordKind(StrEnum):
     SIGNATURE = "signature"
     USER = "user"
     APPROVAL = "approval"
+    UPLOAD = "upload"
+    SHARE = "share"
 
 
 class Ground(StrEnum):

@@ -1029,7 +1029,7 @@ _PROCESSES = (
     Broken(
         "a person is erased whom a run is about to ask",
         "The next hour the person's answers are back, bought anew.",
-        (Edit(_ERASURE, ", *runs_about(connection, subjects)}", "}"),),
+        (Edit(_ERASURE, "in living_runs(connection, holders):", "in ():"),),
         (f"{_T_CLAIMS}::test_an_erasure_waits_for_a_run_that_has_the_person[sqlite]",),
     ),
     Broken(
@@ -1119,7 +1119,7 @@ _PEOPLE = (
     Broken(
         "a person is erased while being asked about",
         "The answer comes after the erasure, and the person is back in the journal.",
-        (Edit(_ERASURE, "            self._refuse_asked(connection, person.subjects)\n", ""),),
+        (Edit(_ERASURE, "require_rest(connection, person.subjects)", "require_rest(connection)"),),
         (f"{_T_ERASURE}::test_an_intent_of_a_living_process_is_waited_for",),
     ),
     Broken(
@@ -1187,11 +1187,7 @@ _PEOPLE = (
     Broken(
         "a legal hold stops no erasure",
         "Evidence that a court asked to keep is destroyed.",
-        (
-            Edit(
-                _FORGET, "    _refuse_held(journal, found)\n    _refuse_live(", "    _refuse_live("
-            ),
-        ),
+        (Edit(_FORGET, "    _refuse_held(journal, found)\n    return found", "    return found"),),
         (f"{_T_ERASURE}::test_a_legal_hold_goes_first",),
     ),
     Broken(

@@ -17,6 +17,7 @@ from nightscreen.schemas.errors import JournalUnreachableError
 from tests.kill import truth
 from tests.kill.database import database
 from tests.kill.drive import Driven, screen, settings_for
+from tests.storage.conftest import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,19 +120,15 @@ def test_a_restart_buries_nobody(tmp_path: Path, there: Database) -> None:
     """Who comes first after a restart leaves the calls of the others alone: they may live."""
     mine, other = (open_journal(tmp_path / "home", url=there.url) for _ in range(2))
     ask = ReserveRequest("karma", "bvn", b"k" * 16, 10, None, 1)
-    (grant,) = mine.calls.reserve("run", "portfolio", [ask], Caps(), since=0)
+    (grant,) = by_name(mine, "run", [ask], Caps(), since=0)
     with mine.holders._guard:  # type: ignore[attr-defined] # mine does not come back by itself yet
         there.stop()
         there.start()
         assert other.calls.recover() == 0
-        (theirs,) = other.calls.reserve("other", "portfolio", [ask], Caps(), since=0)
+        (theirs,) = by_name(other, "other", [ask], Caps(), since=0)
     assert (grant.kind, theirs.kind) == (ReservationStatus.GRANTED, ReservationStatus.HELD)
-    (again,) = mine.calls.reserve(
-        "run",
-        "portfolio",
-        [ReserveRequest("karma", "bvn", b"l" * 16, 10, None, 1)],
-        Caps(),
-        since=0,
+    (again,) = by_name(
+        mine, "run", [ReserveRequest("karma", "bvn", b"l" * 16, 10, None, 1)], Caps(), since=0
     )
     assert again.kind is ReservationStatus.GRANTED
     mine.close()

@@ -24,7 +24,7 @@ from nightscreen.schemas.errors import InputError, OutputError
 from tests.begun import begin_run
 from tests.left_behind import everything
 from tests.screening import CONSENT, Night, Screened, World, customer
-from tests.storage.conftest import sealed_starts
+from tests.storage.conftest import by_name, sealed_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -280,22 +280,23 @@ def test_a_manifest_is_mended_after_a_crash_behind_the_files(
         assert not (night.folder / NOTE).exists()
 
 
-def test_a_run_taken_up_again_meanwhile_is_told(journal: Journal, world: World) -> None:
+def test_a_run_taken_up_again_meanwhile_is_told(
+    journal: Journal, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its files are its own then; the erasure is not passed off as done."""
     found = look(journal, Customers.of(journal), Whom(customer_id="CUST-3"))
     run = found.runs[0]
-    with open_journal(world.folder / "home") as other:
-        begin_run(
-            other,
-            run.run_id,
-            flow=run.flow,
-            batch=run.batch,
-            purpose=run.purpose,
-            input_digest=run.input_digest,
-            folder=run.folder,
-            parameters=run.parameters,
-        )
+    same = ("flow", "batch", "purpose", "input_digest", "folder", "parameters")
+    with open_journal(world.folder / "home") as other, monkeypatch.context() as patched:
+
+        def resumes(_: Journal) -> bool:
+            begin_run(other, run.run_id, **{name: getattr(run, name) for name in same})
+            return False
+
+        patched.setattr("nightscreen.privacy.erasure.leave_no_trace", resumes)
         with pytest.raises(InputError, match="resumed meanwhile"):
+            erase(journal, found)
+        with pytest.raises(InputError, match="is under way"):
             erase(journal, found)
     assert erased(journal, customer_id="CUST-3")["rows"]
     assert [
@@ -329,14 +330,8 @@ def test_an_intent_of_a_living_process_is_waited_for(journal: Journal, world: Wo
     found = look(journal, Customers.of(journal), Whom(customer_id="CUST-3"))
     with open_journal(world.folder / "home") as other:
         subject = other.pseudonyms.subject("bvn", ERASED["bvn"])
-        other.calls.reserve(
-            "run-x",
-            "portfolio",
-            [ReserveRequest("karma", "bvn", subject, 1, None, 1)],
-            Caps(),
-            since=1 << 60,
-        )
-        with pytest.raises(InputError, match="asking about this person"):
+        by_name(other, "run-x", [ReserveRequest("karma", "bvn", subject, 1, None, 1)], Caps())
+        with pytest.raises(InputError, match="call about this person is under way"):
             erase(journal, found)
     erase(journal, found)
     assert verify_journal(journal) == []

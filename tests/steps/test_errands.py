@@ -30,6 +30,7 @@ from nightscreen.schemas.calls import CallResult, CallState, LookupStatus, Reser
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errors import InputError, OutputError, ServiceAddressError
 from nightscreen.schemas.stops import ADDRESS
+from tests.storage.conftest import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -188,7 +189,7 @@ def test_calls_of_any_flow_wait_for_their_part_of_a_shared_cap(tmp_path: Path) -
     async def shared() -> LookupTask:
         with open_journal(tmp_path / "home") as other:
             other.askers.join("other", {"loans": 1})
-            (grant,) = other.calls.reserve("other", "loans", [ask], run.caps, since=1 << 60)
+            (grant,) = by_name(other, "other", [ask], run.caps)
             session = Caller(run=run, transport=httpx.ASGITransport(application(sandbox)))
             making = asyncio.create_task(_products(session))
             while run.stops.waiting is None:  # noqa: ASYNC110 - nothing is set when it waits

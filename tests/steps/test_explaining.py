@@ -21,6 +21,7 @@ from nightscreen.schemas.errors import InputError
 from tests.begun import begin_run
 from tests.steps.enriched_in_a_test import enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, SECOND, Nights
+from tests.storage.conftest import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +87,7 @@ def ask(
 ) -> None:
     """Enter a call and its answer into the journal."""
     wish = ReserveRequest(check, "bvn", subject, 10 * SECOND, consent, 1)
-    granted = nights.journal.calls.reserve("run-1", "portfolio", [wish], Caps(), since=1 << 60)
+    granted = by_name(nights.journal, "run-1", [wish], Caps())
     settled = CallResult(
         call_id=granted[0].call_id,
         ask=wish,

@@ -33,6 +33,7 @@ from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.stops import REFUSALS
 from tests.screening import Night
 from tests.steps.offers_in_a_test import PRODUCT, Lender, borrower
+from tests.storage.conftest import by_name
 
 if TYPE_CHECKING:
     from nightscreen.calling.caller import Caller
@@ -434,7 +435,7 @@ def die(lender: Lender, night: Night, how: str, monkeypatch: pytest.MonkeyPatch)
     async def sent_by_nobody(caller: Caller, task: LookupTask) -> LookupTask:
         if how == "sent":
             run = caller.run
-            run.journal.calls.reserve(run.run_id, run.flow, [task.ask()], run.caps, since=2**62)
+            by_name(run.journal, run.run_id, [task.ask()], run.caps)
         return task
 
     with monkeypatch.context() as patch:

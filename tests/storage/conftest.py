@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import select
 
+from nightscreen.config.settings import Settings
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.engine import reading
 from nightscreen.journal.schema import metadata
@@ -17,6 +19,7 @@ from nightscreen.schemas.calls import (
     CallState,
     Caps,
     Reservation,
+    ReservationStatus,
     ReserveRequest,
 )
 from nightscreen.schemas.clock import MICROS
@@ -59,6 +62,10 @@ class Place:
         journal = open_journal(home, **given)  # type: ignore[arg-type]  # names and types are open_journal's
         self.opened.append(journal)
         return journal
+
+    def settings(self, key: str = "") -> Settings:
+        """Return the settings that name the journal, with a data key where one is given."""
+        return Settings(home=self.home, journal_url=self.url, data_key=SecretStr(key))
 
     def close(self) -> None:
         """Close whatever is still open."""
@@ -122,8 +129,20 @@ def reserve(
     """Reserve a block and return each ask with its grant."""
     wanted = asks(*numbers)
     bound = caps if caps is not None else Caps()
-    grants = journal.calls.reserve(run, "portfolio", wanted, bound, since=since or 1 << 60)
+    grants = by_name(journal, run, wanted, bound, since=since or 1 << 60)
     return list(zip(wanted, grants, strict=True))
+
+
+def by_name(
+    journal: Journal, run: str, wanted: list[ReserveRequest], caps: Caps, *, since: int = 1 << 60
+) -> list[Reservation]:
+    """Claim calls by name, none of the table of lookups; return one grant for each."""
+    return journal.calls.claim(run, "portfolio", wanted, caps, since=since, wishes={})[0]
+
+
+def kinds(pairs: list[tuple[ReserveRequest, Reservation]]) -> list[ReservationStatus]:
+    """Return what became of each ask."""
+    return [grant.kind for _, grant in pairs]
 
 
 def ended(

@@ -11,7 +11,7 @@ from nightscreen.journal.answers import NONE, OUTCOMES, Latest
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
 from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.errors import JournalDamagedError
-from tests.storage.conftest import PRICE
+from tests.storage.conftest import PRICE, by_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ def told(journal: Journal, run: str, check: str, subjects: Sequence[bytes], at: 
         told(journal, run, check, subjects[start : start + BLOCK], at)
     subjects = subjects[:BLOCK]
     asks = [ReserveRequest(check, "bvn", each, PRICE, None, 1) for each in subjects]
-    grants = journal.calls.reserve(run, "portfolio", asks, Caps(), since=NIGHT)
+    grants = by_name(journal, run, asks, Caps())
     settled = [
         CallResult(
             grant.call_id,

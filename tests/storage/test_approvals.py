@@ -13,6 +13,7 @@ from nightscreen.journal.read_only import look_into
 from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import MICROS, span_micros
 from nightscreen.schemas.errors import InputError
+from tests.begun import begin_run
 
 if TYPE_CHECKING:
     from nightscreen.journal import Journal
@@ -23,23 +24,9 @@ QUOTE = {"quoted": {"low": "0.00", "expected": "30.00", "high": "57.00"}, "lines
 TIMEOUT = timedelta(hours=2)
 
 
-def begin(journal: Journal, run_id: str = "run-1") -> None:
-    """Write down a run that is under way."""
-    journal.runs.begin(
-        run_id,
-        flow="screen_batch",
-        batch="people",
-        purpose="portfolio",
-        input_digest="d",
-        folder=f"/out/{run_id}",
-        cap_micro=None,
-        parameters={},
-    )
-
-
 def ended(journal: Journal, run_id: str = "run-1", stop: str = "approval") -> None:
     """Write down a run that ended early."""
-    begin(journal, run_id)
+    begin_run(journal, run_id)
     journal.runs.finish(run_id, state="stopped", stop_reason=stop, report={})
 
 
@@ -131,7 +118,7 @@ def test_an_approval_that_was_used_in_time_holds_for_the_run_as_a_whole(place: P
 def test_a_run_that_spends_or_is_done_is_not_decided_about(journal: Journal) -> None:
     """Once it has stopped again, more may be approved."""
     found = Approvals.of(journal)
-    begin(journal)
+    begin_run(journal, "run-1")
     ask(journal)
     found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
     found.decide("run-1", ApprovalDecision.APPROVED, by="chief", max_spend_micro=60 * MICROS)
@@ -193,7 +180,7 @@ def test_what_waits_is_listed_once(place: Place) -> None:
     assert [each.run_id for each in waiting] == ["run-2", "run-1"]
     assert waiting[1] == newest
     for key, found in (("", newest), (base64.b64encode(b"x" * 32).decode(), None)):
-        look = look_into(place.home, url=place.url, data_key=key)
+        look = look_into(place.settings(key))
         assert look is not None
         with look:
             assert look.approval_of("run-1") == found

@@ -24,7 +24,8 @@ from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import CallState, Caps, LookupStatus, Reservation, ReservationStatus
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import InputError, JournalUnreachableError
-from tests.storage.conftest import PRICE, Place, asks, ended, reserve, subject
+from tests.begun import begin_run
+from tests.storage.conftest import PRICE, Place, asks, by_name, ended, kinds, reserve, subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -295,8 +296,9 @@ def test_the_money_of_the_last_lookup_is_kept_for_it(journal: Journal) -> None:
 
 
 def test_an_erasure_waits_for_a_run_that_has_the_person(place: Place) -> None:
-    """And does not wait for one that was killed."""
+    """And does not wait for one that was killed, whose lookups go with the person."""
     nightly, officer = place.open(), place.open()
+    begin_run(nightly, "run-1")
     fill(nightly, ["karma"])
     person = ErasedPseudonyms(subjects=(subject(1),))
     with pytest.raises(InputError, match="under way"):
@@ -304,6 +306,7 @@ def test_an_erasure_waits_for_a_run_that_has_the_person(place: Place) -> None:
     nightly.close()
     place.opened.remove(nightly)
     Erasures.of(officer).erase(person)
+    assert officer.lookups.find("run-1") is None
 
 
 # --- a model, and random histories ---
@@ -427,11 +430,6 @@ def test_random_histories_end_as_the_model_says(place: Place, seed: int) -> None
 # --- caps that processes share ---
 
 
-def kinds(pairs: list[Pair]) -> list[ReservationStatus]:
-    """Return what became of each ask."""
-    return [grant.kind for _, grant in pairs]
-
-
 def sharing(place: Place, caps: Caps = SHARED) -> Journal:
     """Open a process that shares caps."""
     journal = place.open()
@@ -493,9 +491,9 @@ def test_operations_of_one_family_share_its_cap(place: Place) -> None:
     """In one block or in several; every other check has its own."""
     one = sharing(place)
     block = asks(1, check="bvn_start") + asks(2, 3, check="bvn_finish") + asks(4)
-    found = one.calls.reserve("run-1", "bvn", block, SHARED, since=1 << 60)
+    found = by_name(one, "run-1", block, SHARED)
     assert [grant.kind for grant in found] == [GRANTED, GRANTED, BUSY, GRANTED]
-    again = one.calls.reserve("run-1", "bvn", asks(5, check="bvn_start"), SHARED, since=1 << 60)
+    again = by_name(one, "run-1", asks(5, check="bvn_start"), SHARED)
     assert again[0].kind is BUSY
 
 
@@ -514,7 +512,7 @@ def test_what_others_ask_for_or_were_answered_takes_no_slot(place: Place) -> Non
     end(analyst, first)
     nightly = sharing(place)
     asked = asks(8, 9, 1, 2, 3, 4, 5)
-    found = nightly.calls.reserve("run-2", "portfolio", asked, SHARED, since=0)
+    found = by_name(nightly, "run-2", asked, SHARED, since=0)
     answered, held = ReservationStatus.ANSWERED, ReservationStatus.HELD
     assert [grant.kind for grant in found] == [answered, held, *[GRANTED] * 4, BUSY]
 
@@ -526,7 +524,7 @@ def test_an_answer_is_found_though_no_slot_is_free_and_no_money_left(place: Plac
     end(analyst, pairs[0])
     nightly = sharing(place)
     tight = Caps(run_micro=0, in_flight=SHARED.in_flight)
-    found = nightly.calls.reserve("run-2", "portfolio", asks(1, 7), tight, since=0)
+    found = by_name(nightly, "run-2", asks(1, 7), tight, since=0)
     assert [grant.kind for grant in found] == [
         ReservationStatus.ANSWERED,
         ReservationStatus.UNAFFORDABLE,

@@ -24,6 +24,7 @@ from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.decisions import CheckState
 from nightscreen.schemas.errors import InputError
+from tests.begun import begin_run
 from tests.storage.conftest import PRICE, ended, reserve, sealed_starts, subject
 
 if TYPE_CHECKING:
@@ -244,16 +245,7 @@ def test_a_log_in_use_is_told_and_emptied_later(sqlite_place: Place) -> None:
 def test_a_file_is_not_written_anew_under_a_living_run(sqlite_place: Place) -> None:
     """That could keep the run waiting for longer than it does; it is done after it."""
     journal, other = sqlite_place.open(), sqlite_place.open()
-    other.runs.begin(
-        "run-live",
-        flow="screen_batch",
-        batch="borrowers",
-        purpose="portfolio",
-        input_digest="sha256:0",
-        folder="",
-        cap_micro=None,
-        parameters={},
-    )
+    begin_run(other, "run-live")
     answered(journal, 1)
     Erasures.of(journal).purge(Cutoffs.all_at(1 << 60))
     assert not leave_no_trace(journal)

@@ -22,16 +22,10 @@ from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
 from nightscreen.schemas.clock import MICROS
 from tests.how_many import examples
-from tests.storage.conftest import NOON, PRICE, Place, asks, ended, reserve, subject
+from tests.storage.conftest import NOON, PRICE, Place, asks, by_name, ended, kinds, reserve, subject
 
 if TYPE_CHECKING:
     from nightscreen.journal import Journal
-    from nightscreen.schemas.calls import Reservation, ReserveRequest
-
-
-def kinds(pairs: list[tuple[ReserveRequest, Reservation]]) -> list[ReservationStatus]:
-    """Return what became of each ask."""
-    return [grant.kind for _, grant in pairs]
 
 
 def test_a_block_is_granted_and_its_worst_cost_reserved(journal: Journal) -> None:
@@ -72,9 +66,7 @@ def test_a_block_of_several_checks_is_granted_as_one_after_the_other(
             place = Place(Path(folder) / "home", "")
             journal = place.open()
             grants = [
-                grant
-                for block in strokes
-                for grant in journal.calls.reserve("run-1", "portfolio", block, caps, since=1 << 60)
+                grant for block in strokes for grant in by_name(journal, "run-1", block, caps)
             ]
             kinds_and_ids = [(grant.kind, grant.call_id) for grant in grants]
             found.append((kinds_and_ids, journal.money.today(), journal.money.by_day()))
@@ -344,5 +336,5 @@ def test_a_process_that_lost_its_lock_sends_nothing_more(place: Place) -> None:
     journal = place.open()
     journal.holders.release()
     with pytest.raises(Exception, match="resume the run"):
-        journal.calls.reserve("run-1", "portfolio", asks(1), Caps(), since=0)
+        by_name(journal, "run-1", asks(1), Caps(), since=0)
     assert verify_journal(place.open()) == []

@@ -19,6 +19,7 @@ from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.schema import answers, data_keys
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.errors import JournalError, JournalKeyError, OutputError, UsageError
+from tests.begun import begin_run
 from tests.storage.conftest import Place, ended, reserve, subject
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def test_runs_go_on_while_the_key_is_rotated(place: Place) -> None:
     """A run that began before opens what others seal since; its key opens until it has ended."""
     run, other = place.open(), place.open()
     old = (place.home / "data.key").read_text()
-    begin(run)
+    begin_run(run, "run-1")
     fill(run, 0, 5)
     pending = reserve(run, 6)
     assert rotate_key(other).waiting_for == ("run-1",)
@@ -110,20 +111,6 @@ def test_two_rotations_at_once_leave_one(place: Place) -> None:
         rotate_key(two)
     assert bodies(place.open(), 3) == list(range(3))
     assert not list(place.home.glob("data.key.*"))
-
-
-def begin(journal: Journal) -> None:
-    """Write a run down as running."""
-    journal.runs.begin(
-        "run-1",
-        flow="f",
-        batch="b",
-        purpose="portfolio",
-        input_digest="",
-        folder="",
-        cap_micro=None,
-        parameters={},
-    )
 
 
 def finish(journal: Journal) -> None:

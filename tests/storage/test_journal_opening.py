@@ -121,7 +121,7 @@ def test_a_journal_of_another_version_is_refused_in_one_line(place: Place) -> No
     with pytest.raises(JournalVersionError, match="0123456789abcdef") as refused:
         place.open()
     with pytest.raises(JournalVersionError):
-        look_into(place.home, url=place.url)
+        look_into(place.settings())
     assert "\n" not in str(refused.value)
     with writing(journal.engine) as connection:
         put_meta(connection, VERSION, declared_version())

@@ -16,7 +16,7 @@ from nightscreen.schemas.calls import (
 )
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.prices import MOST_COST_MICRO, RECENT_MICROS
-from tests.storage.conftest import PRICE, asks, ended, reserve
+from tests.storage.conftest import PRICE, asks, by_name, ended, kinds, reserve
 
 if TYPE_CHECKING:
     from nightscreen.journal import Journal
@@ -29,11 +29,6 @@ LIMITS = (("karma", LIMIT), ("ecosystem", 2 * LIMIT))
 def under(many_prices: float) -> Caps:
     """Return a cap of the run of so many prices, and what is believed to be one."""
     return Caps(run_micro=int(many_prices * PRICE), price_limits=LIMITS)
-
-
-def kinds(pairs: list[tuple[ReserveRequest, Reservation]]) -> list[ReservationStatus]:
-    """Return what became of each ask."""
-    return [grant.kind for _, grant in pairs]
 
 
 def granted(
@@ -64,7 +59,7 @@ def test_an_absurd_cost_is_spent_and_never_reserved_for_another_call(place: Plac
     assert one.money.of_run("run-1").spent_micro == absurd
     for journal in (one, other):
         name = f"run-{journal.holders.name}"
-        found = journal.calls.reserve(name, "portfolio", asks(5), under(3), since=1 << 60)
+        found = by_name(journal, name, asks(5), under(3))
         assert found[0].kind is ReservationStatus.GRANTED
         journal.calls.settle(name, [ended((asks(5)[0], found[0]), CallState.NOT_SENT)])
         assert reserved(journal, name) == [PRICE]
@@ -140,9 +135,7 @@ def test_one_at_a_time_holds_over_processes_checks_and_runs(place: Place) -> Non
     assert kinds(reserve(one, 1, caps=day)) == [ReservationStatus.GRANTED]
     assert kinds(reserve(other, 2, caps=day, run="run-2")) == [ReservationStatus.LATER]
     wanted = asks(3, check="ecosystem")
-    assert other.calls.reserve("run-2", "portfolio", wanted, day, since=1 << 60)[0].kind is (
-        ReservationStatus.LATER
-    )
+    assert by_name(other, "run-2", wanted, day)[0].kind is (ReservationStatus.LATER)
     assert kinds(reserve(other, 4, caps=under(30), run="run-3")) == [ReservationStatus.GRANTED]
 
 

@@ -14,7 +14,8 @@ from nightscreen.journal.schema import spend
 from nightscreen.schemas.calls import CallResult, CallState, Caps
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import JournalUnreachableError
-from tests.storage.conftest import NOON, PRICE, asks, ended, reserve, subject
+from tests.begun import begin_run
+from tests.storage.conftest import NOON, PRICE, asks, by_name, ended, reserve, subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,29 +23,15 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from nightscreen.journal import Journal
-    from tests.storage.conftest import Place
-
-
-def begin(journal: Journal, run_id: str, batch: str = "book") -> None:
-    """Write a run down as running."""
-    journal.runs.begin(
-        run_id,
-        flow="screen_batch",
-        batch=batch,
-        purpose="portfolio",
-        input_digest="sha256:0",
-        folder="out",
-        cap_micro=PRICE,
-        parameters={"input": "x.csv"},
-    )
+from tests.storage.conftest import Place
 
 
 def test_runs_are_listed_newest_first_killed_ones_included(place: Place) -> None:
     """A run whose process died is killed; a finished one bears its report."""
     dead, journal = place.open(), place.open()
-    begin(dead, "a")
-    begin(journal, "b", "other")
-    begin(journal, "c")
+    begin_run(dead, "a", batch="book")
+    begin_run(journal, "b", batch="other", cap_micro=PRICE)
+    begin_run(journal, "c", batch="book")
     journal.runs.finish("b", state="completed", stop_reason=None, report={"x": 1})
     assert journal.runs.held_elsewhere("a")
     assert not journal.runs.held_elsewhere("c")
@@ -65,10 +52,10 @@ def test_runs_are_listed_newest_first_killed_ones_included(place: Place) -> None
 def test_a_run_taken_up_again_keeps_its_beginning(place: Place) -> None:
     """Begun again it is running anew, with the first instant."""
     journal = place.open()
-    begin(journal, "a")
+    begin_run(journal, "a")
     first = journal.runs.find("a")
     journal.runs.finish("a", state="stopped", stop_reason="budget", report={})
-    begin(journal, "a")
+    begin_run(journal, "a")
     again = journal.runs.find("a")
     assert first is not None
     assert again is not None
@@ -132,7 +119,7 @@ def test_outcomes_prices_days_and_balance_are_whole_numbers(place: Place) -> Non
     place.clock.now = NOON + 30 * 3600 * MICROS
     wanted = asks(3, check="ecosystem")
     caps = Caps()
-    grants = journal.calls.reserve("run-2", "portfolio", wanted, caps, since=1 << 60)
+    grants = by_name(journal, "run-2", wanted, caps)
     journal.calls.settle("run-2", [ended((wanted[0], grants[0]))])
     outcomes = sorted(journal.runs.recent_outcomes())
     assert outcomes == [("ecosystem", "bvn", "clear", 1), ("karma", "bvn", "clear", 2)]
@@ -151,7 +138,7 @@ def test_the_latest_of_several_answers_is_given_whatever_their_order(place: Plac
         pairs = reserve(journal, *range(1, 1501))
         journal.calls.settle("run-1", [ended(pair, cost=cost) for pair in reversed(pairs)])
     other = asks(1, check="ecosystem")
-    grants = journal.calls.reserve("run-1", "portfolio", other, Caps(), since=1 << 60)
+    grants = by_name(journal, "run-1", other, Caps())
     journal.calls.settle("run-1", [ended((other[0], grants[0]), cost=77)])
     found = journal.answers.latest("karma", [subject(n) for n in range(1, 3001)], bodies=False)
     assert len(found) == 1500

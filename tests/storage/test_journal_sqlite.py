@@ -133,7 +133,7 @@ def test_a_file_size_limit_stops_a_process_without_harm(sqlite_place: Place) -> 
         "for n in range(1000, 90_000, 50):\n"
         "    asks = [ReserveRequest('karma', 'bvn', i.to_bytes(16, 'big'), 5, None, 1)"
         " for i in range(n, n + 50)]\n"
-        "    journal.calls.reserve('run-2', 'portfolio', asks, Caps(), since=0)\n"
+        "    journal.calls.claim('run-2', 'portfolio', asks, Caps(), since=0, wishes={})[0]\n"
     )
     done = run(program, str(sqlite_place.home))
     assert "nightscreen.schemas.errors.JournalError: the " in done.stderr

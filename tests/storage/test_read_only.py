@@ -9,38 +9,24 @@ import pytest
 from nightscreen.journal.read_only import look_into
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import JournalError
+from tests.begun import begin_run
 from tests.storage.conftest import PRICE, ended, reserve
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nightscreen.journal import Journal
-    from tests.storage.conftest import Place
+from tests.storage.conftest import Place
 
 RUN = "run-1"
-
-
-def begin(journal: Journal) -> None:
-    """Write a run down as under way."""
-    journal.runs.begin(
-        RUN,
-        flow="screen_batch",
-        batch="people",
-        purpose="portfolio",
-        input_digest="d",
-        folder="/out/run-1",
-        cap_micro=None,
-        parameters={},
-    )
 
 
 def test_a_run_under_way_is_seen_from_outside(place: Place) -> None:
     """Answers, troubles and doubts by check; what is in flight is not in doubt."""
     journal = place.open()
-    begin(journal)
+    begin_run(journal, RUN)
     answered, lost, _flying = reserve(journal, 1, 2, 3)
     journal.calls.settle(RUN, [ended(answered), ended(lost, CallState.IN_DOUBT)])
-    look = look_into(place.home, url=place.url)
+    look = look_into(place.settings())
     assert look is not None
     with look:
         assert look.key_trouble is None
@@ -56,9 +42,9 @@ def test_a_run_under_way_is_seen_from_outside(place: Place) -> None:
 def test_a_process_that_is_gone_holds_nothing(place: Place) -> None:
     """Its run was killed."""
     journal = place.open()
-    begin(journal)
+    begin_run(journal, RUN)
     journal.close()
-    look = look_into(place.home, url=place.url)
+    look = look_into(place.settings())
     assert look is not None
     with look:
         found = look.runs.find(RUN)
@@ -68,7 +54,7 @@ def test_a_process_that_is_gone_holds_nothing(place: Place) -> None:
 
 def test_an_empty_place_stays_empty(place: Place) -> None:
     """There is none, and none is made."""
-    assert look_into(place.home, url=place.url) is None
+    assert look_into(place.settings()) is None
     assert not place.home.exists()
 
 
@@ -80,4 +66,4 @@ def test_a_journal_that_is_gone_is_no_empty_place(sqlite_place: Place, tmp_path:
         if file.is_file():
             file.unlink()
     with pytest.raises(JournalError, match="not there any more"):
-        look_into(sqlite_place.home)
+        look_into(sqlite_place.settings())

@@ -182,7 +182,7 @@ def test_every_kind_is_shown_to_the_customer_or_is_about_none() -> None:
     assert len({model.section for model in KINDS if model.section}) == len(shown)
     about_no_customer = {RecordKind.CONFIRMATION, RecordKind.POLICY}
     about_no_customer |= {RecordKind.SIGNATURE, RecordKind.WALLET_GAP}
-    about_no_customer |= {RecordKind.USER, RecordKind.APPROVAL}
+    about_no_customer |= {RecordKind.USER, RecordKind.APPROVAL, RecordKind.UPLOAD, RecordKind.SHARE}
     assert all(
         model.part_of in shown
         for model in KINDS
