@@ -121,7 +121,8 @@ class Cases:
     def share(self, facet: str, value: str, users: Sequence[str], by: str) -> None:
         """Give free cases, of now and of nights to come, to users; each in turn where several."""
         now = self._journal.clock()
-        made = Share(facet=facet, value=value, users=tuple(users), by=by, at=now)
+        key, given = f"{facet}:{value}", tuple(users)
+        made = Share(key=key, facet=facet, value=value, users=given, by=by, at=now)
         self._shares.merge([made], lambda _, new: new, now)
 
     def end_share(self, key: str) -> Share | None:

@@ -14,7 +14,6 @@ import secrets
 import socket
 import threading
 import time
-import weakref
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from enum import Enum
@@ -42,8 +41,6 @@ RESTART_GRACE_S = 30.0
 """How long no process counts as dead after a restart of the database."""
 _PULSE_S = 0.5
 _LOOK_AGAIN_S = 0.1
-
-_OPEN: weakref.WeakSet[FileHolders] = weakref.WeakSet()
 
 
 class Holders(ABC):
@@ -101,7 +98,6 @@ class FileHolders(Holders):
             own = os.open(self._path(self.name), os.O_RDWR | os.O_CREAT, 0o600)
             self._file = os.fdopen(own, "r+b")
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _OPEN.add(self)
 
     def _path(self, holder: str) -> Path:
         return self._folder / f"{holder}.lock"
@@ -147,22 +143,8 @@ class FileHolders(Holders):
     def release(self) -> None:
         """Give the lock back and remove its file."""
         if self.name:
-            _OPEN.discard(self)
             self._path(self.name).unlink(missing_ok=True)
             self._file.close()
-
-    def forget_inherited(self) -> None:
-        """Close the lock in a forked child, so that it dies with its own process alone."""
-        with suppress(OSError):
-            os.close(self._file.fileno())
-
-
-def _forget_inherited() -> None:
-    for holders in list(_OPEN):
-        holders.forget_inherited()
-
-
-os.register_at_fork(after_in_child=_forget_inherited)
 
 
 class AdvisoryHolders(Holders):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import case, func, not_, or_, select, text
+from sqlalchemy import case, func, select, text
 
-from nightscreen.files.sealing import SUBJECT_BYTES
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.calls import NO_ANSWER
 from nightscreen.journal.disputes import DisputeState
@@ -21,7 +20,6 @@ from nightscreen.journal.schema import (
     calls,
     disputes,
     metadata,
-    sightings,
     spend,
 )
 from nightscreen.schemas.calls import KEPT_STATES, CallState
@@ -50,7 +48,6 @@ def verify_journal(journal: Storage) -> list[str]:
             *_database(connection),
             *broken_seals(journal, connection),
             *_answers(connection),
-            *_sightings(connection),
             *_money(connection),
             *Audit(journal).findings(connection),
         ]
@@ -112,19 +109,6 @@ def _answers(connection: Connection) -> list[str]:
 
 def _count(connection: Connection, *conditions: ColumnElement[bool]) -> int:
     return int(connection.execute(select(func.count()).where(*conditions)).scalar_one())
-
-
-def _sightings(connection: Connection) -> list[str]:
-    """Count sightings that cannot have been written as they are."""
-    kept = sightings.c
-    sound = (
-        (func.length(kept.identifier) == SUBJECT_BYTES)
-        & (func.length(kept.customer) == SUBJECT_BYTES)
-        & or_(kept.bvn.is_(None), func.length(kept.bvn) == SUBJECT_BYTES)
-        & (kept.first_at <= kept.last_at)
-    )
-    broken = _count(connection, not_(sound))
-    return [f"{broken} sightings of customers are not whole"] if broken else []
 
 
 def _money(connection: Connection) -> list[str]:

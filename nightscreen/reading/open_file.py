@@ -53,6 +53,7 @@ FOREIGN = (
     (b"{\\rtf", "a word processor document"),
     (b"\x89PNG", "a picture"),
     (b"\xff\xd8\xff", "a picture"),
+    (b"\x1f\x8b", "a compressed file: unpack it and give the file inside"),
     (b"7z\xbc\xaf", "a 7z archive: unpack it and give the file inside"),
     (b"Rar!", "a RAR archive: unpack it and give the file inside"),
     (b"ARROW1", "an Arrow or Feather file"),
@@ -274,6 +275,4 @@ def _table(
     sample = text.sample().lstrip()
     if sample.startswith(("{", "[{", "[\n", "[\r", "[ ")):
         raise InputError(f"{path}: JSON, which is not read; export it as CSV, XLSX or Parquet")
-    if text.gzipped and sample.startswith((ZIP_MAGIC.decode(), PARQUET_MAGIC.decode())):
-        raise InputError(f"{path}: a compressed workbook or Parquet file; unpack it first")
     return read_csv(text, vocabulary)

@@ -7,10 +7,8 @@ reported first. Rows and columns belong to `csv_rows`.
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import re
-import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
 SAMPLE_CHARACTERS = 1 << 20
 """How much of a text is looked at for headings, separators and line ends: thousands of rows."""
-GZIP_MAGIC = b"\x1f\x8b"
 MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -50,13 +47,12 @@ class TextFile:
     path: Path  # the file
     encoding: str  # `utf-8`, UTF-16 or UTF-32 in either order, or `windows-1252`
     mark_bytes: int = 0  # length of the byte order mark
-    gzipped: bool = False  # whether it is compressed
     old_line_ends: bool = False  # whether lines, or some of them, end in a carriage return alone
     findings: tuple[str, ...] = ()  # the findings about it
 
     def open(self) -> io.TextIOWrapper:
         """Open the text behind its byte order mark; its lines keep the ends that they have."""
-        raw = _open(self.path, gzipped=self.gzipped)
+        raw = self.path.open("rb")
         raw.read(self.mark_bytes)
         newline = "" if self.old_line_ends else "\n"
         return io.TextIOWrapper(raw, encoding=self.encoding, newline=newline)
@@ -77,17 +73,9 @@ def open_text(path: Path, start: bytes) -> TextFile:
     Raises:
         InputError: it is damaged, binary, or in no encoding that can be recognised with certainty.
     """
-    gzipped = start.startswith(GZIP_MAGIC)
-    try:
-        if gzipped:
-            start = next(_blocks(path, 0, gzipped=True), b"")
-        encoding, mark_bytes, finding = _encoding(path, start, gzipped=gzipped)
-        text = TextFile(path, encoding, mark_bytes, gzipped)
-        sample = text.sample()
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(
-            f"{path}: the compressed file is damaged or cut short ({error}); fetch it again"
-        ) from None
+    encoding, mark_bytes, finding = _encoding(path, start)
+    text = TextFile(path, encoding, mark_bytes)
+    sample = text.sample()
     findings = [finding] if finding else []
     if _GARBLED.search(sample):
         findings.append(
@@ -115,23 +103,19 @@ def _about_line_ends(sample: str) -> str:
     return "Lines end in a carriage return alone, as on old Macs."
 
 
-def _open(path: Path, *, gzipped: bool) -> gzip.GzipFile | io.BufferedReader:
-    return gzip.open(path, "rb") if gzipped else path.open("rb")
-
-
-def _blocks(path: Path, skip: int, *, gzipped: bool) -> Iterator[bytes]:
-    with _open(path, gzipped=gzipped) as file:
+def _blocks(path: Path, skip: int) -> Iterator[bytes]:
+    with path.open("rb") as file:
         file.read(skip)
         while block := file.read(_BLOCK_BYTES):
             yield block
 
 
-def _encoding(path: Path, start: bytes, *, gzipped: bool) -> tuple[str, int, str]:
+def _encoding(path: Path, start: bytes) -> tuple[str, int, str]:
     """Return encoding, length of the mark, and what the analyst should know of it."""
     found = next((each for each in MARKS if start.startswith(each[0])), None)
     mark, encoding = found or (b"", _unmarked_wide(start))
     if encoding:
-        line = _first_fault(_blocks(path, len(mark), gzipped=gzipped), encoding)
+        line = _first_fault(_blocks(path, len(mark)), encoding)
         if line is not None:
             raise InputError(
                 f"{path}: damaged {encoding.upper()} text in line {line}; "
@@ -144,9 +128,9 @@ def _encoding(path: Path, start: bytes, *, gzipped: bool) -> tuple[str, int, str
         others = len(start.translate(None, _CONTROLS))
         if 1 - others / len(start) >= _BINARY_SHARE:
             raise InputError(f"{path}: not a text file; give CSV, XLSX or Parquet")
-    if _first_fault(_blocks(path, 0, gzipped=gzipped), "utf-8") is None:
+    if _first_fault(_blocks(path, 0), "utf-8") is None:
         return "utf-8", 0, ""
-    return "windows-1252", 0, _judge_windows(path, gzipped=gzipped)
+    return "windows-1252", 0, _judge_windows(path)
 
 
 def _unmarked_wide(start: bytes) -> str:
@@ -176,14 +160,14 @@ def _first_fault(blocks: Iterator[bytes], encoding: str) -> int | None:
     return None
 
 
-def _judge_windows(path: Path, *, gzipped: bool) -> str:
+def _judge_windows(path: Path) -> str:
     """Say that a file is Windows-1252, where that is beyond doubt.
 
     Raises:
         InputError: it may as well be something else, or mixes encodings.
     """
     lines = first = 0
-    with _open(path, gzipped=gzipped) as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if line.isascii():
                 continue

@@ -84,7 +84,6 @@ class Share(JournalRecord):
     state: ClassVar[str] = "share"
     waiting: ClassVar[frozenset[str]] = frozenset({state})  # kept until somebody ends it
 
-    key: str = Field(default_factory=lambda found: f"{found['facet']}:{found['value']}")
     batch: str = ""
     facet: str
     value: str

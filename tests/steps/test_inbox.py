@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import hashlib
 import io
 import json
@@ -347,7 +346,7 @@ FORMS = {
     "book.csv": lambda rows: _csv(rows).encode(),
     "semicolons.csv": lambda rows: _csv(rows, ";").encode("cp1252"),
     "wide.csv": lambda rows: _csv(rows, "\t").encode("utf-16"),
-    "packed.csv.gz": lambda rows: gzip.compress(_csv(rows).encode("utf-8-sig")),
+    "marked.csv": lambda rows: _csv(rows).encode("utf-8-sig"),
     "book.parquet": _parquet,
     "book.xlsx": _workbook,
 }
@@ -356,8 +355,6 @@ FORMS = {
 def _clear_text(path: Path) -> str:
     """Return all that can be read in a file, unpacked."""
     content = path.read_bytes()
-    if content.startswith(b"\x1f\x8b"):
-        content = gzip.decompress(content)
     if zipfile.is_zipfile(io.BytesIO(content)):
         with zipfile.ZipFile(io.BytesIO(content)) as parts:
             content = b"".join(parts.read(name) for name in parts.namelist())

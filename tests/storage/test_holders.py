@@ -91,33 +91,6 @@ def test_asking_often_never_takes_a_dead_holder_for_alive(tmp_path: Path) -> Non
     other.release()
 
 
-def test_a_forked_child_does_not_keep_its_parents_lock(tmp_path: Path) -> None:
-    """A parent that dies is dead even while a child it forked lives on."""
-    other = FileHolders(tmp_path / "locks")
-    program = (
-        "import os, sys, time; from pathlib import Path\n"
-        "from nightscreen.journal.holders import FileHolders\n"
-        "held = FileHolders(Path(sys.argv[1]))\n"
-        "woken, wake = os.pipe()\n"
-        "pid = os.fork()\n"
-        "if pid == 0: os.write(wake, b'.'); time.sleep(20); os._exit(0)\n"
-        "os.read(woken, 1)\n"
-        "print(held.name, pid, flush=True); os.kill(os.getpid(), 9)\n"
-    )
-    done = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path / "locks")], stdout=subprocess.PIPE, text=True
-    )
-    assert done.stdout is not None
-    name, child = done.stdout.readline().split()
-    done.wait()
-    try:
-        assert not other.alive(name)
-    finally:
-        os.kill(int(child), signal.SIGKILL)
-        done.stdout.close()
-        other.release()
-
-
 def test_one_sqlite_journal_has_one_folder_of_locks_whatever_the_home(
     tmp_path: Path, place: Place
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import tempfile
 from pathlib import Path
@@ -173,13 +172,6 @@ def test_old_line_ends_are_read_and_told(tmp_path: Path) -> None:
     source = open_source(save(tmp_path, "customer_id,bvn\rC1,2\rC2,3\r"))
     assert read(source)[:2] == ([2, 3], [["C1", "2"], ["C2", "3"]])
     assert "carriage return" in source.header.findings[0]
-
-
-def test_compressed_text_is_read(tmp_path: Path) -> None:
-    """Gzip needs no unpacking."""
-    path = tmp_path / "batch.csv.gz"
-    path.write_bytes(gzip.compress(b"customer_id,bvn\nC1,2\n"))
-    assert read(open_source(path))[1] == [["C1", "2"]]
 
 
 def test_batches_are_full_and_can_be_read_again(tmp_path: Path) -> None:
