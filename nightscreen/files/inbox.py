@@ -118,9 +118,7 @@ class Ticket:
     def move(self, folder: Path, file: Path) -> None:
         """Move the file and the texts beside it, and remove the ticket.
 
-        Args:
-            folder: where the texts go.
-            file: where the file goes; its folder is made.
+        The texts go into `folder`.
         """
         make_private_folder(file.parent, ours=False)
         make_private_folder(folder, ours=False)

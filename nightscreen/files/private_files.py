@@ -24,9 +24,7 @@ _FILE_MODE = 0o600
 def make_private_folder(path: Path, *, ours: bool = True) -> Path:
     """Make a folder, and the parents it lacks, that only their owner can enter.
 
-    Args:
-        path: the folder.
-        ours: the folder belongs to this program, so an existing one is made private too.
+    One that is ours is made private also where it was there before.
 
     Raises:
         OutputError: it cannot be made or written.
@@ -91,11 +89,8 @@ def write_private_once(path: Path, data: bytes) -> bool:
 def atomic_write(path: Path, *, lasting: bool = True) -> Iterator[Path]:
     """Give a temporary path beside `path`; on a clean exit it is synced and takes its place.
 
-    On an exception the temporary file is removed and `path` stays as it was.
-
-    Args:
-        path: the path of the file.
-        lasting: it must survive a power loss; else nothing is synced.
+    On an exception the temporary file is removed and `path` stays as it was. What need not survive
+    a power loss is not synced.
     """
     partial = _partial(path)
     try:

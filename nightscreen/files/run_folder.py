@@ -304,11 +304,7 @@ class RunFiles:
                 file.unlink(missing_ok=True)
 
     def finish(self, at: str) -> int:
-        """Update the manifest, and a copy at a URL, from the files; return how many changed.
-
-        Args:
-            at: the instant, as text.
-        """
+        """Update the manifest, and a copy at a URL, from the files; return how many changed."""
         if not self.touched:
             return self.beside
         manifest = self.path / MANIFEST

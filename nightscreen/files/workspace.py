@@ -33,9 +33,7 @@ _ONE_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
 def sweep_workspaces(home: Path, alive: Callable[[str], bool]) -> None:
     """Remove what killed runs left between their stations.
 
-    Args:
-        home: folder of workspaces and folders of quotes, each named `<run id>@<holder>`.
-        alive: returns whether the process of a holder still lives.
+    Folders of workspaces and of quotes are named `<run id>@<holder>`.
     """
     for pattern in ("work/*@*", "quotes/*@*"):
         for folder in home.glob(pattern):
@@ -61,12 +59,7 @@ class Workspace:
         return f"workspace\x1f{self.run_id}\x1f{name}".encode()
 
     def put(self, name: str, table: pa.Table | pa.RecordBatch) -> None:
-        """Seal a table under a name, replacing what was there.
-
-        Args:
-            name: the piece's.
-            table: what it is to hold.
-        """
+        """Seal a table under a name, replacing what was there."""
         sink = pa.BufferOutputStream()
         options = _PLAIN if table.nbytes < _SMALL else _PACKED
         with pa.ipc.new_stream(sink, table.schema, options=options) as writer:

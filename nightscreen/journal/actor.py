@@ -55,9 +55,7 @@ class Actor:
     def by_command(cls, settings: Settings, named: str = "") -> Self:
         """Return whoever typed a command or dropped a file, by the machine's account.
 
-        Args:
-            settings: say where the desk is reached.
-            named: the person whom the command names; the account stands beside it.
+        Where a command names a person, the account stands beside the name.
         """
         account = user_name()
         name = named_by_account(named) if named else account

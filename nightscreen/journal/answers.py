@@ -178,9 +178,7 @@ class Answers:
     def unreadable_run(self, check: str, most: int) -> int:
         """Return how many charged answers of late could not be read, since the last record.
 
-        Args:
-            check: the check.
-            most: it is not counted further.
+        It is not counted further than `most`.
         """
         newest = select(answers).order_by(answers.c.answer_id.desc()).limit(_RECENT).subquery()
         query = (
@@ -201,9 +199,7 @@ class Answers:
     ) -> Iterator[tuple[int, StoredAnswer]]:
         """Yield the answers that some calls brought, with bodies, in no order.
 
-        Args:
-            check: the check.
-            calls: each call with the subject it was about.
+        Each call comes with the subject it was about.
         """
         asked = sorted(set(calls.values()))
         for rows in self._blocks(check, asked, *_COLUMNS, answers.c.body):

@@ -144,10 +144,8 @@ class Approvals:
     def use(self, run_id: str, *, valid: timedelta, cap_micro: int | None) -> Approval | None:
         """Return the approval that a run may spend on, and note that it does; None where none is.
 
-        Args:
-            run_id: the run.
-            valid: how old an unused approval may be (APPROVAL_TIMEOUT).
-            cap_micro: the run's cap; above what was approved, or without one, it is not covered.
+        One that is unused for longer than `valid` (APPROVAL_TIMEOUT) is void; it covers no run
+        without a cap, nor one above what was approved.
         """
         with writing(self._engine) as connection:
             found, now = next(reversed(self._of_run(connection, run_id)), None), self._clock()

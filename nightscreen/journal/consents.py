@@ -213,12 +213,8 @@ def live_figures(
 ) -> dict[bytes, CashFigures]:
     """Return the figures of customers whose consent is live and covers all that they rest on.
 
-    Grants are read last, so that no figure is shown of who has revoked meanwhile.
-
-    Args:
-        journal: where they are.
-        customers: pseudonyms of customers.
-        since: figures from before this instant are too old, microseconds.
+    Grants are read last, so that no figure is shown of who has revoked meanwhile. Those from before
+    `since`, microseconds, are too old.
     """
     figures = Records.of(journal, CashFigures).of_customers(customers)
     found = {each.customer: each for each in figures if each.at >= since}

@@ -65,10 +65,7 @@ _BLOCK = 1000
 def back_up(journal: Storage, folder: Path, *, passphrase: str = "") -> None:
     """Copy a journal into a new folder, whole or not at all; folder 0700, files 0600.
 
-    Args:
-        journal: an open journal.
-        folder: where to; new or empty.
-        passphrase: seals a copy of the data key beside it; empty for none.
+    A passphrase seals a copy of the data key beside it.
 
     Raises:
         UsageError: the passphrase is too short.

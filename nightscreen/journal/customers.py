@@ -175,12 +175,7 @@ class Customers:
         return {customer: self._known(row) for customer, row in rows.items()}
 
     def members(self, batch: str, run_id: str) -> Members:
-        """Return a batch name's customers; 24 bytes each.
-
-        Args:
-            batch: the batch name.
-            run_id: the run that looks.
-        """
+        """Return a batch name's customers; 24 bytes each."""
         kept = customer_states.c
         query = select(kept.customer, kept.gone_run_id).where(kept.batch == batch)
         customers: list[bytes] = []

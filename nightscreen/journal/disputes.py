@@ -84,11 +84,7 @@ def dispute(
 ) -> DisputedCosts:
     """Enter costs that are not believed, and see what the balances of a group say of open ones.
 
-    Args:
-        connection: of the transaction that has just written the outcomes.
-        fresh: the outcomes.
-        now: the present instant.
-        changes: takes what changes of the counters.
+    This is in the transaction that has just written the outcomes.
 
     Returns:
         What is open and what was disproved.

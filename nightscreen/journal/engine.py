@@ -93,10 +93,6 @@ class Turn(Enum):
 def make_engine(url: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Engine:
     """Return an engine for a journal URL; no connection is made yet.
 
-    Args:
-        url: SQLAlchemy URL of an SQLite file or a PostgreSQL database.
-        busy_timeout_s: how long to wait for another process before giving up.
-
     Raises:
         SettingsError: the URL cannot be read or names a database we do not know.
     """

@@ -59,18 +59,13 @@ class Holders(ABC):
     def alive(self, holder: str, connection: Connection | None = None) -> bool:
         """Return whether the process of this name still lives.
 
-        Args:
-            holder: the name.
-            connection: the transaction under way, if the database has the answer.
+        Asked within the transaction under way, if the database has the answer.
         """
 
     def dead(self, holder: str, connection: Connection | None = None) -> bool:
         """Return whether the process of this name is dead for sure, before its work is taken over.
 
-        Args:
-            holder: the name.
-            connection: the transaction under way, which must not wait for long; None: wait as long
-                as needed.
+        Within a transaction it is not waited for long; else as long as needed.
         """
         return not self.alive(holder, connection)
 

@@ -132,11 +132,7 @@ def settle_call(journal: Journal, actor: Actor, call_id: int, cost_micro: int) -
 def confirm_invoice(journal: Journal, actor: Actor, call_id: int, seen: str) -> DisputedCall:
     """Let a figure that was entered count: a second person has confirmed it.
 
-    Args:
-        journal: the journal.
-        call_id: the call.
-        actor: who confirms it.
-        seen: the figure that the person saw, as `DisputedCall.document` has it.
+    `seen` is the figure that the person saw, as `DisputedCall.document` has it.
 
     Raises:
         NotAllowedError: the actor may not settle costs, or entered the figure.

@@ -230,10 +230,7 @@ def require_in_force(journal: Storage) -> None:
 def retire_old_key(engine: Engine, holders: Holders, lender: bytes) -> None:
     """Forget what an old key of the lender wraps, once no run is left that may hold it.
 
-    Args:
-        engine: the journal's.
-        holders: who lives.
-        lender: the key it was opened with; the old one retires nothing.
+    A journal that was opened with the old one retires nothing.
     """
     with reading(engine) as connection:
         wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
@@ -259,10 +256,7 @@ def _retire(connection: Connection, holders: Holders) -> tuple[str, ...]:
 def _new_link_keys(key: bytes, before: bytes | None, until: int) -> bytes:
     """Return what `meta` keeps of the keys of links, not sealed yet.
 
-    Args:
-        key: signs links from now on.
-        before: is accepted too, until the instant `until`.
-        until: microseconds.
+    `key` signs links from now on; the one before is accepted until an instant, microseconds.
     """
     kept = {"key": b64encode(key).decode(), "until": until}
     return json.dumps(kept | ({"before": b64encode(before).decode()} if before else {})).encode()
@@ -282,9 +276,7 @@ def link_keys(journal: Storage) -> list[bytes]:
 def rotate_link_key(journal: Storage, *, at_once: bool = False) -> None:
     """Sign links with a new key from now on.
 
-    Args:
-        journal: whose links.
-        at_once: links that are out end now; else the key before is accepted until they have ended.
+    Links that are out end at once, or the key before is accepted until they have ended.
     """
     with writing(journal.engine) as connection:
         sealed = read_meta(connection)[LINK_KEYS]

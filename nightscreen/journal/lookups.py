@@ -185,12 +185,7 @@ def next_in_rank(
 ) -> list[ClaimedLookup]:
     """Return the lookups of a check that wait, in rank, without the one that is kept for the end.
 
-    Args:
-        connection: of the claim.
-        run: the run's lookups.
-        check: the check.
-        number: how many at most.
-        only: this lookup and no other, even if it is the one that is kept.
+    `only` asks for one lookup by its number, even the one that is kept.
     """
     values = {
         "check": check,
@@ -372,10 +367,7 @@ class Lookups:
     def begin(self, run_id: str, number: int, terms: Mapping[str, Any]) -> LookupRun:
         """Set aside room for the lookups of a run; what an earlier session left is gone.
 
-        Args:
-            run_id: the run.
-            number: how many lookups follow.
-            terms: what every process of the run asks under; no personal data.
+        `terms` is what every process of the run asks under; no personal data.
         """
         self.clear(run_id)
         with writing(self._engine) as connection:
@@ -441,10 +433,7 @@ class Lookups:
     ) -> tuple[int, int] | None:
         """Return the first and the last lookup of some checks that the money reaches, in rank.
 
-        Args:
-            run: the run's lookups.
-            checks: the checks.
-            money_micro: what there is to spend on lookups of all checks; None reaches them all.
+        The money is what there is for lookups of all checks; None reaches them all.
         """
         own = lookups.c.lookup_id.between(run.first_id, run.end_id - 1)
         with reading(self._engine) as connection:
@@ -467,10 +456,7 @@ class Lookups:
     ) -> tuple[str, int] | None:
         """Return check and number of the first lookup in rank that waits and that money pays for.
 
-        Args:
-            run: the run's lookups.
-            but: checks that are not asked any more.
-            money_micro: what there is to spend; None where nothing limits it.
+        Checks in `but` are not asked any more; without money given nothing limits it.
         """
         query = select(lookups.c.check, lookups.c.lookup_id).where(
             _LEFT,

@@ -149,11 +149,7 @@ def scopes_of(run_id: str, check: str, at: int) -> tuple[str, str, str, str]:
 def headroom(counters: Mapping[str, Spent], caps: Caps, scopes: Sequence[str], check: str) -> Room:
     """Return how much money and how many calls still fit under every cap.
 
-    Args:
-        counters: what is spent and reserved, by scope.
-        caps: the limits.
-        scopes: as `scopes_of` gives them.
-        check: the check that is asked.
+    The scopes are as `scopes_of` gives them.
     """
     month, day, run, day_check = scopes
     limits = ((run, caps.run_micro), (day, caps.day_micro), (month, caps.month_micro))

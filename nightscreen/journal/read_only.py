@@ -123,9 +123,7 @@ class Look:
     def pulse(self, run_id: str, *, alive: bool) -> RunActivity:
         """Return what became of a run's calls so far.
 
-        Args:
-            run_id: the run.
-            alive: a process works on it, so that an intent is in flight, not in doubt.
+        Where a process works on the run, an intent is in flight, not in doubt.
         """
         doubtful = {CallState.IN_DOUBT.value, *(() if alive else (CallState.INTENT.value,))}
         query = (

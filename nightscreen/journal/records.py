@@ -70,10 +70,7 @@ class Records(Generic[R]):
     def merge(self, found: Sequence[R], grown: Callable[[R, R], R], at: int) -> tuple[int, int]:
         """Write records down, those whose key is there as they grow from their earlier selves.
 
-        Args:
-            found: the records; of one key the later ones grow from the earlier.
-            grown: makes a record of the one that is there and the new one.
-            at: when that is, microseconds.
+        Of one key the later ones grow from the earlier.
 
         Returns:
             How many are new, and how many have changed.

@@ -242,10 +242,7 @@ class Runs:
     ) -> Iterator[Sequence[Row[Any]]]:
         """Yield a run's calls in blocks, in the order of their intents.
 
-        Args:
-            run_id: the run.
-            names: columns, `call_id` first; all of them where they are left out.
-            block: so many calls at a time.
+        As columns, `call_id` first, or with all of them where none is named.
         """
         columns = [calls.c[name] for name in names or calls.c.keys()]
         of_run = calls.c.run_id == run_id

@@ -713,9 +713,6 @@ def _declared(table: Table) -> Iterator[str]:
 def require_declared(facts: Mapping[str, str]) -> None:
     """Refuse a journal of another version.
 
-    Args:
-        facts: what the journal's table `meta` holds.
-
     Raises:
         JournalDamagedError: it does not say which version it has.
         JournalVersionError: another version of the program made it.

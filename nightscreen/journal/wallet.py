@@ -162,11 +162,7 @@ def open_gaps(journal: Journal) -> list[WalletGap]:
 def explain_gap(journal: Journal, actor: Actor, run_id: str, reason: str) -> WalletGap:
     """Note where missing money went.
 
-    Args:
-        journal: the open journal.
-        actor: who notes it.
-        run_id: the run before which it was missing.
-        reason: in words.
+    `run_id` is the run before which it was missing.
 
     Raises:
         InputError: there is no reason, none is needed, or somebody was quicker.

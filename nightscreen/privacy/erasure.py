@@ -191,11 +191,7 @@ def look(
 ) -> Found:
     """Find all that is held of a person; nothing is changed.
 
-    Args:
-        journal: the journal.
-        customers: what is remembered of customers.
-        whom: who is meant.
-        inbox: the present inbox; those that runs came from are known.
+    The inboxes that runs came from are known; the present one is given.
 
     Raises:
         InputError: nothing is held, a run is under way, a file of the inbox that waits names the

@@ -83,12 +83,7 @@ def shown_rows(
     """Yield what each file of a run that subject access shows holds of a customer.
 
     Of a quarantine it is the rows that bear the customer's id in any column. The row in clear is
-    found by `results.one_row`, which is quicker.
-
-    Args:
-        person: the customer.
-        run: the run.
-        section: which part alone; every one where it is left out.
+    found by `results.one_row`, which is quicker. Every part is shown, or one `section` alone.
     """
     for declared in OUTPUTS:
         shown = declared.section and section in ("", declared.section)

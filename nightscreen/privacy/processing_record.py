@@ -33,12 +33,7 @@ BLANK = "[to be filled in]"
 def processing_record(
     settings: Settings, declared: Declarations = NOTHING_DECLARED
 ) -> dict[str, Any]:
-    """Return the record of processing as JSON has it; `blanks` names what is to be filled in.
-
-    Args:
-        settings: as runs have them.
-        declared: what the lender declares.
-    """
+    """Return the record of processing as JSON has it; `blanks` names what is to be filled in."""
     named = {each.check for each in declared.lawful_basis}
     text = _rendered(
         "processing_record.toml.j2",
@@ -82,12 +77,7 @@ def record_page(record: Mapping[str, Any]) -> str:
 
 
 def assessment_page(settings: Settings, declared: Declarations = NOTHING_DECLARED) -> str:
-    """Return a draft of the impact assessment as Markdown.
-
-    Args:
-        settings: as runs have them.
-        declared: what the lender declares.
-    """
+    """Return a draft of the impact assessment as Markdown."""
     return _rendered("impact_assessment.md.j2", settings=settings, declared=declared)
 
 

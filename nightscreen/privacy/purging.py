@@ -93,10 +93,7 @@ class Purgeable:
 def due(journal: Journal, retention: Retention, *, older_than: int | None = None) -> Purgeable:
     """Return what is older than its period; nothing is changed.
 
-    Args:
-        journal: the journal; its clock says how old a thing is.
-        retention: days by kind.
-        older_than: days that replace every period of the settings.
+    `older_than` are days that replace every period of the settings.
     """
     now = journal.clock()
     erasures = Erasures.of(journal)

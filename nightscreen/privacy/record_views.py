@@ -43,11 +43,7 @@ def shown_records(
 ) -> dict[str, list[dict[str, Any]]]:
     """Return what is held of a customer in some batch names, by section, oldest first.
 
-    Args:
-        journal: the journal.
-        people: the customer in each batch name.
-        kinds: which kinds of records.
-        retention: says until when each record is kept; left out, that is not shown.
+    Until when each is kept is shown where the periods are given.
     """
     anywhere = journal.pseudonyms.customers_anywhere([people[0].customer_id])
     found: dict[str, list[dict[str, Any]]] = {}

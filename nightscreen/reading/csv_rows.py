@@ -145,10 +145,7 @@ class _Lines:
 def _records(lines: _Lines, separator: str, width: int | None) -> Iterator[SourceRow]:
     """Yield the records of a text.
 
-    Args:
-        lines: of the text.
-        separator: one character.
-        width: how many fields a record must have; None for any number.
+    `width` is how many fields a record must have; None for any number.
     """
     while nearby := lines.ahead(1):
         at, line = lines.number, nearby[0].removesuffix("\r")

@@ -96,9 +96,7 @@ def loan_standings() -> dict[str, LoanStanding]:
 def merge_rows(rows: pa.Table, status: str | None) -> tuple[pa.Table, list[Problem]]:
     """Return one row for each customer, in the order of their numbers, and what was found.
 
-    Args:
-        rows: whole customers: all rows of each, in the order of the file, with `CUSTOMER`.
-        status: the column with a loan's status; None: every loan is open.
+    Customers come whole, with `CUSTOMER`; without a column of loans' statuses every loan is open.
     """
     customers: dict[int, list[Row]] = {}
     for row in rows.to_pylist():

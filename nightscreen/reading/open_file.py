@@ -155,9 +155,7 @@ class ReturnedTable(NamedTuple):
 def returned_tables(path: Path, headings: Iterable[str]) -> Iterator[ReturnedTable]:
     """Yield what a returned file holds: one table, or one for each sheet of a workbook.
 
-    Args:
-        path: the file.
-        headings: the headings that it was written with, by which they are found again.
+    It is found again by the headings that it was written with.
 
     Raises:
         InputError: it cannot be read.

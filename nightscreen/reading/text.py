@@ -66,10 +66,6 @@ class TextFile:
 def open_text(path: Path, start: bytes) -> TextFile:
     """Find out how a text file is encoded.
 
-    Args:
-        path: the file.
-        start: its first bytes.
-
     Raises:
         InputError: it is damaged, binary, or in no encoding that can be recognised with certainty.
     """

@@ -111,11 +111,8 @@ class Approval(JournalRecord):
         """Return the state of the approval at an instant.
 
         An approval that no run used in time is void. One that was used holds for the run as a
-        whole, which it caps; a refusal holds until somebody approves.
-
-        Args:
-            at: the present instant.
-            valid_micros: how long a run may wait before it uses an approval (APPROVAL_TIMEOUT).
+        whole, which it caps; a refusal holds until somebody approves. `valid_micros` is how long a
+        run may wait before it uses an approval (APPROVAL_TIMEOUT).
         """
         if self.decision is None or self.decided_at is None:
             return ApprovalState.WAITING

@@ -157,9 +157,7 @@ class RawRecords:
 def find_records(document: Mapping[str, object], *, only_lists: bool) -> RawRecords | None:
     """Return the records of a document, or None where it holds none in any shape known.
 
-    Args:
-        document: the whole body.
-        only_lists: a single object under `data` is no answer, as for a list.
+    Where a list is wanted, a single object under `data` is no answer.
     """
     data = document.get("data")
     if isinstance(data, list):

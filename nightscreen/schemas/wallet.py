@@ -37,8 +37,6 @@ class WalletGap(JournalRecord):
 def between_document(run_before: str, micro: int) -> dict[str, Any]:
     """Return the report's `balance.between_runs`: what the wallet lost since an earlier run.
 
-    Args:
-        run_before: the earlier run.
-        micro: micro-naira that left unexplained; negative where money was added.
+    Money that was added is negative.
     """
     return {"run_before": run_before, "missing": naira_text(micro)}
