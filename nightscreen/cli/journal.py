@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -189,7 +188,5 @@ def rotate_key(
     if new_key is not None and new is None:
         raise UsageError(f"there is no key file {new_key}")
     with opened_journal() as journal:
-        return Result(
-            asdict(rotate(journal, configured=configured, new=new)),
-            more={"is_set": bool(configured)},
-        )
+        waiting = rotate(journal, configured=configured, new=new)
+        return Result({"waiting_for": waiting}, more={"is_set": bool(configured)})

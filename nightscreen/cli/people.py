@@ -120,7 +120,7 @@ def erase(
     """Remove one person from the journal and from every past output."""
     if list_:
         with opened_journal() as journal:
-            done = list(_audit(Erasures.of(journal)))
+            done = list(_audit(Erasures(journal)))
         return Result({"erasures": done}, view="erasures")
     if not customer_id and not bvn:
         raise UsageError("say who is to be erased: --customer-id as the file has it, or --bvn")

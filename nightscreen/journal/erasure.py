@@ -77,11 +77,6 @@ class Erasures:
 
     _journal: Storage = field(repr=False)
 
-    @classmethod
-    def of(cls, journal: Storage) -> Erasures:
-        """Return the erasures of an open journal."""
-        return cls(journal)
-
     def held_of(self, person: ErasedPseudonyms) -> Removed:
         """Return what the journal holds of a person."""
         with reading(self._journal.engine) as connection:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -57,17 +56,6 @@ LINK_KEYS = "link_keys"
 LINKS_LAST = timedelta(days=90)
 """How long a link may be valid, and so how long the key before the present one is accepted."""
 _WRAPPED = b"data key"
-
-
-@dataclass(frozen=True, slots=True)
-class Rotation:
-    """What a rotation left to wait for.
-
-    Attributes:
-        waiting_for: runs under way until whose end the old key opens the journal too.
-    """
-
-    waiting_for: tuple[str, ...]
 
 
 # --- data keys ---
@@ -162,8 +150,12 @@ def make_sealer(engine: Engine, lender: bytes, home: Path) -> Sealer:
     return Sealer(*read(lender), reread=reread)
 
 
-def rotate_key(journal: Storage, *, configured: str = "", new: bytes | None = None) -> Rotation:
+def rotate_key(
+    journal: Storage, *, configured: str = "", new: bytes | None = None
+) -> tuple[str, ...]:
     """Add a data key, and wrap all of them by a new key of the lender.
+
+    Return the runs under way until whose end the old key opens the journal too.
 
     The old key of the lender opens the journal until the runs that are under way have ended; one
     of the settings until the journal is first opened with the new one.
@@ -212,7 +204,7 @@ def rotate_key(journal: Storage, *, configured: str = "", new: bytes | None = No
         waiting = () if configured else _retire(connection, journal.holders)
     if not configured:
         put_in_force(journal.home, fresh)
-    return Rotation(waiting)
+    return waiting
 
 
 def require_in_force(journal: Storage) -> None:

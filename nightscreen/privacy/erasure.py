@@ -199,7 +199,7 @@ def look(
     """
     runs = journal.runs.newest(limit=None)[::-1]
     with reading(journal.engine) as connection:
-        Erasures.of(journal).require_rest(connection)
+        Erasures(journal).require_rest(connection)
     there = [run for run in runs if Path(run.folder).is_dir()]
     person = KnownPerson(whom, journal)
     found = Found(person, there, len(runs) - len(there))
@@ -218,7 +218,7 @@ def look(
         _look_at_dropped(file, found, looking)
     looking.outputs(there, Whose.LISTED, Whose.BY_PSEUDONYM)
     _recall(journal, person)
-    found.held = Erasures.of(journal).held_of(person.pseudonyms())
+    found.held = Erasures(journal).held_of(person.pseudonyms())
     if not found.anything:
         raise InputError(
             "nothing is held of this person; write the customer_id as the file has it, leading "
@@ -299,7 +299,7 @@ def _recall(journal: Journal, person: KnownPerson) -> None:
 
 def _refuse_held(journal: Journal, found: Found) -> None:
     batches = {batch for batch, _ in found.person.customers}
-    held = Erasures.of(journal).holds()
+    held = Erasures(journal).holds()
     for run in found.runs:
         unknown = not parts_in_clear(run) and run.batch in batches
         if run.run_id in held and (run.run_id in found.files.runs or unknown):
@@ -335,7 +335,7 @@ def erase(journal: Journal, found: Found, *, more: bool = False) -> dict[str, An
         OutputError: a file cannot be rewritten; erase again once that is mended.
     """
     journal.calls.recover()
-    erasures = Erasures.of(journal)
+    erasures = Erasures(journal)
     number = erasures.erase(found.person.pseudonyms())
     emptied = not more and leave_no_trace(journal)
     sweep_workspaces(journal.home, journal.holders.alive)

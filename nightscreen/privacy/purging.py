@@ -96,7 +96,7 @@ def due(journal: Journal, retention: Retention, *, older_than: int | None = None
     `older_than` are days that replace every period of the settings.
     """
     now = journal.clock()
-    erasures = Erasures.of(journal)
+    erasures = Erasures(journal)
     found = Purgeable(retention.cutoffs(now, older_than=older_than))
     found.audit = Audit(journal).before(found.cutoffs.audit)
     held = erasures.holds()
@@ -163,7 +163,7 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
         return {**found.document(), "removed_files": 0, "log_emptied": leave_no_trace(journal)}
     sweep_workspaces(journal.home, journal.holders.alive)
     Audit(journal).drop_before(found.cutoffs.audit)
-    erasures = Erasures.of(journal)
+    erasures = Erasures(journal)
     if found.journal_waits:
         number = erasures.purge(Cutoffs.all_at(0), ())
     else:
@@ -189,7 +189,7 @@ def hold(journal: Journal, run_id: str, reason: str) -> None:
     """
     if journal.runs.find(run_id) is None:
         raise InputError(f"there is no run {run_id} in this journal; see: nightscreen runs list")
-    Erasures.of(journal).hold(run_id, reason)
+    Erasures(journal).hold(run_id, reason)
 
 
 def release(journal: Journal, run_id: str) -> None:
@@ -198,5 +198,5 @@ def release(journal: Journal, run_id: str) -> None:
     Raises:
         InputError: it is under none.
     """
-    if not Erasures.of(journal).release(run_id):
+    if not Erasures(journal).release(run_id):
         raise InputError(f"run {run_id} is under no legal hold; see: nightscreen purge --dry-run")

@@ -48,7 +48,7 @@ def change(office: Office, *statements: str) -> None:
 
 def forget(office: Office, customer_id: str) -> None:
     """Erase a customer who stands in the audit alone."""
-    erasures, mine = Erasures.of(office.journal), [office.context.audit.customer(customer_id)]
+    erasures, mine = Erasures(office.journal), [office.context.audit.customer(customer_id)]
     person = ErasedPseudonyms(audited=mine)
     assert erasures.held_of(person).entries == 1
     erasures.erase(person)

@@ -314,7 +314,7 @@ def test_erasure_and_a_new_data_key_hold_for_cases_and_overrides(bank: Office) -
         (waiting,) = Reviews.of(journal).waiting()
         assert waiting.customer_id == who
         (held,) = Records.of(journal, OpenCase).all(state="Ada")
-        Erasures.of(journal).erase(ErasedPseudonyms(customers=[held.customer]))
+        Erasures(journal).erase(ErasedPseudonyms(customers=[held.customer]))
         assert Records.of(journal, OpenCase).all(state="Ada") == []
 
 

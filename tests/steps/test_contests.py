@@ -99,7 +99,7 @@ def test_a_second_contest_of_the_same_is_refused_while_one_is_open(nights: Night
 def test_there_is_no_last_day_to_contest(nights: Nights) -> None:
     """Years later, when nothing is held of the customer any more, it is taken down all the same."""
     nights.now += 4000 * DAY
-    Erasures.of(nights.journal).purge(Cutoffs.all_at(nights.now))
+    Erasures(nights.journal).purge(Cutoffs.all_at(nights.now))
     made = contested(nights, batch=BATCH)
     assert (made.run_id, made.decision) == ("", None)
     with pytest.raises(InputError, match="no batch"):
@@ -195,13 +195,13 @@ def test_an_open_contest_is_never_purged_and_an_answered_one_is(nights: Nights) 
     """Whoever waits for an answer does not lose it to retention."""
     contest = contested(nights)
     later = nights.now + 4000 * DAY
-    Erasures.of(nights.journal).purge(Cutoffs.all_at(later))
+    Erasures(nights.journal).purge(Cutoffs.all_at(later))
     store = Records.of(nights.journal, Contest)
     assert store.find(contest.key) == contest
     answer_contest(
         nights.journal, Actor("Tunde"), contest.key, answer="No.", outcome=ContestOutcome.STANDS
     )
-    Erasures.of(nights.journal).purge(Cutoffs.all_at(later))
+    Erasures(nights.journal).purge(Cutoffs.all_at(later))
     assert store.find(contest.key) is None
     assert verify_journal(nights.journal) == []
 

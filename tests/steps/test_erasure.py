@@ -169,7 +169,7 @@ def test_the_person_is_not_found_any_more(journal: Journal) -> None:
         lookup_subject(journal, Customers.of(journal), "CUST-3")
     with pytest.raises(InputError, match="nothing is held"):
         erased(journal, customer_id="CUST-3")
-    (screening_run,) = Erasures.of(journal).audit()
+    (screening_run,) = Erasures(journal).audit()
     assert (screening_run.kind, screening_run.answers, screening_run.calls) == ("erasure", 3, 3)
     assert screening_run.finished_at is not None
     assert screening_run.files
@@ -299,9 +299,10 @@ def test_a_run_taken_up_again_meanwhile_is_told(
         with pytest.raises(InputError, match="is under way"):
             erase(journal, found)
     assert erased(journal, customer_id="CUST-3")["rows"]
-    assert [
-        screening_run.finished_at is None for screening_run in Erasures.of(journal).audit()
-    ] == [False, True]
+    assert [screening_run.finished_at is None for screening_run in Erasures(journal).audit()] == [
+        False,
+        True,
+    ]
 
 
 def test_parts_of_files_that_a_killed_run_left_go_too(
@@ -340,10 +341,10 @@ def test_an_intent_of_a_living_process_is_waited_for(journal: Journal, world: Wo
 def test_a_legal_hold_goes_first(journal: Journal, nights: list[Night]) -> None:
     """A held run's person is not erased before the hold is released."""
     run_id = nights[0].report["run_id"]
-    Erasures.of(journal).hold(run_id, "claim 7")
+    Erasures(journal).hold(run_id, "claim 7")
     with pytest.raises(InputError, match="legal hold"):
         erased(journal, customer_id="CUST-3")
-    assert Erasures.of(journal).release(run_id)
+    assert Erasures(journal).release(run_id)
     assert erased(journal, customer_id="CUST-3")["answers"] == 3
 
 

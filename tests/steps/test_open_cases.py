@@ -74,7 +74,7 @@ def test_a_night_replaces_the_cases_of_its_customers_and_ends_those_of_who_is_go
         assert "C3" not in found
         assert set(found.values()) == {second.report["run_id"]}
         assert len(Records.of(journal, OpenCase).all(state="Ada")) == 1
-        Erasures.of(journal).purge(Cutoffs.all_at(journal.clock() + 1))
+        Erasures(journal).purge(Cutoffs.all_at(journal.clock() + 1))
         assert cases(journal) == {}
 
 

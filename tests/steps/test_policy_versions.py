@@ -192,7 +192,7 @@ def test_the_policy_in_force_outlives_every_period(journal: Journal) -> None:
     decide_version(journal, Actor("Bem"), refused.key, REFUSED)
     approved = put_in_force(journal, SMALL)
     never = Cutoffs(*[journal.clock() + DAY] * len(Cutoffs._fields))
-    Erasures.of(journal).purge(never)
+    Erasures(journal).purge(never)
     assert versions(journal) == [approved]
 
 

@@ -106,7 +106,7 @@ def test_evidence_leaves_calls_with_cost_and_time(world: World, night: Night) ->
         rows = [row for block in journal.runs.calls(run_id) for row in block]
         assert {bytes(row.subject) for row in rows} == {bytes(16)}
         assert all(row.cost_micro is not None and row.settled_at for row in rows)
-        (line,) = Erasures.of(journal).audit()
+        (line,) = Erasures(journal).audit()
         assert (line.kind, line.answers, line.files) == ("retention", 9, 7)
     assert purged(world, 2193)["journal"]["calls"] == 0
 
@@ -193,4 +193,4 @@ def test_nothing_due_changes_nothing(world: World, night: Night) -> None:
     assert purged(world, 1)["removed_files"] == 0
     assert before == {path: path.stat().st_mtime_ns for path in night.folder.rglob("*")}
     with open_journal(world.folder / "home") as journal:
-        assert Erasures.of(journal).audit() == []
+        assert Erasures(journal).audit() == []

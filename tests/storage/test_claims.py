@@ -302,10 +302,10 @@ def test_an_erasure_waits_for_a_run_that_has_the_person(place: Place) -> None:
     fill(nightly, ["karma"])
     person = ErasedPseudonyms(subjects=(subject(1),))
     with pytest.raises(InputError, match="under way"):
-        Erasures.of(officer).erase(person)
+        Erasures(officer).erase(person)
     nightly.close()
     place.opened.remove(nightly)
-    Erasures.of(officer).erase(person)
+    Erasures(officer).erase(person)
     assert officer.lookups.find("run-1") is None
 
 

@@ -75,7 +75,7 @@ def test_a_call_stays_as_a_tombstone(journal: Journal) -> None:
     """Its answer and pseudonym go; cost, counters and outcomes stay, the journal is sound."""
     answered(journal, 1, 2, 3)
     spent, seen = journal.money.of_run("run-1"), journal.runs.recent_outcomes()
-    erasures = Erasures.of(journal)
+    erasures = Erasures(journal)
     assert erasures.held_of(ErasedPseudonyms([subject(2)])) == Removed(1, 1, 0, PRICE)
     erasures.erase(ErasedPseudonyms([subject(2)]))
     assert subjects_of_calls(journal) == [subject(1), TOMBSTONE, subject(3)]
@@ -93,7 +93,7 @@ def test_what_is_in_doubt_stays_reserved(journal: Journal) -> None:
     pair = reserve(journal, 1)[0]
     journal.calls.settle("run-1", [ended(pair, CallState.IN_DOUBT)])
     reserved = journal.money.of_run("run-1")
-    Erasures.of(journal).erase(ErasedPseudonyms([subject(1)]))
+    Erasures(journal).erase(ErasedPseudonyms([subject(1)]))
     assert journal.money.of_run("run-1") == reserved
     assert verify_journal(journal) == []
     (row,) = journal.runs.in_doubt()
@@ -104,8 +104,8 @@ def test_states_history_and_reviews_go(journal: Journal) -> None:
     """Of the erased customer alone."""
     for customer in (CUSTOMER, OTHER):
         state(journal, customer)
-    assert Erasures.of(journal).held_of(ErasedPseudonyms([], [CUSTOMER])).states == 3
-    Erasures.of(journal).erase(ErasedPseudonyms([], [CUSTOMER]))
+    assert Erasures(journal).held_of(ErasedPseudonyms([], [CUSTOMER])).states == 3
+    Erasures(journal).erase(ErasedPseudonyms([], [CUSTOMER]))
     customers, reviews = Customers.of(journal), Reviews.of(journal)
     assert set(customers.known([CUSTOMER, OTHER])) == {OTHER}
     assert (customers.history(CUSTOMER), reviews.of_customer(CUSTOMER)) == ([], [])
@@ -115,7 +115,7 @@ def test_states_history_and_reviews_go(journal: Journal) -> None:
 def test_an_erased_person_can_be_asked_again(journal: Journal) -> None:
     """The next intent is granted, as for somebody never seen."""
     answered(journal, 1)
-    Erasures.of(journal).erase(ErasedPseudonyms([subject(1)]))
+    Erasures(journal).erase(ErasedPseudonyms([subject(1)]))
     answered(journal, 1)
     assert subjects_of_calls(journal) == [TOMBSTONE, subject(1)]
     assert verify_journal(journal) == []
@@ -126,11 +126,11 @@ def test_a_person_being_asked_about_is_refused(place: Place) -> None:
     journal, other = place.open(), place.open()
     reserve(other, 1)
     with pytest.raises(InputError, match="under way"):
-        Erasures.of(journal).erase(ErasedPseudonyms([subject(1)]))
+        Erasures(journal).erase(ErasedPseudonyms([subject(1)]))
     assert subjects_of_calls(journal) == [subject(1)]
     other.close()
     journal.calls.recover()
-    Erasures.of(journal).erase(ErasedPseudonyms([subject(1)]))
+    Erasures(journal).erase(ErasedPseudonyms([subject(1)]))
     assert subjects_of_calls(journal) == [TOMBSTONE]
     assert verify_journal(journal) == []
 
@@ -138,7 +138,7 @@ def test_a_person_being_asked_about_is_refused(place: Place) -> None:
 def test_the_audit_has_numbers_only(journal: Journal) -> None:
     """A line for each, newest first, finished once its files are."""
     answered(journal, 1, 2)
-    erasures = Erasures.of(journal)
+    erasures = Erasures(journal)
     number = erasures.erase(ErasedPseudonyms([subject(1)]))
     assert [line.finished_at for line in erasures.audit()] == [None]
     erasures.finish(number, file_rows=4, files=3)
@@ -160,7 +160,7 @@ def test_what_is_too_old_goes_and_the_rest_stays(place: Place) -> None:
     answered(journal, 2)
     state(journal, OTHER, times=1)
     reserve(journal, 3)
-    erasures = Erasures.of(journal)
+    erasures = Erasures(journal)
     assert erasures.held_before(Cutoffs.all_at(limit)) == Removed(1, 1, 3, PRICE)
     erasures.purge(Cutoffs.all_at(limit))
     assert subjects_of_calls(journal) == [TOMBSTONE, subject(2), subject(3)]
@@ -172,14 +172,14 @@ def test_what_is_too_old_goes_and_the_rest_stays(place: Place) -> None:
 def test_rotation_after_an_erasure(journal: Journal) -> None:
     """Tombstones have nothing to reseal."""
     answered(journal, 1, 2)
-    Erasures.of(journal).erase(ErasedPseudonyms([subject(1)]))
+    Erasures(journal).erase(ErasedPseudonyms([subject(1)]))
     rotate_key(journal)
     assert verify_journal(journal) == []
 
 
 def test_holds_are_kept_after_their_release(journal: Journal) -> None:
     """A run is held once at a time, and may be held again."""
-    erasures = Erasures.of(journal)
+    erasures = Erasures(journal)
     erasures.hold("run-1", "claim 7")
     erasures.hold("run-1", "claim 8")
     assert erasures.holds() == {"run-1"}
@@ -205,7 +205,7 @@ def test_no_trace_is_left_in_a_full_file(sqlite_place: Place) -> None:
         journal.calls.settle("run-1", settled)
     gone = keys[::40]
     state(journal, CUSTOMER)
-    erasures = Erasures.of(journal)
+    erasures = Erasures(journal)
     sealed = sealed_starts(journal)
     erasures.erase(ErasedPseudonyms(gone, [CUSTOMER]))
     assert leave_no_trace(journal)
@@ -227,7 +227,7 @@ def test_a_log_in_use_is_told_and_emptied_later(sqlite_place: Place) -> None:
     journal = sqlite_place.open(busy_timeout_s=0.2)
     first, second = (journal.pseudonyms.subject("bvn", each) for each in "12")
     answered(journal, *(int.from_bytes(each, "big") for each in (first, second)))
-    erasures = Erasures.of(journal)
+    erasures = Erasures(journal)
     traces = [first, second, *sealed_starts(journal)]
     with journal.engine.connect().execution_options(reads=True) as reader:
         reader.execute(select(func.count()).select_from(calls)).scalar()
@@ -247,7 +247,7 @@ def test_a_file_is_not_written_anew_under_a_living_run(sqlite_place: Place) -> N
     journal, other = sqlite_place.open(), sqlite_place.open()
     begin_run(other, "run-live")
     answered(journal, 1)
-    Erasures.of(journal).purge(Cutoffs.all_at(1 << 60))
+    Erasures(journal).purge(Cutoffs.all_at(1 << 60))
     assert not leave_no_trace(journal)
     other.close()
     assert leave_no_trace(journal)

@@ -113,7 +113,7 @@ def test_a_person_is_erased_as_customer_and_as_identifier(journal: Journal) -> N
     kept.keep("phone", "other", seen((4, 1)), at=10)
     kept.keep("nuban", "book", seen((8, 3), bvn=3), at=10)
     person = ErasedPseudonyms([subject(3)], [], {subject(1): {"book"}})
-    erasures = Erasures.of(journal)
+    erasures = Erasures(journal)
     assert erasures.held_of(person).sightings == 3
     erasures.erase(person)
     assert erasures.audit()[0].sightings == 3
@@ -130,8 +130,8 @@ def test_old_ones_are_purged_by_the_clock_of_decisions(journal: Journal) -> None
     kept.keep("phone", "book", seen((2, 1)), at=now - DAY_MICROS)
     limit = now - 2 * DAY_MICROS
     cutoffs = Cutoffs.all_at(limit)._replace(journal_answers=0)
-    assert Erasures.of(journal).held_before(cutoffs).sightings == 1
-    Erasures.of(journal).purge(cutoffs)
+    assert Erasures(journal).held_before(cutoffs).sightings == 1
+    Erasures(journal).purge(cutoffs)
     assert customers(journal, 1, 2) == {(2, 1)}
 
 

@@ -251,7 +251,7 @@ def test_a_late_outcome_about_an_erased_person_is_money_only(place: Place) -> No
     (pair,) = reserve(one, 1)
     dies(one, other)
     other.calls.recover()
-    Erasures.of(other).erase(ErasedPseudonyms([subject(1)]))
+    Erasures(other).erase(ErasedPseudonyms([subject(1)]))
     one.calls.settle("run-1", [ended(pair)])
     assert other.money.of_run("run-1") == Spent(PRICE, 0, 1)
     assert other.answers.latest("karma", [subject(1)]) == {}

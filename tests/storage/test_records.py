@@ -81,7 +81,7 @@ def test_records_are_rotated_verified_copied_and_erased(journal: Journal, tmp_pa
     back_up(journal, tmp_path / "copy", passphrase="a long passphrase")
     rotate_key(journal)
     assert verify_journal(journal) == []
-    Erasures.of(journal).erase(ErasedPseudonyms(customers=[CUSTOMER]))
+    Erasures(journal).erase(ErasedPseudonyms(customers=[CUSTOMER]))
     assert store.all() == [contest("2", OTHER)]
     with writing(journal.engine) as connection:
         connection.execute(records.update().values(sealed=b"x" * 80))
@@ -120,7 +120,7 @@ def test_records_grow_in_place_and_say_how_many(journal: Journal) -> None:
     assert store.merge(later, LoanOutcome.joined, 2000) == (1, 1)
     assert store.merge([*first, *later], LoanOutcome.joined, 3000) == (0, 0)
     assert [each.state for each in store.all()] == ["closed", "open"]
-    Erasures.of(journal).erase(ErasedPseudonyms(anywhere={CUSTOMER: ["borrowers"]}))
+    Erasures(journal).erase(ErasedPseudonyms(anywhere={CUSTOMER: ["borrowers"]}))
     assert [each.key for each in store.all()] == ["2"]
 
 
@@ -131,7 +131,7 @@ def test_an_open_loan_is_purged_in_its_time_as_any_record(journal: Journal) -> N
     )
     Records.of(journal, Contest).add([contest()])
     later = 10**18
-    erasures = Erasures.of(journal)
+    erasures = Erasures(journal)
     assert erasures.held_before(Cutoffs.all_at(later)).states == 1
     erasures.purge(Cutoffs.all_at(later))
     assert Records.of(journal, Contest).all() == [contest()]
@@ -158,7 +158,7 @@ def test_what_was_seen_of_a_loan_goes_with_its_offer(journal: Journal) -> None:
     offers.add([offer])
     assert offers.replace(followed, offer, 900)
     views.add([news])
-    erasures = Erasures.of(journal)
+    erasures = Erasures(journal)
     assert erasures.held_before(Cutoffs.all_at(900)).states == 0
     assert erasures.held_before(Cutoffs.all_at(901)).states == 2
     other = {OTHER: ["borrowers"], CUSTOMER: ["others"]}

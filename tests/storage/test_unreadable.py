@@ -206,7 +206,7 @@ def test_an_erased_person_is_not_read_again(journal: Journal) -> None:
     pairs = reserve(journal, 1, 2)
     journal.calls.settle("run-1", [unread(pair) for pair in pairs])
     found = [each for block in unread_answers(journal) for each in block]
-    Erasures.of(journal).erase(ErasedPseudonyms([subject(1)]))
+    Erasures(journal).erase(ErasedPseudonyms([subject(1)]))
     assert settle_read(journal, [(each, Outcome.LISTED, None) for each in found]) == 1
     assert list(unread_answers(journal)) == []
     assert verify_journal(journal) == []
