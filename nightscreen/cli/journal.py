@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 from nightscreen.cli.command import Result, command, group
 from nightscreen.cli.context import opened_journal, settings_of_command
 from nightscreen.config.settings import read_settings
-from nightscreen.files.keys import read_key
+from nightscreen.files.keys import read_key, read_passphrase
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.calls import CRASHED
 from nightscreen.journal.copying import back_up
@@ -119,7 +118,7 @@ def reread() -> Result:
 @command("journal backup backups/2026-03-01", of=app, view="backup")
 def backup(folder: FolderArgument, passphrase_file: PassphraseOption = None) -> dict[str, Any]:
     """Copy the journal while runs go on, without its data key or with it sealed to a passphrase."""
-    passphrase = _first_line(passphrase_file)
+    passphrase = read_passphrase(passphrase_file)
     with opened_journal() as journal:
         back_up(journal, folder, passphrase=passphrase)
         key = "sealed" if passphrase else "absent"
@@ -135,26 +134,9 @@ def restore(folder: FolderArgument, passphrase_file: PassphraseOption = None) ->
         settings.home,
         url=settings.journal_url,
         configured=settings.data_key.get_secret_value(),
-        passphrase=_first_line(passphrase_file),
+        passphrase=read_passphrase(passphrase_file),
     )
     return {"restored": str(folder)}
-
-
-def _first_line(file: Path | None) -> str:
-    """Return the first line of a file, or of standard input where it is `-`; empty for none.
-
-    Raises:
-        UsageError: the file cannot be read, or its first line is empty.
-    """
-    if file is None:
-        return ""
-    try:
-        line = sys.stdin.readline() if str(file) == "-" else file.read_text().partition("\n")[0]
-    except (OSError, UnicodeDecodeError):
-        raise UsageError(f"--passphrase-file: {file} cannot be read as text") from None
-    if not line.strip():
-        raise UsageError(f"--passphrase-file: the first line of {file} is empty")
-    return line.rstrip("\r\n")
 
 
 @command("journal rotate-key", of=app, view="rotated")

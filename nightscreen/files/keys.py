@@ -10,6 +10,7 @@ import binascii
 import hashlib
 import os
 import secrets
+import sys
 from typing import TYPE_CHECKING
 
 from cryptography.exceptions import InvalidTag
@@ -90,6 +91,23 @@ def unseal_key(line: bytes, passphrase: str) -> bytes:
             "the passphrase does not open the backup's key, or the file was changed; give the one "
             "the backup was made with"
         ) from None
+
+
+def read_passphrase(file: Path | None) -> str:
+    """Return the first line of a file, or of standard input where it is `-`; empty for none.
+
+    Raises:
+        SettingsError: the file cannot be read, or its first line is empty.
+    """
+    if file is None:
+        return ""
+    try:
+        line = sys.stdin.readline() if str(file) == "-" else file.read_text().partition("\n")[0]
+    except (OSError, UnicodeDecodeError):
+        raise SettingsError(f"the passphrase's file {file} cannot be read as text") from None
+    if not line.strip():
+        raise SettingsError(f"the first line of the passphrase's file {file} is empty")
+    return line.rstrip("\r\n")
 
 
 def _stretched(passphrase: str, salt: bytes) -> bytes:

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Final
 from nightscreen.journal.engine import Turn, recording
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import records
+from nightscreen.journal.statements import blocks
 from nightscreen.schemas.cases import OpenCase, Share
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from nightscreen.journal.storage import Storage
 
 WAITS_FOR: Final = ("customer", "reporter")
 IN_TURN: Final = "in turn"
-_BLOCK: Final = 500
 SHARED_BY: Final = ("branch", "officer", "reason", IN_TURN)
 
 
@@ -97,7 +97,7 @@ class Cases:
 
     def free(self, keys: Collection[bytes]) -> None:
         """Free cases that a review leaves open."""
-        for block in _blocks(keys):
+        for block in blocks([key.hex() for key in keys]):
             with recording(self._journal.engine, Turn.DESK) as connection:
                 found = self._kept.read(connection, records.c.key.in_(block))
                 freed = [each.model_copy(update=OpenCase.FREE) for each in found if each.holder]
@@ -105,7 +105,7 @@ class Cases:
 
     def settle(self, keys: Collection[bytes]) -> None:
         """End cases of customers who need nobody any more."""
-        for block in _blocks(keys):
+        for block in blocks([key.hex() for key in keys]):
             self._kept.drop(block)
 
     # --- shares ---
@@ -142,9 +142,3 @@ class Cases:
             given = [each.model_copy(update={"holder": to, "held_at": now}) for each in taken]
             self._kept.update(connection, given, now)
         return len(taken)
-
-
-def _blocks(keys: Collection[bytes]) -> Iterator[list[str]]:
-    every = [key.hex() for key in keys]
-    for start in range(0, len(every), _BLOCK):
-        yield every[start : start + _BLOCK]

@@ -22,11 +22,11 @@ from nightscreen.journal.schema import (
     customer_history,
     customer_states,
 )
-from nightscreen.journal.statements import Many, insert_into
+from nightscreen.journal.statements import Many, blocks, insert_into
 from nightscreen.schemas.decisions import CheckState, KnownCustomer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
     from sqlalchemy import ColumnElement, Connection, Engine, Row
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.decisions import State
 
-_BLOCK = 500
 _SCAN_ROWS = 20_000
 _SIXTEEN = "S16"
 
@@ -141,7 +140,7 @@ class Customers:
         """Return the present state of each customer that has one."""
         found: dict[bytes, KnownCustomer] = {}
         with reading(self._engine) as connection:
-            for block in _blocks(customers):
+            for block in blocks(customers):
                 query = select(customer_states).where(customer_states.c.customer.in_(block))
                 for row in connection.execute(query):
                     found[bytes(row.customer)] = self._known(row)
@@ -151,7 +150,7 @@ class Customers:
         """Return the state each customer had before an instant; none of those not yet known."""
         found: dict[bytes, KnownCustomer] = {}
         with reading(self._engine) as connection:
-            for block in _blocks(customers):
+            for block in blocks(customers):
                 found.update(self._block_before(connection, block, instant))
         return found
 
@@ -210,14 +209,14 @@ class Customers:
         differing = [each.customer for each in writes if each.differs]
         rows = [(each.customer, batch, run_id, at, at, None, each.sealed) for each in writes]
         with writing(self._engine) as connection:
-            for block in _blocks(differing):
+            for block in blocks(differing):
                 _to_history(connection, block, run_id, at)
             _PUT.run(connection, rows)
 
     def mark_gone(self, run_id: str, customers: Sequence[bytes]) -> None:
         """Note which customers a run reported gone."""
         with writing(self._engine) as connection:
-            for block in _blocks(customers):
+            for block in blocks(customers):
                 connection.execute(
                     update(customer_states)
                     .where(customer_states.c.customer.in_(block))
@@ -233,11 +232,6 @@ class Customers:
         )
         with reading(self._engine) as connection:
             return [self._known(row) for row in connection.execute(query)]
-
-
-def _blocks(customers: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    for start in range(0, len(customers), _BLOCK):
-        yield customers[start : start + _BLOCK]
 
 
 def _to_history(connection: Connection, block: Sequence[bytes], run_id: str, at: int) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.schema import RECORD, records
+from nightscreen.journal.statements import blocks
 from nightscreen.schemas.records import JournalRecord
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=JournalRecord)
 
-_BLOCK = 500
 _AS_BEFORE = {"record_id", "kind", "key", "created_at"}
 _UPDATE = (
     update(records)
@@ -76,7 +76,7 @@ class Records(Generic[R]):
             How many are new, and how many have changed.
         """
         new = changed = 0
-        for block in _blocks(found):
+        for block in blocks(found):
             with writing(self._engine) as connection:
                 rows = self._with_keys(connection, {record.key for record in block})
                 there = {row.key: self._read(row) for row in rows}
@@ -145,7 +145,7 @@ class Records(Generic[R]):
         """Return records by their numbers, as far as they are there, each with its number."""
         found = []
         with reading(self._engine) as connection:
-            for block in _blocks(sorted(numbers)):
+            for block in blocks(sorted(numbers)):
                 query = select(records).where(self._mine, records.c.record_id.in_(block))
                 rows = connection.execute(query)
                 found += [(row.record_id, self._read(row)) for row in rows]
@@ -153,8 +153,8 @@ class Records(Generic[R]):
 
     def of_customers(self, customers: Collection[bytes]) -> list[R]:
         """Return the records of some customers, those of one customer oldest first."""
-        blocks = _blocks(sorted(customers))
-        return [each for block in blocks for each in self.select(records.c.customer.in_(block))]
+        some = blocks(sorted(customers))
+        return [each for block in some for each in self.select(records.c.customer.in_(block))]
 
     def with_periods(self, customers: Collection[bytes]) -> list[tuple[R, int]]:
         """Return the records of a customer's few pseudonyms, oldest first.
@@ -169,8 +169,8 @@ class Records(Generic[R]):
 
     def of_subjects(self, subjects: Collection[bytes]) -> list[R]:
         """Return the records about some identifiers, those about one oldest first."""
-        blocks = _blocks(sorted(subjects))
-        return [each for block in blocks for each in self.select(records.c.subject.in_(block))]
+        some = blocks(sorted(subjects))
+        return [each for block in some for each in self.select(records.c.subject.in_(block))]
 
     def keys(self, *, batch: str) -> set[str]:
         """Return the keys of the records of a batch."""
@@ -219,7 +219,7 @@ class Records(Generic[R]):
         return records.c.kind == self._model.kind.value
 
     def _with_keys(self, connection: Connection, keys: Collection[str]) -> Iterator[Row[Any]]:
-        for block in _blocks(sorted(keys)):
+        for block in blocks(sorted(keys)):
             yield from connection.execute(
                 select(records).where(self._mine, records.c.key.in_(block))
             )
@@ -230,11 +230,6 @@ class Records(Generic[R]):
     def _read(self, row: Row[Any]) -> R:
         plain = self._sealer.open(bytes(row.sealed), RECORD.context(row.kind, row.key))
         return self._model.model_validate_json(plain)
-
-
-def _blocks(found: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(found), _BLOCK):
-        yield found[start : start + _BLOCK]
 
 
 def record_row(record: JournalRecord, sealer: Sealer, at: int) -> dict[str, Any]:

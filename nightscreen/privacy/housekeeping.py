@@ -10,12 +10,12 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.files.keys import read_passphrase
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.journal import journal_of
 from nightscreen.journal.copying import back_up
 from nightscreen.privacy.purging import due, purge
 from nightscreen.schemas.clock import LAGOS, Clock, system_clock, to_instant
-from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
     from nightscreen.config.settings import Settings
@@ -40,16 +40,7 @@ def back_up_dated(
         OutputError: there is a copy of today, or the folder cannot be written.
         JournalError: the journal cannot be read.
     """
-    passphrase = ""
-    if passphrase_file:
-        try:
-            passphrase = Path(passphrase_file).read_text("utf-8").partition("\n")[0].strip("\r")
-        except (OSError, UnicodeDecodeError):
-            raise SettingsError(
-                "the file of the passphrase cannot be read as text; correct its path"
-            ) from None
-        if not passphrase:
-            raise SettingsError("the first line of the file of the passphrase is empty")
+    passphrase = read_passphrase(Path(passphrase_file) if passphrase_file else None)
     place = make_private_folder(Path(folder), ours=False)
     day = f"{to_instant(clock()).astimezone(LAGOS):%Y-%m-%d}"
     with journal_of(settings, clock=clock) as journal:
