@@ -1,7 +1,7 @@
 """The standard nights against what is kept of them: `python -m tests.nights [--keep] [NIGHT …]`.
 
-Prints each difference, and the reason for it where `reasons.toml` gives one; the exit status is 1
-where one has no reason, or a reason names nothing. `--keep` keeps the outputs as the new measure.
+Prints what differs; the exit status is 1 where something does. `--keep` keeps the outputs as the
+new measure: whoever changes a night on purpose says why in the commit that keeps it.
 """
 
 from __future__ import annotations
@@ -9,17 +9,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.nights.comparison import (
-    Difference,
-    Reason,
-    differences,
-    judged,
-    keep,
-    read_kept,
-    read_reasons,
-)
 from tests.nights.spent import WORLDS
-from tests.nights.standard import spend_all
+from tests.nights.standard import differences, measure_of, spend_all
 
 
 def main() -> int:
@@ -31,34 +22,14 @@ def main() -> int:
     wanted = given.nights or list(WORLDS)
     if unknown := set(wanted) - set(WORLDS):
         parser.error(f"no such night: {', '.join(sorted(unknown))}; there are {', '.join(WORLDS)}")
-    found: list[Difference] = []
+    differing = 0
     for spent in spend_all(wanted):
         if given.keep:
-            keep(spent.name, spent.outputs)
-            _say(f"{spent.name}: kept")
-            continue
-        differing = list(differences(spent.name, read_kept(spent.name), spent.outputs))
-        found += differing
-        if not differing:
-            _say(f"{spent.name}: equal")
-    return 0 if given.keep else _tell(found, read_reasons(), whole=not given.nights)
-
-
-def _tell(found: list[Difference], reasons: list[Reason], *, whole: bool) -> int:
-    """Print differences and reasons; return the exit status."""
-    unnamed, needless = judged(found, reasons)
-    for each in found:
-        why = next((reason.reason for reason in reasons if reason.names(each)), "no reason given")
-        _say(f"{each} [{why}]")
-    needless = needless if whole else []
-    for reason in needless:
-        _say(f"reasons.toml: nothing differs at {reason.night}, {reason.file}, {reason.path}")
-    _say(f"{len(found)} differences, {len(unnamed)} of them without a reason")
-    return 1 if unnamed or needless else 0
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
+            measure_of(spent.name).write_text(spent.outputs, "utf-8")
+        found = differences(spent)
+        differing += bool(found)
+        sys.stdout.write(f"{spent.name}: {'differs' if found else 'equal'}\n{found}")
+    return 1 if differing else 0
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ import shutil
 import stat
 import tempfile
 from dataclasses import dataclass
+from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.nights.outputs import names_of, outputs_of
 from tests.nights.spent import spend
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     StandardNight = Callable[[str], "Spent"]
 
+MEASURE = Path(__file__).parent / "measure"
+"""What is kept of each night."""
 _WRITING = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -30,7 +33,7 @@ class Spent:
     name: str
     night: Night  # its folder and report
     world: FixedWorld  # where it was spent, as it was after the last night there
-    outputs: dict[str, Any]  # what it wrote in the normal form, by file
+    outputs: str  # what it wrote, as `outputs_of` tells it
 
 
 class StandardNights:
@@ -93,3 +96,17 @@ def spend_all(names: Sequence[str]) -> Iterator[Spent]:
             yield nights.get(name)
     finally:
         nights.close()
+
+
+def measure_of(name: str) -> Path:
+    """Return the file of what is kept of a night."""
+    return MEASURE / f"{name}.txt"
+
+
+def differences(spent: Spent) -> str:
+    """Return in what lines a night differs from what is kept of it; empty where it does not."""
+    path = measure_of(spent.name)
+    kept = path.read_text("utf-8").splitlines() if path.exists() else []
+    found = spent.outputs.splitlines()
+    lines = unified_diff(kept, found, "kept", "found", n=0, lineterm="")
+    return "".join(f"{line}\n" for line in lines)
