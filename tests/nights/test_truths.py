@@ -11,29 +11,17 @@ from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.policy.load import load_policy
 from nightscreen.results.backtest import past_run, rows_of
 from nightscreen.results.decide import decide
-from tests.laws import GATED
 from tests.nights.spent import WORLDS
 
 if TYPE_CHECKING:
     from tests.nights.standard import StandardNight
 
 DECIDED = [name for name in WORLDS if name != "test-mode"]
-
-
-@pytest.mark.parametrize("name", ["plain", "killed", "applicants"])
-def test_each_call_names_the_consent_it_rests_on(standard_night: StandardNight, name: str) -> None:
-    """The call sheet has the reference of a row in whose name the call was made."""
-    night = standard_night(name).night
-    given = {row["consent_reference"] for row in night.rows} - {None}
-    for call in pq.read_table(night.folder / "calls.parquet").to_pylist():
-        gated = call["check"] in GATED
-        assert call["consent_reference"] in (given if gated else {None})
 
 
 @pytest.mark.parametrize("name", DECIDED)
@@ -50,26 +38,6 @@ def test_every_row_leaves_with_a_decision_and_the_policy_it_rests_on(
         if row["decision"] == "approve":
             assert row["karma_status"] == "clear"
             assert row["bank_account_status"] == "verified"
-
-
-@pytest.mark.parametrize("name", ["capped", "faulty", "two-workers", "topped-up"])
-def test_the_report_agrees_with_its_rows(standard_night: StandardNight, name: str) -> None:
-    """What it says of exposure, spending and decisions can be counted in the files beside it."""
-    night = standard_night(name).night
-    report, rows = night.report, night.rows
-    statuses = [f"{check}_status" for check in report["checks"]]
-    waiting = [row for row in rows if any(row[status] == "pending" for status in statuses)]
-    causes = report["exposure"]["not_screened"]["causes"]
-    told = causes.get("pending", {"rows": 0, "exposure": "0.00"})
-    assert told["rows"] == len(waiting)
-    assert told["exposure"] == f"{sum((row['exposure'] for row in waiting), Decimal(0)):.2f}"
-    assert report["coverage"]["due_rows"] == len(rows)
-    assert report["spending"]["month"]["spent"] == report["cost"]["total"]
-    assert report["balance"]["last_known"]["balance"] == report["balance"]["closing"]
-    shared = sum(Decimal(each["saved_by_sharing"]) for each in report["checks"].values())
-    assert Decimal(report["cost"]["saved_by_sharing"]) == shared
-    flagged = Counter(night.column("decision"))
-    assert report["cost"]["flagged_rows"] == flagged["decline"] + flagged["review"]
 
 
 def test_a_second_policy_decides_beside_the_one_in_force(standard_night: StandardNight) -> None:
