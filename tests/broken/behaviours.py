@@ -713,7 +713,7 @@ _READING = (
                 "self.paused_until = max(self.paused_until, now)",
             ),
         ),
-        ("tests/steps/test_lanes.py::test_retry_after_pauses_the_whole_check",),
+        ("tests/client/test_limiter.py::test_retry_after_pauses_the_whole_check",),
     ),
     Broken(
         "a lookup in doubt is sent for without end",

@@ -145,16 +145,6 @@ def test_a_charged_answer_that_cannot_be_read_is_settled_at_its_cost(odd_night: 
     settled_at_cost(odd_night.desk, odd_night.report, "ecosystem", odd_night.unread)
 
 
-@pytest.mark.parametrize(
-    "operation", ["karma", pytest.param("bank_account", marks=pytest.mark.long)]
-)
-def test_so_is_one_of_another_check(tmp_path: Path, operation: str) -> None:
-    """Karma too, of which every answer is odd: who is clear is told in another form."""
-    desk = bureau(tmp_path)
-    odd = rewritten(desk, operation, without_record, every=1 if operation == "karma" else 3)
-    settled_at_cost(desk, desk.night().report, operation, odd)
-
-
 def test_the_bodies_are_kept_as_they_came(odd_night: OddNight) -> None:
     """What was paid for lies sealed in the journal, to be read again."""
     with journal_at(odd_night.desk) as journal:
@@ -211,18 +201,6 @@ def test_it_is_asked_again_once_the_shortest_age_has_passed(tmp_path: Path) -> N
     assert odd <= {each[1] for each in desk.service.ledger[start:]}
 
 
-def test_it_is_asked_again_on_request(tmp_path: Path) -> None:
-    """An age of nought for unreadable answers asks again at once, and only these."""
-    desk = bureau(tmp_path)
-    odd = rewritten(desk, "bank_account", without_record, every=3)
-    desk.night()
-    desk.service.rewrite = lambda *_: None
-    start = len(desk.service.ledger)
-    report = desk.night(freshness=["bank_account.unreadable=0"]).report
-    assert {each[1] for each in desk.service.ledger[start:]} == odd
-    assert report["checks"]["bank_account"]["unreadable"] == 0
-
-
 def test_ten_in_a_row_stop_the_check_and_no_other(tmp_path: Path) -> None:
     """What more is paid for is of no use until it can be read. A resume tries with one."""
     desk = bureau(tmp_path)
@@ -240,15 +218,6 @@ def test_ten_in_a_row_stop_the_check_and_no_other(tmp_path: Path) -> None:
     desk.service.rewrite = lambda *_: None
     whole = desk.night(run=report["run_id"]).report
     assert whole["state"] == "completed"
-
-
-def test_a_readable_answer_between_keeps_the_check_going(tmp_path: Path) -> None:
-    """Every second one is odd: the night goes through."""
-    desk = bureau(tmp_path)
-    odd = rewritten(desk, "ecosystem", without_record, every=2)
-    report = desk.night().report
-    assert report["state"] == "completed"
-    assert report["checks"]["ecosystem"]["unreadable"] == len(odd) > 10
 
 
 def test_a_karma_record_under_404_is_never_clear(tmp_path: Path) -> None:

@@ -194,35 +194,6 @@ def test_pages_for_three_hours_are_waited_out_before_the_deadline(tmp_path: Path
     assert not [part for part in report["checks"].values() if part["in_doubt"]]
 
 
-def test_pages_until_the_deadline_buy_no_lookup_for_ever(tmp_path: Path) -> None:
-    """Eight hours: a call for each look, none sent more than its attempts; the next night asks."""
-    desk = bureau(tmp_path)
-    desk.service.after = lambda *_: PAGE
-    report = desk.night(deadline=in_hours(desk, 8)).report
-    assert (report["state"], report["stop_reason"]) in {
-        ("stopped", "outage"),
-        ("stopped", "deadline"),
-    }
-    assert max(sent(desk).values()) <= ATTEMPTS
-    looks = 8 * HOUR / 900
-    assert len(desk.service.ledger) <= looks + 6 * FEW
-    desk.service.after = lambda *_: None
-    desk.loop.now_s += 12 * HOUR
-    report = desk.night().report
-    assert is_done(report)
-    assert not [part for part in report["checks"].values() if part["in_doubt"]]
-
-
-def test_an_outage_that_used_up_all_attempts_is_no_completed_night(tmp_path: Path) -> None:
-    """Nothing is answered for eight hours: the run ends once nothing may be sent, as an outage."""
-    desk = bureau(tmp_path)
-    desk.service.rewrite = lambda *_: LOST
-    report = desk.night(deadline=in_hours(desk, 8)).report
-    assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
-    assert max(sent(desk).values()) <= ATTEMPTS
-    assert report["checks"]["karma"]["free"] > 0
-
-
 def test_a_lost_answer_is_sent_for_five_times_a_day_over_all_runs(tmp_path: Path) -> None:
     """Runs of the same night find the attempts used up; the next night has as many again."""
     desk = bureau(tmp_path)
@@ -272,16 +243,6 @@ def test_what_was_never_charged_has_no_age(tmp_path: Path) -> None:
     report = desk.night().report
     assert is_done(report)
     assert report["checks"]["bank_account"]["failed"] == 0
-
-
-def test_charged_answers_that_are_all_reset_end_their_night(tmp_path: Path) -> None:
-    """Nothing is answered: it is an outage, soon found, at a few attempts for each lookup."""
-    desk = bureau(tmp_path, rows=60)
-    desk.service.after = lambda *_: LOST
-    report = desk.night().report
-    assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
-    assert desk.loop.time() < HOUR
-    assert max(sent(desk).values()) <= ATTEMPTS
 
 
 def test_a_book_that_is_left_alone_in_large_part_is_not_publishable(tmp_path: Path) -> None:

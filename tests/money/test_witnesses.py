@@ -149,22 +149,6 @@ def test_one_customer_with_several_identifiers_is_one_witness(odd: str, tmp_path
     honest(report, bureau)
 
 
-@pytest.mark.parametrize(
-    "odd", ["404 of a proxy", pytest.param("200 and nothing", marks=pytest.mark.long)]
-)
-def test_one_odd_answer_ends_no_resume(odd: str, tmp_path: Path) -> None:
-    """A run that stopped goes on, however often, though one lookup is always answered oddly."""
-    bureau = Bureau(tmp_path, rows=ROWS)
-    poison = order()[len(order()) // 4]
-    bureau.service.before = always(poison, ODD[odd])
-    report = bureau.night(max_spend="300").report
-    assert report["stop_reason"] == "budget"
-    for cap in ("600", "90000"):
-        report = bureau.night(run=report["run_id"], max_spend=cap).report
-    assert (report["state"], failed(report)) == ("completed", 1)
-    honest(report, bureau)
-
-
 @pytest.mark.parametrize("odd", ONE_OF_EACH)
 def test_a_service_that_is_odd_from_the_start_stops_the_run(odd: str, tmp_path: Path) -> None:
     """Two lookups of each check agree, and nothing was charged."""
@@ -209,25 +193,3 @@ def test_a_batch_of_one_lookup_ends_as_its_only_answer_says(odd: str, tmp_path: 
     report = bureau.night(checks=["bank_account"]).report
     assert (report["state"], report["stop_reason"]) == STATES[WORDS[odd]]
     assert len(bureau.service.ledger) == 1
-
-
-@pytest.mark.parametrize("odd", ONE_OF_EACH)
-def test_what_other_checks_were_answered_contradicts_an_only_lookup(
-    odd: str, tmp_path: Path
-) -> None:
-    """One row, one lookup of each check: the one that is odd failed, the others count."""
-    bureau = Bureau(tmp_path, rows=1)
-    bureau.service.before = after_number(0, ODD[odd], "bank_account")
-    report = bureau.night().report
-    assert (report["state"], failed(report)) == ("completed", 1)
-
-
-@pytest.mark.parametrize("odd", ["404 of a proxy", "200 and nothing"])
-def test_the_only_lookup_of_a_night_of_known_answers_is_one_row(odd: str, tmp_path: Path) -> None:
-    """On a second night, nothing else to ask, one odd answer does not hold back the others."""
-    bureau = Bureau(tmp_path, rows=ROWS)
-    bureau.service.before = always(order()[-1], ODD[odd])
-    assert failed(bureau.night().report) == 1
-    report = bureau.night().report
-    assert (report["state"], failed(report)) == ("completed", 1)
-    assert any("contradict" in notice for notice in report["notices"])

@@ -131,7 +131,7 @@ class FakeService:
 
 @dataclass(slots=True)
 class FakeStore:
-    """A journal in memory: the same caps, reservations and grants; may be told to break."""
+    """A journal in memory: the same caps, reservations and grants."""
 
     now: Callable[[], int]
     grants: Callable[[ReserveRequest], ReservationStatus | None] = lambda _: None
@@ -140,9 +140,6 @@ class FakeStore:
     calls: int = 0
     open: dict[int, ReserveRequest] = field(default_factory=dict)
     settled: list[CallResult] = field(default_factory=list)
-    blocks: list[int] = field(default_factory=list)
-    break_reserve: Exception | None = None
-    break_settle: Exception | None = None
 
     def claim(
         self,
@@ -155,9 +152,6 @@ class FakeStore:
         wishes: Mapping[str, Wish],
     ) -> tuple[list[Reservation], dict[str, Claim]]:
         """Grant in order until one does not fit."""
-        if self.break_reserve is not None:
-            raise self.break_reserve
-        self.blocks.append(len(asks))
         found: list[Reservation] = []
         for ask in asks:
             kind = self.grants(ask) or self._refusal(ask, caps)
@@ -182,8 +176,6 @@ class FakeStore:
         self, run_id: str, outcomes: Sequence[CallResult], changes: Sequence[Change] = ()
     ) -> None:
         """Settle; a doubt stays reserved."""
-        if self.break_settle is not None:
-            raise self.break_settle
         for each in outcomes:
             ask = self.open.pop(each.call_id)
             self.settled.append(each)

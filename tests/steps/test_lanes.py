@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,10 +16,9 @@ from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.schemas.calls import CallState, Caps, LookupStatus, ReservationStatus
 from nightscreen.schemas.clock import MICROS
-from nightscreen.schemas.errors import JournalError, NightscreenError, UsageError
+from nightscreen.schemas.errors import NightscreenError, UsageError
 from nightscreen.schemas.stops import StopReason
 from tests.steps.lane_in_a_test import (
-    NAIRA,
     PRICE,
     Bench,
     bench,
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 
 FREE, PAID, WAITING = LookupStatus.FREE, LookupStatus.PAID, LookupStatus.WAITING
 FAILED, IN_DOUBT = LookupStatus.FAILED, LookupStatus.IN_DOUBT
-TWO = ("karma", "ecosystem")
 
 
 def number_of(made: LookupTask) -> int:
@@ -134,23 +131,6 @@ def test_a_call_does_not_wait_for_answers_that_came_beside_the_last_one() -> Non
     assert heard == ["sent"] * 3 + ["answered", "sent"] * 3 + ["answered"] * 3
 
 
-@pytest.mark.parametrize("cap", [1, 8, 50])
-def test_no_more_is_reserved_ahead_than_the_present_cap(cap: int) -> None:
-    """What a crash leaves in doubt is what was in flight, and one block that was ready."""
-    most: list[int] = []
-
-    def watch(made: Bench) -> None:
-        def reply(*_: object) -> CallOutcome:
-            most.append(len(made.store.open))
-            return hit()
-
-        made.service.reply = reply
-
-    made, _ = asked(100 * cap, first=watch, cap=cap)
-    assert max(made.store.blocks) <= cap
-    assert max(most) <= 2 * cap
-
-
 def test_a_call_waiting_to_retry_holds_no_slot() -> None:
     """While refused lookups wait, others use the whole cap."""
 
@@ -167,17 +147,6 @@ def test_a_call_waiting_to_retry_holds_no_slot() -> None:
         assert statuses(await first) == {FREE}
 
     in_time(main, reply, cap=4)
-
-
-def test_retry_after_pauses_the_whole_check() -> None:
-    """Nothing is sent until the service wants to hear of us again."""
-    made, tasks = asked(
-        5, at=lambda now: refused(30.0) if now < 1.5 else miss(), cap=1, latency_s=1
-    )
-    first, *others = [at for at, _ in made.service.sent]
-    assert first == 0
-    assert min(others) >= 31
-    assert statuses(tasks) == {FREE}
 
 
 def test_a_paused_check_gives_its_intents_back() -> None:
@@ -208,22 +177,6 @@ def test_a_lookup_under_way_is_joined() -> None:
         assert made.store.spent == 11 * PRICE
 
     in_time(main, lambda *_: hit())
-
-
-def test_nothing_is_left_behind() -> None:
-    """After stops, cancellations and faults no task and no future is left to complain."""
-
-    async def main(made: Bench) -> None:
-        callers = [asyncio.ensure_future(ask_all(made, 40)) for _ in range(3)]
-        await asyncio.sleep(0.25)
-        callers[0].cancel()
-        made.stops.stop(StopReason.CANCELLED)
-        await asyncio.gather(*callers, return_exceptions=True)
-        await made.lane.drain()
-        made.book.close()
-
-    in_time(main, lambda _, attempt: lost() if attempt < 3 else hit(), cap=4)
-    gc.collect()
 
 
 # --- how lookups end ---
@@ -274,18 +227,6 @@ def test_a_lookup_held_by_another_run_waits_and_takes_its_answer() -> None:
 # --- the wallet, and prices ---
 
 
-def test_free_answers_do_not_end_a_run_at_the_floor() -> None:
-    """Calls in flight that turn out free make room again: the run waits for them."""
-
-    def nearly_empty(made: Bench) -> None:
-        made.wallet.least_micro = 125 * NAIRA
-
-    made, tasks = asked(40, first=nearly_empty, floor_micro=100 * NAIRA)
-    assert statuses(tasks) == {FREE}
-    assert made.service.peak == 2
-    assert made.stops.reason is None
-
-
 def test_a_risen_price_is_reserved_for_all_that_is_sent_later() -> None:
     """Intents made at the old price are given back; only what was in flight exceeds the cap."""
     made, _ = asked(
@@ -302,25 +243,6 @@ def test_a_risen_price_is_reserved_for_all_that_is_sent_later() -> None:
 
 
 # --- what breaks ---
-
-
-@pytest.mark.parametrize("phase", ["reserve", "settle"])
-@pytest.mark.parametrize("error", [JournalError("the disk is full"), RuntimeError("no thread")])
-def test_a_broken_journal_stops_everything_and_is_reported(phase: str, error: Exception) -> None:
-    """Nothing more is sent, nobody hangs, every caller gets the error."""
-
-    async def main(made: Bench) -> None:
-        callers = [asyncio.ensure_future(ask_all(made, 100, check)) for check in TWO]
-        await asyncio.sleep(0.55)
-        setattr(made.store, f"break_{phase}", error)
-        before = len(made.service.sent)
-        found = await asyncio.gather(*callers, return_exceptions=True)
-        assert all(isinstance(each, NightscreenError) for each in found)
-        assert len(made.service.sent) - before <= 16
-        assert (made.lane.open, made.wallet.bound_micro) == (0, 0)
-        await made.lane.drain()
-
-    in_time(main, lambda *_: hit(), cap=4, checks=TWO)
 
 
 def test_a_call_that_cannot_be_made_is_reported_to_every_caller() -> None:
@@ -372,19 +294,6 @@ def test_intents_that_are_not_sent_are_given_back() -> None:
     in_time(main)
 
 
-def test_nothing_is_sent_after_the_deadline_and_nothing_spins() -> None:
-    """At the deadline the lane lets go; waiting for the last answers costs few turns."""
-
-    def until_ten(made: Bench) -> None:
-        made.stops.deadline_at = made.loop.micros() + 10 * MICROS
-
-    made, tasks = asked(100, first=until_ten, cap=4, latency_s=3)
-    assert made.stops.reason == StopReason.DEADLINE
-    assert max(at for at, _ in made.service.sent) < 10
-    assert (len(made.service.sent), number_in(tasks, FREE)) == (16, 16)
-    assert made.loop.steps < 500
-
-
 @pytest.mark.parametrize("cap", [4, 40])
 def test_the_same_fault_from_the_start_stops_a_check_after_a_handful(cap: int) -> None:
     """Five lookups, one at a time once there is doubt; others may have been in flight before."""
@@ -424,23 +333,6 @@ def test_in_an_outage_calls_go_one_at_a_time_until_there_is_an_answer() -> None:
     assert min(late - early for early, late in itertools.pairwise(probes)) >= 15
     assert (made.stops.silence.opened_at, made.stops.reason) == (None, None)
     assert made.loop.steps < 5000
-
-
-def test_probes_are_single_over_all_checks_and_a_silence_is_given_up() -> None:
-    """One call on the wire in the whole run; then `outage`, with every lookup resolved."""
-
-    async def main(made: Bench) -> None:
-        callers = asyncio.gather(*(ask_all(made, 30, check) for check in TWO))
-        await asyncio.sleep(30)
-        made.service.peak = made.service.flying
-        await callers
-        assert made.service.peak <= 1
-        assert made.stops.reason == StopReason.OUTAGE
-        assert 120 <= made.loop.time() < 150
-        assert made.wallet.bound_micro == 0
-
-    stops = Stops(silence=Silence(120, after=6))
-    in_time(main, lambda *_: lost(), cap=4, attempts=1000, stops=stops, checks=TWO)
 
 
 @pytest.mark.parametrize("attempts", [1, 5])

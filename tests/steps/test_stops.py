@@ -271,24 +271,6 @@ def test_the_run_stops_where_no_check_is_left() -> None:
     assert made.reason == "quota"
 
 
-def test_lanes_hear_of_stops() -> None:
-    """Lanes that sleep wake up when the run or a check stops."""
-    made, heard = stops(), []
-    made.on_stop(lambda: heard.append(1))
-    made.stop_check("karma", "auth")
-    made.stop("cancelled")
-    assert len(heard) == 2
-
-
-def test_the_deadline_is_noticed_when_it_comes() -> None:
-    """From the instant on nothing may be sent."""
-    made = stops()
-    made.deadline_at = 100
-    assert made.may_send("karma", 99, 0)
-    assert not made.may_send("karma", 100, 0)
-    assert made.reason == StopReason.DEADLINE
-
-
 @pytest.mark.parametrize("reason", StopReason)
 def test_what_may_pass_is_waited_for_in_words(reason: StopReason) -> None:
     """Outage, balance and quota may pass by themselves; a run that rests says what it waits for."""
