@@ -1,15 +1,17 @@
-"""The page that fixes a quarantine: refused rows as a table one can edit, and screened again.
+"""The page that fixes a file: its rows as a table one can edit, and screened again.
 
-What is typed on a page and sent is an upload, screened as a part of the run's batch. How a row is
-judged is `runs/intake`.
+Refused rows are on one list; on the other are rows that were screened with values that were not
+understood. What is typed on a page and sent is an upload, screened as a part of the run's batch;
+it holds for later files too (`runs/corrections.py`). How a row is judged is `runs/intake`.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,17 +22,21 @@ from nightscreen.desk.new_file import begin, preview, quote_upload
 from nightscreen.desk.run_rows import rows_of_run
 from nightscreen.desk.runs import find_run
 from nightscreen.desk.uploads import TYPED, chosen_mapping
-from nightscreen.files.outputs import QUARANTINE
+from nightscreen.files.outputs import QUARANTINE, TO_CORRECT
 from nightscreen.files.person import same_person
 from nightscreen.files.quarantine import escape_formula, unescape_formula
 from nightscreen.files.sealed_file import in_memory, unsealed
+from nightscreen.journal.records import Records
 from nightscreen.reading.columns import meanings
 from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import Mapping, read_mapping
 from nightscreen.reading.open_file import open_source
 from nightscreen.results.settle_case import needs_second
+from nightscreen.schemas.columns import IDENTIFIERS
+from nightscreen.schemas.corrections import Correction, Dismissal
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.naming import contains_identifier
 from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.uploads import HELD
 from nightscreen.web.forms import onward
@@ -48,9 +54,21 @@ if TYPE_CHECKING:
 MOST_CELLS: Final = 1_200
 """Cells of one page: each is a field of its form."""
 MOST_ROWS: Final = 25
-FIXES, PLACES, WAITS = "fixes", "places", "waits"
-"""Choices of an upload: the run whose quarantine it fixes, the places of its rows there, and
-whether somebody else must confirm them."""
+FIXES, LIST, PLACES, WAITS, REFERENCE = "fixes", "list", "places", "waits", "reference"
+"""Choices of an upload: the run whose rows it fixes, on which list, the places of its rows there,
+whether somebody else must confirm them, and where the evidence is."""
+LONGEST_REFERENCE: Final = 200
+REFUSED, VALUES = "", "values"
+"""The lists, as the address names them."""
+_FILES: Final = {REFUSED: QUARANTINE, VALUES: TO_CORRECT}
+_PROVED: Final = frozenset(
+    {
+        *(name for each in IDENTIFIERS.values() for name in each.columns),
+        *("bank_name", "consent_reference", "consented_at"),
+        *("consent_expires_at", "consent_withdrawn_at"),
+    }
+)
+"""Columns whose correction needs a reference: whom the service is asked about, and whether."""
 _AS_BEFORE: Final = (
     *("checks", "karma_identities", "karma_stop_at_first", "freshness", "policy", "shadow"),
     "merge_rows",
@@ -62,11 +80,11 @@ _ONE_AT_A_TIME: Final = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row of the quarantine.
+    """One row of a list.
 
     Attributes:
         place: its place in the file, from 0.
-        hint: why it was refused; it is about the cell `wrong`, None where about the whole row.
+        hint: what is wrong; it is about the cell `wrong`, None where about the whole row.
         came: its cells as they came; `beyond` came after the last heading.
         cells: its cells as they are now.
     """
@@ -82,22 +100,31 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Sheet:
-    """A run's quarantine.
+    """One of a run's lists.
 
     Attributes:
+        which: of the lists.
         mapping: what the run's headings meant, for the refused rows.
         date_order: of the run's file, as its dates showed it, or as was answered.
         done: what was sent again, by place.
         waiting: rows that a second person must confirm.
+        dismissed: which rows are nobody's, by place.
     """
 
+    which: str
     run: RunRecord
     path: Path
     headings: list[str]
     mapping: Mapping
     date_order: str
     done: dict[int, Upload]
-    waiting: list[Upload]
+    waiting: Sequence[Upload]
+    dismissed: AnyMapping[int, Dismissal]
+
+    @property
+    def number(self) -> int:
+        """Return how many rows it has."""
+        return _number(self.run, self.which)
 
     def rows(self, start: int, form: AnyMapping[str, list[str]]) -> Iterator[_Row]:
         """Yield rows from a place on, with what was typed of them."""
@@ -108,13 +135,15 @@ class _Sheet:
                 line, column, _, hint = map(unescape_formula, row[-_OWN:])
                 came = (cells + [""] * width)[:width]
                 typed = [
-                    _typed(form, f"c{place}.{at}", cell) if place not in self.done else cell
+                    cell
+                    if place in self.done or place in self.dismissed
+                    else _typed(form, f"c{place}.{at}", cell)
                     for at, cell in enumerate(came)
                 ]
-                yield _Row(place, line, hint, self._about(column), came, cells[width:], typed)
+                yield _Row(place, line, hint, self.about(column), came, cells[width:], typed)
 
-    def _about(self, column: str) -> int | None:
-        """Return which cell a column of the quarantine's own means: by heading, or by meaning."""
+    def about(self, column: str) -> int | None:
+        """Return which cell a column means that the list names: by heading, or by meaning."""
         named = self.mapping.columns.get(column, ())
         return next(
             (
@@ -127,9 +156,8 @@ class _Sheet:
 
     def page(self, context: Context) -> tuple[list[_Row], dict[str, int]]:
         """Return the rows of the page that the address names, and where it is."""
-        number = int(((self.run.report or {}).get("rows") or {}).get("quarantined") or 0)
         size = min(MOST_ROWS, max(1, MOST_CELLS // max(1, len(self.headings))))
-        start, where = context.slice(number, size)
+        start, where = context.slice(self.number, size)
         return list(islice(self.rows(start, context.form), size)), where
 
 
@@ -140,9 +168,9 @@ def _typed(form: AnyMapping[str, list[str]], name: str, came: str) -> str:
 
 
 def fix(context: Context) -> Response:
-    """Show a page of a run's quarantine."""
+    """Show a page of one of a run's lists."""
     sheet = _sheet(context, find_run(context))
-    context.record("quarantine seen", run_id=sheet.run.run_id)
+    context.record("quarantine seen", run_id=sheet.run.run_id, list=sheet.which)
     return _page(context, sheet)
 
 
@@ -152,11 +180,16 @@ def fix_rows(context: Context) -> Response:
         sheet, does = _sheet(context, find_run(context)), context.text("do")
         if does in {"confirm", "refuse"}:
             return _second(context, sheet, does)
+        if "dismiss" in context.form:
+            _dismiss(context, sheet)
+            return onward(_address(sheet, f"page={context.whole_number('page')}"))
         page, _ = sheet.page(context)
-        rows = [row for row in page if row.cells != row.came]
+        changed = {row.place: row for row in _by_rule(context, sheet)}
+        changed |= {row.place: row for row in page if row.cells != row.came}
+        rows = [changed[place] for place in sorted(changed)]
         if not rows:
             raise InputError("Change a cell first: only rows that you changed are screened again.")
-        customers = _sound_customers(sheet, rows)
+        customers = _sound_customers(sheet, rows, _reference(context))
         upload, keeps = _keep(context, sheet, rows), False
         try:
             if does == "quote":
@@ -169,15 +202,50 @@ def fix_rows(context: Context) -> Response:
     return response
 
 
+def _by_rule(context: Context, sheet: _Sheet) -> list[_Row]:
+    """Return every row whose cell in a column is what the form names, with the other text there.
+
+    Raises:
+        InputError: no row has it.
+    """
+    column, came, becomes = (context.text(f"rule_{each}") for each in ("column", "came", "becomes"))
+    if not column and not came and not becomes:
+        return []
+    at = sheet.headings.index(column) if column in sheet.headings else None
+    found = []
+    for row in sheet.rows(0, {}):
+        is_open = row.place not in sheet.done and row.place not in sheet.dismissed
+        if at is not None and is_open and row.came[at].strip() == came != becomes:
+            cells = [becomes if place == at else cell for place, cell in enumerate(row.cells)]
+            found.append(replace(row, cells=cells))
+    if not found:
+        raise InputError(f"No row on this list has {came or 'nothing'} under {column or '…'}.")
+    return found
+
+
+def _dismiss(context: Context, sheet: _Sheet) -> None:
+    """Write down that a refused row is nobody's."""
+    named, run = context.text("dismiss", 9), sheet.run
+    place = int(named) if named.isdecimal() else sheet.number
+    if sheet.which != REFUSED or place >= sheet.number or place in sheet.done:
+        raise DeskError(409, "This row is not one to dismiss: it was sent again, or is gone.")
+    about: dict[str, Any] = {"run_id": run.run_id, "batch": run.batch, "by": context.name}
+    key = f"{run.run_id}.{place}"
+    made = Dismissal(key=key, at=context.clock(), place=place, **about)
+    if Records.of(context.journal, Dismissal).add([made]):
+        context.record("quarantine dismissed", run_id=run.run_id, place=place)
+
+
 def _send(context: Context, sheet: _Sheet, upload: Upload, customers: Sequence[str]) -> Response:
     """Screen rows again, or have them wait for a second person."""
     run, number = sheet.run, len(customers)
     if any(_turns(context, run, customer_id) for customer_id in customers):
         context.uploads.choose(upload, {WAITS: True})
         context.record("quarantine proposed", run_id=run.run_id, rows=number)
-        page = context.whole_number("page")
-        return onward(f"/runs/{run.run_id}/fix?page={page}#second")
+        page = f"page={context.whole_number('page')}"
+        return onward(f"{_address(sheet, page)}#second")
     begin(context, upload)
+    _correct(context, sheet, upload)
     context.record("quarantine screened again", run_id=run.run_id, rows=number)
     return onward(f"/new/{upload.upload_id}")
 
@@ -200,36 +268,64 @@ def _second(context: Context, sheet: _Sheet, does: str) -> Response:
     if does == "refuse":
         context.uploads.remove(waiting)
         context.record("quarantine refused", **about)
-        return onward(f"/runs/{sheet.run.run_id}/fix")
+        return onward(_address(sheet))
     begin(context, waiting)
+    _correct(context, sheet, waiting)
     context.record("quarantine confirmed", **about)
     return onward(f"/runs/{sheet.run.run_id}")
 
 
 def _sheet(context: Context, run: RunRecord) -> _Sheet:
-    """Return the quarantine of a run.
+    """Return the list of a run that the address names.
 
     Raises:
         DeskError: the run has none.
     """
-    path = Path(run.folder) / QUARANTINE
+    which = VALUES if context.asked_first("list") == VALUES else REFUSED
+    path = Path(run.folder) / _FILES[which]
     if run.flow != SCREEN_FLOW or not path.is_file():
-        raise DeskError(404, "This run has no quarantine here: nothing was refused, or it is gone.")
+        raise DeskError(
+            404, "Nothing is to be fixed here: every row was taken, or the file is gone."
+        )
     with path.open(encoding="utf-8", newline="") as file:
         named = next(csv.reader(file), [])
     headings = [unescape_formula(each) for each in named[:-_OWN]]
-    done, waiting = _sent_again(context, run)
+    done, waiting = _sent_again(context, run, which)
+    gone = _dismissed(context, run) if which == REFUSED else {}
     shown = ((run.report or {}).get("provenance") or {}).get("date_orders", {}).values()
     orders = set(shown) or {run.parameters.get("date_order") or ""}
     order = orders.pop() if len(orders) == 1 else ""
     mapping = _mapping_of(context, run, headings)
-    return _Sheet(run, path, headings, mapping, order, done, waiting)
+    return _Sheet(which, run, path, headings, mapping, order, done, waiting, gone)
 
 
-def _sent_again(context: Context, run: RunRecord) -> tuple[dict[int, Upload], list[Upload]]:
-    """Return what was sent again of a run's quarantine, by place, and what of it waits."""
+def _address(sheet: _Sheet, *parameters: str) -> str:
+    """Return the address of a list's page."""
+    named = [f"list={sheet.which}"] if sheet.which else []
+    asked = "&".join([*named, *parameters])
+    return f"/runs/{sheet.run.run_id}/fix" + (f"?{asked}" if asked else "")
+
+
+def _number(run: RunRecord, which: str) -> int:
+    """Return how many rows a list of a run has."""
+    report = run.report or {}
+    if which == REFUSED:
+        return int((report.get("rows") or {}).get("quarantined") or 0)
+    return int((report.get("files") or {}).get(TO_CORRECT) or 0)
+
+
+def _dismissed(context: Context, run: RunRecord) -> dict[int, Dismissal]:
+    kept = Records.of(context.journal, Dismissal).of_run(run.run_id)
+    return {each.place: each for each in kept}
+
+
+def _sent_again(
+    context: Context, run: RunRecord, which: str
+) -> tuple[dict[int, Upload], list[Upload]]:
+    """Return what was sent again of a list of a run, by place, and what of it waits."""
     uploads = context.uploads
-    sent = uploads.chosen(FIXES, value=run.run_id)
+    fixing = uploads.chosen(FIXES, value=run.run_id)
+    sent = [each for each in fixing if each.choices[LIST] == which]
     screened = [each for each in sent if uploads.is_screened(each)]
     waiting = [each for each in sent if _waits(each)]
     done = {place: each for each in screened + waiting for place in each.choices[PLACES]}
@@ -242,7 +338,7 @@ def _waits(upload: Upload) -> bool:
 
 
 def _mapping_of(context: Context, run: RunRecord, headings: Sequence[str]) -> Mapping:
-    """Return what the run's headings meant, as a mapping for the refused rows."""
+    """Return what the run's headings meant, as a mapping for the rows of a list."""
     upload = context.uploads.of_run(run)
     given = Path(run.parameters.get("mapping") or "")
     if upload is None and not given.is_file():
@@ -252,7 +348,19 @@ def _mapping_of(context: Context, run: RunRecord, headings: Sequence[str]) -> Ma
     return mapping.model_copy(update={"drop": present, "sheet": None})
 
 
-def _sound_customers(sheet: _Sheet, rows: Sequence[_Row]) -> list[str]:
+def _reference(context: Context) -> str:
+    """Return where the evidence of a correction is, as it was typed.
+
+    Raises:
+        InputError: it holds a customer's number: it stays when the customer is erased.
+    """
+    typed = context.text("reference", LONGEST_REFERENCE)
+    if contains_identifier(typed):
+        raise InputError("Reference: name the document, without anybody's number.")
+    return typed
+
+
+def _sound_customers(sheet: _Sheet, rows: Sequence[_Row], reference: str) -> list[str]:
     """Return whose each changed row is, judged as a file of them would be.
 
     Raises:
@@ -267,6 +375,18 @@ def _sound_customers(sheet: _Sheet, rows: Sequence[_Row]) -> list[str]:
             source = open_source(clear, mapping=sheet.mapping)
             judged = preview(source, DateOrders(source, sheet.date_order), len(rows))
         columns = judged["columns"]
+        known = {each.heading: each.known for each in columns}
+        proved = {
+            heading
+            for row in rows
+            for heading, was, now in zip(sheet.headings, row.came, row.cells, strict=True)
+            if was != now and known.get(heading) in _PROVED
+        }
+        if sheet.which == VALUES and proved and not reference:
+            wrong.append(
+                f"{', '.join(sorted(proved))}: write under Reference where the evidence is, such "
+                "as the number of a form"
+            )
         ids = next((at for at, each in enumerate(columns) if each.known == "customer_id"), None)
         for row, found in zip(rows, judged["rows"], strict=True):
             there = dict(zip(sheet.headings, zip(row.came, row.cells, strict=True), strict=True))
@@ -278,7 +398,14 @@ def _sound_customers(sheet: _Sheet, rows: Sequence[_Row]) -> list[str]:
             said = [found["refused"]] if found["refused"] else hints
             wrong += [f"line {row.line}: {each}" for each in said]
             customers.append("" if ids is None else found["cells"][ids]["written"].strip())
-    if not wrong and not sheet.run.parameters.get("merge_rows"):
+    if not wrong and sheet.which == VALUES:
+        came = [row.came[ids].strip() if ids is not None else "" for row in rows]
+        wrong = [
+            f"line {row.line}: The customer id cannot change here."
+            for row, was, now in zip(rows, came, customers, strict=True)
+            if was != now
+        ]
+    elif not wrong and not sheet.run.parameters.get("merge_rows"):
         screened = rows_of_run(sheet.run)
         there_already = set() if screened is None else screened.among(customers)
         wrong = [
@@ -302,6 +429,8 @@ def _keep(context: Context, sheet: _Sheet, rows: Sequence[_Row]) -> Upload:
         "max_spend": plain_naira(context.text("max_spend", 20)),
         TYPED: True,
         FIXES: run.run_id,
+        LIST: sheet.which,
+        REFERENCE: _reference(context),
         PLACES: [row.place for row in rows],
         "mapping": sheet.mapping.model_dump(mode="json"),
     }
@@ -330,6 +459,12 @@ def _page(
         headings=sheet.headings,
         rows=rows,
         done=sheet.done,
+        dismissed=sheet.dismissed,
+        values=sheet.which == VALUES,
+        other=_number(sheet.run, REFUSED if sheet.which == VALUES else VALUES),
+        address=_address(sheet),
+        proves=context.text("reference", LONGEST_REFERENCE),
+        rule={each: context.text(f"rule_{each}") for each in ("column", "came", "becomes")},
         mine=len(others) < len(sheet.waiting),
         second=[(each, _changes(context, sheet, each)) for each in others]
         if context.may("override")
@@ -343,8 +478,8 @@ def _page(
 
 def _changes(
     context: Context, sheet: _Sheet, upload: Upload
-) -> list[tuple[str, list[tuple[str, str, str]]]]:
-    """Return the rows that wait for a second person: line, and each heading that was changed."""
+) -> list[tuple[_Row, list[tuple[str, str, str]]]]:
+    """Return the rows of an upload, and each heading that was changed: as it came, as it is now."""
     with unsealed(context.uploads.path(upload.upload_id), context.journal.sealer) as clear:
         lines = list(csv.reader(io.StringIO(clear.read_text("utf-8"), newline="")))[1:]
     places = upload.choices[PLACES]
@@ -353,17 +488,51 @@ def _changes(
     for place, line in zip(places, lines, strict=True):
         now = [unescape_formula(each) for each in line[:-_OWN]]
         cells = zip(sheet.headings, came[place].came, now, strict=True)
-        changed.append((came[place].line, [each for each in cells if each[1] != each[2]]))
+        changed.append((came[place], [each for each in cells if each[1] != each[2]]))
     return changed
 
 
-def left(context: Context, run: RunRecord) -> int:
-    """Return how many rows of a run's quarantine nobody has sent again yet."""
-    refused = int(((run.report or {}).get("rows") or {}).get("quarantined") or 0)
-    if not refused or not (Path(run.folder) / QUARANTINE).is_file():
+def _correct(context: Context, sheet: _Sheet, upload: Upload) -> None:
+    """Have what was corrected in customers' rows hold for later files of the batch.
+
+    A row whose customer id was wrong too is no known customer's: it is screened, and no more.
+    """
+    ids, run, found = sheet.about("customer_id"), sheet.run, list[Correction]()
+    if ids is None:
+        return
+    for row, cells in _changes(context, sheet, upload):
+        customer_id = row.came[ids].strip()
+        if not customer_id or any(heading == sheet.headings[ids] for heading, _, _ in cells):
+            continue
+        customer = context.journal.pseudonyms.customer(run.batch, customer_id)
+        found += [
+            Correction(
+                key=f"{customer.hex()}.{hashlib.sha256(heading.encode()).hexdigest()[:16]}",
+                customer=customer,
+                customer_id=customer_id,
+                batch=run.batch,
+                run_id=run.run_id,
+                at=context.clock(),
+                heading=heading,
+                came=came,
+                becomes=now,
+                reference=upload.choices.get(REFERENCE, ""),
+                by=upload.user,
+            )
+            for heading, came, now in cells
+        ]
+    kept = Records.of(context.journal, Correction)
+    kept.merge(found, lambda _, corrected: corrected, context.clock())
+
+
+def left(context: Context, run: RunRecord, which: str = REFUSED) -> int:
+    """Return how many rows of a list of a run nobody has sent again yet, or dismissed."""
+    number = _number(run, which)
+    if not number or not (Path(run.folder) / _FILES[which]).is_file():
         return 0
-    done, _ = _sent_again(context, run)
-    return refused - len(done)
+    done, _ = _sent_again(context, run, which)
+    gone = _dismissed(context, run) if which == REFUSED else {}
+    return number - len({*done, *gone})
 
 
 def waiting(context: Context) -> list[Upload]:

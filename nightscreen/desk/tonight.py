@@ -64,9 +64,12 @@ def tonight(context: Context) -> Response:
         lists=context.open_cases.to_review() if may("people") else [],
         overrides=len(context.proposals()) + len(fix.waiting(context)),
         to_fix=[
-            (each.run, left)
+            (each.run, which, left)
             for each in ended
-            if may("screen") and not context.branches and (left := fix.left(context, each.run))
+            for which in (fix.REFUSED, fix.VALUES)
+            if may("screen")
+            and not context.branches
+            and (left := fix.left(context, each.run, which))
         ],
         today=money.today(),
         month=money.this_month(),

@@ -61,6 +61,7 @@ from nightscreen.schemas.contests import (
     Signature,
     ToldNotice,
 )
+from nightscreen.schemas.corrections import Correction, Dismissal
 from nightscreen.schemas.errors import JournalDamagedError, JournalVersionError
 from nightscreen.schemas.offers import LoanNews, Offer
 from nightscreen.schemas.outcomes import LoanOutcome
@@ -433,7 +434,7 @@ sightings = Table(
 KINDS: Final[tuple[type[JournalRecord], ...]] = (
     *(Review, OpenCase, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
     *(BvnRequest, Offer, LoanNews, LoanOutcome, Grant, ConsentLink, Pulled, CashFigures),
-    *(WalletGap, Signature, User, Approval, Upload, Share),
+    *(WalletGap, Signature, User, Approval, Upload, Share, Correction, Dismissal),
 )
 
 

@@ -13,11 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.reading.date_orders import DATE_COLUMNS, in_numbers
+from nightscreen.runs.corrections import Corrections
 from nightscreen.schemas.columns import KNOWN_COLUMNS, Flaw
 from nightscreen.schemas.rows import Action, Problem, RefusedRow, RowBatch, row_schema
 from nightscreen.values.accounts import judge_accounts, judge_banks
 from nightscreen.values.addresses import judge_domains, judge_emails, judge_image_urls
 from nightscreen.values.amounts import judge_amounts, judge_tenors
+from nightscreen.values.banks import BANK_UNKNOWN
 from nightscreen.values.columns import (
     Column,
     Mask,
@@ -73,6 +75,7 @@ class Intake:
         customers: where the rows of one id are one customer: repeats are no fault then, and a row
             without an identifier of its own goes with its customer's others.
         orders: knows the order of each column's dates; without it, only what is declared counts.
+        corrections: what people corrected in the batch's rows.
     """
 
     def __init__(
@@ -80,7 +83,9 @@ class Intake:
         header: Header,
         customers: CustomerNumbers | None = None,
         orders: DateOrders | None = None,
+        corrections: Corrections | None = None,
     ) -> None:
+        self._corrections = corrections or Corrections()
         self._header = header
         self._customers = customers
         self._orders = orders
@@ -94,9 +99,14 @@ class Intake:
 
         The rows have the shape of `schemas.rows.row_schema`; read is always accepted plus refused.
         """
+        came = batch
+        batch, corrected = self._corrections.apply(batch, self._header)
         issues = Issues.blank(batch.lines)
         columns = known_text(batch.columns, self._header)
+        given = dict(columns)
         _judge_columns(columns, self._date_orders(columns, issues), issues)
+        not_understood = _not_understood(issues, given, columns)
+        issues.problems += corrected
         refusals = self._refusals(columns, issues)
         for row, (column, issue) in refusals.items():
             issues.add(row, column, issue)
@@ -107,7 +117,10 @@ class Intake:
         return RowBatch(
             rows=self._accepted(batch, columns, issues, refusals),
             refused=sorted(
-                [*batch.broken, *refused_rows(batch, refusals)], key=lambda row: row.line
+                [*batch.broken, *refused_rows(came, refusals)], key=lambda row: row.line
+            ),
+            to_correct=refused_rows(
+                came, {row: why for row, why in not_understood.items() if row not in refusals}
             ),
             problems=sorted(issues.problems, key=lambda problem: problem.line),
             read=len(batch.lines) + len(batch.broken),
@@ -180,10 +193,12 @@ class Intake:
         return rows.filter(pa.array(kept))
 
 
-def number_customers(source: TableSource, orders: DateOrders) -> tuple[CustomerNumbers, int]:
+def number_customers(
+    source: TableSource, orders: DateOrders, corrections: Corrections | None = None
+) -> tuple[CustomerNumbers, int]:
     """Read a file once to number its customers, before their rows are taken in; return how many."""
     customers = CustomerNumbers()
-    counting = Intake(source.header, customers, orders)
+    counting = Intake(source.header, customers, orders, corrections)
     for batch in source.batches():
         counting.take(batch)
     return customers, customers.settle()
@@ -251,6 +266,28 @@ def _judge_columns(
     }
     for name, (edge, issue) in times.items():
         columns[name] = judge_instants(columns[name], name, edge, orders[name], issues, issue=issue)
+
+
+def _not_understood(
+    issues: Issues, given: Mapping[str, Column], judged: Mapping[str, Column]
+) -> dict[int, tuple[str, Issue]]:
+    """Return which rows have cells of which nothing is made: the first column, and every hint."""
+    rows, found = {line: row for row, line in enumerate(issues.lines)}, dict[int, list[Problem]]()
+    for problem in issues.problems:
+        row, name = rows.get(problem.line), problem.column
+        if row is None or name not in given:
+            continue
+        is_dropped = given[name][row].is_valid and not judged[name][row].is_valid
+        is_of_no_use = problem.action is Action.WARNED and (
+            is_dropped or problem.code == BANK_UNKNOWN
+        )
+        if problem.action is Action.INVALID or is_of_no_use:
+            found.setdefault(row, []).append(problem)
+    return {
+        row: (first.column, Issue(first.code, " ".join(hints), first.action))
+        for row, (first, *others) in found.items()
+        for hints in [dict.fromkeys(each.hint for each in (first, *others))]
+    }
 
 
 def _identifiable(columns: dict[str, Column], issues: Issues) -> Mask:

@@ -20,7 +20,7 @@ from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.config.settings import Settings, cash_flow_age, max_ages, overridden
 from nightscreen.files.frame import Frame
 from nightscreen.files.memory_tuning import trim_memory, tune_allocator
-from nightscreen.files.outputs import PROBLEMS, QUARANTINE
+from nightscreen.files.outputs import PROBLEMS, QUARANTINE, TO_CORRECT
 from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter, append_problems
 from nightscreen.files.sealed_file import input_in_clear
 from nightscreen.files.workspace import Workspace
@@ -51,6 +51,7 @@ from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import Mapping, read_mapping
 from nightscreen.reading.merge_rows import merge_rows, status_name
 from nightscreen.reading.open_file import file_digest, open_source
+from nightscreen.runs.corrections import Corrections
 from nightscreen.runs.intake import Intake, number_customers
 from nightscreen.runs.run import (
     begin_run,
@@ -84,6 +85,8 @@ if TYPE_CHECKING:
     from nightscreen.values.identifiers import CustomerNumbers
 
 CHUNK_ROWS = 16_384
+MOST_TO_CORRECT = 20_000
+"""Rows with values that were not understood; where there are more, the source is corrected."""
 """Rows at a time: what a chunk costs whatever its size weighs more the smaller chunks are."""
 
 
@@ -272,24 +275,30 @@ def _policy_in_force(
 
 
 def read_input(run: ScreeningRun) -> None:
-    """Read the input into sealed chunks of rows; write quarantine and problems."""
+    """Read the input into sealed chunks of rows; write quarantine, problems and what to correct."""
     source = open_source(run.input, mapping=run.mapping)
     orders = DateOrders(source, run.parameters.date_order)
+    corrections = Corrections.of(run.journal, run.batch)
     customers = None
     if run.merging:
-        customers, run.customers = number_customers(source, orders)
-    intake = Intake(source.header, customers, orders)
+        customers, run.customers = number_customers(source, orders, corrections)
+    intake = Intake(source.header, customers, orders, corrections)
     merging = None if customers is None else RowsToMerge(run.workspace, customers)
     quarantine = QuarantineWriter(run.folder.path / QUARANTINE, source.header.columns)
+    to_correct = QuarantineWriter(run.folder.path / TO_CORRECT, source.header.columns)
     problems = ProblemsWriter(run.folder.path / PROBLEMS)
-    found = 0
+    found = wrong = 0
     run.chunks = run.rows_read = run.rows_quarantined = 0
-    with quarantine, problems:
+    with quarantine, to_correct, problems:
         for batch in source.batches(CHUNK_ROWS):
             result = intake.take(batch)
             quarantine.write(result.refused)
             problems.write(result.problems)
             found += len(result.problems)
+            if merging is None:  # a customer's rows are corrected together, at the source
+                shown = result.to_correct[: MOST_TO_CORRECT - wrong]
+                to_correct.write(shown)
+                wrong += len(shown)
             run.rows_read += result.read
             run.rows_quarantined += len(result.refused)
             if merging is not None:
@@ -308,6 +317,10 @@ def read_input(run: ScreeningRun) -> None:
     run.date_orders = orders.used()
     run.folder.rows[QUARANTINE] = run.rows_quarantined
     run.folder.rows[PROBLEMS] = found
+    if wrong:
+        run.folder.rows[TO_CORRECT] = wrong
+    else:
+        (run.folder.path / TO_CORRECT).unlink()
     if run.rows_read == 0:
         raise InputError(f"{run.input_name} holds no rows below its header")
 

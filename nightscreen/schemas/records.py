@@ -37,6 +37,8 @@ class RecordKind(StrEnum):
     APPROVAL = "approval"
     UPLOAD = "upload"
     SHARE = "share"
+    CORRECTION = "correction"
+    DISMISSAL = "dismissal"
 
 
 class Ground(StrEnum):

@@ -73,7 +73,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """A row for quarantine, as it came: `values` in the order of the source's own headings."""
+    """A row that was refused or has a value that was not understood, and why.
+
+    `values` are as they came, in the order of the source's own headings.
+    """
 
     line: int
     column: str
@@ -107,6 +110,7 @@ class RowBatch:
 
     rows: pa.RecordBatch  # accepted rows in input order, in the shape of `row_schema`
     refused: Sequence[RefusedRow]  # rows for quarantine
+    to_correct: Sequence[RefusedRow]  # accepted rows with a value that was not understood
     problems: Sequence[Problem]  # every finding, those of refused rows included
     read: int  # how many rows of the file went in; always accepted plus refused
 

@@ -77,6 +77,8 @@ BANK_CODE_MALFORMED = Issue(
     Action.INVALID,
     Flaw.BANK,
 )
+BANK_UNKNOWN = "bank_unknown"
+"""Code of what is kept as it came though no bank is known by it."""
 BANK_NOT_SERVED = Issue(
     "bank_not_served",
     "This institution has no 3-digit code in data/banks.csv, so the service cannot look up "
@@ -247,7 +249,7 @@ class BankTable:
         near = self.nearest(text) if len(text) <= LONGEST_NAME else None
         question = f" Did you mean {near}?" if near else ""
         hint = f"No bank in data/banks.csv has this code or name.{question} Correct it or add it."
-        issue = Issue("bank_unknown", hint, Action.WARNED, Flaw.BANK_UNKNOWN)
+        issue = Issue(BANK_UNKNOWN, hint, Action.WARNED, Flaw.BANK_UNKNOWN)
         return BankVerdict(code, issues=((column, issue),))
 
 

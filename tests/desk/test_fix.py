@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from nightscreen.files.sealed_file import unsealed
+from nightscreen.journal import open_journal
+from nightscreen.journal.erasure import Erasures
+from nightscreen.journal.records import Records
+from nightscreen.journal.schema import ErasedPseudonyms
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import open_source
+from nightscreen.schemas.corrections import Correction
 from tests.desk.office import Office
-from tests.screening import World, customer
+from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +29,10 @@ if TYPE_CHECKING:
     import httpx
 
     from tests.desk.office import Browser
+    from tests.screening import Night
 
 CELL = re.compile(r'<input name="c(\d+)\.(\d+)" value="([^"]*)" aria-label="([^"]+), line (\d+)"')
+FORM = {"reference": "form 8"}
 MAPPING = """drop = ["Secret"]
 [columns]
 customer_id = ["Ref"]
@@ -228,3 +236,136 @@ def test_rows_of_a_declined_customer_wait_for_a_second_person(bank: Office, tmp_
     assert bem.post(at, **own).status_code == 303
     assert len(bank.starts.started) == 2
     assert bem.post(at, **own).status_code == 409
+
+
+# --- values of screened rows that were not understood ---
+
+
+def half_read() -> list[dict[str, str]]:
+    """Return a file whose rows are taken: two BVNs, a consent's day and two banks say nothing."""
+    people = [customer(each, **CONSENT) for each in range(1, 7)]
+    people[0]["bvn"] = "2200000000I"
+    people[1]["bvn"] = "2200"
+    people[2]["consented_at"] = "31/31/2026"
+    for person in people[3:5]:
+        person["bank_code"] = "Bank of Nowhere"
+    return people
+
+
+@pytest.fixture
+def half(tmp_path: Path) -> Iterator[Office]:
+    """A desk over a night in which five of six rows have a value that was not understood."""
+    checks = ["karma", "bank_account"]
+    World(tmp_path).screen(half_read(), batch="portfolio", checks=checks)
+    with Office(tmp_path) as office:
+        yield office
+
+
+def to_correct(office: Office) -> str:
+    """Return the address of the rows to correct."""
+    return f"{run_of(office)}?list=values"
+
+
+def screened(office: Office, rows: list[dict[str, str]] | None = None, **options: Any) -> Night:  # noqa: ANN401 - parameters of a run
+    """Screen a file, or what the desk has started, while the desk is closed."""
+    office.journal.close()
+    return World(office.folder).screen(rows, **options)
+
+
+def test_values_not_understood_are_corrected_and_only_what_changes_is_asked(half: Office) -> None:
+    """Two cells of two rows: their checks alone are asked, all else is reused, no row is new."""
+    browser, at = half.browser("analyst", name="Ada"), to_correct(half)
+    assert "5 rows with values to correct" in browser.get("/").text
+    page = browser.get(at).text
+    assert {place for place, _ in cells(page)} == set(range(5))
+    assert page.count('aria-invalid="true"') == 5
+    edits = {(0, "bvn"): customer(1)["bvn"], (2, "consented_at"): CONSENT["consented_at"]}
+    assert "write under Reference" in typed(browser, at, edits, do="screen").text
+    named = {"do": "quote", "reference": "Visit 12, form 8"}
+    assert "Expected <b>₦" in typed(browser, at, edits, **named).text
+    assert not half.starts.started
+    sent = typed(browser, at, edits, do="screen", reference="Visit 12, form 8")
+    assert sent.status_code == 303, sent.text
+    assert {place for place, _ in cells(browser.get(at).text)} == {1, 3, 4}
+    assert "3 rows with values to correct" in browser.get("/").text
+    (started,) = half.starts.started
+    night = screened(half, **started.model_dump(include=started.model_fields_set))
+    assert night.column("karma_status")[0] in {"clear", "listed"}
+    paid = {name: each["paid"] for name, each in night.report["checks"].items()}
+    assert paid["karma"] + night.report["checks"]["karma"]["free"] == 1
+    assert (paid["bank_account"], night.report["changes"].get("gone", 0)) == (0, 0)
+
+
+def test_a_correction_holds_while_the_source_says_the_same(half: Office) -> None:
+    """Also after its file is gone; another text in the source is news, and is read as it is."""
+    browser, at = half.browser("analyst", name="Ada"), to_correct(half)
+    good = customer(1)["bvn"]
+    typed(browser, at, {(0, "bvn"): good, (1, "bvn"): customer(2)["bvn"]}, do="screen", **FORM)
+    later = half_read()
+    later[1]["bvn"] = "2200X"
+    night = screened(half, later, batch="portfolio", checks=["karma"])
+    assert night.column("bvn")[:2] == [good, "2200X"]
+    assert night.column("karma_status")[1] == "invalid"
+    codes = (night.folder / "problems.csv").read_text()
+    assert codes.count(",corrected,") == 1
+    with open_journal(half.folder / "home") as journal:
+        kept = Records.of(journal, Correction)
+        assert {(each.customer_id, each.reference, each.by) for each in kept.all()} == {
+            ("C1", "form 8", "Ada"),
+            ("C2", "form 8", "Ada"),
+        }
+        gone = journal.pseudonyms.customer("portfolio", "C1")
+        Erasures.of(journal).erase(ErasedPseudonyms(customers=[gone]))
+        assert [each.customer_id for each in kept.all()] == ["C2"]
+
+
+def test_one_rule_corrects_every_row_with_the_same_text(half: Office) -> None:
+    """A bank's name in two rows; a text that no row has starts nothing."""
+    browser, at = half.browser("analyst", name="Ada"), to_correct(half)
+    rule = {"rule_column": "bank_code", "rule_came": "Bank of Nowhere", "rule_becomes": "058"}
+    wrong = typed(browser, at, {}, do="screen", **FORM, **{**rule, "rule_came": "Bank"})
+    assert "No row on this list has Bank under bank_code." in wrong.text
+    assert not half.starts.started
+    sent = typed(browser, at, {}, do="screen", **FORM, **rule)
+    assert sent.status_code == 303, sent.text
+    assert {place for place, _ in cells(browser.get(at).text)} == {0, 1, 2}
+    (started,) = half.starts.started
+    with unsealed(Path(started.input), half.journal.sealer) as clear:
+        lines = list(csv.DictReader(clear.read_text().splitlines()))
+    assert [(each["customer_id"], each["bank_code"]) for each in lines] == [
+        *(("C4", "058"), ("C5", "058"))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("edits", "more", "hint"),
+    [
+        ({(0, "customer_id"): "C9"}, {"reference": "form 8"}, "The customer id cannot change here"),
+        ({(0, "bvn"): "2200000001"}, {"reference": "form 8"}, "BVN"),
+        ({(0, "bvn"): "22000000001"}, {"reference": "of 08031234567"}, "without anybody's number"),
+    ],
+)
+def test_a_correction_that_is_not_sound_starts_nothing(
+    half: Office, edits: dict[tuple[int, str], str], more: dict[str, str], hint: str
+) -> None:
+    """What was typed is shown again; nothing is kept."""
+    browser, at = half.browser("analyst"), to_correct(half)
+    answer = typed(browser, at, edits, do="screen", **more)
+    assert answer.status_code == 400
+    assert hint in unescape(answer.text)
+    assert not half.starts.started
+    assert Records.of(half.journal, Correction).all() == []
+
+
+def test_a_total_or_a_row_that_came_twice_is_dismissed(bank: Office) -> None:
+    """It is not to fix any more, and cannot be sent; who said so is shown and in the audit."""
+    browser, at = bank.browser("analyst", name="Ada"), run_of(bank)
+    assert browser.post(at, dismiss="2").status_code == 303
+    page = browser.get(at).text
+    assert "dismissed</span> by Ada" in page
+    assert {row for row, _ in cells(page)} == {0, 1}
+    assert "2 rows to fix" in browser.get("/").text
+    assert bank.actions().count("quarantine dismissed") == 1
+    for place in ("3", "x", "-1"):
+        assert browser.post(at, dismiss=place).status_code == 409, place
+    assert bank.browser("auditor").post(at, dismiss="0").status_code == 403

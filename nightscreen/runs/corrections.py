@@ -1,0 +1,65 @@
+"""Cells that people corrected, put in the place of what a file says while it says the same.
+
+They are made at the desk (`desk/fix.py`); `runs/intake.py` judges what they say like any cell.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nightscreen.journal.records import Records
+from nightscreen.schemas.corrections import Correction
+from nightscreen.schemas.rows import Action
+from nightscreen.values.columns import as_mask, as_text
+from nightscreen.values.issues import Issue, trimmed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nightscreen.journal import Journal
+    from nightscreen.schemas.rows import Header, Problem, SourceBatch
+
+CORRECTED = Issue(
+    "corrected", "The value was corrected at the desk; the file has it as before.", Action.REPAIRED
+)
+
+
+class Corrections:
+    """What was corrected in the rows of a batch, by customer and heading."""
+
+    def __init__(self, found: Iterable[Correction] = ()) -> None:
+        self._of: defaultdict[str, dict[str, Correction]] = defaultdict(dict)
+        for each in found:
+            self._of[each.customer_id][each.heading] = each
+
+    @classmethod
+    def of(cls, journal: Journal, batch: str) -> Corrections:
+        """Return the corrections of a batch."""
+        return cls(each for each in Records.of(journal, Correction).all() if each.batch == batch)
+
+    def apply(self, batch: SourceBatch, header: Header) -> tuple[SourceBatch, list[Problem]]:
+        """Return rows as they were corrected, and a problem for each cell."""
+        known = [each.known for each in header.columns]
+        if not self._of or "customer_id" not in known:
+            return batch, []
+        ids = trimmed(as_text(batch.columns.column(known.index("customer_id"))))
+        whose = as_mask(pc.is_in(ids, pa.array(list(self._of), pa.string())))
+        cells = [as_text(column).to_pylist() for column in batch.columns] if whose.any() else []
+        problems = []
+        for row in whose.nonzero()[0].tolist():
+            corrected = self._of[ids[row].as_py()]
+            for at, column in enumerate(header.columns):
+                found = corrected.get(column.heading)
+                if found is not None and (cells[at][row] or "") == found.came:
+                    cells[at][row] = found.becomes
+                    problems.append(CORRECTED.at(batch.lines[row], column.known or column.heading))
+        if not problems:
+            return batch, []
+        columns = [pa.array(each, pa.string()) for each in cells]
+        names = batch.columns.schema.names
+        return replace(batch, columns=pa.RecordBatch.from_arrays(columns, names)), problems

@@ -1,0 +1,50 @@
+"""What the lender's people say of a row of a file: a cell is another, or the row is none."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+
+
+class Correction(JournalRecord):
+    """A cell of a customer's row that was corrected; it holds for later files of the batch.
+
+    It holds while the file has the same text there: another text is news from the source.
+
+    Attributes:
+        customer_id: as the lender's file has it.
+        heading: of the column, as the file has it.
+        came: the cell as it came, and as it is to be read.
+        reference: where the evidence is; empty where none was asked for.
+        by: who corrected it.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.CORRECTION
+    ground: ClassVar[Ground] = Ground.DECISIONS
+    section: ClassVar[str] = "corrections"
+
+    customer_id: str = Field(repr=False)
+    heading: str
+    came: str = Field(repr=False)
+    becomes: str = Field(repr=False)
+    reference: str = ""
+    by: str
+
+
+class Dismissal(JournalRecord):
+    """A refused row of a run that is nobody's: a total, a signature, a row that came twice.
+
+    Attributes:
+        place: of the row in the run's quarantine, from 0.
+        by: who said so.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.DISMISSAL
+    ground: ClassVar[Ground] = Ground.DECISIONS
+    section: ClassVar[str] = ""
+
+    place: int
+    by: str
