@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.journal.records import Records
+from nightscreen.journal.schema import records
 from nightscreen.schemas.corrections import Correction
 from nightscreen.schemas.rows import Action
 from nightscreen.values.columns import as_mask, as_text
@@ -40,7 +41,7 @@ class Corrections:
     @classmethod
     def of(cls, journal: Journal, batch: str) -> Corrections:
         """Return the corrections of a batch."""
-        return cls(each for each in Records.of(journal, Correction).all() if each.batch == batch)
+        return cls(Records.of(journal, Correction).select(records.c.batch == batch))
 
     def apply(self, batch: SourceBatch, header: Header) -> tuple[SourceBatch, list[Problem]]:
         """Return rows as they were corrected, and a problem for each cell."""

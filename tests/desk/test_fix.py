@@ -315,7 +315,7 @@ def test_a_correction_holds_while_the_source_says_the_same(half: Office) -> None
             ("C2", "form 8", "Ada"),
         }
         gone = journal.pseudonyms.customer("portfolio", "C1")
-        Erasures.of(journal).erase(ErasedPseudonyms(customers=[gone]))
+        Erasures(journal).erase(ErasedPseudonyms(customers=[gone]))
         assert [each.customer_id for each in kept.all()] == ["C2"]
 
 

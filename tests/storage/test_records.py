@@ -183,6 +183,7 @@ def test_every_kind_is_shown_to_the_customer_or_is_about_none() -> None:
     about_no_customer = {RecordKind.CONFIRMATION, RecordKind.POLICY}
     about_no_customer |= {RecordKind.SIGNATURE, RecordKind.WALLET_GAP}
     about_no_customer |= {RecordKind.USER, RecordKind.APPROVAL, RecordKind.UPLOAD, RecordKind.SHARE}
+    about_no_customer |= {RecordKind.DISMISSAL}
     assert all(
         model.part_of in shown
         for model in KINDS
