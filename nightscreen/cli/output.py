@@ -116,18 +116,6 @@ def table_lines(
     return text
 
 
-def fields(values: Mapping[str, str | Sequence[str] | None]) -> None:
-    """Print each value under its label."""
-    typer.echo(field_lines(values), nl=False)
-
-
-def table(
-    headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int] = ()
-) -> None:
-    """Print a table."""
-    typer.echo(table_lines(headings, rows, right), nl=False)
-
-
 def counted(numbers: Mapping[str, int], none: str = "", zeros: bool = False) -> str:
     """Return counts in one line: `found 3, not found 1`."""
     words = (f"{name.replace('_', ' ')} {n:,}" for name, n in numbers.items() if n or zeros)

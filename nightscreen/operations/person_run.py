@@ -643,6 +643,10 @@ class OutputTable(Generic[X]):
         """Return the row of one thing."""
         return {name: shown(each) for name, (_, shown) in self._columns.items()}
 
+    def table(self, things: Iterable[X]) -> pa.Table:
+        """Return a row for each thing."""
+        return pa.Table.from_pylist([self.row(each) for each in things], self.schema)
+
     def write(self, folder: RunFolder, name: str, things: Iterable[X]) -> int:
         """Write a row for each thing; return their number."""
         return write_rows(folder, name, map(self.row, things), self.schema)

@@ -51,20 +51,14 @@ def code_of(sandbox: SandboxProcess, *scopes: str, customer: str = "ada@x.exampl
 
 
 def test_link_leads_to_the_portal(here: Here) -> None:
-    """Alone on stdout, so that it can be piped; what it is, on stderr; no customer in it."""
+    """Alone on stdout, so that it can be piped; with --json what a program needs for a letter."""
     ended = here("consent", "link", CUSTOMER, "--scope", LIST)
     assert ended.status == 0
     assert re.fullmatch(r"http://127\.0\.0\.1:8123/consent/[\w.-]{80,120}\n", ended.out)
     assert "reference" in ended.err
     assert Search([CUSTOMER]).found_in(ended.out.encode()) == set()
-
-
-def test_link_is_one_json_document(here: Here) -> None:
-    """With what a program needs for a letter."""
-    document = here(
-        *("consent", "link", CUSTOMER, "--scope", f"{LIST},{PROFILE}"),
-        *("--valid-for", "PT12H", "--json"),
-    ).document
+    words = ("consent", "link", CUSTOMER, "--scope", f"{LIST},{PROFILE}", "--valid-for", "PT12H")
+    document = here(*words, "--json").document
     assert document["scopes"] == [LIST, PROFILE]
     assert document["leads_to"] == "portal"
     assert set(document) == {

@@ -150,45 +150,33 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     assert "holds no enriched rows" in str(result.exception)
 
 
-def test_a_version_is_approved_by_somebody_else(
+def test_a_version_is_proposed_approved_by_somebody_else_and_shown(
     lenient: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who proposed and who approved these very rules stands in the journal; nobody does both."""
+    """Who did which stands in journal and audit, nobody does both; what is in force is shown."""
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
     label = load_policy(lenient).label
     assert isinstance(run("approve", label, "--by", "Ngozi Bello").exception, InputError)
-    assert run("propose", lenient, "--by", "Ada Eze").exit_code == 0
+    words = ("propose", lenient, "--by", "Ada Eze", "--note", "as agreed", "--json")
+    made = json.loads(run(*words).stdout)
+    assert (made["policy"], made["state"]) == (label, "proposed")
+    assert run("show").stdout == read_text(None)
+    assert run("show", label).stdout == lenient.read_text()
     for by in ("ada  eze", " "):
         refused = run("approve", label, "--by", by).exception
         assert isinstance(refused, InputError | NotAllowedError)
-    result = run("approve", label, "--by", "Ngozi Bello", "--note", "minutes of May", "--json")
+    result = run("approve", made["key"], "--by", "Ngozi Bello", "--note", "minutes", "--json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert (found["policy"], found["state"]) == (label, "approved")
     assert found["decided_by"] == f"Ngozi Bello (account {user_name()})"
+    assert run("show").stdout == lenient.read_text()
+    assert isinstance(run("show", "nobody@0").exception, InputError)
     with open_journal(tmp_path / "home") as journal:
         kept = approval_of(journal, label, journal.clock())
         assert kept is not None
         assert kept.proposed_by.startswith("Ada Eze")
         assert approval_of(journal, label, kept.decided_at - 1) is None
         assert approval_of(journal, load_policy().label, journal.clock()) is None
-
-
-def test_versions_are_proposed_and_shown(
-    lenient: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is in force is shown, or a version by its name; the audit of a desk has each step."""
-    monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
-    words = ("propose", lenient, "--by", "Ada Eze", "--note", "as agreed", "--json")
-    made = json.loads(run(*words).stdout)
-    label = load_policy(lenient).label
-    assert (made["policy"], made["state"]) == (label, "proposed")
-    assert run("show").stdout == read_text(None)
-    assert run("show", label).stdout == lenient.read_text()
-    assert run("approve", made["key"], "--by", "Bem").exit_code == 0
-    with open_journal(tmp_path / "home") as journal:
-        entries = Audit(journal).entries()
-        done = [(each["action"], each["detail"]["policy"]) for each in entries]
+        done = [(each["action"], each["detail"]["policy"]) for each in Audit(journal).entries()]
     assert done == [("policy approved", label), ("policy proposed", label)]
-    assert run("show").stdout == lenient.read_text()
-    assert isinstance(run("show", "nobody@0").exception, InputError)

@@ -1,4 +1,4 @@
-"""`nightscreen transactions` and what `runs show` says of a pull: mistakes told, nobody shown."""
+"""`nightscreen transactions`: mistakes told, nobody shown."""
 
 from __future__ import annotations
 
@@ -72,17 +72,3 @@ def test_mistaken_options_are_told_before_anything_is_begun(
     ended = run("transactions", "pull", *arguments)
     assert isinstance(ended.exception, UsageError)
     assert says in str(ended.exception)
-
-
-def test_runs_show_tells_a_pull_again(lender: Lender) -> None:
-    """A pull is shown as a pull, and one that was killed says how it goes on."""
-    report = lender.pull()
-    shown = run("runs", "show", report["run_id"])
-    assert f"added {report['changes']['added']}" in shown.stdout
-    assert "transactions/pulled_on=" in shown.stdout
-    assert "LIVE-1" not in shown.stdout
-    pull = lender.open()
-    pull.run.close()
-    assert f"nightscreen transactions pull --run {pull.run.run_id}" in " ".join(
-        run("runs", "show", pull.run.run_id).stdout.split()
-    )

@@ -1,4 +1,4 @@
-"""One demo of 400 rows: every row, every naira and every word of it."""
+"""One demo of 400 rows: every naira and every word of it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.sandbox.people import Person, ecosystem_of, holder_of, karma_of
 from tests.cli.command import Ended, nightscreen, surroundings
 
 if TYPE_CHECKING:
@@ -23,9 +21,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.engine
 
 ROWS = 400
-LAGOS = timezone(timedelta(hours=1))
-BVN = re.compile(r"\d{11}")
-ABSENT = {"", "nil", "n/a", "0", "-", "null", "00000000000"}
 ON_STDERR = (
     r"400 fictional customers, about 2 % with bad data: .*",
     r"The simulator runs at .*; nothing here costs real money\.",
@@ -45,7 +40,6 @@ class Demo:
     first: Row
     second: Row
     ledger: Row
-    given: dict[str, Row]
     rows: list[Row]
 
 
@@ -66,74 +60,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
         first,
         second,
         ended.document["ledger"],
-        _given(place / "customers.csv"),
         enriched.to_pylist(),
     )
-
-
-def _given(file: Path) -> dict[str, Row]:
-    """Return the rows as the lender gave them, the first of each customer id."""
-    found: dict[str, Row] = {}
-    with file.open(encoding="utf-8", newline="") as lines:
-        headings, *rows = csv.reader(lines)
-    for row in rows:
-        if row[0] and len(row) == len(headings):
-            found.setdefault(row[0], dict(zip(headings, row, strict=True)))
-    return found
-
-
-def _is_absent(text: str) -> bool:
-    return text.strip().casefold() in ABSENT
-
-
-def _consented(given: Row, at: datetime) -> bool:
-    """Return whether consent was valid: given, begun, not ended, not withdrawn."""
-    if not given["consent_reference"] or not given["consented_at"]:
-        return False
-    began = _instant(given["consented_at"])
-    ends = given["consent_expires_at"]
-    ended = _instant(ends) if ends else began + timedelta(days=365)
-    withdrawn = given["consent_withdrawn_at"]
-    return began <= at < ended and not (withdrawn and _instant(withdrawn) <= at)
-
-
-def _instant(text: str) -> datetime:
-    read = datetime.fromisoformat(text)
-    return (read if read.tzinfo else read.replace(tzinfo=LAGOS)).astimezone(UTC)
-
-
-def _bvn(given: Row) -> str:
-    """Return a row's BVN; empty where it is absent or malformed."""
-    text: str = given["bvn"]
-    return text if BVN.fullmatch(text) and not _is_absent(text) else ""
-
-
-def _names(row: Row) -> set[str]:
-    return {row[name].casefold() for name in ("first_name", "middle_name", "last_name")} - {""}
-
-
-def _account_truth(row: Row, given: Row) -> str:
-    """Return what the simulator's people say of a row's account."""
-    if not row["account_number"] or not row["bank_code"]:
-        return "ineligible"
-    holder = holder_of(row["bank_code"], row["account_number"])
-    if holder is None:
-        return "not_found"
-    return "verified" if _is_same(holder, given) else "mismatch"
-
-
-def _is_same(holder: Person, given: Row) -> bool:
-    if _bvn(given):
-        return holder.bvn == _bvn(given)
-    owned = {holder.first_name, holder.middle_name, holder.last_name}
-    return len({name.casefold() for name in owned} & _names(given)) >= 2
-
-
-def _without_bvn(given: Row) -> str:
-    """Return why nothing can be asked by BVN; empty where it can."""
-    if _is_absent(given["bvn"]):
-        return "ineligible"
-    return "" if _bvn(given) else "invalid"
 
 
 def test_a_newcomer_sees_nothing_that_is_not_about_the_batch(demo: Demo) -> None:
@@ -153,49 +81,6 @@ def test_rows_are_accounted_for_once_each(demo: Demo) -> None:
     quarantine = demo.folder / "out" / demo.first["run_id"] / "quarantine.csv"
     with quarantine.open(encoding="utf-8-sig", newline="") as lines:
         assert len(list(csv.reader(lines))) - 1 == rows["quarantined"]
-
-
-def test_every_account_is_as_the_simulators_people_say(demo: Demo) -> None:
-    """Verified belongs to the person of the row, mismatch to another, not_found to nobody."""
-    wrong = []
-    for row in demo.rows:
-        truth = _account_truth(row, demo.given[row["customer_id"]])
-        if row["bank_account_status"] != truth:
-            wrong.append((row["customer_id"], row["bank_account_status"], truth))
-    assert wrong == []
-    assert {row["bank_account_status"] for row in demo.rows} >= {"verified", "mismatch"}
-
-
-def test_every_karma_status_is_as_the_simulators_people_say(demo: Demo) -> None:
-    """Listed or clear by BVN; malformed and absent BVNs say so."""
-    for row in demo.rows:
-        given = demo.given[row["customer_id"]]
-        truth = _without_bvn(given) or ("listed" if karma_of(given["bvn"]) else "clear")
-        assert row["karma_status"] == truth, row["customer_id"]
-
-
-def test_ecosystem_is_told_of_those_who_consented_and_nobody_else(demo: Demo) -> None:
-    """Found or not_found with consent; refused without, and then every field is empty."""
-    at = datetime.fromisoformat(demo.first["started_at"])
-    for row in demo.rows:
-        given = demo.given[row["customer_id"]]
-        truth = _without_bvn(given)
-        if not truth and not _consented(given, at):
-            truth = "refused"
-        if not truth:
-            truth = "found" if ecosystem_of(given["bvn"]) else "not_found"
-        assert row["ecosystem_status"] == truth, row["customer_id"]
-        if truth not in {"found", "not_found"}:
-            assert row["ecosystem_bvn"] is None
-            assert row["ecosystem_loans"] is None
-
-
-def test_nobody_is_asked_about_without_consent(demo: Demo) -> None:
-    """There were as many ecosystem calls as persons who consented, each of whom is answered."""
-    at = datetime.fromisoformat(demo.first["started_at"])
-    given = [demo.given[row["customer_id"]] for row in demo.rows]
-    consented = {_bvn(row) for row in given if _bvn(row) and _consented(row, at)}
-    assert demo.ledger["totals"]["by_operation"]["ecosystem"]["requests"] == len(consented)
 
 
 def test_every_naira_agrees_with_the_simulators_ledger(demo: Demo) -> None:

@@ -53,7 +53,7 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
         "changes": ("`changes.parquet`", CHANGES),
         "calls": ("`calls.parquet`", CALLS),
         "rings": ("`rings.parquet`", RINGS_SCHEMA),
-        "offers": ("`offers.parquet` and `offers.csv`", OFFERS),
+        "offers": ("`offers.parquet` and `offers.csv`", OFFERS.schema),
         "loans": ("`loans.parquet`", LOANS.schema),
         "bvn": ("`bvn/part-*.parquet`", BVN),
         **{

@@ -8,17 +8,15 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.journal import open_journal
-from nightscreen.journal.consents import Consents
 from nightscreen.sandbox.transactions import transactions_of
-from nightscreen.schemas.consented import TokenAnswer
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import ROOT, until
 from tests.flows.test_what_prefect_keeps import leaks
+from tests.steps.pulls_in_a_test import consent_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,27 +26,14 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 
-LIST = "transaction:list"
-CALLBACK = "https://lender.example/callback"
 NUMBER = 40
 
 
 def consent(home: Path, sandbox: SandboxProcess, number: int = NUMBER) -> list[str]:
     """Let customers consent without a browser; return their ids."""
     customers = [f"Kund-Zqx{place:04d}" for place in range(number)]
-    with open_journal(home) as journal, httpx.Client(base_url=sandbox.url, trust_env=False) as http:
-        for customer in customers:
-            made = sandbox.post("/_sandbox/grants", {"customer": customer, "scopes": [LIST]})
-            given = {
-                "code": made["code"],
-                "grant_type": "authorization_code",
-                "redirect_uri": CALLBACK,
-            }
-            key = {"Authorization": f"Bearer {API_KEY}"}
-            answer = http.post("/v2/aggregator/auth", json=given, headers=key).raise_for_status()
-            token = TokenAnswer.read(answer.json())
-            evidence = {"redirect_uri": CALLBACK}
-            Consents.of(journal).keep(customer, token, asked_scopes=[LIST], evidence=evidence)
+    with open_journal(home) as journal:
+        consent_at(sandbox, journal, customers)
     return customers
 
 

@@ -10,7 +10,6 @@ import threading
 import time
 from contextlib import contextmanager
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
@@ -25,44 +24,12 @@ from nightscreen.portal.config import place_of
 from nightscreen.web.serve import is_open_to_others
 from tests.cli.command import COMMAND, surroundings
 from tests.portal.visiting import settings_in
-from tests.services import free_port
+from tests.services import answering, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TOKEN = {"access_token": "acc", "refresh_token": "ref", "scope": "transaction:list"}
-
-
-class SlowService(ThreadingHTTPServer):
-    """Answers each exchange with tokens, a while after it was asked."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answers)
-        self.asked = threading.Event()
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        """Return where it listens."""
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class _Answers(BaseHTTPRequestHandler):
-    server: SlowService
-
-    def do_POST(self) -> None:
-        """Answer late."""
-        self.rfile.read(int(self.headers["content-length"]))
-        self.server.asked.set()
-        time.sleep(0.8)
-        body = json.dumps(TOKEN).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 @contextmanager
@@ -93,21 +60,30 @@ def listens(child: subprocess.Popen[str]) -> str:
 
 
 @pytest.fixture
-def service() -> Iterator[SlowService]:
-    """A slow service."""
-    with SlowService() as service:
-        yield service
-        service.shutdown()
+def slow() -> Iterator[tuple[str, threading.Event]]:
+    """The address of a service that answers a while after it was asked, and what says it was."""
+    asked = threading.Event()
+
+    def late(*_: object) -> tuple[int, bytes]:
+        asked.set()
+        time.sleep(0.8)
+        return 200, json.dumps(TOKEN).encode()
+
+    with answering(late) as address:
+        yield address, asked
 
 
-def test_processes_share_states_and_end_in_good_order(tmp_path: Path, service: SlowService) -> None:
+def test_processes_share_states_and_end_in_good_order(
+    tmp_path: Path, slow: tuple[str, threading.Event]
+) -> None:
     """One sends the customer away, the other takes them back, and waits for the answer."""
+    service, asked = slow
     origin = f"http://127.0.0.1:{free_port()}"
     env = surroundings(
         tmp_path,
-        NIGHTSCREEN_BASE_URL=service.url,
+        NIGHTSCREEN_BASE_URL=service,
         NIGHTSCREEN_API_KEY="key",
-        NIGHTSCREEN_CONSENT_URL=service.url,
+        NIGHTSCREEN_CONSENT_URL=service,
         NIGHTSCREEN_CLIENT_ID="client",
         NIGHTSCREEN_REDIRECT_URI=f"{origin}/callback",
         NIGHTSCREEN_HOME=str(tmp_path / "home"),
@@ -131,13 +107,13 @@ def test_processes_share_states_and_end_in_good_order(tmp_path: Path, service: S
         answers: list[httpx.Response] = []
 
         def come_back() -> None:
-            asked = {"code": "code-1", "state": state}
+            given = {"code": "code-1", "state": state}
             host = {"host": urlsplit(origin).netloc}
-            answers.append(browser.get(f"{elsewhere}/callback", params=asked, headers=host))
+            answers.append(browser.get(f"{elsewhere}/callback", params=given, headers=host))
 
         customer = threading.Thread(target=come_back)
         customer.start()
-        assert service.asked.wait(10)
+        assert asked.wait(10)
         second.send_signal(signal.SIGTERM)
         customer.join(10)
         assert second.wait(10) == 0

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from nightscreen.operations.person_run import CallEnd
     from nightscreen.operations.transactions.pull import Due, Pull
     from nightscreen.operations.transactions.store import Version
+    from nightscreen.sandbox.process import SandboxProcess
     from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.consented import Grant
 
@@ -193,6 +194,18 @@ def held_of(journal: Journal, customer: str) -> dict[str, Any]:
     """Return what subject access shows of a customer."""
     person = Subject(customer, PULLS, journal.pseudonyms.customer(PULLS, customer), ())
     return gather(journal, Customers.of(journal), [person], Retention())
+
+
+def consent_at(box: SandboxProcess, journal: Journal, customers: Iterable[str]) -> None:
+    """Let customers consent at a sandbox that listens, under their ids, and keep what comes."""
+    key = {"Authorization": f"Bearer {box.api_key}"}
+    for customer in customers:
+        code = box.grant(customer, (LIST,), CALLBACK)
+        given = {"code": code, "grant_type": "authorization_code", "redirect_uri": CALLBACK}
+        answer = box.request("POST", "/v2/aggregator/auth", given, key).raise_for_status()
+        token = TokenAnswer.read(answer.json())
+        evidence = {"redirect_uri": CALLBACK}
+        Consents.of(journal).keep(customer, token, asked_scopes=[LIST], evidence=evidence)
 
 
 def username(customer: str) -> str:

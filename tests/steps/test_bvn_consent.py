@@ -95,20 +95,24 @@ def test_every_customer_is_in_the_right_state(world: BvnWorld) -> None:
     assert len(world.calls("bvn_finish")) == 8 + 18 + 2
 
 
-def test_confirmed_rows_hold_the_details_and_say_what_agrees(world: BvnWorld) -> None:
-    """Name, date of birth and phone are compared, each in words; the record is typed."""
+def day_and_month_may_change_places(number: int) -> bool:
+    """Return whether a birthday is another date with day and month exchanged."""
+    born = person_of_bvn(f"22{number:09d}").date_of_birth
+    return born.day <= 12 and born.day != born.month
+
+
+def test_confirmed_rows_hold_the_record_and_say_what_agrees(world: BvnWorld) -> None:
+    """Name, birthday and phone are compared, in words; what a record lacks counts against nobody.
+
+    A list of accounts is understood, too.
+    """
     right = asked(1)
     other = asked(2, last_name="Zzyzx", first_name="Qwerty", date_of_birth="1950-01-02")
-    swapped = next(
-        asked(number)
-        for number in range(3, 200)
-        if 1 < person_of_bvn(f"22{number:09d}").date_of_birth.day <= 12
-        and person_of_bvn(f"22{number:09d}").date_of_birth.day
-        != person_of_bvn(f"22{number:09d}").date_of_birth.month
-    )
+    swapped = asked(next(filter(day_and_month_may_change_places, range(3, 200))))
     year, month, day = swapped["date_of_birth"].split("-")
     swapped["date_of_birth"] = f"{year}-{day}-{month}"
-    rows = [right, other, swapped]
+    magic = [of_magic(word, 300) for word in ("accounts", "incomplete", "watchlisted")]
+    rows = [right, other, swapped, *magic]
     world.request(rows)
     told = world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows}).rows
     mine, theirs = told["C1"], bvn_details(right["bvn"])
@@ -121,13 +125,6 @@ def test_confirmed_rows_hold_the_details_and_say_what_agrees(world: BvnWorld) ->
     assert (told["C2"]["name_match"], told["C2"]["dob_match"]) == ("none", False)
     assert told["C2"]["dob_explained"].startswith("against: 1950-01-02 / ")
     assert told[swapped["customer_id"]]["dob_explained"].endswith("changed places")
-
-
-def test_list_of_accounts_and_incomplete_record_are_understood(world: BvnWorld) -> None:
-    """Both shapes of the answer are read; what a record lacks is held against nobody."""
-    rows = [of_magic("accounts", 1), of_magic("incomplete", 2), of_magic("watchlisted", 3)]
-    world.request(rows)
-    told = world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows}).rows
     listed = told["M-accounts"]
     assert listed["bvn_accounts"][0]["account_number"]
     assert (listed["dob_match"], listed["bvn_dob"]) == (None, None)
@@ -149,8 +146,11 @@ def test_second_request_is_made_only_on_purpose(world: BvnWorld) -> None:
     assert world.confirm({"C2": first or ""}).rows["C2"]["state"] == "wrong_otp"
 
 
-def test_nobody_is_asked_without_consent(world: BvnWorld) -> None:
-    """Expired, withdrawn, future and absent consent: nothing is sent, nothing is shown."""
+def test_nobody_is_asked_without_consent_and_nobody_twice(world: BvnWorld) -> None:
+    """Expired, withdrawn and absent consent: nothing is sent, nothing is shown.
+
+    Of two customers with one BVN one is asked: a second password would undo the first.
+    """
     rows = [
         asked(1),
         asked(2, consent_reference=""),
@@ -158,9 +158,11 @@ def test_nobody_is_asked_without_consent(world: BvnWorld) -> None:
         asked(4, consent_withdrawn_at=days_ago(30)),
         asked(5, phone="", bvn="22000000005"),
         asked(6, bvn="123"),
+        asked(7, bvn=asked(1)["bvn"]),
     ]
     told = world.request(rows)
-    assert told.states == {"awaiting_otp": 1, "ineligible": 1, "invalid": 1, "refused": 3}
+    assert told.states == {"awaiting_otp": 1, "ineligible": 2, "invalid": 1, "refused": 3}
+    assert ("8", "bvn_repeated") in told.problems
     assert len(world.calls()) == 1
 
 
@@ -194,16 +196,10 @@ def later(**ahead: int) -> str:
     return (datetime.now(LAGOS) + timedelta(**ahead)).isoformat(timespec="seconds")
 
 
-def test_one_bvn_under_two_customers_is_asked_once(world: BvnWorld) -> None:
-    """A second password would undo the first; the other row is reported."""
-    told = world.request([asked(1), asked(2, bvn=asked(1)["bvn"])])
-    assert told.states == {"awaiting_otp": 1, "ineligible": 1}
-    assert ("3", "bvn_repeated") in told.problems
-    assert len(world.calls("bvn_start")) == 1
-
-
 def test_problems_of_the_file_are_told_and_nothing_is_sent(world: BvnWorld) -> None:
     """Unknown, unasked, repeated, malformed and missing: each has its code; no password shows."""
+    with pytest.raises(InputError, match="customer_id,otp"):
+        world.confirm(world.write([asked(1)], "wrong.csv"))
     world.request([asked(number) for number in range(1, 6)])
     world.screen([asked(9)], checks=["karma"])
     path = world.folder / "bad.csv"
@@ -232,13 +228,6 @@ def test_problems_of_the_file_are_told_and_nothing_is_sent(world: BvnWorld) -> N
         assert otp not in quarantine, otp
     with (told.folder / "quarantine.csv").open(encoding="utf-8", newline="") as file:
         assert next(csv.reader(file)) == ["customer_id", "line", "column", "code", "hint"]
-
-
-def test_file_without_passwords_is_refused(world: BvnWorld) -> None:
-    """The sentence names the columns that are needed."""
-    path = world.write([asked(1)], "wrong.csv")
-    with pytest.raises(InputError, match="customer_id,otp"):
-        world.confirm(path)
 
 
 def test_wrong_password_is_never_tried_again_by_machine(world: BvnWorld) -> None:

@@ -50,32 +50,6 @@ def test_customer_types_the_password_and_is_confirmed(world: BvnWorld) -> None:
     assert len(world.calls("bvn_finish")) == 1
 
 
-def test_wrong_passwords_are_limited(world: BvnWorld) -> None:
-    """Three are sent on; what cannot be a password is not, and does not count."""
-    link = link_of(world)
-    assert world.type_otp(link, "12x").word is LinkWord.MALFORMED
-    left = [world.type_otp(link, otp).attempts_left for otp in ("000001", "000002")]
-    assert left == [2, 1]
-    assert world.look(link).word is LinkWord.WRONG_OTP
-    assert world.type_otp(link, "000003").word is LinkWord.CLOSED
-    assert world.type_otp(link, world.otp(asked(1)) or "").word is LinkWord.CLOSED
-    assert len(world.calls("bvn_finish")) == 3
-
-
-def test_link_of_another_making_opens_nothing(world: BvnWorld) -> None:
-    """A changed token, none at all, and one from before a second request are closed."""
-    link = link_of(world)
-    changed = link[:-3] + ("aaa" if not link.endswith("aaa") else "bbb")
-    for other in (changed, "/otp/", "/otp/x.y", "/otp/é"):
-        assert world.look(other).word is LinkWord.CLOSED, other
-        assert world.type_otp(other, "123456").word is LinkWord.CLOSED, other
-    newer = world.request([asked(1)], again=True).rows["C1"]["otp_link"]
-    assert newer != link
-    assert world.look(link).word is LinkWord.CLOSED
-    assert world.look(newer).word is LinkWord.OPEN
-    assert world.calls("bvn_finish") == []
-
-
 def test_link_ends_with_time(world: BvnWorld) -> None:
     """After the set time it is expired, and nothing is sent."""
     ahead = timedelta(0)

@@ -101,6 +101,9 @@ def test_api_call_is_journaled_and_brings_its_reading(tmp_path: Path) -> None:
     assert "Complete: 1 of 1 row read." in page
     assert "Loan products" in page
     assert "<script" not in page
+    shown = summary_markdown(report, "out/run")
+    assert "| Calls made | 1 |" in shown
+    assert "`out/run`" in shown
     run.close()
 
 
@@ -116,38 +119,6 @@ def test_finish_is_charged_and_capped(tmp_path: Path) -> None:
     (task,) = made(run, sandbox, finish_one)
     assert (task.status, task.reading) == (LookupStatus.WAITING, None)
     assert sandbox.ledger.count == 0
-    run.close()
-
-
-def test_answer_that_is_a_secret_is_not_kept(tmp_path: Path) -> None:
-    """The journal knows of the call, not of what it brought."""
-    run = opened(tmp_path, Operation.LOAN_PRODUCTS)
-
-    async def secret(session: Caller) -> list[LookupTask]:
-        task = session.task(
-            loans.products(), kind=SubjectKind.PRODUCT, subject=CUSTOMER, keeps_body=False
-        )
-        return await session.make([task])
-
-    made(run, Sandbox(Opening()), secret)
-    found = run.journal.answers.latest("loan_products", [CUSTOMER])
-    assert run.journal.answers.body("loan_products", found[CUSTOMER]) == b""
-    run.close()
-
-
-def test_two_operations_share_one_window(tmp_path: Path) -> None:
-    """Calls of a family go through one cap, each counted under its own name."""
-    run = opened(tmp_path, Operation.LOAN_VIEW)
-
-    async def both(session: Caller) -> list[LookupTask]:
-        first = session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
-        second = session.task(loans.loan("LN-NONE"), kind=SubjectKind.LOAN, subject=b"l" * 16)
-        return await session.make([first, second])
-
-    tasks = made(run, Sandbox(Opening()), both)
-    assert all(task.reading is not None for task in tasks)
-    (rows,) = run.journal.runs.calls(run.run_id)
-    assert sorted(row.check for row in rows) == ["loan_products", "loan_view"]
     run.close()
 
 
@@ -228,17 +199,6 @@ def test_screening_does_not_resume_a_run_of_another_flow(tmp_path: Path) -> None
     other.close()
     with pytest.raises(InputError, match=f"there is no run {other.run_id} of screen_batch"):
         open_screening(ScreenBatch(run=other.run_id), other.settings)
-
-
-def test_the_end_of_a_run_of_any_flow_is_shown_in_figures(tmp_path: Path) -> None:
-    """The summary in the engine says how a run ended, what it cost, where its files are."""
-    run = opened(tmp_path, Operation.LOAN_PRODUCTS, max_spend="500")
-    tasks = made(run, Sandbox(Opening()), _products)
-    shown = summary_markdown(reported(run, tasks, Operation.LOAN_PRODUCTS), "out/run")
-    assert "Complete: 1 of 1 row read." in shown
-    assert "| Calls made | 1 |" in shown
-    assert "`out/run`" in shown
-    run.close()
 
 
 def test_a_resumed_run_at_a_wrong_address_ends_by_its_stop(tmp_path: Path) -> None:

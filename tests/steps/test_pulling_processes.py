@@ -16,18 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.journal import open_journal
-from nightscreen.journal.consents import Consents
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.transactions import transactions_of
-from nightscreen.schemas.consented import TokenAnswer
+from tests.steps.pulls_in_a_test import consent_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.long
 
-LIST = "transaction:list"
-CALLBACK = "https://lender.example/callback"
 SHORT = 40
 BEFORE_WORK = {"http_503": 0.02, "http_500": 0.01, "cut_before_charge": 0.02}
 _PATIENCE_S = 120
@@ -52,20 +49,7 @@ class Place:
     def consent(self, number: int) -> None:
         """Let customers consent without a browser."""
         with open_journal(self.folder / "home", url=self.journal_url) as journal:
-            consents = Consents.of(journal)
-            for customer in map(name_of, range(number)):
-                wish = {"customer": customer, "scopes": [LIST], "redirect_uri": CALLBACK}
-                code = self.control("grants", wish)["code"]
-                given = {
-                    "code": code,
-                    "grant_type": "authorization_code",
-                    "redirect_uri": CALLBACK,
-                }
-                key = {"Authorization": f"Bearer {self.box.api_key}"}
-                answer = self.http.post("/v2/aggregator/auth", json=given, headers=key)
-                token = TokenAnswer.read(answer.raise_for_status().json())
-                evidence = {"redirect_uri": CALLBACK}
-                consents.keep(customer, token, asked_scopes=[LIST], evidence=evidence)
+            consent_at(self.box, journal, map(name_of, range(number)))
 
     def start(self, output: str, **options: str) -> subprocess.Popen[str]:
         """Start a pull in a process of its own."""

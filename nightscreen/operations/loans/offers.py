@@ -28,6 +28,7 @@ from nightscreen.operations.person_run import (
     FAILED,
     PENDING,
     Account,
+    OutputTable,
     Person,
     PersonRun,
     keep,
@@ -37,7 +38,7 @@ from nightscreen.operations.person_run import (
 from nightscreen.results.decision_files import csv_bytes
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation, SubjectKind
-from nightscreen.schemas.clock import system_clock, to_instant
+from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.errors import InputError, StoppedError, UsageError
 from nightscreen.schemas.loans import LoanProducts, LoanStarted
@@ -47,7 +48,6 @@ from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from datetime import datetime
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
@@ -56,33 +56,10 @@ if TYPE_CHECKING:
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
-    from nightscreen.operations.loans.offer_source import Candidate
+    from nightscreen.operations.loans.offer_source import Candidate, OfferSource
     from nightscreen.operations.person_run import CallEnd
     from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.loans import LoanProduct
-
-
-OFFERS = pa.schema(
-    [
-        pa.field("customer_id", pa.string()),
-        pa.field("customer_name", pa.string()),
-        pa.field("email", pa.string()),
-        pa.field("phone", pa.string()),
-        pa.field("product_id", pa.string()),
-        pa.field("product_name", pa.string()),
-        pa.field("state", WORD),
-        pa.field("reference", pa.string()),
-        pa.field("url", pa.string()),
-        pa.field("offered_at", INSTANT),
-        pa.field("number", pa.int32()),
-        pa.field("decision", WORD),
-        pa.field("decided_by", WORD),
-        pa.field("problem", WORD),
-        pa.field("batch", WORD),
-        pa.field("screening_run_id", WORD),
-        pa.field("offer_run_id", WORD),
-    ]
-)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,9 +67,18 @@ class Offered(Person):
     """One row with a chosen decision; its word is an `OfferWord`."""
 
     candidate: Candidate = field(repr=False)
+    source: OfferSource
+    product_id: str
     # the customer's newest offer of the product; None where there is none
     offer: Offer | None = field(default=None, repr=False)
     problem: str | None = None  # why a call of this session brought no link
+    product_name: str | None = None  # as the list of products has it, or the offer
+
+    @property
+    def link(self) -> Offer | None:
+        """Return the offer whose reference and link are known."""
+        linked = self.word in {OfferWord.OFFERED, OfferWord.ALREADY_OFFERED}
+        return self.offer if linked else None
 
 
 class LoanOffers(PersonRun[OfferLoans, Offered]):
@@ -126,7 +112,15 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
         """
         decisions = self.parameters.decisions
         found, self.rows_read = candidates(self.run.journal, self._source, decisions)
-        rows = [Offered(candidate=each, word=each.word) for each in found]
+        rows = [
+            Offered(
+                candidate=each,
+                word=each.word,
+                source=self._source,
+                product_id=self.parameters.product,
+            )
+            for each in found
+        ]
         for row in rows if self.parameters.prefill else ():
             if row.word == PENDING and not self._contacts(row.candidate):
                 row.word = OfferWord.NO_CONTACT
@@ -283,9 +277,12 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
         The phone stays unchanged, for the person who sends the messages: it is `+234` and ten
         digits.
         """
-        folder = self.run.folder
-        offers = pa.Table.from_pylist([self._record(each) for each in self.people], OFFERS)
-        folder.write_parquet(OFFERS_FILE, OFFERS, [offers])
+        folder, product = self.run.folder, self._product
+        for each in self.people:
+            held = None if each.offer is None else each.offer.held.product_name
+            each.product_name = held if product is None else product.name
+        offers = OFFERS.table(self.people)
+        folder.write_parquet(OFFERS_FILE, OFFERS.schema, [offers])
         with folder.file(OFFERS_CSV, offers.num_rows) as partial_file:
             partial_file.write_bytes(csv_bytes(offers, headings=True, as_is=["phone"]))
         self._give_notices()
@@ -342,44 +339,32 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
                 "were asked for"
             )
 
-    def _record(self, row: Offered) -> dict[str, Any]:
-        """Return a row as the list has it; reference and link only where they are known."""
-        candidate, offer = row.candidate, row.offer
-        linked = row.word in {OfferWord.OFFERED, OfferWord.ALREADY_OFFERED}
-        held = offer.held if linked and offer is not None else None
-        known = self._product or (None if offer is None else offer.held)
-        return {
-            "customer_id": candidate.customer_id,
-            "customer_name": candidate.customer_name,
-            "email": candidate.email,
-            "phone": candidate.phone,
-            "product_id": self.parameters.product,
-            "product_name": _name(known),
-            "state": str(row.word),
-            "reference": None if held is None else held.reference,
-            "url": None if held is None else held.url,
-            "offered_at": _instant(offer) if linked else None,
-            "number": None if offer is None else offer.number,
-            "decision": candidate.decision,
-            "decided_by": candidate.decided_by,
-            "problem": row.problem,
-            "batch": self._source.batch,
-            "screening_run_id": self._source.run_id,
-            "offer_run_id": None if offer is None else offer.run_id,
-        }
-
     def quoted_more(self) -> dict[str, Any]:
         """Return how many links it would be."""
         return {**self._head(), "links": len(self.due()), "offers": self._counts()}
 
 
-def _name(known: LoanProduct | HeldOffer | None) -> str | None:
-    return known.product_name if isinstance(known, HeldOffer) else getattr(known, "name", None)
+_TEXT = pa.string()
 
-
-def _instant(offer: Offer | None) -> datetime | None:
-    return None if offer is None or offer.offered_at is None else to_instant(offer.offered_at)
-
+OFFERS = OutputTable[Offered](
+    customer_id=(_TEXT, lambda row: row.candidate.customer_id),
+    customer_name=(_TEXT, lambda row: row.candidate.customer_name),
+    email=(_TEXT, lambda row: row.candidate.email),
+    phone=(_TEXT, lambda row: row.candidate.phone),
+    product_id=(_TEXT, lambda row: row.product_id),
+    product_name=(_TEXT, lambda row: row.product_name),
+    state=(WORD, lambda row: str(row.word)),
+    reference=(_TEXT, lambda row: row.link and row.link.held.reference),
+    url=(_TEXT, lambda row: row.link and row.link.held.url),
+    offered_at=(INSTANT, lambda row: row.link and row.link.offered_at),
+    number=(pa.int32(), lambda row: row.offer and row.offer.number),
+    decision=(WORD, lambda row: row.candidate.decision),
+    decided_by=(WORD, lambda row: row.candidate.decided_by),
+    problem=(WORD, lambda row: row.problem),
+    batch=(WORD, lambda row: row.source.batch),
+    screening_run_id=(WORD, lambda row: row.source.run_id),
+    offer_run_id=(WORD, lambda row: row.offer and row.offer.run_id),
+)
 
 # --- what came of calls, and another link on purpose ---
 
