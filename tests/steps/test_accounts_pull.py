@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +10,9 @@ import pytest
 
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import live_figures
-from nightscreen.journal.customers import Customers
-from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import erase, look
-from nightscreen.privacy.person import Whom
 from nightscreen.sandbox.transactions import bank_accounts_of, profile_of
 from nightscreen.schemas.errors import ServiceAddressError
-from tests.steps.pulls_in_a_test import LIST, Lender, held_of, username
+from tests.steps.pulls_in_a_test import LIST, Lender, username
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,22 +131,3 @@ def test_a_profile_that_fails_spoils_no_accounts(lender: Lender) -> None:
     assert report["accounts"]["written"] >= 1
     assert report["profiles"]["written"] == 0
     assert any("profiles were not answered" in notice for notice in report["notices"])
-
-
-def test_accounts_are_the_customers_own_data(lender: Lender) -> None:
-    """Subject access shows accounts and profile; erasure takes them out of journal and files."""
-    lender.consent(["C1", "C2"], ACCOUNTS, PROFILE)
-    report = lender.pull_accounts()
-    with lender.consents() as consents:
-        journal = consents.journal
-        held = held_of(journal, "C1")
-        json.dumps(held)
-        assert held["accounts"]
-        assert len(held["profiles"]) == 1
-        assert verify_journal(journal) == []
-        erase(journal, look(journal, Customers.of(journal), Whom(customer_id="C1")))
-        after = held_of(journal, "C1")
-        assert not any(after[part] for part in ("consents", "accounts", "profiles", "pulls"))
-    for folder in ("accounts", "profiles"):
-        rows = lender.typed(report["run_id"], folder)
-        assert {row["customer_id"] for row in rows} == {"C2"}

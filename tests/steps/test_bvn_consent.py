@@ -6,19 +6,14 @@ import csv
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.bvn.confirmations import BvnConfirmations
 from nightscreen.operations.bvn.requests import BvnRequests
-from nightscreen.operations.bvn.states import newest
-from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.lookup_subject import lookup_subject
-from nightscreen.privacy.person import Whom
 from nightscreen.privacy.subject_access import access_page, gather
 from nightscreen.sandbox import test_identifiers
 from nightscreen.sandbox.faults import FaultPlan, Scripted
@@ -370,35 +365,6 @@ def test_cancelled_run_is_closed_honestly_and_taken_up(world: BvnWorld) -> None:
     assert whole.states == {"confirmed": 40}
     assert len(world.calls("bvn_finish")) == 40
     assert whole.report["cost"]["total"] == "800.00"
-
-
-def confirmed(world: BvnWorld) -> None:
-    """Confirm two of three customers and screen nobody."""
-    rows = [asked(1), asked(2), asked(3)]
-    world.request(rows)
-    world.confirm({f"C{number}": world.otp(asked(number)) or "" for number in (1, 2)})
-
-
-@pytest.mark.parametrize("by_bvn", [False, True])
-def test_erasure_reaches_requests_answers_and_tables(world: BvnWorld, *, by_bvn: bool) -> None:
-    """One customer goes from journal and past tables; the other stays, the money adds up."""
-    confirmed(world)
-    with open_journal(world.folder / "home") as journal:
-        customers = Customers.of(journal)
-        whom = Whom(bvn=asked(1)["bvn"]) if by_bvn else Whom(customer_id="C1")
-        found = look(journal, customers, whom)
-        done = erase(journal, found)
-        assert (done["answers"], done["rows"]) == (2, 4)  # in two tables, in two lists of changes
-        name = journal.pseudonyms.customers_anywhere
-        left = newest(journal, [name(["C1"]), name(["C2"]), name(["C3"])])
-        assert set(left) == {name(["C2"]), name(["C3"])}
-        assert verify_journal(journal) == []
-        assert journal.money.today().spent_micro == 40 * MICROS
-    bvn, held = asked(1)["bvn"].encode(), asked(2)["bvn"]
-    tables = [
-        str(pq.read_table(path).to_pylist()) for path in world.folder.glob("out/*/bvn/*.parquet")
-    ]
-    assert all(bvn.decode() not in table and held in table for table in tables)
 
 
 def test_subject_access_shows_requests_and_the_record(world: BvnWorld) -> None:

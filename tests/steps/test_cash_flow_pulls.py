@@ -11,14 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.cli.people import explain
-from nightscreen.config.settings import Retention
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import live_figures
-from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import erase, look
-from nightscreen.privacy.person import Whom
-from nightscreen.privacy.purging import due
 from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA, figure_values
 from nightscreen.schemas.errors import InputError
 from tests.steps.pulls_in_a_test import Lender, held_of
@@ -92,25 +87,6 @@ def test_a_new_consent_without_the_scope_shows_no_figures(lender: Lender) -> Non
     lender.consent(["C1"], "profile:view")
     with lender.consents() as consents:
         assert live_figures(consents.journal, [consents.customer("C1")]) == {}
-
-
-def test_figures_are_the_customers_own_data(lender: Lender) -> None:
-    """Subject access shows them, erasure takes them out of journal and folder, purge in time."""
-    report = lender.pull()
-    with lender.consents() as consents:
-        journal = consents.journal
-        (shown,) = held_of(journal, "C1")["cash_flow"]
-        assert shown["figures"]["tx_outflow_monthly"].replace(".", "").isdecimal()
-        assert shown["kept_until"] is not None
-        names = [
-            path.name
-            for each in due(journal, Retention(), older_than=0).outdated
-            for path in each.files
-        ]
-        assert CASHFLOW_FILE in names
-        erase(journal, look(journal, Customers.of(journal), Whom(customer_id="C1")))
-        assert held_of(journal, "C1")["cash_flow"] == []
-    assert sorted(rows_of(lender, report["run_id"])) == ["C2"]
 
 
 def test_explain_says_which_rules_took_what(

@@ -10,16 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
 from nightscreen.journal.records import Records
-from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.loans.loan_book import import_outcomes
 from nightscreen.policy.load import check_policy
-from nightscreen.privacy.erasure import erase, look
-from nightscreen.privacy.lookup_subject import lookup_subject
-from nightscreen.privacy.person import Whom
-from nightscreen.privacy.subject_access import gather
 from nightscreen.report.page import report_page
 from nightscreen.results import backtest as backtests
 from nightscreen.results.backtest import backtest, past_run
@@ -469,21 +463,3 @@ def test_small_numbers_have_wide_intervals() -> None:
     low, high = wilson(30, 100) or (1, 0)
     assert low == pytest.approx(0.2189, abs=1e-3)
     assert high == pytest.approx(0.3958, abs=1e-3)
-
-
-def test_outcomes_are_shown_to_the_customer_and_go_with_them(book: Book) -> None:
-    """Subject access shows the loan; erasure takes it, and the quarantined row, and no other's."""
-    after(book, "approve", "approve")
-    report = book.take([loan("A", book.today), loan("B", book.today), loan("A", book.today)])
-    journal, customers = book.nights.journal, book.nights.customers
-    people = lookup_subject(journal, customers, "A")
-    shown = gather(journal, customers, people, Retention())
-    (seen,) = shown["loan_outcomes"]
-    assert seen["loan_id"] == "LN-A"
-    whom = Whom(customer_id="A")
-    erase(journal, look(journal, customers, whom))
-    assert [each.customer_id for each in known_outcomes(journal)] == ["B"]
-    quarantine = book.folder / "out" / report["run_id"] / "quarantine.csv"
-    assert "LN-A" not in quarantine.read_text(encoding="utf-8")
-    assert verify_journal(journal) == []
-    assert Records.of(journal, LoanOutcome).all(batch=BATCH)

@@ -1,23 +1,20 @@
-"""A customer who consented is erased, shown what is held, and forgotten in time."""
+"""A customer who consented is erased by their BVN, and forgotten in time."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.config.settings import Retention
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.identifier_history import Sightings
-from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.transactions.store import PullStore
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
-from tests.steps.pulls_in_a_test import Lender, held_of
+from tests.steps.pulls_in_a_test import Lender
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,31 +40,6 @@ def erased(journal: Journal, **whom: str) -> dict[str, Any]:
     return erase(journal, look(journal, Customers.of(journal), Whom(**whom)))
 
 
-def test_erasure_leaves_nothing_of_consents_and_transactions(lender: Lender) -> None:
-    """Journal, typed transactions, changes, calls: nothing of the one, everything of the other."""
-    stays = [row for row in lender.typed() if row["customer_id"] == STAYS]
-    gone = {row["account_number"] for row in lender.typed() if row["customer_id"] == GONE}
-    with lender.consents() as consents:
-        journal = consents.journal
-        pseudonym = consents.customer(GONE)
-        said = erased(journal, customer_id=GONE)
-        assert said["rows"] > 0
-        assert consents.history(GONE) == []
-        assert list(PullStore(journal).of_customer(pseudonym)) == []
-        assert PullStore(journal).pulls.of_customers([pseudonym]) == []
-        assert len(consents.history(STAYS)) == 1
-        assert verify_journal(journal) == []
-    assert lender.typed() == stays
-    for path in lender.folder.rglob("*"):
-        content = path.read_bytes() if path.is_file() else b""
-        if path.suffix == ".parquet":
-            content += str(pq.read_table(path).to_pylist()).encode()
-        for secret in (GONE.encode(), pseudonym, pseudonym.hex().encode(), *map(str.encode, gone)):
-            assert secret not in content, path
-    again = lender.pull()
-    assert (again["customers"]["due"], again["changes"]["added"]) == (1, 0)
-
-
 @pytest.mark.parametrize("moved_on", [False, True])
 def test_a_bvn_reaches_what_its_customer_consented_to(lender: Lender, moved_on: bool) -> None:
     """Pulls name a customer by the id alone: the BVN says whose they are, the last one seen."""
@@ -82,22 +54,6 @@ def test_a_bvn_reaches_what_its_customer_consented_to(lender: Lender, moved_on: 
         assert len(consents.history(STAYS)) == 1
         if not moved_on:
             assert PullStore(journal).pulls.of_customers([consents.customer(GONE)]) == []
-
-
-def test_customer_is_shown_every_version_and_no_token(lender: Lender) -> None:
-    """Subject access holds consents, pulls and transactions as the service told them."""
-    with lender.consents() as consents:
-        (grant,) = consents.history(GONE)
-        tokens = grant.tokens
-        held = held_of(consents.journal, GONE)
-    assert tokens is not None
-    text = json.dumps(held)
-    assert tokens.access_token not in text
-    assert tokens.refresh_token not in text
-    assert len(held["consents"]) == 1
-    assert [each["state"] for each in held["pulls"]] == ["pulled", "pulled"]
-    typed = [row for row in lender.typed() if row["customer_id"] == GONE]
-    assert len(held["transactions"]) == len(typed)
 
 
 def test_purge_keeps_what_a_live_consent_rests_on(lender: Lender) -> None:
