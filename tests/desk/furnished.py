@@ -64,6 +64,7 @@ def screen_nights(folder: Path, nights: int, number: int) -> None:
         clock.forward(days=1)
         some = people(1 + 3 * night, number)
         some[7] = {**some[7], "customer_id": ""}
+        some[11] = {**some[11], "bvn": some[11]["bvn"][:9]}
         world.screen(some, batch="portfolio")
 
 
@@ -145,6 +146,7 @@ def places(office: Office) -> dict[str, str]:
         "runs": "/runs",
         "run": f"/runs/{run.run_id}",
         "fix": f"/runs/{run.run_id}/fix",
+        "correct": f"/runs/{run.run_id}/fix?list=values",
         "waiting run": f"/runs/{WAITING}",
         "decisions": "/decisions",
         "list": f"/runs/{run.run_id}/decisions?decision=decline&decision=review",

@@ -30,6 +30,7 @@ PICTURES = {
     "desk-users": "users",
     "desk-my-work": "decisions",
     "desk-fix": "fix",
+    "desk-correct": "correct",
     "desk-policy": "policy",
     "desk-money": "money",
     "desk-audit": "audit",
