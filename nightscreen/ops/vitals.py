@@ -26,10 +26,7 @@ WINDOW_S, SAMPLE_S, SURE_S = 600, 10, 30
 """How far back the pace is measured, how often a sample is kept, and the span it must have."""
 OUTAGE_S = 15 * 60  # silence of the service after which a person is woken
 PACE_S = 300  # span over which a pace must have been measured before it wakes anybody
-_COUNTS = (
-    *("wanted", "done", "paid", "free", "reused", "unreadable", "failed", "in_doubt", "attempts"),
-    *("cap", "in_flight", "cost_micro"),
-)
+_COUNTS = ("wanted", "done", "failed", "in_doubt", "cap", "in_flight")
 
 
 @dataclass(slots=True)
@@ -82,7 +79,7 @@ class RecentSpeed:
 
 
 def vitals_of(run: Run, pace: RecentSpeed, now: int, *, phase: str) -> dict[str, Any]:
-    """Return a run's signs at an instant; instants in microseconds, money in micro-naira.
+    """Return a run's signs at an instant; instants in microseconds.
 
     Args:
         run: the run.
@@ -91,27 +88,20 @@ def vitals_of(run: Run, pace: RecentSpeed, now: int, *, phase: str) -> dict[str,
         phase: which part of its work it is in.
     """
     stops = run.stops
-    troubles: dict[str, dict[str, int]] = {}
-    for (check, kind), number in stops.errors.items():
-        troubles.setdefault(check, {})[kind] = number
     waiting_for, waiting_since = stops.waiting or (None, None)
     return {
         "run_id": run.run_id,
-        "flow": run.flow,
         "batch": run.batch,
         "at": now,
         "phase": phase,
-        "rows": run.rows_read,
         "checks": {
             check: {
                 **{name: getattr(counts, name) for name in _COUNTS},
                 "stopped": stops.checks.get(check),
-                "troubles": troubles.get(check, {}),
             }
             for check, counts in stops.progress.items()
         },
         "stop": stops.reason,
-        "balance_micro": run.wallet.balance_micro,
         "last_answer_at": pace.last_answer_at,
         "silent_since": pace.silent_since,
         "waiting_for": waiting_for,

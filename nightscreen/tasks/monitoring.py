@@ -49,7 +49,7 @@ class RunMonitor:
         run = self._run
         now = run.clock()
         self._pace.take(run.stops, now)
-        us = {"pid": os.getpid(), "host": socket.gethostname(), "every_s": EVERY_S}
+        us = {"pid": os.getpid(), "host": socket.gethostname()}
         signs = vitals_of(run, self._pace, now, phase=self._phase()) | us
         await asyncio.to_thread(write_vitals, run.settings.home, run.run_id, signs)
         for alarm in self._alarms.due(signs):

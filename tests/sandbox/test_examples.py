@@ -168,40 +168,36 @@ def running() -> Iterator[SandboxProcess]:
 
 
 @pytest.mark.parametrize("example", WHOLE, ids=str)
-async def test_the_sandbox_answers_in_the_shape_shown(example: Example) -> None:
-    """Status, kind of content, keys, types and forms of texts are those of the file."""
-    async with replayed(example) as (_, answer):
-        shown = example.response
-        assert answer.status_code == shown["status"], answer.text
-        for name, value in shown["headers"].items():
-            assert answer.headers[name] == value
-        if "body" not in shown:
-            assert answer.text
-            return
-        body, told = shown["body"], answer.json()
-        recipe = example.sandbox
-        assert not differences(
-            body,
-            told if "deprecation" in body else _without_remark(told),
-            open_at=tuple(recipe.get("open", ())),
-            nullable=tuple(recipe.get("nullable", ())),
-        )
-        for key in ("status", "token_type"):
-            assert told.get(key) == body.get(key)
-        if "message" in body:
-            assert alike(told["message"], body["message"]), told["message"]
-
-
-@pytest.mark.parametrize("example", WHOLE, ids=str)
-async def test_the_client_reads_the_sandbox_as_it_reads_the_file(example: Example) -> None:
-    """The sandbox's own answer comes to the same, cost included."""
+async def test_the_sandbox_answers_as_shown_and_is_read_as_the_file_is(example: Example) -> None:
+    """Status, kind of content, keys, types and texts; to the client it comes to the same."""
     async with replayed(example) as (replay, answer):
-        reading = Classifier().read(
-            replay.request(), Exchange(answer.status_code, await answer.aread())
-        )
+        assert answer.status_code == example.response["status"], answer.text
+        for name, value in example.response["headers"].items():
+            assert answer.headers[name] == value
+        if "body" in example.response:
+            _require_shape(example, answer.json())
+        else:
+            assert answer.text
+        exchange = Exchange(answer.status_code, await answer.aread())
+        reading = Classifier().read(replay.request(), exchange)
     assert _gist(reading) == _gist_shown(example)
     cost = example.reading["cost"]
     assert reading.cost_micro == (None if cost is None else int(cost) * 1_000_000)
+
+
+def _require_shape(example: Example, told: dict[str, Any]) -> None:
+    """Require the body of an answer to have the shape of an example's."""
+    body, recipe = example.response["body"], example.sandbox
+    assert not differences(
+        body,
+        told if "deprecation" in body else _without_remark(told),
+        open_at=tuple(recipe.get("open", ())),
+        nullable=tuple(recipe.get("nullable", ())),
+    )
+    for key in ("status", "token_type"):
+        assert told.get(key) == body.get(key)
+    if "message" in body:
+        assert alike(told["message"], body["message"]), told["message"]
 
 
 @pytest.mark.parametrize("example", BROKEN, ids=str)

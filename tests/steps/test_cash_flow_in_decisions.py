@@ -77,65 +77,39 @@ def screened(world: World, *rows: dict[str, str], **options: Any) -> dict[str, d
     return {row["customer_id"]: row for row in night.rows}
 
 
-def test_figures_stand_beside_the_checks_of_those_who_consent(world: World) -> None:
-    """One who consented has figures and when they were pulled; another has none."""
-    held(world, "C1")
-    rows = screened(world, customer(1), customer(2))
+def test_figures_stand_beside_the_checks_of_those_who_consent_and_nobody_else(
+    world: World,
+) -> None:
+    """Neither without a grant, its scope or its age, nor where the lender's own file says no."""
+    for number in (1, 3, 4, 5, 7):
+        held(world, f"C{number}")
+    held(world, "C6", scopes=("profile:view",))
+    held(world, "C8", age_days=30)
+    held(world, "C9", age_days=32)
+    revoke(world, "C7")
+    told = {
+        3: {"consent_withdrawn_at": days_ago(1)},
+        4: {**CONSENT, "consent_expires_at": days_ago(1)},
+        5: {**CONSENT, "consented_at": "soon"},
+    }
+    rows = screened(world, *(customer(n, **told.get(n, {})) for n in range(1, 10)))
+    shown = {name for name, row in rows.items() if {row[each] for each in TX} != {None}}
+    assert shown == {"C1", "C8"}
     assert rows["C1"]["tx_income_monthly"] == Decimal(200_000)
     assert (rows["C1"]["tx_salary"], rows["C1"]["tx_as_of"]) == (True, date(2026, 6, 30))
     assert rows["C1"]["tx_checked_at"] is not None
     assert rows["C1"]["tx_affordable"] is None
-    assert {rows["C2"][name] for name in TX} == {None}
-
-
-def test_who_took_consent_back_has_no_figures_the_next_night(world: World) -> None:
-    """Once the grant has ended nothing of it stands in the output."""
-    held(world, "C1")
-    assert screened(world, customer(1))["C1"]["tx_months"] == 6
     revoke(world, "C1")
-    after = screened(world, customer(1))["C1"]
-    assert {after[name] for name in TX} == {None}
+    again = screened(world, customer(1), customer(8))
+    assert (again["C1"]["tx_months"], again["C8"]["tx_months"]) == (None, 6)
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
-        {"consent_withdrawn_at": days_ago(1)},
-        {**CONSENT, "consent_expires_at": days_ago(1)},
-        {**CONSENT, "consented_at": "soon"},
-    ],
-)
-def test_a_file_that_tells_of_ended_consent_shows_no_figures(
-    world: World, told: dict[str, str]
-) -> None:
-    """The grant may be alive: where the lender's own file says otherwise, the file counts."""
-    held(world, "C1")
-    row = screened(world, customer(1, **told))["C1"]
-    assert {row[name] for name in TX} == {None}
-
-
-def test_a_grant_without_the_scope_shows_no_figures(world: World) -> None:
-    """Figures of transactions need the scope of transactions."""
-    held(world, "C1", scopes=("profile:view",))
-    assert screened(world, customer(1))["C1"]["tx_months"] is None
-
-
-@pytest.mark.parametrize(
-    ("purpose", "age_days", "shown"),
-    [
-        ("origination", 6, True),
-        ("origination", 8, False),
-        ("portfolio", 30, True),
-        ("portfolio", 32, False),
-    ],
-)
-def test_figures_grow_old_by_purpose(
-    world: World, purpose: str, age_days: int, shown: bool
-) -> None:
-    """A week for applicants, a month for a portfolio."""
-    held(world, "C1", age_days=age_days)
-    row = screened(world, customer(1), purpose=purpose)["C1"]
-    assert (row["tx_months"] is not None) is shown
+def test_figures_of_applicants_grow_old_in_a_week(world: World) -> None:
+    """A portfolio's are good for a month."""
+    held(world, "C1", age_days=6)
+    held(world, "C2", age_days=8)
+    rows = screened(world, customer(1), customer(2), purpose="origination")
+    assert [rows[each]["tx_months"] for each in ("C1", "C2")] == [6, None]
 
 
 def test_their_age_can_be_set_for_a_run(world: World) -> None:

@@ -9,7 +9,7 @@ figures out again, for the balance of today.
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -69,8 +69,6 @@ ACCOUNTS: Final = pa.schema(
 )
 """The columns of typed linked accounts that are used."""
 NO_ACCOUNTS: Final = ACCOUNTS.empty_table()
-
-_REPEATING: Final = ("currency", "entry_type", "transaction_type", "status", "customer_id")
 
 _LAGOS: Final = "INTERVAL 1 HOUR"  # the whole year
 _PADDED: Final = (
@@ -376,23 +374,11 @@ number of another of their accounts."""
 
 
 def _for_duckdb(table: pa.Table) -> pa.Table:
-    """Return a table as DuckDB works on it fastest, and as no zone of the machine can move it.
-
-    Instants lose their zone. Amounts of whole kobo fit in 64 bits. Where few words repeat, each is
-    read once.
-    """
+    """Return a table whose instants have no zone, so that none of the machine's can move them."""
     for place, column in enumerate(table.schema):
-        values = table[column.name]
         if column.type == INSTANT:
-            values = values.cast(pa.timestamp("us"))
-        elif pa.types.is_decimal(column.type):
-            with suppress(pa.ArrowInvalid):  # more places or digits: DuckDB rounds, or leaves out
-                values = values.cast(pa.decimal128(18, 2))
-        elif column.name in _REPEATING:
-            values = values.dictionary_encode()
-        else:
-            continue
-        table = table.set_column(place, column.name, values)
+            values = table[column.name].cast(pa.timestamp("us"))
+            table = table.set_column(place, column.name, values)
     return table
 
 
