@@ -109,7 +109,8 @@ def confirm(
 
 
 @command(
-    "notices action CUST-0000004 --batch borrowers --by 'Ada Eze' --action 'Credit limit lowered'",
+    "notices action CUST-0000004 --batch borrowers --by 'Ada Eze' --action "
+    "'We have lowered your credit limit.'",
     of=notices,
     view="values",
 )
@@ -119,9 +120,7 @@ def action(
     by: Annotated[str, typer.Option(metavar="NAME", help="Who did it.")],
     what: Annotated[
         str,
-        typer.Option(
-            "--action", metavar="TEXT", help="What was done, in the words for the customer."
-        ),
+        typer.Option("--action", metavar="TEXT", help="What was done, as the customer reads it."),
     ],
 ) -> dict[str, Any]:
     """Record an action against a portfolio's customer; the next notices include it."""

@@ -30,6 +30,7 @@ from nightscreen.desk import (
 from nightscreen.desk.context import DeskError, page
 from nightscreen.desk.pages import POLICY, STATIC, TEMPLATES, html
 from nightscreen.desk.uploads import LARGEST
+from nightscreen.results import case_comments
 from nightscreen.schemas.errors import JournalError
 from nightscreen.web.guard import Guard, headers_of, log
 
@@ -155,6 +156,15 @@ def _routes(desk: Context) -> list[Route]:
                 ("consent", customer.ask_for_consent, "contest"),
             )
         ),
+        post(
+            "/customers/{customer_id:path}/comment",
+            customer.comment,
+            "review",
+            on=customer.customer,
+            takes_file=True,
+            largest=case_comments.LARGEST + LARGEST_FORM,
+        ),
+        get("/customers/{customer_id:path}/attachments/{key}", customer.save_attachment, "people"),
         get("/customers/{customer_id:path}", customer.customer, "people"),
         get("/users", users.users, "users"),
         post("/users", users.change, "users", on=users.users),

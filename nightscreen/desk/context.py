@@ -113,6 +113,7 @@ SAID: Final = {
     "proposed": "The override waits for a second person, who confirms it.",
     "confirmed": "The override is confirmed and saved.",
     "ended": "The override is not made.",
+    "comment": "The comment is kept on the case.",
     "contest": "The contest is recorded. It is answered by somebody who did not decide.",
     "action": "The action is recorded. The next notices include it.",
     "told": "It is written down that the customer was told.",
@@ -596,7 +597,8 @@ def local_address(address: str) -> str:
 
 def to_sign_in(request: Request) -> Response:
     """Send a browser to sign in, and back to the page it asked for."""
-    wanted = request.url.path if request.method == "GET" else "/"
+    asked = f"{request.url.path}?{request.url.query}".removesuffix("?")
+    wanted = asked if request.method == "GET" else "/"
     if request.headers.get("hx-request") == "true":
         return RedirectResponse("/sign-in", 401, {"HX-Redirect": "/sign-in"})
     return RedirectResponse("/sign-in" + (f"?to={quote(wanted)}" if wanted != "/" else ""), 303)

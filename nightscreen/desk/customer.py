@@ -6,6 +6,7 @@ gate holds for every view: where consent has ended a card says so and shows noth
 
 from __future__ import annotations
 
+from base64 import b64decode
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,8 +21,10 @@ from nightscreen.desk.my_work import USUAL_WAIT_DAYS
 from nightscreen.desk.new_file import begin, keep_rows
 from nightscreen.desk.pages import TITLES, naira, words
 from nightscreen.desk.run_rows import branch_of, columns_of_care
+from nightscreen.desk.uploads import plain_name
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.cases import WAITS_FOR
+from nightscreen.journal.records import Records
 from nightscreen.operations.consents.links import USUAL, ConsentLinks
 from nightscreen.planning.consent import consent_valid, twelve_months_after
 from nightscreen.policy.declarations import read_declarations
@@ -29,6 +32,7 @@ from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import Subject, lookup_subject, newest_row
 from nightscreen.report.format import STATUSES
 from nightscreen.results.ask_again import parameters_again
+from nightscreen.results.case_comments import LARGEST, GivenFile, add_comment, find_attachment
 from nightscreen.results.notice_delivery import record_action, record_sent
 from nightscreen.results.notices import notice_of
 from nightscreen.results.one_row import find_row
@@ -36,6 +40,7 @@ from nightscreen.results.settle_case import confirm_override, end_override, impo
 from nightscreen.results.tracked_state import TRACKED
 from nightscreen.results.wording import customer_name
 from nightscreen.runs.screening import quote_batch
+from nightscreen.schemas.cases import CaseComment
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import MICROS, lagos_day, to_instant
 from nightscreen.schemas.columns import Flaw
@@ -43,7 +48,7 @@ from nightscreen.schemas.contests import ContestState
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.errors import InputError
-from nightscreen.web.forms import onward
+from nightscreen.web.forms import attachment, onward
 from nightscreen.web.guard import origin_of
 
 if TYPE_CHECKING:
@@ -64,7 +69,7 @@ REASONS: Final = (
     "Other, see the note",
 )
 """What a reviewer chooses from; it goes before the note."""
-WAYS_TO_TELL: Final = ("letter", "text message", "email", "call", "context")
+WAYS_TO_TELL: Final = ("letter", "text message", "email", "call", "visit")
 LOOKED_S: Final = 15 * 60
 """Who opened a customer within this time may be at work on it."""
 _BVN_DIGITS = 11
@@ -159,6 +164,7 @@ def _page(context: Context, *, link: str = "", again: dict[str, Any] | None = No
             if allowed or str(each.get("check") or "") not in gated
         ],
         history=_history(context, person),
+        comments=Records.of(context.journal, CaseComment).of_customers([person.pseudonym]),
         others=found.others,
         next_id=next_id if mine is None else mine["customer_id"],
         next_run=run_id if mine is None else mine["run_id"],
@@ -183,11 +189,18 @@ def _page(context: Context, *, link: str = "", again: dict[str, Any] | None = No
 def review(context: Context) -> Response:
     """Save a review, as if a decision list with this one row had come back."""
     found = _found(context)
-    person, run, _ = found.with_row()
+    person, run, row = found.with_row()
     word, reason = context.text("decision").casefold(), context.text("reason")
     note = context.text("note").replace("\r\n", "\n")
     if not word:
         raise DeskError(400, "Choose a decision first.")
+    is_changed = word in REVIEWED and REVIEWED[word].value != row["decision"]
+    if is_changed and not (reason and note):
+        raise DeskError(
+            400,
+            f"This changes the decision from {row['decision']} to {word}: choose a reason, and say "
+            "in the note what it rests on. Nothing was saved; what you typed stands below.",
+        )
     held = context.cases.find(person.pseudonym)
     if held is not None and held.holder not in {context.name, "", None}:
         raise DeskError(
@@ -252,6 +265,34 @@ def _seen_by(context: Context, person: Subject) -> list[str]:
     asked = AuditQuery(action="customer seen", customer_id=person.customer_id, since=since)
     found = context.audit.find(asked, limit=50)
     return sorted({each["user"] for each in found} - {context.name})
+
+
+def comment(context: Context) -> Response:
+    """Write a comment down on the case, and keep the file beside it."""
+    found, file = _found(context), context.file
+    given = None
+    if file is not None:
+        given = GivenFile(plain_name(file.filename or ""), file.file.read(LARGEST + 1))
+    add_comment(
+        context.journal,
+        context.actor,
+        found.person.customer_id,
+        batch=found.person.batch,
+        run_id=found.run.run_id if found.run else "",
+        text=context.text("comment").replace("\r\n", "\n"),
+        file=given,
+    )
+    return onward(f"{found.address}&said=comment")
+
+
+def save_attachment(context: Context) -> Response:
+    """Give a file that is kept on the case, to be saved and never shown in the page."""
+    person, key = _found(context).person, context.request.path_params["key"]
+    kept = find_attachment(context.journal, person.pseudonym, key)
+    if kept is None:
+        raise DeskError(404, "No such file is kept on this case.")
+    context.record("attachment taken out", customer_id=person.customer_id)
+    return attachment(b64decode(kept.content), kept.file_name, kept.media_type)
 
 
 def act(context: Context) -> Response:

@@ -9,11 +9,18 @@ import io
 from typing import TYPE_CHECKING, Any, Final
 
 import xlsxwriter  # type: ignore[import-untyped]  # ships no types
-from starlette.responses import Response
 
 from nightscreen.desk.context import DeskError
 from nightscreen.desk.exports import about_export, csv_response
-from nightscreen.desk.run_rows import FACETS, PAGE_ROWS, SORTS, Filter
+from nightscreen.desk.run_rows import (
+    FACETS,
+    IN_FILE,
+    PAGE_ROWS,
+    SORTS,
+    Filter,
+    columns_of,
+    file_columns,
+)
 from nightscreen.desk.runs import find_run
 from nightscreen.files.sealing import pieces_of
 from nightscreen.results.final_decision import FINAL_COLUMNS, final_columns, standing_reviews
@@ -25,16 +32,22 @@ from nightscreen.results.wording import (
     team_sentences,
 )
 from nightscreen.schemas.policy import Policy
+from nightscreen.web.forms import attachment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from starlette.responses import Response
 
     from nightscreen.desk.context import Context
     from nightscreen.desk.run_rows import RunRows
     from nightscreen.journal.runs import RunRecord
 
 MOST_TAKEN_OUT: Final = 1_000_000
+MOST_BY: Final = 5
+"""Columns of the file that a list is narrowed by at once."""
 _SHEET_ROWS: Final = 1_048_000
+_WORKBOOK: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 NEEDS_SOMEBODY: Final = ("decline", "review", "undecided")
 _TAKEN = (
     *("customer_id", "decision", "why", "branch", "officer", "exposure"),
@@ -44,7 +57,7 @@ _TAKEN = (
 
 def run_decisions(context: Context) -> Response:
     """Show a run's list: facets, sort, search by the beginning of a customer id."""
-    run, rows, asked = _asked(context)
+    run, rows, asked, columns = _asked(context)
     number, facets = rows.counted(asked)
     first, where = context.slice(number, PAGE_ROWS)
     found = rows.page(asked, first)
@@ -54,6 +67,7 @@ def run_decisions(context: Context) -> Response:
         run=run,
         asked=asked,
         facets=facets,
+        columns=columns,
         rows=_settled(context, run, in_words(context, found, run.purpose)),
         where=where,
         total=rows.rows,
@@ -64,7 +78,7 @@ def run_decisions(context: Context) -> Response:
 
 def take_out(context: Context) -> Response:
     """Give what a list shows as CSV or XLSX, with who took it, when and by which filter."""
-    run, rows, asked = _asked(context)
+    run, rows, asked, _ = _asked(context)
     kind = context.request.path_params["kind"]
     if kind not in {"csv", "xlsx"}:
         raise DeskError(404, "A list is exported as CSV or XLSX.")
@@ -82,11 +96,7 @@ def take_out(context: Context) -> Response:
     if kind == "csv":
         lines = ([row[column] for column in _TAKEN] for row in found)
         return csv_response(name, _TAKEN, lines, about)
-    return Response(
-        _workbook(found, about),
-        media_type="application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-        headers={"content-disposition": f'attachment; filename="{name}"'},
-    )
+    return attachment(_workbook(found, about), name, _WORKBOOK)
 
 
 def in_words(
@@ -123,31 +133,46 @@ def _settled(context: Context, run: RunRecord, rows: list[dict[str, Any]]) -> li
     return rows
 
 
-def _asked(context: Context) -> tuple[RunRecord, RunRows, Filter]:
+def _asked(context: Context) -> tuple[RunRecord, RunRows, Filter, list[str]]:
     run = find_run(context)
     rows = context.rows_of(run)
     if rows is None:
         raise DeskError(
             404, "This run has no rows here: it has not written them yet, or they were removed."
         )
-    return run, rows, asked_filter(context, FACETS)
+    columns = file_columns(run)
+    asked = asked_filter(context, FACETS, columns)
+    if asked.by:
+        names = [name.removeprefix(IN_FILE) for name in asked.by]
+        rows = rows.with_columns(columns_of(run, names).drop_columns("run_id"), "customer_id")
+    return run, rows, asked, columns
 
 
-def asked_filter(context: Context, facets: Sequence[str]) -> Filter:
-    """Return the filter that the address names."""
-    chosen = {name: tuple(dict.fromkeys(context.asked(name)))[:50] for name in facets}
+def asked_filter(context: Context, facets: Sequence[str], columns: Sequence[str]) -> Filter:
+    """Return the filter that the address names.
+
+    Args:
+        context: of the page.
+        facets: those that the list always has.
+        columns: those of the lender's file that may be facets as well.
+    """
+    shown, in_file = context.asked("by"), [f"{IN_FILE}{name}" for name in columns]
+    chosen = {name: tuple(dict.fromkeys(context.asked(name)))[:50] for name in (*facets, *in_file)}
+    chosen = {name: values for name, values in chosen.items() if values}
     sort = context.asked_first("sort")
     return Filter(
-        {name: values for name, values in chosen.items() if values},
+        chosen,
         context.asked_first("search").strip()[:200],
         sort if sort in SORTS else "exposure",
+        tuple(name for name in in_file if name in chosen or name in shown)[:MOST_BY],
     )
 
 
 def kinds(asked: Filter) -> str:
-    """Return a filter for the audit: a search is named, not what was searched for."""
-    said = Filter(asked.chosen).words()
-    return f"{said}; a search" if asked.search else said
+    """Return a filter for the audit: a search or a column of the file is named, not its values."""
+    own = {name: values for name, values in asked.chosen.items() if name not in asked.by}
+    said = [Filter(own).words(), *(f"by {name.removeprefix(IN_FILE)}" for name in asked.by)]
+    return "; ".join([*said, *(["a search"] if asked.search else [])])
 
 
 def _workbook(rows: list[dict[str, Any]], about: list[tuple[str, str]]) -> bytes:

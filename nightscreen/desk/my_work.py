@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from nightscreen.desk import fix
 from nightscreen.desk.context import DeskError
 from nightscreen.desk.decisions import asked_filter, in_words, kinds
-from nightscreen.desk.run_rows import PAGE_ROWS
+from nightscreen.desk.run_rows import PAGE_ROWS, file_columns, one_of_each
 from nightscreen.desk.work_list import FACETS
 from nightscreen.journal.cases import IN_TURN, SHARED_BY, WAITS_FOR
 from nightscreen.schemas.clock import LAGOS, lagos_day, span_micros, to_micros
@@ -33,7 +33,12 @@ _OWN_FIRST: Final = "CASE whose WHEN 'mine' THEN 0 WHEN 'free' THEN 1 ELSE 2 END
 def my_work(context: Context) -> Response:
     """Show one's own cases and those nobody has."""
     cases = context.open_cases
-    asked = shown = asked_filter(context, FACETS)
+    newest = (context.journal.runs.find(run_id) for _, run_id in context.work.newest)
+    of_runs = [file_columns(run) for run in newest if run is not None]
+    columns = one_of_each(name for names in of_runs for name in names)
+    asked = shown = asked_filter(context, FACETS, columns)
+    if asked.by:
+        cases = cases.with_file(context.journal.runs, asked)
     if "whose" not in asked.chosen and context.may("review"):
         shown = replace(asked, chosen={**asked.chosen, "whose": ("mine", "free")})
     number, facets = cases.counted(shown)
@@ -47,6 +52,7 @@ def my_work(context: Context) -> Response:
         "my_work",
         asked=asked,
         facets=facets,
+        columns=columns,
         rows=in_words(context, rows),
         where=where,
         back=context.text("back", 2000) or context.request.url.query,

@@ -7,21 +7,27 @@ here.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
+from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import enriched_parts
 from nightscreen.policy.engine import locked_connection
 from nightscreen.report.facts import group_columns
+from nightscreen.results.customer_rows import columns_of_parts, read_customers
 from nightscreen.runs.open_cases import CUSTOMERS, customers_of
+from nightscreen.schemas.columns import CUSTOMERS as CUSTOMER_FILE
+from nightscreen.schemas.columns import NAME_FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
 
@@ -29,10 +35,14 @@ if TYPE_CHECKING:
 
 MEMORY: Final = "256MB"
 RUNS_KEPT: Final = 3
+_BLOCK_ROWS: Final = 8_192
+_PERSONAL: Final = {*CUSTOMER_FILE.personal, *NAME_FIELDS, "consent_reference"}
 PAGE_ROWS: Final = 40
 MOST_VALUES: Final = 12
 """Values of a facet that are shown; the most frequent ones, and those chosen."""
-FACETS: Final = ("decision", "reason", "branch", "officer")
+FACETS: Final = ("decision", "reason", "ecosystem_status", "branch", "officer")
+IN_FILE: Final = "in."
+"""Stands before the name of a column of the lender's file where that is a facet."""
 SORTS: Final = {
     "exposure": "exposure DESC NULLS LAST",
     "customer": "customer_id",
@@ -49,13 +59,16 @@ class Filter:
 
     Attributes:
         chosen: the values chosen of each facet.
-        search: the beginning of a customer id.
+        search: words of a name, or the beginning of a customer id or branch, or the last four
+            digits of an account.
         sort: a key of `SORTS`.
+        by: the file's columns that are facets as well (`IN_FILE` before their names).
     """
 
     chosen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     search: str = ""
     sort: str = "exposure"
+    by: tuple[str, ...] = ()
 
     def pairs(self, *, without: str = "") -> list[tuple[str, str]]:
         """Return the filter as parameters of an address."""
@@ -69,13 +82,18 @@ class Filter:
             pairs.append(("search", self.search))
         if self.sort != "exposure":
             pairs.append(("sort", self.sort))
+        pairs += [("by", name) for name in self.by if name not in self.chosen or name == without]
         return pairs
 
     def words(self) -> str:
         """Return the filter in words, as a file that is taken out bears it."""
-        said = [f"{name}: {', '.join(values)}" for name, values in self.chosen.items() if values]
+        said = [
+            f"{name.removeprefix(IN_FILE)}: {', '.join(values)}"
+            for name, values in self.chosen.items()
+            if values
+        ]
         if self.search:
-            said.append(f"customer id begins with {self.search}")
+            said.append(f"search: {self.search}")
         return "; ".join(said) or "all customers"
 
 
@@ -87,11 +105,22 @@ class Listing:
     """
 
     def __init__(
-        self, connection: DuckDBPyConnection, source: str, facets: Sequence[str] = FACETS
+        self,
+        connection: DuckDBPyConnection,
+        source: str,
+        facets: Sequence[str] = FACETS,
+        beside: pa.Table | None = None,
     ) -> None:
         self._connection = connection
         self._facets = facets
+        self._beside = beside
         self.source = source
+
+    def with_columns(self, columns: pa.Table, joined_by: str) -> Self:
+        """Return the rows with columns of the lender's file, each of them a facet."""
+        source = f"(SELECT * FROM {self.source} LEFT JOIN of_file USING ({joined_by}))"  # noqa: S608 - words of ours
+        names = [name for name in columns.column_names if name.startswith(IN_FILE)]
+        return type(self)(self._connection, source, (*self._facets, *names), columns)
 
     def page(
         self, asked: Filter, start: int, number: int = PAGE_ROWS, *, first: str = ""
@@ -112,33 +141,38 @@ class Listing:
         Of its own choice each facet is free. Every condition is judged once a row, for all of it.
         """
         conditions, values = _conditions(asked)
-        columns = {name: name for name in self._facets} | {"reason": "reasons"}
-        shown = [f"{columns[name]} AS {name}_value" for name in self._facets]
-        holds = [f"({condition}) AS {name}_holds" for name, condition in conditions.items()]
+        shown = [f"{_column(name)} AS value{at}" for at, name in enumerate(self._facets)]
+        holds = [f"({condition}) AS holds{at}" for at, condition in enumerate(conditions.values())]
         pieces = []
-        for name in (*self._facets, ""):
-            value = (
-                "unnest(reason_value)" if name == "reason" else f"{name}_value" if name else "''"
-            )
-            others = [f"{each}_holds" for each in conditions if each != name]
+        for at, name in enumerate((*self._facets, "")):
+            value = f"unnest(value{at})" if name == "reason" else f"value{at}" if name else "'all'"
+            others = [f"holds{at}" for at, each in enumerate(conditions) if each != name]
             pieces.append(
-                f"SELECT '{name}' AS facet, value, count(*) AS n FROM (SELECT {value} AS value"  # noqa: S608 - words of ours
+                f"SELECT {at} AS facet, value, count(*) AS n FROM (SELECT {value} AS value"  # noqa: S608 - words of ours
                 f" FROM asked WHERE {' AND '.join(['true', *others])})"
-                " WHERE value IS NOT NULL GROUP BY value"
+                " WHERE value <> '' GROUP BY value"
             )
         found = self.ask(
             f"WITH asked AS MATERIALIZED (SELECT {', '.join([*shown, *holds])}"  # noqa: S608 - the same
             f" FROM {self.source}) " + " UNION ALL ".join(pieces),
             values,
         )
-        number = sum(each["n"] for each in found if not each["facet"])
-        facets = {name: _shown(name, found, asked.chosen.get(name, ())) for name in self._facets}
+        of: dict[int, list[tuple[str, int]]] = defaultdict(list)
+        for each in found:
+            of[each["facet"]].append((each["value"], each["n"]))
+        number = sum(n for _, n in of[len(self._facets)])
+        facets = {
+            name: _shown(name, of[at], asked.chosen.get(name, ()))
+            for at, name in enumerate(self._facets)
+        }
         return number, {name: values for name, values in facets.items() if values}
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
         """Return what a query finds."""
         cursor = self._connection.cursor()  # pages are made in several threads
         try:
+            if self._beside is not None:
+                cursor.register("of_file", self._beside)
             asked = cursor.execute(sql, list(values))
             names = [each[0] for each in asked.description or ()]
             return [dict(zip(names, row, strict=True)) for row in asked.fetchall()]
@@ -189,6 +223,11 @@ class RunRows(Listing):
         return row["next"], int(row["place"]), int(row["n"])
 
 
+_SEARCH = """(starts_with(lower(customer_id), lower(?)) OR account_last4 = ?
+OR starts_with(strip_accents(lower(branch)), strip_accents(lower(?)))
+OR list_bool_and([contains(strip_accents(lower(name)), word)
+    FOR word IN string_split(strip_accents(lower(?)), ' ')]))"""
+"""Every word that was typed is a part of the name, or all of it begins or ends something else."""
 _NEEDS = "decision IN ('decline', 'review', 'undecided')"
 _ORDER = {
     "whose": ("mine", "free", "others", "waiting"),
@@ -197,11 +236,8 @@ _ORDER = {
 """Facets whose values have an order of their own; the others stand by number of rows."""
 
 
-def _shown(
-    name: str, counted: Sequence[Mapping[str, Any]], chosen: Sequence[str]
-) -> list[tuple[str, int]]:
+def _shown(name: str, found: list[tuple[str, int]], chosen: Sequence[str]) -> list[tuple[str, int]]:
     """Return the values of a facet with their rows: the first of them, and those chosen."""
-    found = [(each["value"], each["n"]) for each in counted if each["facet"] == name]
     own = _ORDER.get(name, ())
     found.sort(key=lambda each: (own.index(each[0]) if each[0] in own else 99, -each[1], each[0]))
     shown = [each for at, each in enumerate(found) if at < MOST_VALUES or each[0] in chosen]
@@ -218,12 +254,19 @@ def _conditions(asked: Filter) -> tuple[dict[str, str], list[Any]]:
         if name == "reason":
             said[name] = f"list_has_any(reasons, [{marks}])"
         else:
-            said[name] = f"coalesce({name} IN ({marks}), false)"
+            said[name] = f"coalesce({_column(name)} IN ({marks}), false)"
         values.extend(chosen)
     if asked.search:
-        said["search"] = "starts_with(lower(customer_id), lower(?))"
-        values.append(asked.search)
+        said["search"] = _SEARCH
+        values += [" ".join(asked.search.split())] * 4
     return said, values
+
+
+def _column(facet: str) -> str:
+    """Return what a facet is by, as SQL; a column of the file may have any name."""
+    if facet.startswith(IN_FILE):
+        return '"{}"'.format(facet.replace('"', '""'))
+    return "reasons" if facet == "reason" else facet
 
 
 def rows_of_run(run: RunRecord) -> RunRows | None:
@@ -246,6 +289,47 @@ def _read(folder: Path, _written_at: int) -> RunRows:
 def _batches(folder: Path) -> Iterator[pa.RecordBatch]:
     for block in customers_of(folder):
         yield from block.to_batches()
+
+
+def file_columns(run: RunRecord) -> list[str]:
+    """Return the columns of the lender's file that a run's rows can be narrowed by.
+
+    All but those that differ from person to person, such as identifiers and names.
+    """
+    first_of_ours = next(iter(CHECKS.values())).status
+    there = columns_of_parts(enriched_parts(Path(run.folder)))
+    names = takewhile(lambda name: name != first_of_ours, there)
+    return one_of_each(name for name in names if name not in _PERSONAL)
+
+
+def one_of_each(names: Iterable[str]) -> list[str]:
+    """Return names without those that differ from an earlier one by capitals alone."""
+    found: dict[str, str] = {}
+    for name in names:
+        found.setdefault(name.casefold(), name)
+    return list(found.values())
+
+
+def columns_of(run: RunRecord, names: Sequence[str]) -> pa.Table:
+    """Return columns of the lender's file as text, by customer; the run and `IN_FILE` names."""
+    folder = Path(run.folder)
+    parts = enriched_parts(folder)
+    written = max((part.stat().st_mtime_ns for part in parts), default=0)
+    return _columns(folder, run.run_id, written, tuple(names))
+
+
+@lru_cache(maxsize=RUNS_KEPT)
+def _columns(folder: Path, run_id: str, _written_at: int, names: tuple[str, ...]) -> pa.Table:
+    schema = pa.schema([(name, pa.string()) for name in ("customer_id", *names)])
+    blocks = [schema.empty_table()]
+    for rows in read_customers(enriched_parts(folder), schema.names, _BLOCK_ROWS):
+        nothing = pa.nulls(rows.num_rows, pa.string())
+        there = dict(zip(rows.column_names, rows.columns, strict=True))
+        found = [there.get(name, nothing).cast(pa.string()) for name in schema.names]
+        blocks.append(pa.table(found, schema))
+    found = pa.concat_tables(blocks)
+    found = found.rename_columns(["customer_id", *(f"{IN_FILE}{name}" for name in names)])
+    return found.append_column("run_id", pa.repeat(run_id, found.num_rows))
 
 
 def within(branches: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -203,9 +204,12 @@ def report(context: Context) -> Response:
     page = path.read_bytes()
     for name in [*files_of(found), "./"]:  # beside the report there; here each has its address
         at = f"/runs/{found.run_id}" + (f"/files/{name}" if name != "./" else "#files")
-        page = page.replace(
-            f'href="{name}"'.encode(), f'href="{at}" target="_blank" rel="noopener"'.encode()
+        page = re.sub(
+            rb'href="%s(#[^"]*)?"' % re.escape(name).encode(),
+            f'href="{at}" target="_blank" rel="noopener"'.encode(),
+            page,
         )
+    page = page.replace(b'data-at-desk="', b'target="_blank" rel="noopener" href="')
     return Response(
         page,
         media_type="text/html; charset=utf-8",

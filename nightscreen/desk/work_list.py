@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from nightscreen.desk.run_rows import MEMORY, Listing, within
+from nightscreen.desk.run_rows import IN_FILE, MEMORY, Listing, columns_of, within
 from nightscreen.journal.cases import IN_TURN
 from nightscreen.journal.records import Records
 from nightscreen.policy.engine import locked_connection
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
+    from nightscreen.desk.run_rows import Filter
     from nightscreen.journal import Journal
     from nightscreen.journal.cases import Cases
+    from nightscreen.journal.runs import Runs
     from nightscreen.schemas.cases import Share
 
 FACETS: Final = ("whose", "batch", "decision", "reason", "branch", "officer")
@@ -71,6 +74,24 @@ class OpenCases(Listing):
             f" FROM {self.source} WHERE whose IN ('mine', 'free') GROUP BY batch ORDER BY batch"
         )
         return self.ask(sql)
+
+    def with_file(self, runs: Runs, asked: Filter) -> OpenCases:
+        """Return the cases with the columns of the lender's file that a filter is by.
+
+        They are read from the results of each case's run; where these are gone, it has none.
+        """
+        names = [name.removeprefix(IN_FILE) for name in asked.by]
+        of_runs = (
+            f"SELECT run_id, list(customer_id) AS ids FROM {self.source}"  # noqa: S608 - made in `seen_by`
+            " GROUP BY run_id"
+        )
+        found = []
+        for each in self.ask(of_runs):
+            run = runs.find(each["run_id"])
+            if run is not None:
+                rows = columns_of(run, names)
+                found.append(rows.filter(pc.is_in(rows["customer_id"], pa.array(each["ids"]))))
+        return self.with_columns(pa.concat_tables(found), "run_id, customer_id") if found else self
 
     def next_own(self, batch: str, customer_id: str) -> dict[str, Any] | None:
         """Return the user's next case after a customer's; from the top at the end."""

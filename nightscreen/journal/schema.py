@@ -50,7 +50,7 @@ from nightscreen.files.sealing import SUBJECT_BYTES
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.bvn import BvnRequest
 from nightscreen.schemas.calls import CallState
-from nightscreen.schemas.cases import OpenCase, Share
+from nightscreen.schemas.cases import CaseAttachment, CaseComment, OpenCase, Share
 from nightscreen.schemas.consented import PULLS, CashFigures, ConsentLink, Grant, GrantState
 from nightscreen.schemas.contests import (
     Confirmation,
@@ -434,7 +434,8 @@ sightings = Table(
 KINDS: Final[tuple[type[JournalRecord], ...]] = (
     *(Review, OpenCase, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
     *(BvnRequest, Offer, LoanNews, LoanOutcome, Grant, ConsentLink, Pulled, CashFigures),
-    *(WalletGap, Signature, User, Approval, Upload, Share, Correction, Dismissal),
+    *(CaseComment, CaseAttachment, WalletGap, Signature, User, Approval, Upload, Share),
+    *(Correction, Dismissal),
 )
 
 

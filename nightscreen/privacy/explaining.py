@@ -19,6 +19,7 @@ from nightscreen.results.final_decision import final_columns, standing_reviews
 from nightscreen.results.one_row import row_table
 from nightscreen.results.tracked_state import TRACKED
 from nightscreen.results.wording import missing_checks
+from nightscreen.schemas.cases import CaseComment
 from nightscreen.schemas.clock import MICROS, instant_text, to_micros
 from nightscreen.schemas.contests import Contest, CustomerAction, ToldNotice
 from nightscreen.schemas.decisions import LISTED_PART
@@ -92,7 +93,7 @@ def explain(
         "reviews": [
             review_document(each, known, now) for each in reviews.of_customer(person.pseudonym)
         ],
-        **shown_records(journal, [person], (Contest, ToldNotice, CustomerAction)),
+        **shown_records(journal, [person], (Contest, ToldNotice, CustomerAction, CaseComment)),
     }
 
 

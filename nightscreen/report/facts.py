@@ -22,6 +22,7 @@ from nightscreen.checks.registry import ANSWERED, CHECKS
 from nightscreen.files.frame import read_queries
 from nightscreen.files.quarantine import quarantined
 from nightscreen.policy.engine import locked_connection
+from nightscreen.report.format import HISTORY
 from nightscreen.results.customer_rows import columns_of_parts, read_customers
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.policy import Decision
@@ -149,6 +150,10 @@ _VALUES: dict[str, Any] = {
     "open": list(OPEN),
     "answered": sorted(ANSWERED),
     "others": OTHERS,
+    "bases": " ".join(
+        f"WHEN status IN ({', '.join(map(repr, statuses))}) THEN '{basis}'"
+        for basis, statuses in HISTORY.items()
+    ),
     "fewest": _FEWEST,
     "most_named": _MOST_NAMED,
     "largest": _LARGEST,

@@ -30,9 +30,7 @@ END;
 -- What is known of a customer's credit history.
 CREATE TEMP MACRO basis_of(status) AS CASE
     WHEN status = 'found' THEN 'with_history'
-    WHEN status = 'not_found' THEN 'no_history'
-    WHEN status = 'refused' THEN 'no_consent'
-    WHEN status IN ('off', 'ineligible', 'invalid') THEN 'not_asked'
+    {bases}
     ELSE 'not_answered'
 END;
 

@@ -49,6 +49,13 @@ BASES = {
     "not_asked": "Not asked for",
     "not_answered": "No answer yet",
 }
+HISTORY = {
+    "no_history": ("not_found",),
+    "no_consent": ("refused",),
+    "not_asked": ("off", "ineligible", "invalid"),
+    "not_answered": ("test_mode", "unreadable", "in_doubt", "failed", "pending", "spared"),
+}
+"""The statuses of the check by which there is no history, by what `BASES` calls them."""
 STATUSES = {
     "off": "not asked for",
     "ineligible": "identifier absent",

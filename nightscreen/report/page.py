@@ -65,6 +65,7 @@ def report_page(report: Mapping[str, Any]) -> str:
         purposes=words.PURPOSES,
         causes=words.CAUSES,
         bases=words.BASES,
+        history=words.HISTORY,
     )
 
 

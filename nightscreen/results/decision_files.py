@@ -6,6 +6,7 @@ returned row means in `results/reviews.py`. No cell is a formula, in either dire
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -24,7 +25,6 @@ from nightscreen.reading.open_file import returned_tables
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.decisions import (
     DECISION_COLUMNS,
-    LISTED,
     QUARANTINE_COLUMNS,
     REVIEW_COLUMNS,
     ReviewRow,
@@ -41,12 +41,19 @@ if TYPE_CHECKING:
 Cell = str | int | Decimal | date | datetime | None
 
 COLUMNS = (*DECISION_COLUMNS, *REVIEW_COLUMNS)
+PEOPLE = (
+    *("customer_id", "customer_name", "decision", "exposure", "reason_text", "action"),
+    *("karma_amount", *REVIEW_COLUMNS, "run_id"),
+)
+"""The columns that people work with, on the workbook's first sheet; the second has the rest."""
 NEEDED_BACK = ("customer_id", "run_id", "reviewer_decision", "reviewer")
 SHEET_ROWS = 1_048_575  # rows a sheet can hold below its headings
 WORKBOOK_ROWS = 20_000
 """Rows of the list that the workbook holds, the first by rank: a program opens more only slowly."""
 
 LONGEST_TEXT = 32_767  # characters that a cell of a workbook can hold
+
+APPROVED_SHEET = "Approved"
 
 _DANGEROUS = f"^'*[{TRIGGERS}]"
 _LAGOS_OFFSET = pa.scalar(3600, pa.duration("s"))  # one hour before UTC all year, since 1919
@@ -101,7 +108,8 @@ class DecisionList:
     schema: pa.Schema
     tables: Iterable[pa.Table]  # the rows in the order of the list, some at a time; read once
     rows: int  # how many there are
-    summary: Sequence[tuple[str, Cell]]  # names and values of the first sheet
+    summary: Sequence[tuple[str, Cell]]  # names and values of the sheet that sums up
+    approved: pa.Table  # approved rows, for a sheet of the workbook alone; columns as the list's
     fixes: Sequence[Sequence[Cell]] = ()  # line, column, code and hint of the rows to be fixed
 
 
@@ -167,7 +175,7 @@ def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 class _Workbook:
-    """Writes the workbook: a summary, a sheet for each decision on the list, the rows to be fixed.
+    """Writes the workbook: the list in two sheets, approved rows, a summary, the rows to be fixed.
 
     Args:
         path: the file to write.
@@ -192,13 +200,14 @@ class _Workbook:
         self._text = self._book.add_format({"num_format": "@"})
         self._listed = listed
         self._left = WORKBOOK_ROWS
-        self._headings = listed.schema.names
-        self._add_summary()
-        self._sheets = {
-            decision.value: self._add_sheet(decision.value.capitalize(), self._headings)
-            for decision in LISTED
-        }
-        self._rows = dict.fromkeys(self._sheets, 0)
+        names = listed.schema.names
+        rest = ["customer_id", *(name for name in names if name not in PEOPLE)]
+        self._of_people = [names.index(name) for name in PEOPLE]
+        self._of_details = [names.index(name) for name in rest]
+        self._decisions = self._add_sheet("Decisions", PEOPLE)
+        self._details = self._add_sheet("Details", rest)
+        self._approved = self._add_sheet(APPROVED_SHEET, PEOPLE)
+        self._rows: Counter[Worksheet] = Counter()
 
     def __enter__(self) -> Self:
         return self
@@ -209,21 +218,29 @@ class _Workbook:
             self._finish()
 
     def add(self, table: pa.Table) -> None:
-        """Add rows to the sheets of their decisions, until the workbook is full."""
+        """Add rows of the list, until the workbook is full."""
         table = table.slice(0, self._left)
         self._left -= table.num_rows
-        words = table["decision"].to_pylist()
-        for word, *cells in zip(words, *(each.to_pylist() for each in table.columns), strict=True):
-            self._rows[word] += 1
-            self._write_row(self._sheets[word], self._rows[word], cells)
+        self._add_rows(self._decisions, table)
+
+    def _add_rows(self, sheet: Worksheet, table: pa.Table) -> None:
+        """Add rows to a sheet of people's columns, and the rest of each to the one of details."""
+        for cells in zip(*(each.to_pylist() for each in table.columns), strict=True):
+            for to, places in ((sheet, self._of_people), (self._details, self._of_details)):
+                self._rows[to] += 1
+                self._write_row(to, self._rows[to], [cells[place] for place in places])
 
     def _finish(self) -> None:
+        self._add_rows(self._approved, self._listed.approved)
         choice = {"validate": "list", "source": _WORDS_TO_CHOOSE, "ignore_blank": True}
-        column = self._headings.index("reviewer_decision")
-        for word, sheet in self._sheets.items():
-            last = max(self._rows[word], 1)
-            sheet.autofilter(0, 0, last, len(self._headings) - 1)
+        column = PEOPLE.index("reviewer_decision")
+        for sheet in (self._decisions, self._approved):
+            last = max(self._rows[sheet], 1)
+            sheet.autofilter(0, 0, last, len(PEOPLE) - 1)
             sheet.data_validation(1, column, last, column, choice)
+        last = max(self._rows[self._details], 1)
+        self._details.autofilter(0, 0, last, len(self._of_details) - 1)
+        self._add_summary()
         self._add_fixes()
         self._book.close()
 
@@ -310,8 +327,9 @@ def _returned_rows(path: Path) -> Iterator[ReviewRow]:
     found = False
     for table in returned_tables(path, (*COLUMNS, *map(title, COLUMNS))):
         names = [column_of(heading) for heading in table.headings]
-        if table.sheet and len({*names} & {*COLUMNS}) < _ENOUGH_HEADINGS:
-            continue
+        known = {*names} & {*COLUMNS}
+        if table.sheet and (len(known) < _ENOUGH_HEADINGS or not known & {*REVIEW_COLUMNS}):
+            continue  # no sheet to decide on
         found = True
         if missing := [name for name in NEEDED_BACK if name not in names]:
             raise _no_list(path, missing)

@@ -24,6 +24,7 @@ from nightscreen.policy.engine import locked_connection
 from nightscreen.results.changes import NEWS
 from nightscreen.results.customer_rows import columns_of_parts, read_customers
 from nightscreen.results.decision_files import (
+    APPROVED_SHEET,
     WORKBOOK_ROWS,
     Cell,
     DecisionList,
@@ -32,6 +33,7 @@ from nightscreen.results.decision_files import (
 from nightscreen.results.wording import NAMES, Words, said_of
 from nightscreen.schemas.decisions import DECISION_COLUMNS, LISTED, REVIEW_COLUMNS
 from nightscreen.schemas.errors import OutputError
+from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.rows import INSTANT, NAIRA
 
 if TYPE_CHECKING:
@@ -44,7 +46,11 @@ if TYPE_CHECKING:
     from nightscreen.results.changes import ChangeSet
 
 BLOCK_ROWS = 8192
+APPROVED_ROWS = 2_000
+"""Approved rows that the workbook shows, those of the largest exposure."""
 _UNKNOWN = -1
+_OTHERWISE = -2
+"""In place of the exposure of a row that is decided otherwise."""
 _BETWEEN = "\x1f"
 _TYPES: dict[str, pa.DataType] = {
     "exposure": NAIRA,
@@ -117,6 +123,7 @@ class ListCounts:
 
     listed: dict[str, int] = field(default_factory=dict)  # rows by decision
     exposure: dict[str, Decimal] = field(default_factory=dict)  # known naira at risk by decision
+    approved: int = 0  # approved rows that the workbook shows
     quiet: int = 0  # rows left out because their review stands
     fix: int = 0  # rows in quarantine
 
@@ -157,20 +164,24 @@ def write_decisions(
     shown = [name for name in carried if name in there]
     schema = list_schema(shown)
     values = {"run_id": run_id, "declined_by": PROPOSED if proposes else BY_POLICY}
+    approved = [schema.empty_table()]
+
+    def listed_blocks(engine: DuckDBPyConnection) -> Iterator[pa.Table]:
+        for block in _to_list(parts, shown, compared, counts):
+            rows = _listed(block, shown, reasons, engine, values)
+            is_approved = pc.equal(rows["decision"], Decision.APPROVE.value)
+            approved.append(rows.filter(is_approved))
+            yield rows.filter(pc.invert(is_approved))
+
     try:
         with (
             TemporaryDirectory(dir=scratch, prefix="list-") as private,
             closing(locked_connection()) as engine,
-            _stored(
-                Path(private) / "rows",
-                schema,
-                (
-                    _listed(rows, shown, reasons, engine, values)
-                    for rows in _to_list(parts, shown, compared, counts)
-                ),
-            ) as rows,
+            _stored(Path(private) / "rows", schema, listed_blocks(engine)) as rows,
         ):
             _count(rows, counts)
+            largest = pa.concat_tables(approved)
+            counts.approved = largest.num_rows
             order = worst_first(_kobo(rows))
             blocks = (order[at : at + BLOCK_ROWS] for at in range(0, len(order), BLOCK_ROWS))
             write_decision_files(
@@ -180,6 +191,7 @@ def write_decisions(
                     schema=schema,
                     tables=(rows.take(pa.array(block)) for block in blocks),
                     rows=counts.rows,
+                    approved=largest.take(pa.array(worst_first(_kobo(largest)))),
                     summary=summary(run_id, counts, compared, about),
                     fixes=fixes,
                 ),
@@ -207,6 +219,7 @@ def summary(
         word = decision.value
         lines.append((f"To work on: {word}", counts.listed.get(word, 0)))
         lines.append((f"Known exposure: {word}", counts.exposure.get(word, Decimal("0.00"))))
+    lines.append((f"The largest approved (sheet {APPROVED_SHEET})", counts.approved))
     lines.append(("Left out: reviewed, evidence unchanged", counts.quiet))
     lines.append(("To fix and feed back (sheet Fix)", counts.fix))
     if compared is not None:
@@ -220,18 +233,37 @@ def summary(
 def _to_list(
     parts: Sequence[Path], carried: Sequence[str], compared: ChangeSet | None, counts: ListCounts
 ) -> Iterator[pa.Table]:
-    """Yield the enriched rows that are on the list, with what changed; count those left out."""
+    """Yield the rows to list and the largest approved, with what changed; count those left out."""
     words = pa.array([each.value for each in LISTED])
-    news = None if compared is None else compared.news
+    news, largest = None if compared is None else compared.news, _largest_approved(parts)
+    start = 0
     for rows in read_customers(parts, _READ.union(carried), BLOCK_ROWS, news):
+        approved = np.isin(np.arange(start, start + rows.num_rows), largest)
+        start += rows.num_rows
         listed = rows
         for name, kind in _MAY_LACK.items():
             if name not in rows.column_names:
                 listed = listed.append_column(name, pa.nulls(rows.num_rows, kind))
-        listed = listed.filter(pc.is_in(listed["decision"].cast(pa.string()), value_set=words))
-        loud = listed.filter(pc.invert(listed[":quiet"].fill_null(False)))  # noqa: FBT003 - by place
-        counts.quiet += listed.num_rows - loud.num_rows
-        yield loud
+        wanted = pc.is_in(listed["decision"].cast(pa.string()), value_set=words)
+        is_quiet = listed[":quiet"].fill_null(False)  # noqa: FBT003 - by place
+        counts.quiet += int(pc.sum(pc.and_(wanted, is_quiet)).as_py() or 0)
+        shown = pc.or_(wanted, pa.array(approved))
+        yield listed.filter(pc.and_(shown, pc.invert(is_quiet)))
+
+
+def _largest_approved(parts: Sequence[Path]) -> NDArray[np.int64]:
+    """Return the places of the approved rows of the largest exposure; unknown ones come last."""
+    found = [np.empty(0, np.int64)]
+    for rows in read_customers(parts, {"decision", "exposure"}, BLOCK_ROWS):
+        sizes = rows
+        if "exposure" not in rows.column_names:
+            sizes = rows.append_column("exposure", pa.nulls(rows.num_rows, NAIRA))
+        is_approved = pc.equal(rows["decision"].cast(pa.string()), Decision.APPROVE.value)
+        found.append(np.where(is_approved.to_numpy(), _kobo(sizes), _OTHERWISE))
+    kobo = np.concatenate(found)
+    order = np.argsort(-kobo, kind="stable")[:APPROVED_ROWS]
+    largest: NDArray[np.int64] = order[kobo[order] != _OTHERWISE]
+    return largest
 
 
 def _listed(

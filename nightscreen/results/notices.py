@@ -61,6 +61,9 @@ _COUNTED = ("to_send", "waiting_for_a_person", "on_hold", "paused_by_contest", "
 _BLOCK_ROWS = 8192
 _SAME_REASON = timedelta(days=30)
 """A reason that the policy gives night after night is told again only after so long."""
+_DECLINED = "We have declined your application."
+"""What an applicant is told first, where the policy's sentences are in English; in another language
+the lender's own sentence says it."""
 _CHANNELS = ("channel", "contact_channel", "preferred_channel", "notice_channel")
 _LANGUAGES = ("language", "preferred_language")
 _LANGUAGE_NAMES = {
@@ -181,7 +184,7 @@ class _Notices:
                 "decided_by": decided.by,
                 "decided_at": instant_text(decided.at) or "",
                 "run_id": self.run.run_id,
-                **self._words(code, str(row["decision"]), final, language),
+                **self._words(code, str(row["decision"]), final, decided.action, language),
             }
         return None
 
@@ -204,8 +207,13 @@ class _Notices:
         sent = self._sent[customer]
         return any(each.told_at >= since and each.reason_code == code for each in sent)
 
-    def _words(self, code: str, decision: str, final: str, language: str) -> dict[str, str]:
-        """Return what the customer is told, in the language of the file where the rule has it."""
+    def _words(
+        self, code: str, decision: str, final: str, action: str, language: str
+    ) -> dict[str, str]:
+        """Return what the customer is told, in the language of the file where the rule has it.
+
+        That is what was decided, or what was done, and then why, in whole sentences.
+        """
         rules = self._rules.get(code, [])
         same = [rule for rule in rules if rule.effect.value == decision]
         sentence, details, written = ASK_US, "", WRITTEN_IN
@@ -215,9 +223,18 @@ class _Notices:
             sentence, details, written = self.run.policy.notice(rule, self.run.purpose, tag)
             if rule.effect.value != final:
                 details = ""  # what is said of a case under review is not true once it is declined
+        if action:
+            sentence = f"{_as_sentence(action)} {sentence}"
+        elif written == WRITTEN_IN:
+            sentence = f"{_DECLINED} {sentence}"
         digest = hashlib.sha256(sentence.encode()).hexdigest()
         names = ("sentence", "details", "sentence_digest", "language")
         return dict(zip(names, (sentence, details, digest, written), strict=True))
+
+
+def _as_sentence(action: str) -> str:
+    """Return what somebody wrote was done as a sentence begins and ends."""
+    return action[:1].upper() + action[1:] + ("" if action.endswith((".", "!", "?")) else ".")
 
 
 def proposes(purpose: str, declared: Declarations, now: int) -> bool:

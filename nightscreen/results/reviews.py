@@ -34,7 +34,7 @@ _HINTS = {
     "customer_missing": "Every row needs the customer's id.",
     "decision_invalid": "Write approve, decline or review.",
     "reviewer_missing": "Say who decided.",
-    "note_missing": "A decision other than the list's needs a note that says why.",
+    "note_missing": "A decision other than the policy's needs a note that says why.",
     "note_long": f"A note has at most {_LONGEST_NOTE} characters, a reviewer {_LONGEST_REVIEWER}.",
     "rows_disagree": "Rows of this file disagree about this customer; leave one of them.",
     "two_reviewers": "Another reviewer decided otherwise on this very list; settle it with them, "
@@ -199,7 +199,8 @@ class _Judge:
         )
         stored = self._reviews.of_customer(each.subject)
         stored = [old for old in stored if old.run_id == run_id]
-        if review.overrides and not review.note:
+        latest = listed_decision(self._known.get(each.subject))
+        if {review.listed, latest} != {review.decision} and not review.note:
             self.tell(row, "review_note", "note_missing")
         elif any(_same(old, review, row["reviewed_at"]) for old in stored):
             self.result.known += 1

@@ -22,6 +22,7 @@ _BY_DECISION = {
     Decision.DECLINE.value: "Lend no more until it is cleared.",
     Decision.REVIEW.value: "Look at the evidence, then decide.",
     Decision.UNDECIDED.value: "Decide by hand: no rule applies.",
+    Decision.APPROVE.value: "Nothing is left to do.",
 }
 """What to do next where the rule does not say."""
 _REACHABLE = frozenset({NoAnswer.PENDING, NoAnswer.FAILED, NoAnswer.IN_DOUBT})

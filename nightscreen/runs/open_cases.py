@@ -44,7 +44,7 @@ CLAIMED: Final = "karma_amount_in_contention"
 CUSTOMERS: Final = pa.schema(
     [
         *((name, pa.string()) for name in ("customer_id", "decision", "policy", *_STATUSES)),
-        *((name, pa.string()) for name in ("name", *GROUPS)),
+        *((name, pa.string()) for name in ("name", *GROUPS, "account_last4")),
         ("reasons", pa.list_(pa.string())),
         ("exposure", NAIRA),
         (CLAIMED, NAIRA),
@@ -88,11 +88,15 @@ def customers_of(folder: Path) -> Iterator[pa.Table]:
     """Yield a run's customers in blocks as lists show them (`CUSTOMERS`), in the run's order."""
     place, parts = 1, enriched_parts(folder)
     groups = group_columns(columns_of_parts(parts))
-    wanted = {*CUSTOMERS.names, "full_name", *NAMES, *groups.values()}
+    wanted = {*CUSTOMERS.names, "full_name", *NAMES, "account_number", *groups.values()}
     for block in read_customers(parts, wanted, _BLOCK_ROWS):
         found = dict(zip(block.column_names, block.columns, strict=True))
         found |= {group: found[name] for group, name in groups.items()}
         found["name"] = _names(found, block)
+        if (account := found.get("account_number")) is not None:
+            is_whole = pc.match_substring_regex(account, "^[0-9]{10}$")
+            last = pc.utf8_slice_codeunits(account, 6)
+            found["account_last4"] = pc.if_else(is_whole, last, None)
         found["place"] = pa.array(range(place, place + block.num_rows))
         place += block.num_rows
         columns = [_column(found.get(each.name), each, block) for each in CUSTOMERS]
@@ -131,6 +135,7 @@ def _case(run: RunRecord, key: bytes, row: dict[str, Any], now: int) -> OpenCase
         purpose=run.purpose or "",
         branch=row["branch"],
         officer=row["officer"],
+        account_last4=row["account_last4"],
         exposure=row["exposure"],
         claimed=row[CLAIMED],
         statuses={name: row[name] for name in _STATUSES},

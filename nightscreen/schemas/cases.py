@@ -1,4 +1,4 @@
-"""Open cases: customers whom the newest run of a batch leaves to somebody."""
+"""Cases: customers whom the newest run of a batch leaves to somebody, and what is kept on them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class OpenCase(JournalRecord):
         policy: `name@digest`.
         purpose: of the run; rules may say other words to a borrower than to an applicant.
         branch: of the lender's file, as are officer and exposure, in naira; None for none.
+        account_last4: the last four digits of the account.
         claimed: the highest amount of any listing, naira; None for none.
         statuses: what each check found, by the column of `enriched`.
         place: of the row in the run.
@@ -50,6 +51,7 @@ class OpenCase(JournalRecord):
     purpose: str
     branch: str | None = Field(None, repr=False)
     officer: str | None = Field(None, repr=False)
+    account_last4: str | None = Field(None, repr=False)
     exposure: Decimal | None = Field(None, repr=False)
     claimed: Decimal | None = Field(None, repr=False)
     statuses: dict[str, str | None]
@@ -89,3 +91,28 @@ class Share(JournalRecord):
     value: str
     users: tuple[str, ...]
     by: str
+
+
+class CaseComment(JournalRecord):
+    """What somebody wrote down on a customer's case, with a file beside it where there is one."""
+
+    kind: ClassVar[RecordKind] = RecordKind.COMMENT
+    ground: ClassVar[Ground] = Ground.DECISIONS
+    section: ClassVar[str] = "comments"
+
+    text: str = Field(repr=False)
+    by: str
+    file_name: str = Field("", repr=False)  # empty where there is no file
+    file_size: int = 0  # bytes
+
+
+class CaseAttachment(JournalRecord):
+    """The file beside a comment, under its key; read only where somebody asks for it."""
+
+    kind: ClassVar[RecordKind] = RecordKind.ATTACHMENT
+    ground: ClassVar[Ground] = Ground.DECISIONS
+    section: ClassVar[str] = "attachments"
+
+    file_name: str = Field(repr=False)
+    media_type: str  # by its first bytes
+    content: str = Field(repr=False)  # in base64

@@ -36,7 +36,7 @@ ShortWords = ShortSentence | Annotated[dict[Purpose, ShortSentence], Field(min_l
 """A text that anybody who picks up the customer's phone may read."""
 Language = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}$")]
 WRITTEN_IN = "en"  # language of a policy's own sentences where it names none
-ASK_US = "We have decided. Ask us for the reason, or for a person to look at it again, at any time."
+ASK_US = "Ask us for the reason, or for a person to look at it again, at any time."
 """Used where a rule has no short sentence."""
 ColumnName = Annotated[str, StringConstraints(pattern=r"^[^\s:].{0,127}$")]
 ThresholdName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]

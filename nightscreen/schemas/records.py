@@ -24,6 +24,8 @@ class RecordKind(StrEnum):
     POLICY = "policy"
     REVIEW = "review"
     OPEN_CASE = "open_case"
+    COMMENT = "comment"
+    ATTACHMENT = "attachment"
     OFFER = "offer"
     LOAN_NEWS = "loan_news"
     BVN_REQUEST = "bvn_request"

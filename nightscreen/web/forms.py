@@ -6,16 +6,15 @@ Whether a form comes from a page of ours is judged before, in `guard`.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.responses import Response
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 _LONGEST_FIELD: Final = 64 * 1024
@@ -77,6 +76,12 @@ def _form(pairs: list[tuple[str, str]]) -> Form:
             raise HTTPException(400, "The form holds a character without a sign (NUL).")
         found.setdefault(name, []).append(value)
     return found
+
+
+def attachment(content: bytes, name: str, media_type: str) -> Response:
+    """Return a file that browsers save and never show; the guard forbids them to guess its type."""
+    headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
+    return Response(content, media_type=media_type, headers=headers)
 
 
 def onward(address: str) -> Response:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import openpyxl
 
-from nightscreen.results.decision_files import COLUMNS
+from nightscreen.results.decision_files import PEOPLE
 from nightscreen.results.decision_list import write_decisions
 from nightscreen.schemas.clock import system_clock
-from nightscreen.schemas.decisions import DECISION_COLUMNS
 from tests.begun import begin_run
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
 from tests.steps.nights_in_a_test import BATCH, Nights
@@ -42,9 +41,8 @@ def screened(tmp_path: Path) -> RunFolder:
 def fill(path: Path, words: Mapping[str, Mapping[str, Any]]) -> None:
     """Write reviewers' cells into a workbook, by customer, as a person would."""
     book = openpyxl.load_workbook(path)
-    for sheet in book.worksheets:
+    for sheet in (book["Decisions"], book["Approved"]):
         for row in sheet.iter_rows(min_row=2):
-            given = words.get(str(row[0].value)) if len(row) >= len(DECISION_COLUMNS) else None
-            for name, value in (given or {}).items():
-                sheet.cell(row[0].row or 0, COLUMNS.index(name) + 1, value)
+            for name, value in words.get(str(row[0].value), {}).items():
+                sheet.cell(row[0].row or 0, PEOPLE.index(name) + 1, value)
     book.save(path)

@@ -49,7 +49,7 @@ def run(*arguments: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_a_filled_workbook_comes_back(folder: Path) -> None:
-    """Both sheets are read, the guard is taken off the id, and a second import is idle."""
+    """Each sheet to decide on is read, the guard taken off the id, and a second import is idle."""
     fill(folder / "decisions.xlsx", REVIEWED)
     status, found = run("review", "import", str(folder / "decisions.xlsx"))
     assert (status, found["imported"], found["overrides"], found["mistakes"]) == (0, 2, 1, [])
@@ -83,7 +83,7 @@ def test_mistakes_are_listed_and_nothing_is_imported(folder: Path) -> None:
     assert found["mistakes"] == [
         {
             "line": 2,
-            "sheet": "Decline",
+            "sheet": "Decisions",
             "column": "reviewer_decision",
             "code": "decision_invalid",
             "hint": "Write approve, decline or review.",
@@ -98,7 +98,7 @@ def test_people_are_told_in_words(folder: Path) -> None:
     fill(folder / "decisions.xlsx", {"0007": {"reviewer_decision": "approve", "reviewer": "N"}})
     found = CliRunner().invoke(app, ["review", "import", str(folder / "decisions.xlsx")])
     assert found.exit_code == 2
-    assert "Decline, row 2: review_note" in found.output
+    assert "Decisions, row 2: review_note" in found.output
     assert "Nothing was imported" in found.output
 
 
@@ -120,7 +120,7 @@ def test_libreoffice_opens_saves_and_gives_it_back(folder: Path, form: str) -> N
     """A real spreadsheet program reads the list as written, and what it saves can be imported."""
     fill(folder / "decisions.xlsx", REVIEWED)
     book = openpyxl.load_workbook(folder / "decisions.xlsx")
-    for name in ("Summary", "Review"):
+    for name in ("Summary", "Details"):
         del book[name]
     book.active = 0
     book.save(folder / "reviewed.xlsx")

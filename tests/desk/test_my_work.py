@@ -101,6 +101,7 @@ def test_list_holds_who_needs_somebody_and_take_makes_a_case_mine(bank: Office) 
     assert row is not None
     assert f"{row['first_name']} {row['last_name']}</span>" in line[0]
     assert f'<span class="word {row["decision"]}" title="' in line[0]
+    assert f'">{row["decision"]}: ' in line[0]
     assert f"₦{row['exposure']:,.0f}</td>" in line[0]
     third = everybody[2]
     assert do(ada, "take", third).status_code == 303

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import re
 from decimal import Decimal
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import openpyxl
 
@@ -174,6 +176,55 @@ def test_list_is_counted_narrowed_sorted_searched_and_paged(bank: Office) -> Non
     assert sum(facet(browser.get(at).text, "decision").values()) == 60
 
 
+def test_list_is_searched_by_name_account_and_branch(bank: Office) -> None:
+    """Words of a name in any order, the last four digits of an account, how a branch begins."""
+    browser, run = bank.browser("analyst"), bank.journal.runs.newest(limit=1)[0]
+    row, at = find_row(run, "C7"), f"/runs/{run.run_id}/decisions"
+    assert row is not None
+
+    def found(search: str) -> list[str]:
+        return listed(browser.get(f"{at}?{urlencode({'search': search})}").text)
+
+    assert "C7" in found(f"{row['last_name'].upper()}  {row['first_name'][:3]}")
+    assert found(f"{row['first_name']} Nobody") == []
+    assert "C7" in found(row["account_number"][-4:])
+    for digits in (row["account_number"][-3:], row["account_number"], row["bvn"]):
+        assert "C7" not in found(digits)
+    assert set(listed(browser.get(f"{at}?branch=Kano").text)) <= set(found("kan"))
+    assert "C7" not in found("ibad")
+    seen = bank.context.audit.entries(action="decisions seen")[0]
+    assert seen["detail"]["filter"] == "all customers; a search"
+
+
+def test_any_column_of_the_file_narrows_a_list_by_a_link_that_is_shared(bank: Office) -> None:
+    """In a run's list and over all batches; nothing that tells persons apart is offered."""
+    ada, at = bank.browser("analyst", name="Ada"), f"/runs/{newest(bank)}/decisions"
+    page = ada.get(at).text
+    offered = re.findall(r'<option value="in\.([^"]+)">', page)
+    assert {"bank_code", "Loan Officer", "exposure"} <= set(offered)
+    assert not {"bvn", "account_number", "first_name", "customer_id"} & set(offered)
+    assert facet(page, "in.Loan%20Officer") == {}
+    for address in (at, "/decisions"):
+        shown = facet(ada.get(f"{address}?by=in.Loan+Officer").text, "in.Loan%20Officer")
+        assert shown == facet(ada.get(address).text, "officer")
+        one, rows = shown.popitem()
+        query = urlencode({"in.Loan Officer": one, "sort": "customer"})
+        narrowed = ada.get(f"{address}?{query}").text
+        assert facet(narrowed, "in.Loan%20Officer") == {one: rows, **shown}
+        mine = sorted(set(re.findall(r'<a href="/customers/([^"?]+)', narrowed)))
+        assert len(mine) == rows
+        (link,) = re.findall(r'id="this-list" href="([^"]+)"', narrowed)
+        stranger = bank.browser().get(unescape(link))
+        to = parse_qs(urlsplit(stranger.headers["location"]).query)["to"][0]
+        bem = bank.browser("analyst", name=f"Bem {len(address)}")
+        assert sorted(set(re.findall(r'<a href="/customers/([^"?]+)', bem.get(to).text))) == mine
+    seen = bank.context.audit.entries(action="work seen")[0]
+    assert seen["detail"]["filter"] == "all customers; by Loan Officer"
+    text = ada.get(f"{at}.csv?{query}").text
+    assert sum(line.startswith("C") for line in text.splitlines()) == 15
+    assert f"# filter: Loan Officer: {one}" in text
+
+
 def test_what_is_taken_out_bears_who_when_and_the_filter(bank: Office) -> None:
     """CSV and workbook hold the rows shown, and say whose they are; the audit has both."""
     browser, run = bank.browser("analyst", name="Ada"), newest(bank)
@@ -289,7 +340,7 @@ def test_a_customer_is_marked_as_told_of_the_notice_that_was_shown(bank: Office)
     told, again = (browser.post(f"{path}/told", digest=digest, **fields) for _ in range(2))
     assert (told.status_code, again.status_code) == (303, 409)
     page = browser.get(told.headers["location"]).text
-    assert page.count("by text message, Ada.") == 1
+    assert page.count("Ada told the customer by text message on ") == 1
     assert "It is written down that the customer was told." in page
     (record,) = store.of_customers([key])
     assert (record.told_how, record.told_by, record.run_id) == ("text message", "Ada", run)
@@ -297,18 +348,19 @@ def test_a_customer_is_marked_as_told_of_the_notice_that_was_shown(bank: Office)
 
 
 def test_refused_review_keeps_what_was_typed(bank: Office) -> None:
-    """Without a decision, or overriding without a word why, nothing is saved and nothing lost."""
+    """Without a decision, or changing one without reason and note, nothing is saved or lost."""
     browser, run = bank.browser("analyst"), newest(bank)
     first = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[0]
-    for decision, note in (("", "my long note"), ("approve", "")):
-        answer = browser.post(
-            f"/customers/{first}/review",
-            run=run,
-            decision=decision,
-            reason="",
-            note=note,
-        )
+    for decision, reason, note in (
+        ("", "", "my long note"),
+        ("approve", "", ""),
+        ("approve", "", "my long note"),
+        ("review", "Other, see the note", ""),
+    ):
+        fields = {"decision": decision, "reason": reason, "note": note}
+        answer = browser.post(f"/customers/{first}/review", run=run, **fields)
         assert answer.status_code == 400
+        assert not reason or f"<option selected>{reason}<" in answer.text
         assert f">{note}</textarea>" in answer.text
     key = bank.journal.pseudonyms.customer("portfolio", first)
     assert bank.context.reviews.of_customer(key) == []

@@ -66,6 +66,8 @@ MATRIX: dict[tuple[str, str], tuple[str, ...]] = {
     ("POST", "/customers/{customer_id:path}/action"): WORKS,
     ("POST", "/customers/{customer_id:path}/again"): WORKS,
     ("POST", "/customers/{customer_id:path}/consent"): ANSWERS,
+    ("POST", "/customers/{customer_id:path}/comment"): WORKS,
+    ("GET", "/customers/{customer_id:path}/attachments/{key}"): READS,
     ("GET", "/customers/{customer_id:path}"): READS,
     ("GET", "/users"): ("administrator",),
     ("POST", "/users"): ("administrator",),

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from nightscreen.files.quarantine import quarantined, unescape_formula
 from nightscreen.files.run_folder import RunFolder
-from nightscreen.results import decision_files
+from nightscreen.results import decision_files, decision_list
 from nightscreen.results.decision_files import (
     COLUMNS,
     LONGEST_TEXT,
+    PEOPLE,
     column_of,
     csv_bytes,
     read_returned,
@@ -30,7 +31,6 @@ from nightscreen.results.decision_files import (
 from nightscreen.results.decision_list import heading, list_schema, write_decisions
 from nightscreen.results.wording import RuleWords
 from nightscreen.schemas.clock import LAGOS
-from nightscreen.schemas.decisions import DECISION_COLUMNS, REVIEW_COLUMNS
 from nightscreen.schemas.errors import InputError
 from tests.steps import enriched_in_a_test
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
@@ -108,6 +108,39 @@ def test_a_full_name_goes_before_its_parts(tmp_path: Path) -> None:
     assert {each["bvn_last4"] + each["exposure"] for each in found} == {""}
 
 
+def test_approved_rows_are_not_on_the_list(tmp_path: Path) -> None:
+    """Only what somebody has to work on is listed; the largest approved have a sheet of theirs."""
+    words = ("approve", "decline", "review", "undecided", "review")
+    counts = write(tmp_path, [enriched_row(f"C{n}", decision=w) for n, w in enumerate(words)])
+    assert dict(counts.listed) == {"decline": 1, "review": 2, "undecided": 1}
+    assert {row["customer_id"] for row in csv_rows(tmp_path)} == {"C1", "C2", "C3", "C4"}
+    assert [row[0] for row in sheet(tmp_path, "Decisions")[1:]] == ["C1", "C2", "C3", "C4"]
+    (approved,) = sheet(tmp_path, "Approved")[1:]
+    assert (approved[0], approved[2], approved[5]) == ("C0", "approve", "Nothing is left to do.")
+
+
+def test_the_sheet_of_approved_rows_has_the_largest_that_nobody_decided_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over all parts, worst exposure first, unknown ones last, up to so many; the summary says."""
+    monkeypatch.setattr(decision_list, "APPROVED_ROWS", 3)
+    monkeypatch.setattr(decision_list, "BLOCK_ROWS", 2)
+    sizes = (5, 9, None, 7, 9)
+    rows = [
+        enriched_row(f"C{n}", decision="approve", exposure=None if s is None else Decimal(s))
+        for n, s in enumerate(sizes)
+    ]
+    write(tmp_path, [*rows, enriched_row("D", decision="review", exposure=Decimal(99))])
+    assert [row[0] for row in sheet(tmp_path, "Approved")[1:]] == ["C1", "C4", "C3"]
+    said = {row[0]: row[1] for row in sheet(tmp_path, "Summary")}
+    assert said["The largest approved (sheet Approved)"] == 3
+    assert [row[0] for row in sheet(tmp_path, "Details")[1:]] == ["D", "C1", "C4", "C3"]
+    monkeypatch.setattr(decision_list, "APPROVED_ROWS", 9)
+    write(tmp_path, rows)
+    found = [row[0] for row in sheet(tmp_path, "Approved")[1:]]
+    assert sorted(found) == ["C0", "C1", "C2", "C3", "C4"]
+
+
 def test_worst_exposure_comes_first_and_unknown_between(tmp_path: Path) -> None:
     """A blank exposure is not zero: it stands where the middle of the known ones does."""
     exposures = [Decimal(100), None, Decimal(900), Decimal(500), Decimal(0)]
@@ -150,9 +183,8 @@ def test_columns_the_policy_carries_stand_on_the_list(tmp_path: Path) -> None:
     row = enriched_row("A", decision="review", phone="+2348031112223")
     write(tmp_path, [row], carried=("phone", "branch"))
     assert csv_rows(tmp_path)[0]["phone"] == "'+2348031112223"
-    headings, cells = sheet(tmp_path, "Review")
-    assert headings[len(DECISION_COLUMNS) :] == ["phone", *map(title, REVIEW_COLUMNS)]
-    assert cells[len(DECISION_COLUMNS)] == "'+2348031112223"
+    headings, cells = sheet(tmp_path, "Details")
+    assert (headings[-1], cells[-1]) == ("phone", "'+2348031112223")
     assert "input_action" in list_schema(("action",)).names
 
 
@@ -214,7 +246,7 @@ def test_nothing_in_either_file_is_a_formula_or_link(tmp_path: Path) -> None:
     book = openpyxl.load_workbook(tmp_path / "decisions.xlsx")
     kinds = {cell.data_type for ws in book.worksheets for row in ws.iter_rows() for cell in row}
     assert "f" not in kinds
-    assert not any(cell.hyperlink for row in book["Review"].iter_rows() for cell in row)
+    assert not any(cell.hyperlink for row in book["Decisions"].iter_rows() for cell in row)
     back = [row["customer_id"] for row in csv_rows(tmp_path)]
     assert sorted(map(unescape_formula, back)) == sorted(NASTY)
     assert not any(cell[:1] in "=+-@\t" for cell in back)
@@ -225,17 +257,21 @@ def test_the_workbook_has_text_dates_filters_and_frozen_headings(tmp_path: Path)
     row = enriched_row("0007", decision="decline", bvn="22212340008", **listed())
     write(tmp_path, [row], problems=PROBLEMS)
     book = openpyxl.load_workbook(tmp_path / "decisions.xlsx")
-    assert book.sheetnames == ["Summary", "Decline", "Review", "Undecided", "Fix"]
-    ws = book["Decline"]
-    cells = dict(zip(DECISION_COLUMNS, [cell.value for cell in ws[2]], strict=False))
+    assert book.sheetnames == ["Decisions", "Details", "Approved", "Summary", "Fix"]
+    ws, details = book["Decisions"], book["Details"]
+    assert [column_of(str(cell.value)) for cell in ws[1]] == list(PEOPLE)
+    assert len(PEOPLE) == 12
+    rest = [column_of(str(cell.value)) for cell in details[1]]
+    assert sorted([*PEOPLE, *rest]) == sorted(["customer_id", *COLUMNS])
+    cells = dict(zip(rest, [cell.value for cell in details[2]], strict=True))
     assert cells["customer_id"] == "0007"
     assert cells["bvn_last4"] == "0008"
     assert cells["karma_default_date"] == datetime(2024, 5, 17)  # noqa: DTZ001 - a sheet has no zones
     assert cells["evidence_as_of"] == datetime(2026, 3, 1, 23, 0)  # noqa: DTZ001 - Lagos time
     assert ws.freeze_panes == "C2"
-    assert ws.auto_filter.ref == "A1:AD2"
+    assert ws.auto_filter.ref == "A1:L2"
     assert ws["A1"].value == "Customer ID"
-    assert ws.cell(2, DECISION_COLUMNS.index("karma_amount") + 1).number_format.startswith('"₦"')
+    assert ws.cell(2, PEOPLE.index("karma_amount") + 1).number_format.startswith('"₦"')
     assert sheet(tmp_path, "Fix")[1] == [12, "bvn", "bvn_length", "A BVN has exactly 11 digits."]
 
 
@@ -269,11 +305,9 @@ def read_back(tmp_path: Path) -> list[str]:
     """Return the customers of a workbook in which every row was reviewed."""
     path = tmp_path / "decisions.xlsx"
     book = openpyxl.load_workbook(path)
-    column = len(DECISION_COLUMNS) + 1
-    for ws in book.worksheets:
-        for row in range(2, ws.max_row + 1):
-            if ws.title not in {"Summary", "Fix"}:
-                ws.cell(row, column, "approve")
+    column = PEOPLE.index("reviewer_decision") + 1
+    for row in range(2, book["Decisions"].max_row + 1):
+        book["Decisions"].cell(row, column, "approve")
     book.save(path)
     return [row["customer_id"] for row in read_returned(path)]
 
@@ -283,7 +317,7 @@ def test_an_empty_list_is_still_a_list(tmp_path: Path) -> None:
     counts = write(tmp_path, [])
     assert counts.rows == 0
     assert csv_rows(tmp_path) == []
-    assert len(sheet(tmp_path, "Decline")) == 1
+    assert len(sheet(tmp_path, "Decisions")) == 1
     with pytest.raises(InputError):
         read_returned(tmp_path / "nothing.csv")
 
@@ -332,6 +366,6 @@ def test_a_column_that_a_program_reads_has_no_guard() -> None:
 def test_a_text_too_long_for_a_cell_is_cut(tmp_path: Path) -> None:
     """A cell of a workbook holds 32,767 characters; the CSV keeps them all."""
     write(tmp_path, [enriched_row("A", decision="review", bank_account_name="é" * 40_000)])
-    place = DECISION_COLUMNS.index("bank_account_name")
-    assert len(sheet(tmp_path, "Review")[1][place]) == LONGEST_TEXT
+    place = sheet(tmp_path, "Details")[0].index(title("bank_account_name"))
+    assert len(sheet(tmp_path, "Details")[1][place]) == LONGEST_TEXT
     assert len(csv_rows(tmp_path)[0]["bank_account_name"]) == 40_000

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
 
 LISTED = "22999000001"
+DECLINED = "We have declined your application."
 _REWRITTEN = ("notices.csv", "manifest.json")
 POLICY = """
 name = "acme"
@@ -137,7 +138,7 @@ def test_a_proposal_makes_no_notice_until_somebody_decided(
     assert set(found) == {"C1", "C4"}
     assert {row["decided_by"] for row in found.values()} == {"Ngozi Bello"}
     assert (found["C1"]["channel"], found["C1"]["reason_code"]) == ("sms", "LISTED")
-    assert (found["C4"]["sentence"], found["C4"]["details"]) == (ASK_US, "")
+    assert (found["C4"]["sentence"], found["C4"]["details"]) == (f"{DECLINED} {ASK_US}", "")
 
 
 def test_words_are_those_of_the_customers_language_where_the_rule_has_it(
@@ -148,6 +149,7 @@ def test_words_are_those_of_the_customers_language_where_the_rule_has_it(
     assert set(found) == {"C1", "C2"}
     assert (found["C1"]["language"], found["C1"]["sentence"][:7]) == ("ha", "Rahoton")
     assert found["C2"]["language"] == "en"
+    assert found["C2"]["sentence"].startswith(f"{DECLINED} ")
     assert found["C2"]["details"].startswith("Another lender reported you")
     assert found["C2"]["decided_by"].startswith("acme@")
     for row in found.values():
@@ -208,6 +210,8 @@ def test_a_portfolio_decline_tells_nobody_but_an_action_does(
         record_action(journal, Actor("Musa"), "C99", **action)
     (row,) = notices(journal, night).values()
     assert (row["customer_id"], row["decided_by"], row["action"]) == ("C2", "Musa", "Limit lowered")
+    why = "Another lender's report is the reason. Ask for details at any time."
+    assert row["sentence"] == f"Limit lowered. {why}"
 
 
 def test_who_was_told_is_not_told_again(

@@ -1,11 +1,12 @@
-// The little that a server-rendered page cannot do: copy a notice, name a typed amount on its button,
+// The little that a server-rendered page cannot do: copy a notice or a link, name a typed amount on its button,
 // begin with the facets folded where the screen is narrow, and
 // let cases be worked through by keys: n next, t take, a approve.
 "use strict";
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
-  const text = document.getElementById(button.dataset.copy).textContent.trim();
+  const node = document.getElementById(button.dataset.copy);
+  const text = node.href || node.textContent.trim();
   navigator.clipboard.writeText(text).then(() => {
     document.getElementById("said").textContent = "Copied.";
   });
