@@ -72,17 +72,23 @@ def test_nobody_of_a_list_stops_the_others(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "given", "match"),
     [
-        (("--bvn", "-"), "22212345678\n", "add --yes"),
-        (("--bvn", "-", "--yes"), "\n", "names nobody"),
-        (("--bvn", "-", "--yes"), "22212345678\n123\n", "no BVN of 11 digits"),
-        (("--bvn", "-", "--customer-id", "-", "--yes"), "1\n", "either customers or BVNs"),
+        (("erase", "--bvn", "-"), "22212345678\n", "add --yes"),
+        (("erase", "--bvn", "-", "--yes"), "\n", "names nobody"),
+        (("erase", "--bvn", "-", "--yes"), "22212345678\n123\n", "no BVN of 11 digits"),
+        (("erase", "--bvn", "-", "--customer-id", "-", "--yes"), "1\n", "either customers or BVNs"),
+        (("erase", "--yes"), "", "--customer-id"),
+        (("erase", "--bvn", "123", "--yes"), "", "11 digits"),
+        (("erase", "--bvn", "22212345678", "--batch", "b", "--yes"), "", "--batch narrows"),
+        (("erase", "--customer-id", "0007"), "", "add --yes"),
+        (("purge", "--older-than", "1", "--hold", "run-1"), "", "--reason"),
+        (("purge", "--hold", "run-1", "--release", "run-1"), "", "not both"),
     ],
 )
-def test_a_list_that_is_none_erases_nobody(
+def test_bad_usage_removes_nothing(
     folder: Path, arguments: tuple[str, ...], given: str, match: str
 ) -> None:
-    """Whatever is wrong with the list, nothing goes."""
-    ended = run("erase", *arguments, given=given)
+    """Whatever is wrong with the list or the options; each is told what to write instead."""
+    ended = run(*arguments, given=given)
     assert isinstance(ended.exception, UsageError)
     assert match in str(ended.exception)
     assert len(ids(folder)) == 3
@@ -103,25 +109,6 @@ def test_a_workbook_that_goes_whole_is_told_before_it_does(folder: Path) -> None
     assert place in ended.stderr
     assert json.loads(ended.stdout)["removed_whole"] == [place]
     assert not (folder / "decisions.xlsx").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "match"),
-    [
-        (("erase", "--yes"), "--customer-id"),
-        (("erase", "--bvn", "123", "--yes"), "11 digits"),
-        (("erase", "--bvn", "22212345678", "--batch", "b", "--yes"), "--batch narrows"),
-        (("erase", "--customer-id", "0007"), "add --yes"),
-        (("purge", "--older-than", "1", "--hold", "run-1"), "--reason"),
-        (("purge", "--hold", "run-1", "--release", "run-1"), "not both"),
-    ],
-)
-def test_bad_usage_removes_nothing(folder: Path, arguments: tuple[str, ...], match: str) -> None:
-    """Each is told what to write instead."""
-    ended = run(*arguments)
-    assert isinstance(ended.exception, UsageError)
-    assert match in str(ended.exception)
-    assert len(ids(folder)) == 3
 
 
 @pytest.mark.parametrize("whom", [("--customer-id", "nobody"), ("--bvn", "22200000000")])

@@ -9,20 +9,11 @@ import pytest
 
 from nightscreen.cli.main import COMMANDS
 from tests.cli.command import nightscreen, surroundings
-from tests.docs.commands import examples, walk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.cli.conftest import Here
-
-
-def test_every_command_explains_itself_with_an_example() -> None:
-    """The example begins with the command it stands under."""
-    for words, command in walk():
-        assert command.help, words
-        (example,) = examples(command)
-        assert example.startswith(f"nightscreen {words}"), words
 
 
 def test_the_list_of_commands_is_told_in_whole_sentences(here: Here) -> None:
@@ -59,20 +50,3 @@ def test_a_shell_is_offered_what_fits(typed: str, offered: str, tmp_path: Path) 
     }
     ended = nightscreen(cwd=tmp_path, env=surroundings(tmp_path, **asked))
     assert offered in ended.out.split()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("screen", "--chekcs", "karma"), "No such option: --chekcs. Did you mean '--checks'?"),
-        (("journal", "indoubt"), "Did you mean 'in-doubt'?"),
-        (("quote",), "see: nightscreen quote --help"),
-    ],
-)
-def test_a_misspelt_word_is_told_what_was_meant(
-    arguments: tuple[str, ...], says: str, here: Here
-) -> None:
-    """And where nothing comes near, which help to read."""
-    ended = here(*arguments)
-    assert ended.status == 2
-    assert says in ended.err

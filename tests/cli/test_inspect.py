@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import openpyxl
@@ -98,17 +96,6 @@ def test_the_mapping_is_used_and_its_mistakes_are_errors(batch: Path, tmp_path: 
         diagnose(batch, mapping)
     with pytest.raises(InputError, match="no such file"):
         diagnose(tmp_path / "none.csv")
-
-
-def test_neither_the_engine_nor_a_socket_is_imported(batch: Path) -> None:
-    """The command starts quickly: it needs neither, and `--help` not even the tables."""
-    code = (
-        "import sys, pathlib; from nightscreen.cli.inspect import diagnose; "
-        "assert not {'pyarrow', 'numpy'} & set(sys.modules); "
-        f"diagnose(pathlib.Path({str(batch)!r})); "
-        "assert not {'prefect', 'httpx', 'sqlalchemy'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_workbook_under_another_name_is_named_for_what_it_is(tmp_path: Path) -> None:

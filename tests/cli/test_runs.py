@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.sandbox.process import SandboxProcess
-from tests.cli.command import COMMAND, NOBODY_LISTENS, nightscreen, surroundings
+from tests.cli.command import COMMAND, NOBODY_LISTENS, surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,57 +29,6 @@ def env(tmp_path: Path, engine_server: EngineServer) -> dict[str, str]:
     """Return an environment with a running engine, and a batch in the working directory."""
     make_batch(tmp_path / "batch.csv", rows=ROWS, seed=3, damage_pct=0)
     return surroundings(tmp_path, NIGHTSCREEN_API_KEY="sandbox-key", **engine_server.client)
-
-
-def _runs(folder: Path, env: dict[str, str]) -> list[dict[str, str]]:
-    listed: list[dict[str, str]] = nightscreen(
-        "runs", "list", "--json", cwd=folder, env=env
-    ).document["runs"]
-    return listed
-
-
-def test_a_killed_run_is_listed_refuses_another_input_and_goes_on(
-    tmp_path: Path, env: dict[str, str]
-) -> None:
-    """What was answered before the kill is not asked again."""
-    with SandboxProcess() as sandbox:
-        _kill_midway(tmp_path, env, sandbox)
-        (run,) = _runs(tmp_path, env)
-        assert run["state"] == "killed"
-        assert run["resumable"]
-        shown = nightscreen("runs", "show", run["run_id"], cwd=tmp_path, env=env)
-        assert f"nightscreen screen --run {run['run_id']}" in shown.out
-        make_batch(tmp_path / "other.csv", rows=5, seed=4)
-        there = {**env, "NIGHTSCREEN_BASE_URL": sandbox.url}
-        other = nightscreen("screen", "other.csv", "--run", run["run_id"], cwd=tmp_path, env=there)
-        assert (other.status, other.out) == (2, "")
-        assert "is not the input of run" in other.err
-        dearer = ("--run", run["run_id"], "--purpose", "origination")
-        changed = nightscreen("screen", *dearer, cwd=tmp_path, env=there)
-        assert (changed.status, changed.out) == (2, "")
-        assert "--purpose: run" in changed.err
-        again = nightscreen("screen", "--run", run["run_id"], "--json", cwd=tmp_path, env=there)
-        assert (again.status, again.document["state"]) == (0, "completed")
-        assert again.document["run_id"] == run["run_id"]
-    assert [each["state"] for each in _runs(tmp_path, env)] == ["completed"]
-
-
-def _kill_midway(folder: Path, env: dict[str, str], sandbox: SandboxProcess) -> None:
-    """Screen until a dozen calls were answered, then kill."""
-    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 200})
-    child = subprocess.Popen(
-        [COMMAND, "screen", "batch.csv"],
-        cwd=folder,
-        env={**env, "NIGHTSCREEN_BASE_URL": sandbox.url},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    while sandbox.totals()["totals"]["requests"] < 12:
-        assert child.poll() is None
-        time.sleep(0.02)
-    child.kill()
-    child.wait()
-    sandbox.post("/_sandbox/latency", {"kind": "none"})
 
 
 def _has_loaded(process: Path, library: str) -> bool:

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.desk.accounts import Accounts
 from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.invoices import disputed_calls
-from nightscreen.schemas.users import Role
 from tests.money.service_in_memory import LOST, Bureau
 from tests.money.test_prices import odd_answer
 
@@ -75,20 +73,6 @@ def test_what_the_invoice_says_counts_and_both_values_stay(bureau: Bureau, here:
         assert [each["user"] for each in audit.entries(action="cost settled")] == [user_name()] * 2
     again = bureau.night(run=report["run_id"]).report
     assert Decimal(again["cost"]["total"]) == bureau.service.charged
-
-
-def test_settling_is_no_command_where_the_desk_has_users(bureau: Bureau, here: Here) -> None:
-    """It names the page, whatever the amount."""
-    report = bureau.night().report
-    call = str(report["cost"]["disputed"][0]["call_id"])
-    before = spent(bureau)
-    with open_journal(bureau.below / "home") as journal:
-        Accounts(journal).add("ada", [Role.ANALYST])
-    for cost in ("24.99", "25"):
-        refused = here("journal", "settle", call, "--cost", cost)
-        assert refused.status == 2
-        assert "/money" in refused.err
-    assert spent(bureau) == before
 
 
 def test_what_is_no_amount_or_no_such_call_changes_nothing(bureau: Bureau, here: Here) -> None:

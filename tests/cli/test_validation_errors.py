@@ -89,6 +89,8 @@ MISTAKES = {
     "no number": _setting("MAX_IN_FLIGHT__KARMA", "hush", "NIGHTSCREEN_MAX_IN_FLIGHT__KARMA"),
     "output is a file": _option("--output", "good.csv", "--output: cannot write"),
     "output": _option("--output", "/dev/null/out", "--output: cannot write"),
+    "output without a driver": _option("--output", "nosuchthing://bucket/out", "no driver for"),
+    "workers without a server": _option("--workers", "2", "set PREFECT_API_URL"),
     "spending": _option("--max-spend", "250,000", "--max-spend: write naira such as"),
     "negative": _option("--max-spend", "-5", "--max-spend: write naira such as"),
     "deadline": _option("--deadline", "dawn", "--deadline: write a time of day"),
@@ -99,7 +101,6 @@ MISTAKES = {
     "batch": _option("--batch", "x" * 81, "--batch: write at most 80 characters"),
     "unknown run": Mistake("there is no run 2020", ("--run", "2020")),
     "odd run": Mistake("--run: an id holds letters", ("--run", "../etc")),
-    "option": _option("--chekcs", "karma", "--checks"),
     "dotenv": Mistake("cannot be read: save it as UTF-8", files={".env": b"A=\xff\xfe"}),
 }
 
@@ -111,10 +112,9 @@ def tree(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("as_json", [False, True], ids=["words", "json"])
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_mistake_is_told_in_one_line_and_leaves_nothing(
-    mistake: Mistake, tree: Path, here: Here, monkeypatch: pytest.MonkeyPatch, *, as_json: bool
+    mistake: Mistake, tree: Path, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No traceback, no secret, no run folder, no engine; with --json one document says it too."""
     for name, content in mistake.files.items():
@@ -122,16 +122,15 @@ def test_a_mistake_is_told_in_one_line_and_leaves_nothing(
     for name, value in mistake.settings.items():
         monkeypatch.setenv(name, value)
     before = _everything(tree)
-    ended = here("screen", *mistake.arguments, *(["--json"] if as_json else []))
-    assert ended.status == 2
-    assert mistake.says in ended.err
-    assert ended.err.count("\n") == 1
-    assert ended.err.startswith("nightscreen: ")
-    assert "hush" not in ended.err + ended.out
-    if as_json:
-        assert ended.document == {"error": ended.err[13:-1], "exit_status": 2}
-    else:
-        assert ended.out == ""
+    in_words, in_json = (here("screen", *mistake.arguments, *more) for more in ((), ("--json",)))
+    for ended in (in_words, in_json):
+        assert ended.status == 2
+        assert mistake.says in ended.err
+        assert ended.err.count("\n") == 1
+        assert ended.err.startswith("nightscreen: ")
+        assert "hush" not in ended.err + ended.out
+    assert in_words.out == ""
+    assert in_json.document == {"error": in_json.err[13:-1], "exit_status": 2}
     left = {path for path in _everything(tree) - before if not path.startswith(".nightscreen")}
     assert left == set()
 
@@ -176,32 +175,32 @@ def test_dotenv_in_the_working_directory_is_heeded(
     assert "did you mean NIGHTSCREEN_BASE_URL?" in here("screen", "good.csv").err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("scren",), "Did you mean 'screen'?"),
-        (("runs", "lst"), "Did you mean 'list'?"),
-        (("runs", "show", "x"), "there is no journal"),
-        (("inspect", "x.csv"), "there is no such file"),
-        (("quote", "good.csv", "--checks", "carma"), "did you mean karma?"),
-        (("sandbox", "--scenario", "stormy"), "stormy is none of calm"),
-        (("sandbox", "--port", "99999"), "--port"),
-        (("demo", "--rows", "0"), "--rows"),
-        (("demo", "--output", "good.csv"), "--output: good.csv is a file"),
-        (("demo", "--output", "."), "holds something that no demo made"),
-        ((), "Usage: "),
-    ],
-)
-def test_every_command_tells_its_mistakes(
-    arguments: tuple[str, ...], says: str, tree: Path, here: Here
-) -> None:
+COMMANDS: list[tuple[tuple[str, ...], str]] = [
+    (("scren",), "Did you mean 'screen'?"),
+    (("screen", "--chekcs", "karma"), "No such option: --chekcs. Did you mean '--checks'?"),
+    (("quote",), "see: nightscreen quote --help"),
+    (("runs", "lst"), "Did you mean 'list'?"),
+    (("runs", "show", "x"), "there is no journal"),
+    (("inspect", "x.csv"), "there is no such file"),
+    (("quote", "good.csv", "--checks", "carma"), "did you mean karma?"),
+    (("sandbox", "--scenario", "stormy"), "stormy is none of calm"),
+    (("sandbox", "--port", "99999"), "--port"),
+    (("demo", "--rows", "0"), "--rows"),
+    (("demo", "--output", "good.csv"), "--output: good.csv is a file"),
+    (("demo", "--output", "."), "holds something that no demo made"),
+    ((), "Usage: "),
+]
+
+
+def test_every_command_tells_its_mistakes(tree: Path, here: Here) -> None:
     """In words on stderr; with --json as one document, whatever the command."""
-    ended = here(*arguments)
-    assert (ended.status, ended.out) == (2, "")
-    assert says in ended.err
-    document = here(*arguments, "--json").document
-    assert document["exit_status"] == 2
-    assert sorted(each.name for each in tree.iterdir()) == ["good.csv"]
+    for arguments, says in COMMANDS:
+        ended = here(*arguments)
+        assert (ended.status, ended.out) == (2, ""), (arguments, says)
+        assert says in ended.err, (arguments, says)
+        document = here(*arguments, "--json").document
+        assert document["exit_status"] == 2, (arguments, says)
+        assert sorted(each.name for each in tree.iterdir()) == ["good.csv"], (arguments, says)
 
 
 def test_an_unexpected_fault_shows_no_traceback_and_no_value(

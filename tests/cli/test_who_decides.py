@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,7 +21,6 @@ from nightscreen.schemas.users import Role
 from tests.begun import begin_run
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
-from tests.desk.test_my_work import review
 from tests.desk.test_second_person import back
 from tests.screening import World
 
@@ -231,33 +230,3 @@ def test_a_report_is_signed_as_it_stands(bank: Office) -> None:
         "Bem",
         "Bem",
     ]
-
-
-def test_nobody_agrees_with_themselves(bank: Office) -> None:
-    """Spending, a policy and an override are decided by somebody who did not ask for them."""
-    bank.context.settings = bank.settings.model_copy(update={"override_above": 0})
-    ada, bem = bank.browser("approver", name="Ada"), bank.browser("approver", name="Bem")
-    bank.context.audit.write("Ada", "run resumed", run_id=WAITS)
-    quote: dict[str, Any] = {
-        "quoted": {"expected": "1", "high": "1"},
-        "rows": {"screened": 1, "quarantined": 0},
-        "purpose": "portfolio",
-        "lines": [],
-        "calls": 0,
-        "hours": 0.1,
-    }
-    bank.context.approvals.ask(
-        WAITS, by="x", reason="", quote=quote, ceiling_micro=1, cap_micro=None
-    )
-    who = somebody(bank)[0]
-    assert review(ada, who, "approve").status_code == 303
-    (proposed,) = versions(bank.journal)
-    for path, does in (
-        (f"/approvals/{WAITS}", "refuse"),
-        (f"/policy/{proposed.key}", "approve"),
-        (f"/customers/{who}/override", "confirm"),
-    ):
-        assert ada.post(path, do=does).status_code == 403, path
-        assert bem.post(path, do=does).status_code == 303, path
-    refused = bank.context.audit.entries(action="refused")
-    assert {each["detail"]["needs"] for each in refused} == {"a second person"}

@@ -243,11 +243,14 @@ SURPLUS = {
 
 
 @pytest.mark.parametrize("late_s", [None, 0.0, 0.002, 0.02, 0.12])
-@pytest.mark.parametrize("surplus", SURPLUS.values(), ids=list(SURPLUS))
-async def test_surplus_is_never_the_next_customers_answer(
-    surplus: bytes, late_s: float | None
-) -> None:
+async def test_surplus_is_never_the_next_customers_answer(late_s: float | None) -> None:
     """Whatever comes after a listing, and when, the next customer is asked and not found."""
+    for what, surplus in SURPLUS.items():
+        assert await asked_by_turns(surplus, late_s) == [("listed", "clear", 0)] * 4, what
+
+
+async def asked_by_turns(surplus: bytes, late_s: float | None) -> list[tuple[object, ...]]:
+    """Return what a listed and a clear customer were answered, each time, and the second's cost."""
 
     async def behave(wire_: Wire) -> None:
         if of(wire_.head) != BVN:
@@ -258,22 +261,28 @@ async def test_surplus_is_never_the_next_customers_answer(
             await asyncio.sleep(late_s)
             await wire_.say(surplus)
 
+    found: list[tuple[object, ...]] = []
     async with raw_service(behave) as service, Client(service.base, KEY) as client:
         for number in range(4):
             listed = await client.send(ASK)
             clear = await client.send(karma(IdentityKind.BVN, f"2233333333{number}"))
-            assert (listed.outcome, clear.outcome) == ("listed", "clear")
-            assert clear.cost_micro == 0
+            found.append((listed.outcome, clear.outcome, clear.cost_micro))
         assert len(service.heads) == 8
+    return found
 
 
 @pytest.mark.parametrize("late_s", [None, 0.0, 0.002, 0.02])
-@pytest.mark.parametrize("surplus", [MISS, whole(GOOD), b"garbage"])
-@pytest.mark.parametrize("first", [MISS, NAMELESS, SURPLUS["an error"]])
 async def test_an_answer_that_names_nobody_is_taken_back_where_more_follows(
-    first: bytes, surplus: bytes, late_s: float | None
+    late_s: float | None,
 ) -> None:
     """It may be anybody's, and its call may have been charged: in doubt, and asked again."""
+    for first in (MISS, NAMELESS, SURPLUS["an error"]):
+        for surplus in (MISS, whole(GOOD), b"garbage"):
+            await taken_back(first, surplus, late_s)
+
+
+async def taken_back(first: bytes, surplus: bytes, late_s: float | None) -> None:
+    """Let a service say more than its answer, and hold that the answer counts for nothing."""
 
     async def twice_said(wire_: Wire) -> None:
         await wire_.say(first + (surplus if late_s is None else b""))
@@ -303,16 +312,14 @@ async def test_garbage_after_the_last_chunk_is_surplus() -> None:
         assert (await client.send(ASK)).trouble is FailureReason.CUT
 
 
-@pytest.mark.parametrize("ending", [b"\r\n", b"\r\n\r\n", b"\n", b""])
-@pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
-async def test_line_ends_after_a_miss_are_no_answer(ending: bytes, version: bytes) -> None:
+async def test_line_ends_after_a_miss_are_no_answer() -> None:
     """Some servers send one more: it can be nobody's answer, and takes none back."""
-
-    async def behave(wire_: Wire) -> None:
-        await wire_.say(MISS.replace(b"HTTP/1.1", version) + ending)
-
-    async with raw_service(behave) as service, Client(service.base, KEY) as client:
-        assert [(await client.send(ASK)).outcome for _ in range(2)] == ["clear", "clear"]
+    for version in (b"HTTP/1.1", b"HTTP/1.0"):
+        for ending in (b"\r\n", b"\r\n\r\n", b"\n", b""):
+            behave = says(MISS.replace(b"HTTP/1.1", version) + ending)
+            async with raw_service(behave) as service, Client(service.base, KEY) as client:
+                found = [(await client.send(ASK)).outcome for _ in range(2)]
+            assert found == ["clear", "clear"], (version, ending)
 
 
 async def test_a_connection_is_used_again_once_it_has_rested() -> None:
@@ -463,37 +470,36 @@ async def test_what_is_written_on_the_wire() -> None:
 THEN = "Tue, 20 Oct 2015 07:27:00 GMT"
 
 
-@pytest.mark.parametrize(
-    ("date", "until", "seconds"),
-    [
-        (None, "7", 7.0),
-        (None, "999999999999", LONGEST_RETRY_AFTER_S),
-        (None, "9" * 400, LONGEST_RETRY_AFTER_S),
-        (None, "Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
-        (None, "Mon, 01 Jan 0001 00:00:00 +2359", 0.0),
-        (None, "Thu, 01 Jan 1970 00:00:00 +99999999999999", None),
-        (None, "99999999999999999999 Jan 2020 00:00:00 GMT", None),
-        (None, "soon", None),
-        (None, "120 s", None),
-        (None, "-1", None),
-        (None, "", None),
-        (None, "1e3", None),
-        (THEN, "Tue, 20 Oct 2015 07:28:00 GMT", 60.0),
-        (THEN, "Tue, 20 Oct 2015 07:26:00 GMT", 0.0),
-        (THEN, "12", 12.0),
-        ("Sat, 20 Oct 2114 07:27:00 GMT", "Sat, 20 Oct 2114 07:27:07 GMT", 7.0),
-        ("Tue, 20 Oct 2015 08:27:00 +0100", "Tue, 20 Oct 2015 07:27:30", 30.0),
-        ("yesterday", "Tue, 20 Oct 2015 07:28:00 GMT", 0.0),
-    ],
+RETRY_AFTER: tuple[tuple[str | None, str, float | None], ...] = (
+    (None, "7", 7.0),
+    (None, "999999999999", LONGEST_RETRY_AFTER_S),
+    (None, "9" * 400, LONGEST_RETRY_AFTER_S),
+    (None, "Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+    (None, "Mon, 01 Jan 0001 00:00:00 +2359", 0.0),
+    (None, "Thu, 01 Jan 1970 00:00:00 +99999999999999", None),
+    (None, "99999999999999999999 Jan 2020 00:00:00 GMT", None),
+    (None, "soon", None),
+    (None, "120 s", None),
+    (None, "-1", None),
+    (None, "", None),
+    (None, "1e3", None),
+    (THEN, "Tue, 20 Oct 2015 07:28:00 GMT", 60.0),
+    (THEN, "Tue, 20 Oct 2015 07:26:00 GMT", 0.0),
+    (THEN, "12", 12.0),
+    ("Sat, 20 Oct 2114 07:27:00 GMT", "Sat, 20 Oct 2114 07:27:07 GMT", 7.0),
+    ("Tue, 20 Oct 2015 08:27:00 +0100", "Tue, 20 Oct 2015 07:27:30", 30.0),
+    ("yesterday", "Tue, 20 Oct 2015 07:28:00 GMT", 0.0),
 )
-async def test_retry_after_in_both_forms(
-    date: str | None, until: str, seconds: float | None
-) -> None:
+"""The answer's own date, what it asks to wait for, and the seconds that it comes to."""
+
+
+async def test_retry_after_in_both_forms() -> None:
     """Seconds, or a date by the answer's own clock; no sense is no wish, and none is for ever."""
-    headers = {"Retry-After": until} | ({"Date": date} if date else {})
-    fake = FakeTransport(Canned(429, headers=headers))
-    async with Client("https://api.example", KEY, transport=fake) as client:
-        assert (await client.send(ASK)).retry_after_s == seconds
+    for date, until, seconds in RETRY_AFTER:
+        headers = {"Retry-After": until} | ({"Date": date} if date else {})
+        fake = FakeTransport(Canned(429, headers=headers))
+        async with Client("https://api.example", KEY, transport=fake) as client:
+            assert (await client.send(ASK)).retry_after_s == seconds, (date, until)
 
 
 async def test_a_header_that_a_proxy_repeats_counts_once() -> None:
@@ -504,29 +510,24 @@ async def test_a_header_that_a_proxy_repeats_counts_once() -> None:
         assert (await client.send(ASK)).retry_after_s == 30
 
 
-@pytest.mark.parametrize(
-    ("error", "verdict", "trouble"),
-    [
-        (httpx.ConnectError(""), "not_sent", "not_sent"),
-        (httpx.ConnectTimeout(""), "not_sent", "not_sent"),
-        (httpx.PoolTimeout(""), "not_sent", "not_sent"),
-        (httpx.ReadTimeout(""), "in_doubt", "timeout"),
-        (httpx.WriteTimeout(""), "in_doubt", "timeout"),
-        (httpx.WriteError(""), "in_doubt", "cut"),
-        (httpx.ReadError(""), "in_doubt", "cut"),
-        (httpx.RemoteProtocolError(""), "in_doubt", "cut"),
-        (httpx.LocalProtocolError(""), "in_doubt", "cut"),
-        (ConnectionResetError(), "in_doubt", "cut"),
-    ],
-)
-async def test_errors_of_any_transport_are_values(
-    error: Exception, verdict: str, trouble: str
-) -> None:
+async def test_errors_of_any_transport_are_values() -> None:
     """Only errors from before a connection mean that nothing was sent."""
-    fake = FakeTransport(Canned(error=error))
-    async with Client("https://api.example", KEY, transport=fake) as client:
-        reading = await client.send(ASK)
-        assert (reading.verdict, reading.trouble) == (verdict, trouble)
+    for error, told in (
+        (httpx.ConnectError(""), "not_sent not_sent"),
+        (httpx.ConnectTimeout(""), "not_sent not_sent"),
+        (httpx.PoolTimeout(""), "not_sent not_sent"),
+        (httpx.ReadTimeout(""), "in_doubt timeout"),
+        (httpx.WriteTimeout(""), "in_doubt timeout"),
+        (httpx.WriteError(""), "in_doubt cut"),
+        (httpx.ReadError(""), "in_doubt cut"),
+        (httpx.RemoteProtocolError(""), "in_doubt cut"),
+        (httpx.LocalProtocolError(""), "in_doubt cut"),
+        (ConnectionResetError(), "in_doubt cut"),
+    ):
+        fake = FakeTransport(Canned(error=error))
+        async with Client("https://api.example", KEY, transport=fake) as client:
+            reading = await client.send(ASK)
+        assert f"{reading.verdict} {reading.trouble}" == told, error
 
 
 async def test_another_transport_gets_the_whole_address() -> None:
@@ -539,37 +540,37 @@ async def test_another_transport_gets_the_whole_address() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("base", "told"),
-    [
-        ("http://api.example", "must be https"),
-        ("http://localhost.evil.example", "must be https"),
-        ("ftp://api.example", "no http address"),
-        ("api.example", "no http address"),
-        ("", "no http address"),
-        ("https://user:secret@api.example", "may hold host, port and path only"),
-        ("https://api.example/?key=1", "may hold host, port and path only"),
-        ("https://[::1", "no address"),
-    ],
-)
-def test_wrong_address_is_one_clear_line(base: str, told: str) -> None:
+WRONG: list[tuple[str, str]] = [
+    ("http://api.example", "must be https"),
+    ("http://localhost.evil.example", "must be https"),
+    ("ftp://api.example", "no http address"),
+    ("api.example", "no http address"),
+    ("", "no http address"),
+    ("https://user:secret@api.example", "may hold host, port and path only"),
+    ("https://api.example/?key=1", "may hold host, port and path only"),
+    ("https://[::1", "no address"),
+]
+
+
+def test_wrong_address_is_one_clear_line() -> None:
     """Nothing is sent to an address that is not https, unless it is this machine."""
-    with pytest.raises(SettingsError, match=told) as caught:
-        Client(base, KEY)
-    assert "secret" not in str(caught.value)
+    for base, told in WRONG:
+        with pytest.raises(SettingsError, match=told) as caught:
+            Client(base, KEY)
+        assert "secret" not in str(caught.value), (base, told)
 
 
-@pytest.mark.parametrize("base", ["http://localhost:1", "http://127.0.0.9", "http://[::1]:80/x"])
-def test_loopback_may_be_plain(base: str) -> None:
+def test_loopback_may_be_plain() -> None:
     """The sandbox needs no certificate."""
-    assert KEY not in repr(Client(base, KEY))
+    for base in ("http://localhost:1", "http://127.0.0.9", "http://[::1]:80/x"):
+        assert KEY not in repr(Client(base, KEY))
 
 
-@pytest.mark.parametrize("key", ["", " ", "a b", "k\ney", "ключ"])
-def test_broken_key_is_refused_without_showing_it(key: str) -> None:
+def test_broken_key_is_refused_without_showing_it() -> None:
     """A key that no header can hold is a settings error."""
-    with pytest.raises(SettingsError, match="API_KEY"):
-        Client("https://api.example", key)
+    for key in ("", " ", "a b", "k\ney", "ключ"):
+        with pytest.raises(SettingsError, match="API_KEY"):
+            Client("https://api.example", key)
 
 
 async def test_nothing_personal_is_logged(caplog: pytest.LogCaptureFixture) -> None:

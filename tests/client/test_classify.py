@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -142,6 +141,10 @@ TABLE: tuple[tuple[str, int, object, str], ...] = (
     ("bvn_finish", 422, error("The OTP is invalid or has expired"), "not_charged otp_wrong"),
     ("bvn_start", 404, error("no such page"), "stop address address/run"),
     ("karma", 418, b"", "not_charged rejected"),
+    # what stands before the service did not pass it on
+    ("karma", 408, b"", "not_charged refused retry"),
+    ("karma", 421, b"", "not_charged refused retry"),
+    ("karma", 425, b"", "not_charged refused retry"),
     # in doubt
     ("karma", 599, b"", "in_doubt overload retry strain"),
     ("karma", 200, b'{"status":"succ', "in_doubt unreadable retry"),
@@ -172,37 +175,29 @@ TABLE: tuple[tuple[str, int, object, str], ...] = (
 """Forms that `tests/exchanges` does not show."""
 
 
-@pytest.mark.parametrize(("operation", "status", "body", "line"), TABLE)
-def test_table_of_responses(operation: str, status: int, body: object, line: str) -> None:
+def test_table_of_responses() -> None:
     """Each response is read as one line says."""
-    assert told(read(operation, status, body)) == line
+    for operation, status, body, line in TABLE:
+        assert told(read(operation, status, body)) == line, (operation, status, body, line)
 
 
-@pytest.mark.parametrize(
-    ("operation", "broken", "line"),
-    [
-        ("karma", Break.NOT_SENT, "not_sent not_sent retry"),
-        ("karma", Break.TIMEOUT, "in_doubt timeout retry strain"),
-        ("karma", Break.CUT, "in_doubt cut retry"),
-        ("karma", Break.TOO_LARGE, "in_doubt unreadable retry"),
-        ("bvn_start", Break.NOT_SENT, "not_sent not_sent retry"),
-        ("bvn_start", Break.CUT, "in_doubt cut"),
-        ("bvn_finish", Break.TIMEOUT, "in_doubt timeout strain"),
-        ("bvn_finish", Break.TOO_LARGE, "in_doubt unreadable"),
-    ],
-)
-def test_table_of_broken_exchanges(operation: str, broken: Break, line: str) -> None:
+BROKEN: list[tuple[str, Break, str]] = [
+    ("karma", Break.NOT_SENT, "not_sent not_sent retry"),
+    ("karma", Break.TIMEOUT, "in_doubt timeout retry strain"),
+    ("karma", Break.CUT, "in_doubt cut retry"),
+    ("karma", Break.TOO_LARGE, "in_doubt unreadable retry"),
+    ("bvn_start", Break.NOT_SENT, "not_sent not_sent retry"),
+    ("bvn_start", Break.CUT, "in_doubt cut"),
+    ("bvn_finish", Break.TIMEOUT, "in_doubt timeout strain"),
+    ("bvn_finish", Break.TOO_LARGE, "in_doubt unreadable"),
+]
+
+
+def test_table_of_broken_exchanges() -> None:
     """A BVN call that may have arrived is never repeated by machine."""
-    reading = CLASSIFIER.read(REQUESTS[operation], Exchange(broken=broken))
-    assert told(reading) == line
-
-
-@pytest.mark.parametrize("operation", list(Operation))
-@pytest.mark.parametrize("status", [200, 404, 500])
-def test_mock_response_is_never_an_answer(operation: Operation, status: int) -> None:
-    """Test mode is noticed on every operation, whatever the status."""
-    body = {**ok({"karma_identity": BVN, "similarity": 99}), "mock-response": "sample"}
-    assert read(operation, status, body).verdict is ChargeStatus.TEST_MODE
+    for operation, broken, line in BROKEN:
+        reading = CLASSIFIER.read(REQUESTS[operation], Exchange(broken=broken))
+        assert told(reading) == line, (operation, broken, line)
 
 
 def test_money_is_exact() -> None:
@@ -216,10 +211,22 @@ def test_money_is_exact() -> None:
     assert read("karma", 200, body).balance_micro == 12_345_123_456
 
 
+def test_mock_response_is_never_an_answer() -> None:
+    """Test mode is noticed on every operation, whatever the status."""
+    body = {**ok({"karma_identity": BVN, "similarity": 99}), "mock-response": "sample"}
+    for operation in Operation:
+        for status in (200, 404, 500):
+            verdict = read(operation, status, body).verdict
+            assert verdict is ChargeStatus.TEST_MODE, (operation, status)
+
+
 def test_success_without_meta_is_an_answer_of_unknown_cost() -> None:
-    """A missing `meta` does not undo an answer."""
-    reading = read("karma", 200, ok({"karma_identity": BVN}))
-    assert (reading.verdict, reading.cost_micro) == (ChargeStatus.ANSWERED, None)
+    """A `meta` that is missing or odd does not undo an answer; its cost is unknown, not nought."""
+    metas: list[dict[str, object]] = [{}, {"meta": None}, {"meta": []}, {"meta": "x"}]
+    metas += [{"meta": {"cost": cost}} for cost in (-1, "free", True)]
+    for meta in metas:
+        reading = read("karma", 200, ok({"karma_identity": BVN}, **meta))
+        assert (reading.verdict, reading.cost_micro) == (ChargeStatus.ANSWERED, None), meta
 
 
 def test_miss_costs_nothing_unless_it_says_so() -> None:
@@ -228,13 +235,6 @@ def test_miss_costs_nothing_unless_it_says_so() -> None:
     reading = read("ecosystem", 404, {**body, "meta": {"balance": 5.5}})
     assert (reading.cost_micro, reading.balance_micro) == (0, 5_500_000)
     assert read("ecosystem", 404, {**body, "meta": {"cost": 1}}).cost_micro == 1_000_000
-
-
-@pytest.mark.parametrize("meta", [None, [], "x", {"cost": -1}, {"cost": "free"}, {"cost": True}])
-def test_odd_meta_is_unknown_cost(meta: object) -> None:
-    """A cost that cannot be read is unknown, never nought."""
-    reading = read("karma", 200, ok({"karma_identity": BVN}, meta=meta))
-    assert (reading.verdict, reading.cost_micro) == (ChargeStatus.ANSWERED, None)
 
 
 def test_only_answers_keep_their_body_and_no_repr_shows_it() -> None:
@@ -278,19 +278,3 @@ def test_reading_never_raises(
     if reading.outcome not in misses:
         assert parse_answer(operation, reading.body) is not None
     assert (reading.verdict is ChargeStatus.ANSWERED) == (reading.trouble is None)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"[" * 100_000,
-        b'{"meta":{"cost":1e999999999999999999999}}',
-        b'{"status":"success","data":{"lenders":1e400,"loans":NaN}}',
-        b'{"status":"success","data":{"lenders":' + b"9" * 5000 + b"}}",
-        '{"status":"success","data":{"lenders":1}}'.encode("utf-16"),
-        b"\xff\xfe\x00",
-    ],
-)
-def test_hostile_bodies_are_read_calmly(body: bytes) -> None:
-    """Depth, exponents and encodings break nothing."""
-    assert read("ecosystem", 200, body).verdict in (ChargeStatus.ANSWERED, ChargeStatus.IN_DOUBT)

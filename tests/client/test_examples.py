@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from nightscreen.schemas.requests import Request
 
 EXAMPLES = load()
-OURS = [one for one in EXAMPLES if one.ours]
-HIT = [one for one in EXAMPLES if one.answer is not None]
+BY_OPERATION = {
+    operation: [one for one in EXAMPLES if one.operation == operation]
+    for operation in sorted({one.operation for one in EXAMPLES})
+}
 
 BUILDERS: dict[str, Callable[..., Request]] = {
     "bank_account": bank_account,
@@ -108,29 +110,38 @@ def _text(value: object) -> object:
     return str(value) if isinstance(value, Decimal) else value
 
 
-@pytest.mark.parametrize("example", OURS, ids=str)
-async def test_our_request_is_the_one_shown(example: Example) -> None:
-    """Plain arguments become the method, path, credential and body of the example."""
-    request = (await carried(example)).request
+@pytest.mark.parametrize("operation", BY_OPERATION)
+async def test_each_exchange_is_sent_and_read_as_shown(operation: str) -> None:
+    """Of each recorded exchange of an operation: our request, our reading and the typed record."""
+    for example in BY_OPERATION[operation]:
+        found = await carried(example)
+        if example.ours:
+            await require_request(example, found.request)
+        assert read(found.reading) == example.reading, example
+        if example.answer is not None:
+            require_record(example, found.reading)
+
+
+async def require_request(example: Example, request: httpx.Request) -> None:
+    """Plain arguments became the method, path, credential and body of the example."""
     shown = example.request
     credentials = {
         name: value
         for name, value in request.headers.items()
         if name in ("authorization", "x-access-token")
     }
-    assert request.method == shown["method"]
-    assert request.url.raw_path.decode() == example.address + shown["path"]
-    assert credentials == {name.lower(): value for name, value in shown["headers"].items()}
+    assert request.method == shown["method"], example
+    assert request.url.raw_path.decode() == example.address + shown["path"], example
+    expected = {name.lower(): value for name, value in shown["headers"].items()}
+    assert credentials == expected, example
     body = b"".join([part async for part in request.stream])  # type: ignore[union-attr]
-    assert (json.loads(body) if body else None) == shown.get("body")
-    assert ("content-type" in request.headers) == bool(body)
+    assert (json.loads(body) if body else None) == shown.get("body"), example
+    assert ("content-type" in request.headers) == bool(body), example
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=str)
-async def test_each_exchange_is_read_as_shown(example: Example) -> None:
-    """Verdict, outcome, trouble, money, and whether to try again or stop, are those of the file."""
-    reading = (await carried(example)).reading
-    read = {
+def read(reading: CallOutcome) -> dict[str, object]:
+    """Return verdict, outcome, trouble, money, and whether to try again or stop, as a file does."""
+    return {
         "verdict": reading.verdict,
         "outcome": reading.outcome,
         "trouble": reading.trouble,
@@ -142,18 +153,15 @@ async def test_each_exchange_is_read_as_shown(example: Example) -> None:
         "balance": None if reading.balance_micro is None else _naira(reading.balance_micro),
         "retry_after_s": reading.retry_after_s,
     }
-    assert read == example.reading
 
 
-@pytest.mark.parametrize("example", HIT, ids=str)
-async def test_each_record_is_typed_as_shown(example: Example) -> None:
-    """Every field of an answer becomes the value the file names, and no field is lost."""
-    reading = (await carried(example)).reading
+def require_record(example: Example, reading: CallOutcome) -> None:
+    """Every field of an answer became the value the file names, and no field is lost."""
     answer = plain(parse_answer(example.operation, reading.body))
     shown = example.answer
     if isinstance(shown, dict) and "extra" not in shown and "shape" not in shown:
         answer = {name: answer[name] for name in shown}
-    assert plain_numbers(answer) == plain_numbers(shown)
+    assert plain_numbers(answer) == plain_numbers(shown), example
 
 
 def plain_numbers(value: object) -> object:

@@ -34,84 +34,82 @@ def read(body: bytes | str | dict[str, object], status: int = 200) -> CallOutcom
     return CLASSIFIER.read(KARMA, Exchange(status, raw))
 
 
-@pytest.mark.parametrize("status", [408, 421, 425])
-def test_a_request_that_was_not_taken_up_is_free_and_asked_again(status: int) -> None:
-    """What stands before the service did not pass it on."""
-    reading = read(b"", status)
-    assert (reading.verdict, reading.retry, reading.cost_micro) == (
-        ChargeStatus.NOT_CHARGED,
-        True,
-        0,
-    )
-    assert reading.stop is None
+COSTED: list[str] = [
+    '{"status":"success","data":"see the portal",' + META + "}",
+    '{"status":"success","data":null,' + META + "}",
+    '{"status":"success","data":[],' + META + "}",
+    '{"status":"success","data":[1,null,"x",{}],' + META + "}",
+    '{"status":"success","data":{},' + META + "}",
+    '{"status":"success",' + META + "}",
+    '{"status":"failed","data":{"karma_identity":"' + BVN + '"},' + META + "}",
+    "<br />Warning: a notice<br />" + '{"status":"success","data":{"reason":"x"},' + META + "}",
+    '{"status":"success","data":{"reason":"broken,' + META + "}",
+    '{"status":"success","data":' + "[" * 100_000 + "]" * 100_000 + "," + META + "}",
+    '{"status":"success","data":' + "9" * 10_000 + "," + META + "}",
+    '{"status":"success","data":"a","data":null,"meta":{"cost":1},' + META + "}",
+]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        '{"status":"success","data":"see the portal",' + META + "}",
-        '{"status":"success","data":null,' + META + "}",
-        '{"status":"success","data":[],' + META + "}",
-        '{"status":"success","data":[1,null,"x",{}],' + META + "}",
-        '{"status":"success","data":{},' + META + "}",
-        '{"status":"success",' + META + "}",
-        '{"status":"failed","data":{"karma_identity":"' + BVN + '"},' + META + "}",
-        "<br />Warning: a notice<br />" + '{"status":"success","data":{"reason":"x"},' + META + "}",
-        '{"status":"success","data":{"reason":"broken,' + META + "}",
-        '{"status":"success","data":' + "[" * 100_000 + "]" * 100_000 + "," + META + "}",
-        '{"status":"success","data":' + "9" * 10_000 + "," + META + "}",
-        '{"status":"success","data":"a","data":null,"meta":{"cost":1},' + META + "}",
-    ],
-)
-def test_a_stated_cost_is_settled_whatever_else_is_wrong(body: str) -> None:
+def test_a_stated_cost_is_settled_whatever_else_is_wrong() -> None:
     """It was charged and cannot be read: not in doubt, not tried again, its body kept."""
-    reading = read(body)
-    assert (reading.verdict, reading.outcome) == (ChargeStatus.UNREADABLE, Outcome.UNREADABLE)
-    assert (reading.cost_micro, reading.balance_micro) == (10_000_000, 990_000_000)
-    assert reading.retry is False
-    assert reading.body == body.encode()
+    for body in COSTED:
+        reading = read(body)
+        assert (reading.verdict, reading.outcome) == (
+            ChargeStatus.UNREADABLE,
+            Outcome.UNREADABLE,
+        ), body
+        assert (reading.cost_micro, reading.balance_micro) == (10_000_000, 990_000_000), body
+        assert reading.retry is False, body
+        assert reading.body == body.encode(), body
 
 
-@pytest.mark.parametrize(
-    "meta",
-    [
-        *('"meta":{"balance":990}', '"meta":{"cost":NaN}', '"meta":{"cost":-1}', '"meta":[]'),
-        *('"meta":{"cost":1e999999999999}', '"meta":{"cost":"ten"}', '"meta":{"cost":9e99}'),
-    ],
-)
-def test_without_a_stated_cost_it_is_in_doubt(meta: str) -> None:
+UNCOSTED: list[str] = [
+    *('"meta":{"balance":990}', '"meta":{"cost":NaN}', '"meta":{"cost":-1}', '"meta":[]'),
+    *('"meta":{"cost":1e999999999999}', '"meta":{"cost":"ten"}', '"meta":{"cost":9e99}'),
+]
+
+
+def test_without_a_stated_cost_it_is_in_doubt() -> None:
     """Nobody knows what it cost: the worst stays reserved, it is kept and may be sent again."""
-    body = '{"status":"success","data":"x",' + meta + "}"
-    reading = read(body)
-    assert (reading.verdict, reading.retry) == (ChargeStatus.IN_DOUBT, True)
-    assert (reading.cost_micro, reading.body) == (None, body.encode())
-    assert reading.is_unread
+    for meta in UNCOSTED:
+        body = '{"status":"success","data":"x",' + meta + "}"
+        reading = read(body)
+        assert (reading.verdict, reading.retry) == (ChargeStatus.IN_DOUBT, True), meta
+        assert (reading.cost_micro, reading.body) == (None, body.encode()), meta
+        assert reading.is_unread, meta
 
 
-@pytest.mark.parametrize(
-    ("exchange", "kept"),
-    [
-        (Exchange(200, b"<html>"), b"<html>"),
-        (Exchange(200, b""), b""),
-        (Exchange(200, b"first part", broken=Break.TOO_LARGE), b"first part"),
-    ],
-)
-def test_what_came_and_cannot_be_read_is_kept(exchange: Exchange, kept: bytes) -> None:
+KEPT: list[tuple[Exchange, bytes]] = [
+    (Exchange(200, b"<html>"), b"<html>"),
+    (Exchange(200, b""), b""),
+    (Exchange(200, b"first part", broken=Break.TOO_LARGE), b"first part"),
+]
+
+
+def test_what_came_and_cannot_be_read_is_kept() -> None:
     """It is no lost connection: whoever corrects the table may read it after all."""
-    reading = CLASSIFIER.read(KARMA, exchange)
-    assert (reading.verdict, reading.is_unread) == (ChargeStatus.IN_DOUBT, True)
-    assert reading.body == kept
+    for exchange, kept in KEPT:
+        reading = CLASSIFIER.read(KARMA, exchange)
+        assert (reading.verdict, reading.is_unread) == (ChargeStatus.IN_DOUBT, True), (
+            exchange,
+            kept,
+        )
+        assert reading.body == kept, (exchange, kept)
 
 
-@pytest.mark.parametrize(
-    "exchange",
-    [Exchange(broken=Break.CUT), Exchange(broken=Break.TIMEOUT), Exchange(502, b"<html>")],
-)
-def test_what_was_lost_on_its_way_is_not_kept(exchange: Exchange) -> None:
+LOST: list[Exchange] = [
+    Exchange(broken=Break.CUT),
+    Exchange(broken=Break.TIMEOUT),
+    Exchange(502, b"<html>"),
+]
+
+
+def test_what_was_lost_on_its_way_is_not_kept() -> None:
     """Nobody knows what it would have said."""
-    reading = CLASSIFIER.read(KARMA, exchange)
-    assert (reading.verdict, reading.is_unread) == (ChargeStatus.IN_DOUBT, False)
-    assert reading.body == b""
+    for exchange in LOST:
+        reading = CLASSIFIER.read(KARMA, exchange)
+        assert (reading.verdict, reading.is_unread) == (ChargeStatus.IN_DOUBT, False), exchange
+        assert reading.body == b"", exchange
 
 
 @pytest.mark.parametrize("encoding", ["", "gzip"])
@@ -128,26 +126,26 @@ async def test_of_a_body_that_is_too_large_the_first_part_is_kept(encoding: str)
     assert reading.body == sent[:BODY_BYTES]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"\xef\xbb\xbf" + LISTING % b"x",
-        (LISTING % b"x").decode().encode("utf-16"),
-        LISTING % b"Jos\xe9 owes",
-        LISTING % b"two\nlines",
-        LISTING % b"half \\ud83d it",
-        (LISTING % b"x").replace(b'"reason"', b'"amount_in_contention":NaN,"reason"'),
-        (LISTING % b"x").replace(b'"data"', b'"data":null,"data"'),
-    ],
-)
-def test_odd_writing_is_read_all_the_same(body: bytes) -> None:
+ODDLY_WRITTEN: list[bytes] = [
+    b"\xef\xbb\xbf" + LISTING % b"x",
+    (LISTING % b"x").decode().encode("utf-16"),
+    LISTING % b"Jos\xe9 owes",
+    LISTING % b"two\nlines",
+    LISTING % b"half \\ud83d it",
+    (LISTING % b"x").replace(b'"reason"', b'"amount_in_contention":NaN,"reason"'),
+    (LISTING % b"x").replace(b'"data"', b'"data":null,"data"'),
+]
+
+
+def test_odd_writing_is_read_all_the_same() -> None:
     """Marks, line breaks, stray bytes and numbers that are none are no reason to lose a record."""
-    reading = read(body)
-    assert (reading.verdict, reading.outcome) == (ChargeStatus.ANSWERED, Outcome.LISTED)
-    assert reading.cost_micro == 10_000_000
-    (listing,) = listings_of(parse_answer("karma", reading.body))
-    assert listing.reason
-    listing.reason.encode()
+    for body in ODDLY_WRITTEN:
+        reading = read(body)
+        assert (reading.verdict, reading.outcome) == (ChargeStatus.ANSWERED, Outcome.LISTED), body
+        assert reading.cost_micro == 10_000_000, body
+        (listing,) = listings_of(parse_answer("karma", reading.body))
+        assert listing.reason, body
+        listing.reason.encode()
 
 
 def test_a_list_of_records_is_several_listings() -> None:
@@ -162,32 +160,32 @@ def test_a_list_of_records_is_several_listings() -> None:
     assert (mixed.verdict, mixed.trouble) == (ChargeStatus.UNREADABLE, "wrong_identity")
 
 
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
-        ({"status": "success"}, "answered clear"),
-        ({"status": "success", "data": None, "message": "x"}, "answered clear"),
-        ({"status": "success", "data": {}}, "answered clear"),
-        ({"status": "success", "data": {"karma_identity": BVN}}, "answered listed"),
-        ({"status": "success", "data": [{"karma_identity": BVN}]}, "answered listed"),
-        ({"status": "success", "data": [{"reason": "x"}]}, "in_doubt unreadable"),
-        ({"status": "success", "data": {"foo": 1}}, "in_doubt unreadable"),
-        ({"status": "success", "data": {"foo": 1}, "meta": {"cost": 10}}, "unreadable unreadable"),
-        (
-            {"status": "success", "data": {"karma_identity": "22299999999"}},
-            "in_doubt wrong_identity",
-        ),
-        (
-            {"status": "error", "message": "Identity not found", "data": {"reason": "x"}},
-            "in_doubt unreadable",
-        ),
-    ],
-)
-def test_404_with_something_in_it_is_never_clear(body: dict[str, object], told: str) -> None:
+UNDER_404: list[tuple[dict[str, object], str]] = [
+    ({"status": "success"}, "answered clear"),
+    ({"status": "success", "data": None, "message": "x"}, "answered clear"),
+    ({"status": "success", "data": {}}, "answered clear"),
+    ({"status": "success", "data": {"karma_identity": BVN}}, "answered listed"),
+    ({"status": "success", "data": [{"karma_identity": BVN}]}, "answered listed"),
+    ({"status": "success", "data": [{"reason": "x"}]}, "in_doubt unreadable"),
+    ({"status": "success", "data": {"foo": 1}}, "in_doubt unreadable"),
+    ({"status": "success", "data": {"foo": 1}, "meta": {"cost": 10}}, "unreadable unreadable"),
+    (
+        {"status": "success", "data": {"karma_identity": "22299999999"}},
+        "in_doubt wrong_identity",
+    ),
+    (
+        {"status": "error", "message": "Identity not found", "data": {"reason": "x"}},
+        "in_doubt unreadable",
+    ),
+]
+
+
+def test_404_with_something_in_it_is_never_clear() -> None:
     """A record of the one asked about is a listing; whatever else there is cannot be read."""
-    reading = read(body, 404)
-    assert f"{reading.verdict} {reading.trouble or reading.outcome}" == told
-    assert reading.stop is None
+    for body, told in UNDER_404:
+        reading = read(body, 404)
+        assert f"{reading.verdict} {reading.trouble or reading.outcome}" == told, (body, told)
+        assert reading.stop is None, (body, told)
 
 
 def test_a_sample_costs_nothing() -> None:

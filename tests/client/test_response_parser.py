@@ -60,58 +60,60 @@ def test_bvn_details_and_accounts_may_come_together(name: str) -> None:
     assert record.accounts[0].account_status == "frozen"
 
 
-@pytest.mark.parametrize(
-    ("sent", "word"),
-    [
-        *enumerate(
-            (
-                *("active", "dormant", "closed", "post_no_debit", "post_no_credit"),
-                *("inactive", "frozen", "other"),
-            ),
-            start=1,
-        ),
-        ("4", "post_no_debit"),
-        ("ACTIVE", "active"),
-        ("Post No Debit", "post_no_debit"),
-        ("post-no-credit", "post_no_credit"),
-        (0, "0"),
-        (9, "9"),
-        ("Under review", "under_review"),
-        (None, None),
-        (" ", None),
-    ],
-)
-def test_account_status_is_read_as_its_word(sent: object, word: str | None) -> None:
-    """A number is the word it stands for; a number or word nobody recorded is kept."""
-    assert read_account_status(sent) == word
-
-
-@pytest.mark.parametrize(
-    ("document", "shown"),
-    [
-        ({"status": "error", "message": "Use 0803*****67"}, "0803*****67"),
-        ({"message": "Invalid contact", "data": "a***@mail.example"}, "a***@mail.example"),
+STATUSES: list[tuple[object, str | None]] = [
+    *enumerate(
         (
-            {"data": {"phone": "+234803***4567", "email": "am**@mail.example"}},
-            "+234803***4567, am**@mail.example",
+            *("active", "dormant", "closed", "post_no_debit", "post_no_credit"),
+            *("inactive", "frozen", "other"),
         ),
-        ({"errors": [{"hint": "080xxxxxx12."}]}, "080xxxxxx12"),
-        ({"message": "BVN 222*****678 not found"}, None),
-        ({"message": "Enter a valid BVN number.", "meta": {"note": "0803*****67"}}, None),
-        ({"message": "Sent on 2026-01-31 to amina@mail.example"}, None),
-        ([], None),
-    ],
-)
-def test_masked_contact_is_found_wherever_it_stands(document: object, shown: str | None) -> None:
+        start=1,
+    ),
+    ("4", "post_no_debit"),
+    ("ACTIVE", "active"),
+    ("Post No Debit", "post_no_debit"),
+    ("post-no-credit", "post_no_credit"),
+    (0, "0"),
+    (9, "9"),
+    ("Under review", "under_review"),
+    (None, None),
+    (" ", None),
+]
+
+
+def test_account_status_is_read_as_its_word() -> None:
+    """A number is the word it stands for; a number or word nobody recorded is kept."""
+    assert [read_account_status(sent) for sent, _ in STATUSES] == [word for _, word in STATUSES]
+
+
+CONTACTS: list[tuple[object, str | None]] = [
+    ({"status": "error", "message": "Use 0803*****67"}, "0803*****67"),
+    ({"message": "Invalid contact", "data": "a***@mail.example"}, "a***@mail.example"),
+    (
+        {"data": {"phone": "+234803***4567", "email": "am**@mail.example"}},
+        "+234803***4567, am**@mail.example",
+    ),
+    ({"errors": [{"hint": "080xxxxxx12."}]}, "080xxxxxx12"),
+    ({"message": "BVN 222*****678 not found"}, None),
+    ({"message": "Enter a valid BVN number.", "meta": {"note": "0803*****67"}}, None),
+    ({"message": "Sent on 2026-01-31 to amina@mail.example"}, None),
+    ([], None),
+]
+
+
+def test_masked_contact_is_found_wherever_it_stands() -> None:
     """Message, data or a list: a masked phone or email is a contact; a BVN or a date is none."""
-    assert shown_contact(document) == shown
+    for document, shown in CONTACTS:
+        assert shown_contact(document) == shown, (document, shown)
 
 
-@pytest.mark.parametrize("data", [None, "", [], {}, {"unknown": 1}, 3, {"karma_identity": " "}])
-def test_what_holds_no_record_is_none(data: object) -> None:
+NOTHING: list[object] = [None, "", [], {}, {"unknown": 1}, 3, {"karma_identity": " "}]
+
+
+def test_what_holds_no_record_is_none() -> None:
     """No evidence is made of an empty answer."""
-    assert parse_answer("karma", body(data)) is None
-    assert parse_answer("karma", b"") is None
+    for data in NOTHING:
+        assert parse_answer("karma", body(data)) is None, data
+        assert parse_answer("karma", b"") is None, data
 
 
 def test_records_are_masked() -> None:
@@ -120,35 +122,38 @@ def test_records_are_masked() -> None:
     assert f"{listing!r} {listing}" == "KarmaListing(***) KarmaListing(***)"
 
 
-@pytest.mark.parametrize(
-    ("value", "number"),
-    [
-        ("₦1,250.00", Decimal("1250.00")),
-        (True, None),
-        ("1e9999999", None),
-        ("NaN", None),
-        ("", None),
-        ([], None),
-        ("٣", None),
-    ],
-)
-def test_numbers_are_read_or_none(value: object, number: Decimal | None) -> None:
+NUMBERS: list[tuple[object, Decimal | None]] = [
+    ("₦1,250.00", Decimal("1250.00")),
+    (True, None),
+    ("1e9999999", None),
+    ("NaN", None),
+    ("", None),
+    ([], None),
+    ("٣", None),
+]
+
+
+def test_numbers_are_read_or_none() -> None:
     """Nothing that is no plain number becomes one."""
-    assert read_number(value) == number
+    for value, number in NUMBERS:
+        assert read_number(value) == number, (value, number)
 
 
-@pytest.mark.parametrize("value", ["0000-00-00", "0001-01-01T00:00:00+14:00", "x", None, 5, True])
-def test_impossible_dates_are_none(value: object) -> None:
+IMPOSSIBLE: list[object] = ["0000-00-00", "0001-01-01T00:00:00+14:00", "x", None, 5, True]
+
+
+def test_impossible_dates_are_none() -> None:
     """A date beyond the calendar is none."""
-    assert read_date(value) is None
+    for value in IMPOSSIBLE:
+        assert read_date(value) is None, value
 
 
-@pytest.mark.parametrize("absurd", [10**18, "1e25", 10**29, -(10**18)])
-def test_number_that_no_column_holds_is_kept_aside(absurd: object) -> None:
+def test_number_that_no_column_holds_is_kept_aside() -> None:
     """It would end the night of everybody else; the field is empty and the number in `extra`."""
-    record = parse_answer(
-        "ecosystem", body({"bvn": BVN, "loans": absurd, "loan_amount": absurd, "age": 3})
-    )
-    assert isinstance(record, EcosystemRecord)
-    assert (record.loans, record.loan_amount, record.age) == (None, None, 3)
-    assert set(record.extra) == {"loans", "loan_amount"}
+    for absurd in (10**18, "1e25", 10**29, -(10**18)):
+        record = parse_answer(
+            "ecosystem", body({"bvn": BVN, "loans": absurd, "loan_amount": absurd, "age": 3})
+        )
+        assert isinstance(record, EcosystemRecord), absurd
+        assert (record.loans, record.loan_amount, record.age) == (None, None, 3), absurd
+        assert set(record.extra) == {"loans", "loan_amount"}, absurd

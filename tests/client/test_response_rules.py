@@ -42,29 +42,29 @@ def test_a_line_added_to_the_table_is_followed(tmp_path: Path) -> None:
     assert (reading.outcome, reading.rule) == (Outcome.NOT_FOUND, "bank says no")
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("rules = 3", "rules"),
-        ("[[rules]", "no TOML"),
-        (LAST + "colour = 1\n", r'rules.0.colour: .* \(rule 1, "rest"\)'),
-        (LAST.replace("in_doubt", "doubtful"), "rules.0.verdict"),
-        (LAST + "status = [99]\n", "no status code"),
-        (LAST + 'status = ["40x"]\n', "no status code"),
-        (LAST + 'message_matches = ["("]\n', "no regular expression"),
-        (LAST + "status = [404]\n", "the last rule must have no condition"),
-        (LAST + LAST, 'two rules are named "rest"'),
-        (LAST + 'outcome = "clear"\n', "`outcome` belongs"),
-        (LAST + 'stop = "auth"\n', "`stop` and `stop_scope` belong"),
-        (LAST.replace("in_doubt", "answered"), "`outcome` belongs"),
-    ],
-)
-def test_mistakes_are_told_at_their_place(tmp_path: Path, text: str, told: str) -> None:
+MISTAKES: list[tuple[str, str]] = [
+    ("rules = 3", "rules"),
+    ("[[rules]", "no TOML"),
+    (LAST + "colour = 1\n", r'rules.0.colour: .* \(rule 1, "rest"\)'),
+    (LAST.replace("in_doubt", "doubtful"), "rules.0.verdict"),
+    (LAST + "status = [99]\n", "no status code"),
+    (LAST + 'status = ["40x"]\n', "no status code"),
+    (LAST + 'message_matches = ["("]\n', "no regular expression"),
+    (LAST + "status = [404]\n", "the last rule must have no condition"),
+    (LAST + LAST, 'two rules are named "rest"'),
+    (LAST + 'outcome = "clear"\n', "`outcome` belongs"),
+    (LAST + 'stop = "auth"\n', "`stop` and `stop_scope` belong"),
+    (LAST.replace("in_doubt", "answered"), "`outcome` belongs"),
+]
+
+
+def test_mistakes_are_told_at_their_place(tmp_path: Path) -> None:
     """One line names the file, the rule and the fault."""
-    with pytest.raises(SettingsError, match=told) as caught:
-        load_response_rules(written(tmp_path, text))
-    assert "manners.toml" in str(caught.value)
-    assert "\n" not in str(caught.value)
+    for text, told in MISTAKES:
+        with pytest.raises(SettingsError, match=told) as caught:
+            load_response_rules(written(tmp_path, text))
+        assert "manners.toml" in str(caught.value), (text, told)
+        assert "\n" not in str(caught.value), (text, told)
 
 
 def test_evidence_needs_a_record(tmp_path: Path) -> None:
@@ -88,20 +88,20 @@ def test_prices_are_micro_naira_for_every_operation() -> None:
     assert prices[Operation.BVN_START] == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ('karma = "10"\n', "naira"),
-        ('[naira]\nkarma = "10"\n', "naira: .*bvn_start, bvn_finish.* is missing"),
-        (PRICES.read_text("utf-8") + 'ecosystem = "dear"\n', "naira.ecosystem"),
-        (
-            PRICES.read_text("utf-8") + 'ecosystem = "-1"\n',
-            "naira.ecosystem: .*greater than or equal to 0",
-        ),
-        (PRICES.read_text("utf-8") + 'karmaa = "1"\n', "there is no operation karmaa"),
-    ],
-)
-def test_mistakes_in_prices_are_told(tmp_path: Path, text: str, told: str) -> None:
+PRICE_MISTAKES: list[tuple[str, str]] = [
+    ('karma = "10"\n', "naira"),
+    ('[naira]\nkarma = "10"\n', "naira: .*bvn_start, bvn_finish.* is missing"),
+    (PRICES.read_text("utf-8") + 'ecosystem = "dear"\n', "naira.ecosystem"),
+    (
+        PRICES.read_text("utf-8") + 'ecosystem = "-1"\n',
+        "naira.ecosystem: .*greater than or equal to 0",
+    ),
+    (PRICES.read_text("utf-8") + 'karmaa = "1"\n', "there is no operation karmaa"),
+]
+
+
+def test_mistakes_in_prices_are_told(tmp_path: Path) -> None:
     """One line names the file and the entry."""
-    with pytest.raises(SettingsError, match=told):
-        load_prices(written(tmp_path, text))
+    for text, told in PRICE_MISTAKES:
+        with pytest.raises(SettingsError, match=told):
+            load_prices(written(tmp_path, text))

@@ -55,19 +55,19 @@ def test_image_identity_is_refused_in_one_clear_line() -> None:
         wire.lookup_request(Lookup("karma", IdentityKind.IMAGE, "aGVsbG8="))
 
 
-@pytest.mark.parametrize("identity", ["", "  ", ".", "..", "\udc80"])
-def test_identity_that_is_none_is_refused(identity: str) -> None:
+def test_identity_that_is_none_is_refused() -> None:
     """A path without its identifier would be another address."""
-    with pytest.raises(UsageError) as caught:
-        karma(IdentityKind.BVN, identity)
-    assert caught.value.__cause__ is None
+    for identity in ("", "  ", ".", "..", "\udc80"):
+        with pytest.raises(UsageError) as caught:
+            karma(IdentityKind.BVN, identity)
+        assert caught.value.__cause__ is None, identity
 
 
-@pytest.mark.parametrize("identity", ["0123456789", "058-", "-0123456789"])
-def test_account_without_bank_or_number_is_refused(identity: str) -> None:
+def test_account_without_bank_or_number_is_refused() -> None:
     """The service answers an empty field with 504 after a minute."""
-    with pytest.raises(UsageError):
-        wire.lookup_request(Lookup("bank_account", IdentityKind.NUBAN, identity))
+    for identity in ("0123456789", "058-", "-0123456789"):
+        with pytest.raises(UsageError):
+            wire.lookup_request(Lookup("bank_account", IdentityKind.NUBAN, identity))
 
 
 @given(st.text(min_size=1).filter(lambda text: bool(text.strip(". \t\r\n"))))

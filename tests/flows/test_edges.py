@@ -79,29 +79,27 @@ def test_pattern_without_a_file_says_where_it_looked(tmp_path: Path) -> None:
         newest_input(ScreenBatch(input=str(tmp_path / "portfolio-*.csv")))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "name"),
-    [
-        ({"batch": "salary", "input": "x.csv"}, "salary-portfolio"),
-        ({"input": "in/portfolio-20260301.csv", "purpose": "origination"}, "portfolio-origination"),
-        ({"input": "in/portfolio-*.csv"}, "portfolio"),
-        ({"run": "20260301-220000-abcdef"}, "resume-20260301-220000-abcdef"),
-        ({}, "batch-portfolio"),
-    ],
-)
-def test_flow_run_is_named_by_batch_and_purpose(
-    parameters: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+NAMES: list[tuple[dict[str, str], str]] = [
+    ({"batch": "salary", "input": "x.csv"}, "salary-portfolio"),
+    ({"input": "in/portfolio-20260301.csv", "purpose": "origination"}, "portfolio-origination"),
+    ({"input": "in/portfolio-*.csv"}, "portfolio"),
+    ({"run": "20260301-220000-abcdef"}, "resume-20260301-220000-abcdef"),
+    ({}, "batch-portfolio"),
+]
+
+
+def test_flow_run_is_named_by_batch_and_purpose(monkeypatch: pytest.MonkeyPatch) -> None:
     """The name tells the batch, read off the file's name where none was given."""
+    for parameters, name in NAMES:
 
-    class Runtime:
-        parameters: dict[str, object]
+        class Runtime:
+            parameters: dict[str, object]
 
-    for given in (parameters, ScreenBatch.model_validate(parameters)):
-        runtime = Runtime()
-        runtime.parameters = {"parameters": given}
-        monkeypatch.setattr(screen_batch, "flow_run", runtime)
-        assert screen_batch.run_name() == name
+        for given in (parameters, ScreenBatch.model_validate(parameters)):
+            runtime = Runtime()
+            runtime.parameters = {"parameters": given}
+            monkeypatch.setattr(screen_batch, "flow_run", runtime)
+            assert screen_batch.run_name() == name, (parameters, name)
 
 
 async def test_work_goes_to_the_end_through_cancellations() -> None:

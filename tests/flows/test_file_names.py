@@ -19,20 +19,20 @@ SOMEBODYS = ("22212345678.csv", "customer 0803 123 4567.xlsx", "ade@example.ng.c
 NOBODYS = ("portfolio-2026-03-01.csv", "grace_period.csv", "20260301-batch.parquet")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", SOMEBODYS)
-def test_a_file_named_after_somebody_is_refused(kind: type[ScreenBatch], name: str) -> None:
+def test_a_file_named_after_somebody_is_refused() -> None:
     """Every flow refuses it, and the error does not repeat it."""
-    with pytest.raises(ValidationError, match="rename the file") as refused:
-        kind(input=f"drop/{name}")
-    assert Path(name).stem not in str(refused.value)
+    for name in SOMEBODYS:
+        for kind in KINDS:
+            with pytest.raises(ValidationError, match="rename the file") as refused:
+                kind(input=f"drop/{name}")
+            assert Path(name).stem not in str(refused.value), (name, kind)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", NOBODYS)
-def test_a_file_named_after_its_list_is_taken(kind: type[ScreenBatch], name: str) -> None:
+def test_a_file_named_after_its_list_is_taken() -> None:
     """Dates are no numbers of customers."""
-    assert kind(input=f"drop/{name}").input == f"drop/{name}"
+    for name in NOBODYS:
+        for kind in KINDS:
+            assert kind(input=f"drop/{name}").input == f"drop/{name}", (name, kind)
 
 
 def test_a_batch_name_is_nobodys() -> None:

@@ -53,24 +53,24 @@ class Server:
         return SimpleNamespace(status=self.status)
 
 
-@pytest.mark.parametrize(
-    ("server", "word"),
-    [
-        (Server(), ""),
-        (Server(deployed=False), "prefect --no-prompt deploy --all"),
-        (Server(status=None), "prefect --no-prompt deploy --all"),
-        (Server(status=PAUSED), "prefect work-pool resume nights"),
-        (Server(status=NOT_READY), "prefect worker start --pool nights"),
-        (Server(pool=None, served=True), ""),
-        (Server(pool=None), "start one"),
-    ],
-)
-async def test_each_reason_says_what_to_type(server: Server, word: str) -> None:
+REASONS: list[tuple[Server, str]] = [
+    (Server(), ""),
+    (Server(deployed=False), "prefect --no-prompt deploy --all"),
+    (Server(status=None), "prefect --no-prompt deploy --all"),
+    (Server(status=PAUSED), "prefect work-pool resume nights"),
+    (Server(status=NOT_READY), "prefect worker start --pool nights"),
+    (Server(pool=None, served=True), ""),
+    (Server(pool=None), "start one"),
+]
+
+
+async def test_each_reason_says_what_to_type() -> None:
     """One line, with the command that mends it; nothing where a part could begin."""
-    why = await worker_problem(cast("PrefectClient", server))
-    assert word in why
-    assert bool(why) == bool(word)
-    assert "\n" not in why
+    for server, word in REASONS:
+        why = await worker_problem(cast("PrefectClient", server))
+        assert word in why, (server, word)
+        assert bool(why) == bool(word), (server, word)
+        assert "\n" not in why, (server, word)
 
 
 async def test_a_run_that_came_from_the_pool_knows_that_it_has_a_worker() -> None:

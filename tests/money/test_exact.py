@@ -43,25 +43,6 @@ def test_an_opening_charged_and_then_answered_502_is_not_exact(tmp_path: Path) -
     assert not report["balance"]["exact"]
 
 
-def test_a_last_paid_answer_without_meta_is_not_exact(tmp_path: Path) -> None:
-    """The wallet holds less than the last balance says."""
-    calm = Bureau(tmp_path / "calm", rows=20)
-    calm.below.mkdir()
-    assert calm.night().report["balance"]["exact"]
-    paid = [number for number, entry in enumerate(calm.service.ledger) if entry[2]]
-    bureau = Bureau(tmp_path / "odd", rows=20)
-    bureau.below.mkdir()
-    service = bureau.service
-
-    def meta(cost: int, balance: int) -> dict[str, int] | None:
-        told = {"cost": cost, "balance": balance}
-        return None if len(service.ledger) > paid[-1] else told
-
-    service.meta = meta
-    report = bureau.night().report
-    assert not report["balance"]["exact"]
-
-
 def test_answers_without_meta_are_in_doubt_and_no_drift(tmp_path: Path) -> None:
     """What they may have cost is counted once."""
     bureau = Bureau(tmp_path, rows=40)

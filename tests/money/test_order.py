@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -83,18 +82,6 @@ def test_time_for_a_third_reaches_the_first_third_of_each_check(tmp_path: Path) 
     }
     assert all(0.05 < share < 0.6 for share in shares.values())
     assert [out_of_order(driven, check) for check in shares] <= [4, 4, 4]
-
-
-def test_what_is_left_at_the_end_buys_nothing_more(tmp_path: Path) -> None:
-    """At `budget` less is left than the cheapest needed lookup costs at worst."""
-    for cap in (1001, 1234):
-        bureau = Bureau(tmp_path / str(cap))
-        bureau.below.mkdir()
-        report = bureau.night(max_spend=str(cap)).report
-        left = cap - Decimal(report["cost"]["total"]) - Decimal(report["cost"]["in_doubt_exposure"])
-        assert report["stop_reason"] == "budget"
-        assert left < 10
-        assert report["balance"]["exact"]
 
 
 def test_misses_that_are_free_pay_for_the_next(tmp_path: Path) -> None:

@@ -80,13 +80,3 @@ def test_two_wishes_for_an_hour_are_kept(tmp_path: Path) -> None:
     first, *later = sorted(time for times in met.values() for time in times)
     assert later
     assert not [time for time in later if first + FIVE_MINUTES + 60 < time < first + HOUR]
-
-
-def test_a_date_is_read_by_the_clock_of_the_answer(tmp_path: Path) -> None:
-    """Seven seconds after a clock that is a day ahead are seven seconds."""
-    served = SocketService(Bureau(tmp_path, rows=6))
-    busy = Canned(503, b"busy", {"Retry-After": at(7), "Date": at(0)})
-    served.bureau.service.before = lambda *_: None if served.asked else busy
-    report = served.night().report
-    assert report["state"] == "completed"
-    assert 7 <= served.bureau.loop.time() < 60

@@ -85,16 +85,16 @@ def test_every_scope_and_every_way_to_fail_has_plain_words() -> None:
     assert by_link | by_state | by_otp < set(KINDS)
 
 
-@pytest.mark.parametrize(
-    ("contact", "link"),
-    [
-        ("help@lender.example", "mailto:help@lender.example"),
-        ("0700 123 4567", "tel:07001234567"),
-        ("+234 (0)700-1234567", "tel:+23407001234567"),
-        ("our shop in Ikeja, weekdays", ""),
-        ("javascript:alert(1)", ""),
-    ],
-)
-def test_contact_leads_where_it_can(contact: str, link: str) -> None:
+CONTACTS: list[tuple[str, str]] = [
+    ("help@lender.example", "mailto:help@lender.example"),
+    ("0700 123 4567", "tel:07001234567"),
+    ("+234 (0)700-1234567", "tel:+23407001234567"),
+    ("our shop in Ikeja, weekdays", ""),
+    ("javascript:alert(1)", ""),
+]
+
+
+def test_contact_leads_where_it_can() -> None:
     """An email and a phone number can be pressed, a sentence cannot."""
-    assert contact_link(contact) == link
+    for contact, link in CONTACTS:
+        assert contact_link(contact) == link, (contact, link)

@@ -94,14 +94,14 @@ async def test_wrong_password_is_told_beside_the_field_and_counted(desk: Desk) -
     assert (await desk.type(desk.otp)).status_code == 410
 
 
-@pytest.mark.parametrize("typed", ["", "   ", "12", "12345678901", "abcdef"])
-async def test_what_cannot_be_a_password_is_not_sent(desk: Desk, typed: str) -> None:
+async def test_what_cannot_be_a_password_is_not_sent(desk: Desk) -> None:
     """And does not count."""
-    before = desk.world.sandbox.ledger.count
-    page = await desk.type(typed)
-    assert page.status_code == 422
-    assert "You can try 3 times" in page.text
-    assert desk.world.sandbox.ledger.count == before
+    for typed in ("", "   ", "12", "12345678901", "abcdef"):
+        before = desk.world.sandbox.ledger.count
+        page = await desk.type(typed)
+        assert page.status_code == 422, typed
+        assert "You can try 3 times" in page.text, typed
+        assert desk.world.sandbox.ledger.count == before, typed
 
 
 async def test_newer_request_takes_the_place_of_the_link(desk: Desk) -> None:
@@ -123,11 +123,11 @@ async def test_many_tries_a_minute_are_slowed(desk: Desk) -> None:
     assert (page.status_code, heading(page)) == (429, "That was too often in a short time")
 
 
-@pytest.mark.parametrize("token", ["x", "x.y", "é", "a" * 400])
-async def test_links_that_are_none_say_nothing(desk: Desk, token: str) -> None:
+async def test_links_that_are_none_say_nothing(desk: Desk) -> None:
     """Not even whether there was one."""
-    page = await desk.browser.get(f"/otp/{token}")
-    assert (page.status_code, heading(page)) == (410, "This link does not work any more")
+    for token in ("x", "x.y", "é", "a" * 400):
+        page = await desk.browser.get(f"/otp/{token}")
+        assert (page.status_code, heading(page)) == (410, "This link does not work any more"), token
 
 
 async def test_service_that_is_away_uses_nothing_up(desk: Desk) -> None:

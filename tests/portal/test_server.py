@@ -122,24 +122,28 @@ def test_processes_share_states_and_end_in_good_order(
         assert [grant.customer_id for grant in Consents.of(journal).grants()] == ["CUST-1"]
 
 
-@pytest.mark.parametrize(
-    ("redirect", "portal", "origin", "callback", "port"),
-    [
-        ("https://a.example/x/y", "", "https://a.example", "/x/y", 8080),
-        ("https://a.example:443/x", "https://A.example", "https://a.example", "/x", 8080),
-        ("https://a.example", "", "https://a.example", "/", 8080),
-        ("https://a.example/x%20y?app=1", "", "https://a.example", "/x y", 8080),
-        ("https://a.example/x", "https://b.example:8443", "https://b.example:8443", "", 8080),
-        ("http://127.0.0.1:8123/x", "", "http://127.0.0.1:8123", "/x", 8123),
-        ("http://[::1]:8123/x", "", "http://[::1]:8123", "/x", 8123),
-    ],
-)
-def test_place_is_read_off_the_settings(
-    tmp_path: Path, redirect: str, portal: str, origin: str, callback: str, port: int
-) -> None:
+PLACES: list[tuple[str, str, str, str, int]] = [
+    ("https://a.example/x/y", "", "https://a.example", "/x/y", 8080),
+    ("https://a.example:443/x", "https://A.example", "https://a.example", "/x", 8080),
+    ("https://a.example", "", "https://a.example", "/", 8080),
+    ("https://a.example/x%20y?app=1", "", "https://a.example", "/x y", 8080),
+    ("https://a.example/x", "https://b.example:8443", "https://b.example:8443", "", 8080),
+    ("http://127.0.0.1:8123/x", "", "http://127.0.0.1:8123", "/x", 8123),
+    ("http://[::1]:8123/x", "", "http://[::1]:8123", "/x", 8123),
+]
+
+
+def test_place_is_read_off_the_settings(tmp_path: Path) -> None:
     """The portal answers at whatever path was registered, where it is the portal's host."""
-    place = place_of(settings_in(tmp_path, redirect_uri=redirect, portal_url=portal))
-    assert (place.origin, place.callback_path, place.port) == (origin, callback, port)
+    for redirect, portal, origin, callback, port in PLACES:
+        place = place_of(settings_in(tmp_path, redirect_uri=redirect, portal_url=portal))
+        assert (place.origin, place.callback_path, place.port) == (origin, callback, port), (
+            redirect,
+            portal,
+            origin,
+            callback,
+            port,
+        )
 
 
 @pytest.mark.long

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -133,25 +132,6 @@ def test_a_run_opened_and_closed_alone_is_exact_whatever_happens_between(
     assert holds(balance, service.calls)
 
 
-def test_free_calls_without_a_balance_do_not_spoil_the_closing() -> None:
-    """A miss that bears no balance and costs nothing may come last."""
-    service = Service()
-    service.call()
-    service.call(2 * PRICE)
-    service.call(0, told=False)
-    balance = service.balance()
-    assert balance.exact
-    assert balance.closing_micro == service.wallet
-
-
-def test_a_doubt_at_the_end_leaves_the_closing_open() -> None:
-    """Where the last call may have been charged, the closing is not exact."""
-    service = Service()
-    service.call()
-    service.call(lost=True, told=False)
-    assert not service.balance().exact
-
-
 def test_another_consumer_shows_as_drift_with_its_moment() -> None:
     """What somebody else took is drift, from the first answer that tells of it."""
     service = Service()
@@ -233,17 +213,6 @@ def test_a_call_in_doubt_accounts_for_less_than_its_worst_cost() -> None:
     assert (balance.explained_in_doubt_micro, balance.drift_micro) == (PRICE // 3, 0)
 
 
-def test_an_opening_that_was_charged_and_then_lost_is_not_exact() -> None:
-    """Its balance says what is left after it, but not what it cost."""
-    service = Service()
-    service.call(lost=True)
-    for price in (PRICE, 0, 2 * PRICE, 0):
-        service.call(price)
-    balance = service.balance()
-    assert not balance.exact
-    assert holds(balance, service.calls)
-
-
 def test_a_last_answer_that_does_not_say_what_it_cost_leaves_the_closing_open() -> None:
     """Paid, and neither cost nor balance told: the wallet holds less than the last balance says."""
     service = Service()
@@ -322,34 +291,6 @@ def test_exact_is_said_only_where_both_ends_are_the_wallets(
         assert holds(balance, service.calls)
     if balance.exact:
         assert (balance.opening_micro, balance.closing_micro) == (opening, service.wallet)
-
-
-def test_the_time_grows_with_the_number_of_doubts_at_three_odd_prices() -> None:
-    """Whatever the prices and however much was lost: eight times the calls, not 64 times."""
-    few, many = balanced(4_000), balanced(32_000)
-    assert many < 25 * few
-
-
-def balanced(each: int) -> float:
-    """Return seconds of CPU that a balance of so many doubts at each price takes."""
-    service, rng = Service(wallet=10**15), random.Random(5)
-    service.call()
-    for price in [10_010_000, 25_030_000, 30_070_001] * each:
-        service.call(price if rng.random() < 0.6 else 0, lost=True, told=False)
-        if rng.random() < 0.1:
-            service.wallet -= rng.randrange(2) * 3_000_001
-            service.call(0)
-    service.now += 1_000_000
-    service.call(0)
-    service.wallet -= 5 * PRICE
-    service.call(0)
-    start = time.process_time()
-    balance = service.balance()
-    took_s = time.process_time() - start
-    assert holds(balance, service.calls)
-    assert balance.explained_in_doubt_micro > 0
-    assert balance.drift_micro == 5 * PRICE
-    return took_s
 
 
 def test_calls_that_cost_or_take_very_much_are_counted_exactly() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.report.facts import CAUSES, OPEN, facts_of, findings_of, share_pct
+from nightscreen.report.facts import CAUSES, OPEN, facts_of, share_pct
 from nightscreen.schemas.clock import DAY_MICROS
 from tests.how_many import examples
 from tests.screening import World, customer
@@ -46,25 +46,6 @@ def enriched(rows: list[dict[str, Any]], *, exposure: bool = True) -> pa.Table:
 def counted(*tables: pa.Table) -> dict[str, Any]:
     """Return the figures of some portions."""
     return facts_of(tables, at=NOW)
-
-
-def test_each_row_is_under_one_cause_the_first_that_applies() -> None:
-    """A row that waits in one check and lacks consent in another waits."""
-    rows: list[dict[str, Any]] = [
-        {"karma": "pending", "ecosystem": "refused", "exposure": Decimal(100)},
-        {"karma": "clear", "ecosystem": "refused", "exposure": Decimal(20)},
-        {"karma": "clear", "ecosystem": "ineligible", "exposure": Decimal(3)},
-        {"karma": "ineligible", "ecosystem": "ineligible", "exposure": None},
-        {"karma": "clear", "ecosystem": "found", "exposure": Decimal(5)},
-    ]
-    facts = counted(enriched(rows))
-    open_ = facts["exposure"]["not_screened"]
-    assert (open_["rows"], open_["exposure"]) == (2, "120.00")
-    assert open_["causes"]["pending"] == {"rows": 1, "exposure": "100.00", "unknown_rows": 0}
-    assert open_["causes"]["refused"]["exposure"] == "20.00"
-    assert facts["coverage"] == {"due_rows": 4, "answered_rows": 3}
-    assert (facts["fresh"]["rows"], facts["fresh"]["exposure"]) == (1, "5.00")
-    assert facts["exposure"]["nothing_to_ask"] == {"rows": 2, "exposure": "3.00", "unknown_rows": 1}
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -140,27 +121,6 @@ def test_news_tell_turned_from_first_decisions() -> None:
     assert news["listed_at_first_sight"]["rows"] == 1
 
 
-def test_the_reason_that_decided_is_told_from_those_beside_it() -> None:
-    """A row without a code, or undecided, has no reason; its codes stand beside."""
-    rows: list[dict[str, Any]] = [
-        {"decision": "decline", "reasons": ["A", "B"], "exposure": Decimal(1)},
-        {"decision": "decline", "reasons": ["B"], "exposure": Decimal(2)},
-        {"decision": "undecided", "reasons": ["B"], "exposure": Decimal(4)},
-        {"decision": "approve", "exposure": None},
-    ]
-    found = {
-        (each["decision"], each["code"]): (each["main"]["exposure"], each["further"]["exposure"])
-        for each in counted(enriched(rows))["reasons"]
-    }
-    assert found == {
-        ("approve", None): ("0.00", "0.00"),
-        ("decline", "A"): ("1.00", "0.00"),
-        ("decline", "B"): ("2.00", "1.00"),
-        ("undecided", None): ("4.00", "0.00"),
-        ("undecided", "B"): ("0.00", "4.00"),
-    }
-
-
 def test_a_branch_that_may_name_a_customer_has_no_line() -> None:
     """Fewer than five customers, a value like an identifier, or none: counted among the others."""
     values = [" Ikeja "] * 5 + ["Kano"] * 4 + ["08031234567"] * 6 + [None, ""]
@@ -173,20 +133,6 @@ def test_a_branch_that_may_name_a_customer_has_no_line() -> None:
         ("(others)", 12),
     ]
     assert groups["branch"][0]["decisions"]["decline"]["exposure"] == "5.00"
-
-
-def test_findings_count_causes_and_no_values(tmp_path: Path) -> None:
-    """Refused rows by code, flawed values by code and action; nothing is told twice."""
-    quarantine, problems = tmp_path / "quarantine.csv", tmp_path / "problems.csv"
-    quarantine.write_text('code,line,column,code,hint\n"a,b",2,bvn,x,h\nc,3,,y,h\nd,4,,x,h\n')
-    problems.write_text(
-        "line,column,code,hint,action\n2,bvn,x,h,refused\n5,bvn,z,h,repaired\n6,bvn,z,h,repaired\n"
-    )
-    found = findings_of(quarantine, problems)
-    assert found["quarantined"] == {"x": 2, "y": 1}
-    assert found["values"] == [{"code": "z", "action": "repaired", "count": 2}]
-    nothing = tmp_path / "nothing.csv"
-    assert findings_of(nothing, nothing) == {"quarantined": {}, "values": []}
 
 
 def test_values_that_no_rule_can_read_are_counted(tmp_path: Path) -> None:

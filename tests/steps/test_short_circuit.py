@@ -193,14 +193,6 @@ def test_the_quote_expects_less(tmp_path: Path, people: list[dict[str, str]]) ->
         assert 0 <= low <= expected <= high
 
 
-def test_in_test_mode_nothing_is_spared(world: World, people: list[dict[str, str]]) -> None:
-    """What a service in test mode says lists nobody."""
-    world.sandbox.test_mode = "mock-response"
-    night = world.screen(people, karma_identities=["bvn", "phone"], **STOP)
-    assert night.report["state"] == "test_mode"
-    assert night.report["checks"]["karma"]["spared"] == 0
-
-
 def test_karma_by_image_is_refused_by_the_form() -> None:
     """The form offers no image, and whoever sends one all the same is told why."""
     offered = ScreenBatch.model_json_schema()["properties"]["karma_identities"]["items"]["enum"]

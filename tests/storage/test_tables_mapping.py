@@ -69,32 +69,32 @@ def test_a_default_beside_a_column_is_not_used(tmp_path: Path) -> None:
     assert "The default for bank_name is not used" in source.header.findings[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[columns]\n\nphon = 'GSM'\n", "[columns] phon is no column that nightscreen"),
-        ("[columns]\n\nphon = 'GSM'\n", 'did you mean "phone"?'),
-        ("colums = 1\n", 'colums is no key of a mapping file; did you mean "columns"?'),
-        ("bvn = 'x'\n", "write it under [columns] or [defaults]: bvn = ..."),
-        ("date_order = 'dym'\n", "must be one of dmy, mdy, ymd"),
-        ("sheet = 3\n", "sheet must be the name of a sheet"),
-        ("drop = 'x'\n", "drop must be a list of headings"),
-        ("columns = 3\n", "must be a table"),
-        ("[columns]\nbvn = 3\n", '[columns] bvn must be "Their Heading" or a list'),
-        ("[defaults]\nbvn = '1'\n", "takes no default"),
-        ("[defaults]\ndomain = true\n", "must be a text, number or date"),
-        ("[columns\n", "not valid TOML"),
-    ],
-)  # fmt: skip
-def test_each_mistake_names_its_key(tmp_path: Path, text: str, words: str) -> None:
+MISTAKES: list[tuple[str, str]] = [
+    ("[columns]\n\nphon = 'GSM'\n", "[columns] phon is no column that nightscreen"),
+    ("[columns]\n\nphon = 'GSM'\n", 'did you mean "phone"?'),
+    ("colums = 1\n", 'colums is no key of a mapping file; did you mean "columns"?'),
+    ("bvn = 'x'\n", "write it under [columns] or [defaults]: bvn = ..."),
+    ("date_order = 'dym'\n", "must be one of dmy, mdy, ymd"),
+    ("sheet = 3\n", "sheet must be the name of a sheet"),
+    ("drop = 'x'\n", "drop must be a list of headings"),
+    ("columns = 3\n", "must be a table"),
+    ("[columns]\nbvn = 3\n", '[columns] bvn must be "Their Heading" or a list'),
+    ("[defaults]\nbvn = '1'\n", "takes no default"),
+    ("[defaults]\ndomain = true\n", "must be a text, number or date"),
+    ("[columns\n", "not valid TOML"),
+]
+
+
+def test_each_mistake_names_its_key(tmp_path: Path) -> None:
     """File, key, and what to write instead."""
-    path = tmp_path / "acme.toml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(SettingsError) as caught:
-        read_mapping(path)
-    assert str(path) in str(caught.value)
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
+    for text, words in MISTAKES:
+        path = tmp_path / "acme.toml"
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(SettingsError) as caught:
+            read_mapping(path)
+        assert str(path) in str(caught.value), (text, words)
+        assert words in str(caught.value), (text, words)
+        assert "\n" not in str(caught.value), (text, words)
 
 
 def test_a_mapping_file_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -108,20 +108,20 @@ def test_a_mapping_file_that_is_not_there_is_told(tmp_path: Path) -> None:
         read_mapping(tmp_path / "x.toml")
 
 
-@pytest.mark.parametrize(
-    ("mapping", "words"),
-    [
-        ('[columns]\nphone = "GMS"\n', 'no heading "GMS" in'),
-        ('[columns]\nphone = "GMS"\n', 'did you mean "GSM"?'),
-        ('drop = ["Colour"]\n', 'drop: no heading "Colour"'),
-        ('drop = ["GSM"]\n[columns]\nphone = "GSM"\n', '"GSM" is dropped'),
-        ('[columns]\nphone = "GSM"\ndomain = "GSM"\n', '"GSM" is given twice, first to phone'),
-        ('sheet = "One"\n', "is no workbook"),
-    ],
-)
-def test_what_does_not_fit_the_file_is_told(tmp_path: Path, mapping: str, words: str) -> None:
+MISFITS: list[tuple[str, str]] = [
+    ('[columns]\nphone = "GMS"\n', 'no heading "GMS" in'),
+    ('[columns]\nphone = "GMS"\n', 'did you mean "GSM"?'),
+    ('drop = ["Colour"]\n', 'drop: no heading "Colour"'),
+    ('drop = ["GSM"]\n[columns]\nphone = "GSM"\n', '"GSM" is dropped'),
+    ('[columns]\nphone = "GSM"\ndomain = "GSM"\n', '"GSM" is given twice, first to phone'),
+    ('sheet = "One"\n', "is no workbook"),
+]
+
+
+def test_what_does_not_fit_the_file_is_told(tmp_path: Path) -> None:
     """The message names the mapping and what the file has."""
-    with pytest.raises(InputError) as caught:
-        opened(tmp_path, mapping, "customer_id,GSM\n1,2\n")
-    assert "acme.toml" in str(caught.value)
-    assert words in str(caught.value)
+    for mapping, words in MISFITS:
+        with pytest.raises(InputError) as caught:
+            opened(tmp_path, mapping, "customer_id,GSM\n1,2\n")
+        assert "acme.toml" in str(caught.value), (mapping, words)
+        assert words in str(caught.value), (mapping, words)
