@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
-import signal
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,16 +15,11 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.approvals import Approvals
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.approvals import ApprovalDecision
-from tests.cli.command import COMMAND
-from tests.flows.conftest import API_KEY
-from tests.flows.engine_in_a_test import ROOT, until
-from tests.services import LOGIN
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.sandbox.process import SandboxProcess
-    from tests.flows.engine_in_a_test import Engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 
@@ -121,43 +113,3 @@ def test_a_refused_file_is_put_among_the_failed(
     shutil.move(failed / "book.csv", inbox)
     assert watch() == {"failed": 1}
     assert requests(sandbox) == 0
-
-
-def command(inbox: Path, sandbox: SandboxProcess, engine: Engine) -> subprocess.Popen[str]:
-    """Watch the inbox once in a process of its own."""
-    return subprocess.Popen(
-        [COMMAND, "inbox", "--once", "--json"],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "PREFECT_API_URL": engine.url,
-            "PREFECT_API_AUTH_STRING": LOGIN,
-            "PREFECT_HOME": str(engine.home),
-            "NIGHTSCREEN_BASE_URL": sandbox.url,
-            "NIGHTSCREEN_API_KEY": API_KEY,
-            "NIGHTSCREEN_HOME": str(inbox.parent / "home"),
-        },
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-def test_killed_in_mid_run_it_goes_on_where_it_was(
-    inbox: Path, sandbox: SandboxProcess, engine: Engine
-) -> None:
-    """After `kill -9` the next watch resumes the file, in the same run."""
-    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 200})
-    drop(inbox, customers(inbox, "book.csv", rows=60))
-    process = command(inbox, sandbox, engine)
-    try:
-        until(lambda: requests(sandbox) > 20, "calls of the first watch")
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    sandbox.post("/_sandbox/latency", {"kind": "none"})
-    assert len(list((inbox / "taken").iterdir())) == 1
-    assert watch() == {"screened": 1}
-    (report,) = reports(inbox)
-    assert report["state"] == "completed"
-    assert list((inbox / "taken").iterdir()) == []

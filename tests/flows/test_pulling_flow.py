@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -14,7 +10,6 @@ import pytest
 from nightscreen.journal import open_journal
 from nightscreen.sandbox.transactions import transactions_of
 from tests.flows.conftest import API_KEY
-from tests.flows.engine_in_a_test import ROOT, until
 from tests.flows.test_what_prefect_keeps import leaks
 from tests.steps.pulls_in_a_test import consent_at
 
@@ -86,50 +81,3 @@ def test_deployed_pull_keeps_everything_and_shows_nobody(
     for path in (output / "transactions").rglob("*.parquet"):
         said = str(pq.read_table(path).to_pylist())
         assert not [each for each in secrets(sandbox) if each in said]
-
-
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_pull_leaves_an_honest_folder_and_goes_on(
-    engine: Engine, sandbox: SandboxProcess, tmp_path: Path, how: signal.Signals
-) -> None:
-    """By hand: what is in flight settles, the report says so, and --run does the rest."""
-    customers = consent(tmp_path / "home", sandbox)
-    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 700})
-    env = {**engine.env, "NIGHTSCREEN_API_KEY": API_KEY, "NIGHTSCREEN_HOME": str(tmp_path / "home")}
-    output = tmp_path / "out"
-
-    def pull(*more: str) -> subprocess.Popen[str]:
-        program = "from nightscreen.cli.entry import run; run()"
-        arguments = ("transactions", "pull", "--output", str(output), "--json", *more)
-        return subprocess.Popen(
-            [sys.executable, "-c", program, *arguments],
-            env=env,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    process = pull()
-    until(lambda: _pulled(sandbox) >= 5, "a pull under way")
-    process.send_signal(how)
-    out, err = process.communicate(timeout=180)
-    assert process.returncode == 3, err
-    report = json.loads(out)
-    assert (report["state"], report["stop_reason"]) == ("stopped", "cancelled")
-    done = report["customers"]["pulled"]
-    assert 5 <= done < NUMBER
-    assert done + report["customers"]["pending"] == NUMBER
-    assert (output / report["run_id"] / "manifest.json").exists()
-    assert len({row["customer_id"] for row in typed(output)}) == done
-    sandbox.post("/_sandbox/latency", {"kind": "none"})
-    out, err = pull("--run", report["run_id"]).communicate(timeout=90)
-    again = json.loads(out)
-    assert (again["state"], again["customers"]["pulled"]) == ("completed", NUMBER), err
-    assert _pulled(sandbox) == NUMBER
-    assert len(typed(output)) == sum(len(transactions_of(each)) for each in customers)
-
-
-def _pulled(sandbox: SandboxProcess) -> int:
-    counts = sandbox.get("/_sandbox/grants")["counts"]
-    return sum(each.get("data_calls", 0) for each in counts.values())

@@ -150,30 +150,6 @@ def test_the_quota_is_used_up_and_not_passed(tmp_path: Path) -> None:
     resumed(bureau, report)
 
 
-def test_the_deadline_stops_the_run(tmp_path: Path) -> None:
-    """Nothing is sent after it; without one the resume ends the work."""
-    bureau = desk(tmp_path)
-    ends = to_instant(bureau.loop.micros() + 10_000_000).astimezone(UTC)
-    report = bureau.night(deadline=datetime.isoformat(ends)).report
-    assert (report["state"], report["stop_reason"]) == ("stopped", "deadline")
-    honest(report, bureau)
-    later = to_instant(bureau.loop.micros() + 3_600_000_000).astimezone(UTC)
-    resumed(bureau, report, deadline=datetime.isoformat(later))
-
-
-def test_the_budget_stops_the_run_and_more_money_ends_it(tmp_path: Path) -> None:
-    """The cap is of the run as a whole; a new value replaces the old."""
-    bureau = desk(tmp_path)
-    report = bureau.night(max_spend="500").report
-    assert (report["state"], report["stop_reason"]) == ("stopped", "budget")
-    assert bureau.service.charged <= 500
-    honest(report, bureau)
-    again = bureau.night(run=report["run_id"], max_spend="700").report
-    assert again["stop_reason"] == "budget"
-    assert 500 < bureau.service.charged <= 700
-    resumed(bureau, report, max_spend="90000")
-
-
 def test_a_cancelled_run_settles_and_resumes(tmp_path: Path) -> None:
     """What is in flight settles; nothing is left open."""
 
@@ -318,12 +294,3 @@ def test_the_daily_quota_comes_back_at_noon_within_a_run(tmp_path: Path) -> None
     assert len(asked_at) > 30
     assert noon_s <= bureau.loop.time() - start < noon_s + 600
     honest(report, bureau)
-
-
-def test_a_quota_that_comes_back_after_the_deadline_ends_the_run(tmp_path: Path) -> None:
-    """Nothing is waited for that comes too late."""
-    bureau = Bureau(tmp_path, rows=40, settings={"max_per_day": {"karma": 30}})
-    start = bureau.loop.time()
-    report = bureau.night(deadline=in_hours(bureau, 2)).report
-    assert (report["state"], report["stop_reason"]) == ("stopped", "quota")
-    assert bureau.loop.time() - start < 3600

@@ -11,7 +11,6 @@ import pytest
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.consents.links import Consent, ExchangeEnd, redeem
-from nightscreen.schemas.consented import GrantState
 from tests.portal.visiting import CUSTOMER, LIST, VIEW
 
 if TYPE_CHECKING:
@@ -108,19 +107,6 @@ async def test_bare_code_grants_what_is_named_and_never_what_nobody_knows(town: 
     assert [grant.scopes for grant in town.grants] == [(LIST, VIEW)]
 
 
-async def test_call_says_what_the_specification_asks_for(town: Town) -> None:
-    """Code, grant type and the exact redirect address."""
-    service = Service(says(200, TOKEN))
-    await redeemed(town, service)
-    assert service.bodies == [
-        {
-            "code": "code-1",
-            "grant_type": "authorization_code",
-            "redirect_uri": town.settings.redirect_uri,
-        }
-    ]
-
-
 async def test_what_surely_did_nothing_is_tried_again(town: Town) -> None:
     """A connection that never was, and a refusal for want of room."""
     service = Service(breaks(httpx.ConnectError), says(503, {"status": "error"}), says(200, TOKEN))
@@ -139,14 +125,6 @@ async def test_customer_is_not_kept_waiting_for_ever(town: Town, headers: dict[s
     )
     assert await redeemed(town, full, patience_s=1) == ExchangeEnd.BUSY
     assert {state for _, state in town.calls()} == {"not_charged"}
-
-
-async def test_new_consent_takes_the_place_of_the_one_before(town: Town) -> None:
-    """One live grant for each customer, history kept."""
-    await redeemed(town, Service(says(200, TOKEN)))
-    await redeemed(town, Service(says(200, {**TOKEN, "access_token": "acc-2"})), consent(VIEW))
-    old, new = sorted(town.grants, key=lambda grant: grant.at)
-    assert (old.state, new.state, new.scopes) == (GrantState.LAPSED, GrantState.LIVE, (VIEW,))
 
 
 async def test_tokens_are_in_the_vault_and_not_among_the_answers(town: Town) -> None:

@@ -7,8 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -508,32 +506,6 @@ def test_two_processes_at_once_make_one_link_each(lender: Lender, night: Night) 
         made = starts(sandbox)
     assert made == len(chosen(night))
     assert sum(int(re.findall(r'"offered": (\d+)', text)[0]) for text in told) == made
-
-
-def test_a_killed_run_is_resumed_and_makes_no_second_link(lender: Lender, night: Night) -> None:
-    """Whose call was under way is in doubt, by name; everybody else has one link."""
-    approved = chosen(night)
-    with SandboxProcess("calm", api_key="sandbox-key") as sandbox:
-        sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 300})
-        process = begun(lender, night, sandbox)
-        while starts(sandbox) < 3:
-            time.sleep(0.02)
-        process.kill()
-        process.wait()
-        with open_journal(lender.folder / "home") as journal:
-            run = journal.runs.newest()[0]
-        assert run.state == KILLED
-        sandbox.post("/_sandbox/latency", {"kind": "none"})
-        lender.url = sandbox.url
-        found = lender.offer(run=run.run_id)
-        assert starts(sandbox) <= len(approved)
-    words = Counter(states(found.offers).values())
-    assert found.offers.keys() == approved
-    assert words["offered"] + words["in_doubt"] == len(approved)
-    in_flight = lender.read_settings().max_in_flight["loans"]
-    assert words["in_doubt"] <= 2 * in_flight  # as many more were about to be sent
-    start = found.report["checks"]["loan_start"]
-    assert (start["free"], start["in_doubt"]) == (words["offered"], words["in_doubt"])
 
 
 def test_nothing_personal_is_in_the_clear_at_home(lender: Lender, night: Night) -> None:
