@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,8 +56,11 @@ def test_lost_answers_do_not_turn_the_order_round(tmp_path: Path) -> None:
     bureau = Bureau(tmp_path)
     bureau.service.after = after
     driven = bureau.night(max_spend="2500")
+    cost = driven.report["cost"]
     assert bureau.service.charged <= 2500
     assert out_of_order(driven) <= 12
+    left = 2500 - Decimal(cost["total"]) - Decimal(cost["in_doubt_exposure"])
+    assert driven.report["stop_reason"] != "budget" or left < 10
 
 
 def test_a_wallet_for_a_third_buys_the_first_third(tmp_path: Path) -> None:

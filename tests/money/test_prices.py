@@ -171,3 +171,19 @@ def test_a_stale_list_lets_one_call_pass_the_cap(tmp_path: Path) -> None:
         assert cap > 500 or over == Decimal(report["cost"]["over_cap"])
         charged = [cost for _, _, cost in bureau.service.ledger if cost]
         assert sum(charged[:-1]) <= cap
+
+
+def test_a_price_that_rises_in_flight_passes_the_cap_by_what_is_under_way(tmp_path: Path) -> None:
+    """The rise times the calls under way at most; from then on the higher price is reserved."""
+    bureau = Bureau(tmp_path, rows=120)
+    risen, under_way = {**PRICES, "bank_account": 17}, 4
+
+    def before(*asked: Any) -> None:  # noqa: ANN401 - what a fault is told
+        if asked[2] == 40:
+            bureau.service.prices = risen
+
+    bureau.service.before = before
+    report = bureau.night(max_spend="1000").report
+    assert report["stop_reason"] == "budget"
+    assert bureau.service.charged - 1000 <= (17 - 10) * under_way
+    assert report["cost"]["price_rises"]
