@@ -46,27 +46,14 @@ def _option(name: str, value: str, says: str) -> Mistake:
 MISTAKES = {
     "missing file": Mistake('did you mean "good.csv"?', ("god.csv",)),
     "no file": Mistake("no input file was given", ()),
-    "empty file": _file("e.csv", b"", "the file is empty"),
-    "headings alone": _file("e.csv", b"customer_id,bvn\n", "no rows below the headings"),
-    "no customer_id": _file("e.csv", b"bvn,name\n22123456789,A\n", "no customer_id column"),
-    "wrong encoding": _file(
-        "e.csv", b"customer_id,full_name,bvn\nC1,Ad\xe8\x81\xff,22123456789\n", "CSV UTF-8"
-    ),
     "binary": _file("e.csv", b"customer_id\nC1\x00\x01\x02\xff\xfe\x81,2\n", "not a text file"),
-    "folder": Mistake("a folder, not a file", (".",)),
-    "parquet": _file("e.parquet", b"PAR1 nothing of the kind PAR1", "not a readable Parquet file"),
-    "workbook": _file("e.xlsx", b"PK\x03\x04 nothing of the kind", "the workbook is damaged"),
     "check": _option("--checks", "karmaa", "did you mean karma?"),
-    "no check": _option("--checks", ",", "--checks: name at least one"),
     "karma identity": _option("--karma-identities", "fone", "did you mean phone?"),
     "karma by image": _option(
         "--karma-identities", "image", "--karma-identities: karma cannot be asked by image: the"
     ),
     "thresholds": _setting("SELFIE_MATCH_AT", "60", "NIGHTSCREEN_SELFIE_NO_MATCH_BELOW: is 70"),
-    "mapping missing": _option("--mapping", "m.toml", "there is no such mapping file"),
     "mapping broken": _mapping(b"[columns\n", "not valid TOML"),
-    "mapping column": _mapping(b"[columns]\nbank_kode='B'\n", 'did you mean "bank_code"?'),
-    "mapping heading": _mapping(b"[columns]\nbank_code='Bankk'\n", "Bankk"),
     "http": _setting("BASE_URL", "http://service.example", "must begin with https://"),
     "password in url": _setting("BASE_URL", "https://u:hush@service.example", "user name"),
     "key in url": _setting("BASE_URL", "https://service.example/?key=hush", "BASE_URL"),
@@ -91,8 +78,6 @@ MISTAKES = {
     "output": _option("--output", "/dev/null/out", "--output: cannot write"),
     "output without a driver": _option("--output", "nosuchthing://bucket/out", "no driver for"),
     "workers without a server": _option("--workers", "2", "set PREFECT_API_URL"),
-    "spending": _option("--max-spend", "250,000", "--max-spend: write naira such as"),
-    "negative": _option("--max-spend", "-5", "--max-spend: write naira such as"),
     "deadline": _option("--deadline", "dawn", "--deadline: write a time of day"),
     "no such time": _option("--deadline", "25:00", "the deadline 25:00 cannot be read"),
     "past deadline": _option("--deadline", "2020-01-01T06:00", "has passed"),

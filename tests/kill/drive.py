@@ -1,20 +1,15 @@
-"""The line below the flow, start to end, for tests and measurements: no engine, one process.
+"""The line below the flow, start to end, for tests: no engine, one process.
 
-As a program it takes a JSON document of settings and parameters on its command line and writes the
-report to stdout; tests kill it. Expectations do not belong here.
+Expectations do not belong here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.runs.approval import may_spend
 from nightscreen.runs.screening import Runner, run_screening
@@ -25,10 +20,12 @@ from tests.laws import Overseen, require_laws
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from pathlib import Path
 
     import httpx
 
     from nightscreen.calling.asking import Asking
+    from nightscreen.config.parameters import ScreenBatch
     from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.approvals import Approval
     from nightscreen.schemas.clock import Clock
@@ -136,18 +133,3 @@ def screen(
     driven = Driven(run_loop(screening), runner.run, runner.lookups)
     require_laws(driven.run.folder.path, settings, began, wire)
     return driven
-
-
-def main() -> None:
-    """Screen as the command line says."""
-    told = json.loads(sys.argv[1])
-    given = told["settings"]
-    settings = settings_for(
-        Path(given.pop("home")), given.pop("url"), given.pop("api_key"), **given
-    )
-    driven = screen(ScreenBatch(**told["parameters"]), settings)
-    sys.stdout.write(json.dumps(driven.report) + "\n")
-
-
-if __name__ == "__main__":
-    main()

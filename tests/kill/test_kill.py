@@ -1,14 +1,22 @@
-"""Kill anywhere, resume, nothing paid twice that was answered: the short form."""
+"""Kill anywhere, resume, nothing paid twice that was answered."""
 
 from __future__ import annotations
 
+import json
+import random
+import subprocess
+import time
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.journal import open_journal
 from nightscreen.journal.opening import journal_of
+from nightscreen.sandbox.batch import make_batch
+from nightscreen.sandbox.process import SandboxProcess
+from tests.cli.command import COMMAND
 from tests.kill import truth
-from tests.kill.harness import spend_night
 from tests.killed import is_killed
 from tests.screening import CONSENT, World, customer
 
@@ -21,6 +29,8 @@ AT_ONCE = {"bank_account": 3, "karma": 4, "ecosystem": 4}
 AT_RISK = 3
 """Calls that a kill may leave without an outcome, for each that may be under way: those under way,
 those reserved next, and those whose outcome waits for its group to be committed."""
+FAULTS = {"http_502": 0.02, "cut_before_charge": 0.02, "cut_after_charge": 0.02}
+KILLS = 5
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
@@ -29,46 +39,68 @@ def journal_url(request: pytest.FixtureRequest) -> str:
     return "" if request.param == "sqlite" else str(request.getfixturevalue("schema_url"))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", [11, 12])
-def test_a_run_killed_again_and_again_keeps_every_promise(
-    seed: int, journal_url: str, tmp_path: Path
-) -> None:
-    """Statuses, money and doubts are right after five kills, some of them while resuming.
+@pytest.fixture
+def world(tmp_path: Path, journal_url: str) -> World:
+    """Return a world with so many calls at a time."""
+    settings = {"max_in_flight": AT_ONCE, "journal_url": journal_url, "tolerated_failure_pct": 100}
+    return World(tmp_path, settings=settings)
 
-    On PostgreSQL a lock of the database says who lives, on SQLite one of a file.
-    """
-    night = spend_night(seed, rows=220, kills=5, below=tmp_path, journal_url=journal_url)
-    assert night.kills == 5
-    assert night.while_resuming >= 2
-    assert night.books.crashed > 0
-    assert night.faults() == []
+
+def newest(world: World) -> str:
+    """Return the run that was begun last."""
+    with journal_of(world.read_settings()) as journal:
+        (run,) = journal.runs.newest()
+    return run.run_id
+
+
+def require_every_promise(world: World, run_id: str, kills: int) -> truth.Books:
+    """Resume a run to its end: statuses, money and doubts are right, nothing is paid twice."""
+    night = world.screen(run=run_id)
+    ledger = {"totals": world.sandbox.ledger.totals_json(), "entries": world.calls()}
+    url = str(world.settings["journal_url"])
+    books = truth.books_of(world.folder / "home", run_id, ledger, url)
+    assert night.report["state"] == "completed"
+    assert truth.wrong_statuses(night.folder) == []
+    assert (books.unnamed, books.wrong) == ([], [])
+    assert all(times == 1 for times in books.answered.values())
+    assert 0 < books.crashed <= kills * AT_RISK * sum(AT_ONCE.values())
+    lost = books.ledger_micro - books.journal_micro
+    assert 0 <= lost <= sum(books.doubts.values()) * 25_000_000
+    return books
 
 
 @pytest.mark.parametrize("heard", [True, False])
 def test_a_run_killed_in_mid_asking_and_again_while_resuming_keeps_every_promise(
-    journal_url: str, tmp_path: Path, *, heard: bool
+    world: World, *, heard: bool
 ) -> None:
     """Nothing answered is paid twice, every doubt is named, and the resumed run completes.
 
     The process dies at a call that the service carries out and charges, or never hears of.
     """
-    world = World(tmp_path, settings={"max_in_flight": AT_ONCE, "journal_url": journal_url})
     rows = [customer(number, **CONSENT) for number in range(20)]
     assert is_killed(world, lambda: world.screen(rows), at_call=17, heard=heard)
-    with journal_of(world.read_settings()) as journal:
-        (run,) = journal.runs.newest()
-    assert is_killed(world, lambda: world.screen(run=run.run_id), at_call=9, heard=heard)
-    night = world.screen(run=run.run_id)
-    ledger = {"totals": world.sandbox.ledger.totals_json(), "entries": world.calls()}
-    books = truth.books_of(tmp_path / "home", run.run_id, ledger, journal_url)
-    assert night.report["state"] == "completed"
-    assert truth.wrong_statuses(night.folder) == []
-    assert (books.unnamed, books.wrong) == ([], [])
-    assert all(times == 1 for times in books.answered.values())
-    assert 2 <= books.crashed <= 2 * AT_RISK * sum(AT_ONCE.values())
-    lost = books.ledger_micro - books.journal_micro
-    assert 0 <= lost <= sum(books.doubts.values()) * 25_000_000
+    run_id = newest(world)
+    assert is_killed(world, lambda: world.screen(run=run_id), at_call=9, heard=heard)
+    assert require_every_promise(world, run_id, kills=2).crashed >= 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [11, 12])
+def test_a_run_killed_again_and_again_keeps_every_promise(world: World, seed: int) -> None:
+    """At random calls, most of them while resuming, with faults on the wire meanwhile.
+
+    On PostgreSQL a lock of the database says who lives, on SQLite one of a file.
+    """
+    rng = random.Random(seed)
+    world.sandbox.faults.seed, world.sandbox.faults.rates = seed, {"all": FAULTS}
+    rows = [customer(number, **CONSENT) for number in range(80)]
+    at_calls = [rng.randrange(1, 40) for _ in range(KILLS)]
+    assert is_killed(world, lambda: world.screen(rows), at_call=at_calls[0])
+    run_id = newest(world)
+    for at_call in at_calls[1:]:
+        heard = rng.random() < 0.5
+        assert is_killed(world, lambda: world.screen(run=run_id), at_call=at_call, heard=heard)
+    require_every_promise(world, run_id, KILLS)
 
 
 @pytest.mark.long
@@ -78,6 +110,39 @@ def test_a_command_line_killed_keeps_every_promise(
     tmp_path: Path, engine_server: EngineServer
 ) -> None:
     """`nightscreen screen`, killed under a real server and resumed with `--run`."""
-    night = spend_night(21, rows=150, kills=1, below=tmp_path, env=engine_server.env)
-    assert night.kills == 1
-    assert night.faults() == []
+    make_batch(tmp_path / "in.csv", rows=150, seed=21, damage_pct=0)
+    screen = [COMMAND, "screen", "--output", str(tmp_path / "out"), "--yes", "--json"]
+    with SandboxProcess(seed=21) as sandbox:
+        sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": 30})
+        env = {
+            **engine_server.env,
+            "NIGHTSCREEN_BASE_URL": sandbox.url,
+            "NIGHTSCREEN_API_KEY": sandbox.api_key,
+            "NIGHTSCREEN_HOME": str(tmp_path / "home"),
+            "NIGHTSCREEN_MAX_IN_FLIGHT": json.dumps(AT_ONCE),
+        }
+        with subprocess.Popen([*screen, "in.csv"], env=env, cwd=tmp_path) as child:
+            while sandbox.totals()["totals"]["requests"] < 120:
+                assert child.poll() is None
+                time.sleep(0.02)
+            child.kill()
+        sandbox.wait_until_idle()
+        seen = sandbox.ledger()["next"]
+        with open_journal(tmp_path / "home") as journal:
+            (run,) = journal.runs.newest()
+            known = truth.committed(journal, run.run_id)
+        again = [*screen, "--run", run.run_id]
+        done = subprocess.run(again, env=env, cwd=tmp_path, capture_output=True, check=True)
+        sandbox.wait_until_idle()
+        books = truth.books_of(tmp_path / "home", run.run_id, sandbox.ledger())
+        with open_journal(tmp_path / "home") as journal:
+            entries = sandbox.ledger(since=seen)["entries"]
+            assert truth.asked_again(journal, known, entries) == []
+    report = json.loads(done.stdout)
+    explained = Decimal(report["balance"]["explained_in_doubt"])
+    assert report["state"] == "completed"
+    assert truth.wrong_statuses(tmp_path / "out" / run.run_id) == []
+    assert (books.unnamed, books.wrong) == ([], [])
+    assert books.crashed > 0
+    assert Decimal(report["cost"]["total"]) * 1_000_000 == books.journal_micro
+    assert books.ledger_micro - books.journal_micro == explained * 1_000_000

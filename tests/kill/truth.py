@@ -1,7 +1,4 @@
-"""What a run must come to, asked of the simulator's people and of its ledger.
-
-Starting, killing and resuming are in `harness`.
-"""
+"""What a run must come to, asked of the simulator's people and of its ledger."""
 
 from __future__ import annotations
 
