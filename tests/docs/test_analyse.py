@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from contextlib import chdir
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from tests.docs.pages import DOCS
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 NIGHTS = 2
 
@@ -41,18 +42,19 @@ def lender(tmp_path_factory: pytest.TempPathFactory) -> World:
     return world
 
 
-def _run_guide(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.chdir(folder)
-    named: dict[str, Any] = {}
-    for block in blocks():
-        if block.page == "docs/analyse.md" and block.language == "python":
-            exec(compile(block.text, block.page, "exec"), named)  # noqa: S102 - our own guide
-    return named
+@pytest.fixture(scope="module")
+def named(lender: World) -> Iterator[dict[str, Any]]:
+    """Give what the guide has named once all of its code was run, in the folder that has `out`."""
+    found: dict[str, Any] = {}
+    with chdir(lender.folder):
+        for block in blocks():
+            if block.page == "docs/analyse.md" and block.language == "python":
+                exec(compile(block.text, block.page, "exec"), found)  # noqa: S102 - our own guide
+        yield found
 
 
-def test_types_are_right(lender: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_types_are_right(named: dict[str, Any]) -> None:
     """Decimals, dates, instants, categories; identifiers and last digits are text."""
-    named = _run_guide(lender.folder, monkeypatch)
     rows, listed = named["rows"], named["listed"]
     kinds = {name: str(rows[name].dtype) for name in rows}
     assert kinds["customer_id"] == kinds["bvn"] == kinds["account_number"] == "string[pyarrow]"
@@ -68,9 +70,8 @@ def test_types_are_right(lender: World, monkeypatch: pytest.MonkeyPatch) -> None
     assert str(listed["exposure"].dtype) == "decimal128(20, 2)[pyarrow]"
 
 
-def test_numbers_are_those_of_the_reports(lender: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_are_those_of_the_reports(named: dict[str, Any]) -> None:
     """Cost by check, decisions, changes and nights, against `report.json`."""
-    named = _run_guide(lender.folder, monkeypatch)
     report = json.loads((named["RUN"] / "report.json").read_text(encoding="utf-8"))
     assert named["calls"]["cost"].sum() == Decimal(report["cost"]["total"])
     assert named["calls"]["attempts"].size == sum(
