@@ -1380,9 +1380,8 @@ _ROWS = (
         (
             Edit(
                 _INTAKE,
-                "                [*batch.broken, *refused_rows(batch, refusals)], key=lambda "
-                "row: row.line\n",
-                "                refused_rows(batch, refusals), key=lambda row: row.line\n",
+                "[*batch.broken, *refused_rows(came, refusals)]",
+                "refused_rows(came, refusals)",
             ),
             Edit(_INTAKE, "read=len(batch.lines) + len(batch.broken),", "read=len(batch.lines),"),
         ),
