@@ -1710,7 +1710,9 @@ _ONE_BY_ONE = (
                 'ended = {"settled_at": end.settled_at, "attempts": request.attempts}',
             ),
         ),
-        ("tests/steps/test_bvn_links.py::test_wrong_passwords_are_limited",),
+        (
+            "tests/portal/test_otp_page.py::test_wrong_password_is_told_beside_the_field_and_counted",
+        ),
     ),
     Broken(
         "consent is not judged again before a password is sent",
