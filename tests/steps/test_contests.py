@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 HOUR = 3600 * SECOND
 CLOCKS = ContestClocks(hours=24, complex_hours=48, data_protection_hours=100)
+APPROVED = {"outcome": ContestOutcome.CHANGED, "decision": Decision.APPROVE}
 
 
 @pytest.fixture
@@ -57,6 +58,12 @@ def contested(nights: Nights, **changes: Any) -> Contest:  # noqa: ANN401 - as `
     return open_contest(nights.journal, Actor("Ada Eze"), CLOCKS, "0007", **given)
 
 
+def answered(nights: Nights, contest: Contest, by: str = "Tunde", **changes: Any) -> Contest:  # noqa: ANN401
+    """Answer a contest: it stands, unless another outcome is given."""
+    given = {"answer": "It stands.", "outcome": ContestOutcome.STANDS, **changes}
+    return answer_contest(nights.journal, Actor(by), contest.key, **given)
+
+
 def reviewed(nights: Nights, reviewer: str) -> None:
     """Let a person confirm the decision on the list."""
     assert save(nights.journal, filled("0007", "run-1", "decline", reviewer=reviewer)).saved == 1
@@ -69,13 +76,7 @@ def test_each_contest_has_the_clock_of_its_kind(nights: Nights) -> None:
     assert plain.due_at - plain.at == 24 * HOUR
     data = contested(nights, about=ContestAbout.DATA_PROTECTION)
     assert data.due_at - data.at == 100 * HOUR
-    answer_contest(
-        nights.journal,
-        Actor("Ngozi"),
-        plain.key,
-        answer="It stands.",
-        outcome=ContestOutcome.STANDS,
-    )
+    answered(nights, plain)
     hard = contested(nights, is_complex=True)
     assert hard.due_at - hard.at == 48 * HOUR
     nights.now += 60 * HOUR
@@ -112,24 +113,10 @@ def test_who_decided_does_not_answer(nights: Nights) -> None:
     contest = contested(nights)
     for name in ("ngozi bello", "NGOZI BELLO "):
         with pytest.raises(NotAllowedError):
-            answer_contest(
-                nights.journal,
-                Actor(name),
-                contest.key,
-                answer="It stands.",
-                outcome=ContestOutcome.STANDS,
-            )
-    answer_contest(
-        nights.journal,
-        Actor("Tunde"),
-        contest.key,
-        answer="It stands.",
-        outcome=ContestOutcome.STANDS,
-    )
+            answered(nights, contest, name)
+    answered(nights, contest)
     with pytest.raises(InputError, match="answered already"):
-        answer_contest(
-            nights.journal, Actor("Tunde"), contest.key, answer="No.", outcome=ContestOutcome.STANDS
-        )
+        answered(nights, contest)
 
 
 def test_a_changed_decision_stands_over_the_review_that_was_contested(nights: Nights) -> None:
@@ -137,22 +124,9 @@ def test_a_changed_decision_stands_over_the_review_that_was_contested(nights: Ni
     reviewed(nights, "Ngozi Bello")
     contest = contested(nights)
     with pytest.raises(InputError, match="new one"):
-        answer_contest(
-            nights.journal,
-            Actor("Tunde"),
-            contest.key,
-            answer="Paid.",
-            outcome=ContestOutcome.CHANGED,
-        )
+        answered(nights, contest, outcome=ContestOutcome.CHANGED)
     nights.now += HOUR
-    answer_contest(
-        nights.journal,
-        Actor("Tunde"),
-        contest.key,
-        answer="The loan is settled.",
-        outcome=ContestOutcome.CHANGED,
-        decision=Decision.APPROVE,
-    )
+    answered(nights, contest, **APPROVED)
     review = nights.reviews.active(BATCH, nights.now)[nights.pseudonym("0007")]
     assert (review.decision, review.listed, review.reviewer) == ("approve", "decline", "Tunde")
 
@@ -169,17 +143,11 @@ def test_a_contest_stays_open_where_its_new_decision_could_not_be_saved(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Records, "insert", full_disk)
-    answer: dict[str, Any] = {
-        "answer": "The loan is settled.",
-        "outcome": ContestOutcome.CHANGED,
-        "decision": Decision.APPROVE,
-    }
     with pytest.raises(OSError, match="No space"):
-        answer_contest(nights.journal, Actor("Tunde"), contest.key, **answer)
+        answered(nights, contest, **APPROVED)
     monkeypatch.undo()
     assert not nights.reviews.active(BATCH, nights.now)
-    answered = answer_contest(nights.journal, Actor("Tunde"), contest.key, **answer)
-    assert answered.new_decision == Decision.APPROVE
+    assert answered(nights, contest, **APPROVED).new_decision == Decision.APPROVE
     assert nights.reviews.active(BATCH, nights.now)
 
 
@@ -198,9 +166,7 @@ def test_an_open_contest_is_never_purged_and_an_answered_one_is(nights: Nights) 
     Erasures(nights.journal).purge(Cutoffs.all_at(later))
     store = Records.of(nights.journal, Contest)
     assert store.find(contest.key) == contest
-    answer_contest(
-        nights.journal, Actor("Tunde"), contest.key, answer="No.", outcome=ContestOutcome.STANDS
-    )
+    answered(nights, contest)
     Erasures(nights.journal).purge(Cutoffs.all_at(later))
     assert store.find(contest.key) is None
     assert verify_journal(nights.journal) == []
