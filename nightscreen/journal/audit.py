@@ -237,7 +237,7 @@ class Audit:
 
     def _ends(self, connection: Connection) -> _Ends | None:
         """Return where the chain begins and ends; None where that was changed or removed."""
-        kept = read_meta(connection).get(ENDS, "")
+        kept = read_meta(connection, ENDS).get(ENDS, "")
         try:
             return _Ends(*json.loads(open_text(self._journal.sealer, kept, ENDS)))
         except (JournalDamagedError, JournalKeyError, ValueError):

@@ -8,11 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sqlalchemy import insert, select
-
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.records import Records
-from nightscreen.journal.schema import policies, records
+from nightscreen.journal.schema import put_meta, read_meta, records
 from nightscreen.schemas.contests import ENDED, WAITS, Review
 
 if TYPE_CHECKING:
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
 
 _MADE = records.c.state == ""
 """No override that waits for a second person, or did."""
+_POLICY = "policy {}"
+"""Name in `meta` of the text of a policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +94,15 @@ class Reviews:
     def keep_policy(self, policy: str, text: str) -> None:
         """Keep a policy's JSON under its `name@digest`, unless it is kept already."""
         with writing(self._engine) as connection:
-            known = select(policies.c.policy).where(policies.c.policy == policy)
-            if connection.execute(known).first() is None:
-                row = {"policy": policy, "text": text, "kept_at": self._clock()}
-                connection.execute(insert(policies), row)
+            name = _POLICY.format(policy)
+            if not read_meta(connection, name):
+                put_meta(connection, name, text)
 
     def policy_text(self, policy: str) -> str | None:
         """Return the JSON of a policy by its `name@digest`; None where it was not kept."""
-        query = select(policies.c.text).where(policies.c.policy == policy)
+        name = _POLICY.format(policy)
         with reading(self._engine) as connection:
-            return connection.execute(query).scalar()
+            return read_meta(connection, name).get(name)
 
 
 def _in_order(found: list[Review]) -> list[Review]:

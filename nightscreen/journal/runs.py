@@ -374,8 +374,9 @@ class Runs:
 
     def date_order(self, batch: str) -> str:
         """Return the order of dates that was answered last for a batch name; empty if none was."""
+        name = _DATE_ORDER.format(batch)
         with reading(self._engine) as connection:
-            return read_meta(connection).get(_DATE_ORDER.format(batch), "")
+            return read_meta(connection, name).get(name, "")
 
     def keep_date_order(self, batch: str, order: str) -> None:
         """Keep the order of dates that a person named for a batch name."""

@@ -509,15 +509,6 @@ records = Table(
 )
 
 
-policies = Table(
-    "policies",
-    metadata,
-    Column("policy", Text, primary_key=True),  # name@digest
-    Column("text", Text, nullable=False),  # JSON, no personal data
-    Column("kept_at", BigInteger, nullable=False),
-    info={"kept": WITH_JOURNAL},
-)
-
 erasures = Table(
     "erasures",
     metadata,
@@ -651,9 +642,10 @@ class ErasedPseudonyms(NamedTuple):
 # --- the journal's own facts ---
 
 
-def read_meta(connection: Connection) -> dict[str, str]:
-    """Return the journal's own facts by name."""
-    rows = connection.execute(select(meta.c.name, meta.c.value)).all()
+def read_meta(connection: Connection, *names: str) -> dict[str, str]:
+    """Return the journal's own facts by name: those that are named, or all."""
+    query = select(meta.c.name, meta.c.value)
+    rows = connection.execute(query.where(meta.c.name.in_(names)) if names else query)
     return {row.name: row.value for row in rows}
 
 
