@@ -1120,7 +1120,7 @@ _PEOPLE = (
         "a person is erased while being asked about",
         "The answer comes after the erasure, and the person is back in the journal.",
         (Edit(_ERASURE, "require_rest(connection, person.subjects)", "require_rest(connection)"),),
-        (f"{_T_ERASURE}::test_an_intent_of_a_living_process_is_waited_for",),
+        ("tests/storage/test_erasure.py::test_a_person_being_asked_about_is_refused[sqlite]",),
     ),
     Broken(
         "what SQLite deletes stays in its file",

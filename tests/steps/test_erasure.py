@@ -19,12 +19,11 @@ from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.erasure import erase, look, mend
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.person import Whom
-from nightscreen.schemas.calls import Caps, ReserveRequest
 from nightscreen.schemas.errors import InputError, OutputError
 from tests.begun import begin_run
 from tests.left_behind import everything
 from tests.screening import CONSENT, Night, Screened, World, customer
-from tests.storage.conftest import by_name, sealed_starts
+from tests.storage.conftest import sealed_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -324,18 +323,6 @@ def test_a_run_under_way_is_waited_for(journal: Journal, world: World) -> None:
         with pytest.raises(InputError, match="run-live is under way"):
             erased(journal, customer_id="CUST-3")
     assert lookup_subject(journal, Customers.of(journal), "CUST-3")
-
-
-def test_an_intent_of_a_living_process_is_waited_for(journal: Journal, world: World) -> None:
-    """Asked at this very moment: the journal itself refuses."""
-    found = look(journal, Customers.of(journal), Whom(customer_id="CUST-3"))
-    with open_journal(world.folder / "home") as other:
-        subject = other.pseudonyms.subject("bvn", ERASED["bvn"])
-        by_name(other, "run-x", [ReserveRequest("karma", "bvn", subject, 1, None, 1)], Caps())
-        with pytest.raises(InputError, match="call about this person is under way"):
-            erase(journal, found)
-    erase(journal, found)
-    assert verify_journal(journal) == []
 
 
 def test_a_legal_hold_goes_first(journal: Journal, nights: list[Night]) -> None:
