@@ -73,30 +73,40 @@ class Place:
             journal.close()
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def _used(tmp_path: Path, url: str) -> Iterator[Place]:
+    """Give a place for a journal, and close what was opened there."""
+    found = Place(tmp_path / "home", url)
+    yield found
+    found.close()
+
+
+_EACH = pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+
+
+@_EACH
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Give a place for a journal on each database."""
     url = "" if request.param == "sqlite" else str(request.getfixturevalue("schema_url"))
-    found = Place(tmp_path / "home", url)
-    yield found
-    found.close()
+    yield from _used(tmp_path, url)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+@_EACH
 def lone_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Give a place on each database, in which no other test is at work."""
     url = "" if request.param == "sqlite" else str(request.getfixturevalue("database_url"))
-    found = Place(tmp_path / "home", url)
-    yield found
-    found.close()
+    yield from _used(tmp_path, url)
 
 
 @pytest.fixture
 def sqlite_place(tmp_path: Path) -> Iterator[Place]:
     """Give a place for a journal on SQLite."""
-    found = Place(tmp_path / "home", "")
-    yield found
-    found.close()
+    yield from _used(tmp_path, "")
+
+
+@pytest.fixture
+def server_place(database_url: str, tmp_path: Path) -> Iterator[Place]:
+    """Give a place on PostgreSQL, whose locks are those of the whole database."""
+    yield from _used(tmp_path, database_url)
 
 
 @pytest.fixture

@@ -156,7 +156,6 @@ def test_lookups_of_killed_runs_are_swept_and_those_of_the_living_are_not(place:
     fill(killed, ["karma"] * 30)
     fill(living, ["karma"] * 3, run="run-2", first=100)
     killed.close()
-    place.opened.remove(killed)
     next_.lookups.sweep()
     assert next_.lookups.find("run-1") is None
     assert next_.lookups.find("run-2") is not None
@@ -226,7 +225,6 @@ def test_what_a_dead_process_had_claimed_is_free_and_its_call_in_doubt(place: Pl
     caps = Caps(in_flight=(("karma", 9),))
     claim(victim, "karma", 2, caps=caps)
     victim.close()
-    place.opened.remove(victim)
     claimed = claim(other, "karma", 3, caps=caps)
     assert taken(claimed, table) == [0, 1, 2]
     assert [each.attempts for each, _ in claimed.taken] == [1, 1, 0]
@@ -304,7 +302,6 @@ def test_an_erasure_waits_for_a_run_that_has_the_person(place: Place) -> None:
     with pytest.raises(InputError, match="under way"):
         Erasures(officer).erase(person)
     nightly.close()
-    place.opened.remove(nightly)
     Erasures(officer).erase(person)
     assert officer.lookups.find("run-1") is None
 
@@ -417,7 +414,6 @@ def test_random_histories_end_as_the_model_says(place: Place, seed: int) -> None
             model.settle(number, cost=cost, becomes=becomes)
         if rng.random() < 0.05:
             processes[who].close()
-            place.opened.remove(processes[who])
             processes[who] = place.open()
             model.die(who)
             held = {number: each for number, each in held.items() if each[0] != who}
@@ -462,7 +458,6 @@ def test_who_has_left_keeps_nothing_from_others(place: Place) -> None:
     assert kinds(reserve(nightly, 1, 2, 3, caps=SHARED)) == [GRANTED, GRANTED, BUSY]
     analyst.askers.leave(f"run-of-{analyst.holders.name}", forget=False)
     victim.close()
-    place.opened.remove(victim)
     assert kinds(reserve(nightly, 3, 4, caps=SHARED)) == [GRANTED, GRANTED]
     with nightly.engine.connect() as connection:
         names = set(connection.execute(select(askers.c.holder)).scalars())
@@ -541,7 +536,6 @@ def test_no_interleaving_of_processes_passes_the_cap(place: Place) -> None:
         who, wanted = rng.randrange(3), rng.randrange(6)
         if at == 30:
             openings[2].close()
-            place.opened.remove(openings[2])
             under_way[2] = []
         if at >= 30 and who == 2:
             continue
@@ -578,14 +572,6 @@ def test_counters_are_written_last_and_in_one_order(journal: Journal) -> None:
     assert [scope.partition(":")[0] for scope in claimed[-1]] == ["day", "day", "month", "run"]
     assert claimed[-1] == sorted(claimed[-1])
     assert settled[-1] == claimed[-1]
-
-
-@pytest.fixture
-def server_place(database_url: str, tmp_path: Path) -> Iterator[Place]:
-    """Give a place for a journal on a PostgreSQL database of its own."""
-    found = Place(tmp_path / "home", database_url)
-    yield found
-    found.close()
 
 
 def _claims(journal: Journal, table: LookupRun) -> None:

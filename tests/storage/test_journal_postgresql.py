@@ -17,18 +17,10 @@ from nightscreen.schemas.errors import JournalBusyError, JournalError
 from tests.storage.conftest import PRICE, Place, ended, reserve
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nightscreen.journal import Journal
     from nightscreen.journal.holders import AdvisoryHolders
 
 pytestmark = pytest.mark.postgres
-
-
-@pytest.fixture
-def server_place(database_url: str, tmp_path: Path) -> Place:
-    """Give a place for a journal on PostgreSQL, whose locks are those of the whole database."""
-    return Place(tmp_path / "home", database_url)
 
 
 def test_a_writer_that_never_ends_is_told_and_harms_nothing(server_place: Place) -> None:
@@ -42,7 +34,6 @@ def test_a_writer_that_never_ends_is_told_and_harms_nothing(server_place: Place)
         assert journal.money.today().calls == 0
     other.dispose()
     assert reserve(journal, 1)[0][1].call_id == 1
-    server_place.close()
 
 
 def test_a_database_that_may_only_be_read_is_told(server_place: Place) -> None:
@@ -52,7 +43,6 @@ def test_a_database_that_may_only_be_read_is_told(server_place: Place) -> None:
     with pytest.raises(JournalError, match="cannot be written"):
         reserve(journal, 1)
     assert verify_journal(journal) == []
-    server_place.close()
 
 
 def test_commits_last_whatever_the_server_does(server_place: Place) -> None:
@@ -63,7 +53,6 @@ def test_commits_last_whatever_the_server_does(server_place: Place) -> None:
     server.dispose()
     with reading(server_place.open().engine) as connection:
         assert connection.execute(text("SHOW synchronous_commit")).scalar() == "on"
-    server_place.close()
 
 
 def drop_lock(journal: Journal, url: str) -> None:
@@ -91,7 +80,6 @@ def test_a_mark_of_life_that_is_dropped_is_set_again(server_place: Place) -> Non
     assert other.calls.recover() == 0
     assert reserve(journal, 2)[0][1].kind is ReservationStatus.GRANTED
     assert not journal.holders.was_lost
-    server_place.close()
 
 
 def test_a_connection_that_is_gone_is_replaced(server_place: Place) -> None:
@@ -118,7 +106,6 @@ def test_a_connection_that_is_gone_is_replaced(server_place: Place) -> None:
     drop_all()
     assert journal.money.today().calls == 2
     other.dispose()
-    server_place.close()
 
 
 def test_who_was_taken_for_dead_sends_nothing_more(server_place: Place) -> None:
@@ -140,7 +127,6 @@ def test_who_was_taken_for_dead_sends_nothing_more(server_place: Place) -> None:
     journal.calls.settle("run-1", [ended(pairs[0]), ended(pairs[1])])
     assert journal.money.today().spent_micro == 2 * PRICE
     assert verify_journal(other) == []
-    server_place.close()
 
 
 @pytest.mark.parametrize("level", ["serializable", "repeatable read"])
@@ -161,7 +147,6 @@ def test_a_servers_own_level_of_isolation_does_not_matter(server_place: Place, l
         numbers = list(pool.map(grant, (journal, other), (0, 100)))
     assert sum(numbers) == 5
     assert verify_journal(journal) == []
-    server_place.close()
 
 
 def test_a_journal_that_stays_locked_is_waited_for(server_place: Place) -> None:
@@ -182,7 +167,6 @@ def test_a_journal_that_stays_locked_is_waited_for(server_place: Place) -> None:
         with pytest.raises(JournalBusyError):
             reserve(journal, 2)
     other.dispose()
-    server_place.close()
 
 
 def test_outcomes_are_committed_while_another_process_has_its_turn(server_place: Place) -> None:
@@ -194,7 +178,6 @@ def test_outcomes_are_committed_while_another_process_has_its_turn(server_place:
         with pytest.raises(JournalBusyError):
             reserve(journal, 2)
     assert journal.money.today().calls == 1
-    server_place.close()
 
 
 def test_a_change_of_the_whole_journal_waits_for_all_who_record(server_place: Place) -> None:
@@ -202,7 +185,6 @@ def test_a_change_of_the_whole_journal_waits_for_all_who_record(server_place: Pl
     journal, other = (server_place.open(busy_timeout_s=0.3) for _ in range(2))
     with recording(other.engine), pytest.raises(JournalBusyError):
         journal.runs.withdraw("run-1")
-    server_place.close()
 
 
 def test_a_place_in_the_journal_waits_for_answers_half_written(server_place: Place) -> None:
@@ -211,7 +193,6 @@ def test_a_place_in_the_journal_waits_for_answers_half_written(server_place: Pla
     with recording(other.engine), pytest.raises(JournalBusyError):
         journal.answers.position()
     assert journal.answers.position() == 0
-    server_place.close()
 
 
 def test_a_group_that_cannot_be_written_leaves_nothing(server_place: Place) -> None:
@@ -225,7 +206,6 @@ def test_a_group_that_cannot_be_written_leaves_nothing(server_place: Place) -> N
     journal.calls.settle("run-1", [ended(pair) for pair in pairs])
     assert journal.money.today().calls == 2
     assert verify_journal(journal) == []
-    server_place.close()
 
 
 def test_a_group_larger_than_a_socket_takes_is_committed(server_place: Place) -> None:
@@ -234,7 +214,6 @@ def test_a_group_larger_than_a_socket_takes_is_committed(server_place: Place) ->
     pairs = reserve(journal, *range(1, 201))
     journal.calls.settle("run-1", [ended(pair, body=b"x" * 40_000) for pair in pairs])
     assert len(journal.answers.latest("karma", [pair[0].subject for pair in pairs])) == 200
-    server_place.close()
 
 
 def test_outcomes_handed_in_by_two_at_once_count_once(server_place: Place) -> None:
@@ -252,4 +231,3 @@ def test_outcomes_handed_in_by_two_at_once_count_once(server_place: Place) -> No
     assert journal.money.today().spent_micro == 200 * PRICE
     assert journal.money.today().reserved_micro == 0
     assert verify_journal(journal) == []
-    server_place.close()
