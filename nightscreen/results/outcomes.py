@@ -153,7 +153,7 @@ def _followed(journal: Journal, offer: Offer, seen: Sequence[LoanNews]) -> LoanO
     """
     views = [(each.at, _standing(each.now.status), each.now) for each in seen if each.now.status]
     lent = [view for view in views if view[1] is not LoanStanding.NOT_LENT]
-    if not lent or offer.held.reference is None:
+    if not lent or offer.reference is None:
         return None
     outcome: LoanOutcome | None = None
     ends = [*(view[0] for view in lent[1:]), max(offer.followed_at or 0, lent[-1][0])]
@@ -172,13 +172,13 @@ def _followed(journal: Journal, offer: Offer, seen: Sequence[LoanNews]) -> LoanO
         )
         if outcome is None:
             outcome = LoanOutcome(
-                key=loan_key(journal, offer.held.reference),
+                key=loan_key(journal, offer.reference),
                 customer=offer.customer,
                 batch=offer.batch,
                 run_id=offer.source_run_id,
                 at=at,
-                customer_id=offer.held.customer_id,
-                loan_id=offer.held.reference,
+                customer_id=offer.customer_id,
+                loan_id=offer.reference,
                 source=OutcomeSource.FOLLOWED,
                 disbursed_at=at,
                 last=day,

@@ -76,23 +76,6 @@ class LoanSnapshot:
     can_cancel: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOffer:
-    """The sealed part of an offer: the customer, the link, and the last known state of the loan."""
-
-    customer_id: str
-    product_name: str | None = None
-    email: str | None = None
-    phone: str | None = None
-    reference: str | None = None
-    url: str | None = None
-    seen: LoanSnapshot | None = None
-
-    def __repr__(self) -> str:
-        """Name the shape without the person."""
-        return "HeldOffer(***)"
-
-
 class Offer(JournalRecord):
     """One offer of one product to one customer, made `at`; instants in microseconds.
 
@@ -114,7 +97,13 @@ class Offer(JournalRecord):
     source_run_id: str  # the screening run that it rests on
     decision: str
     state: LinkState
-    held: HeldOffer = Field(repr=False)
+    customer_id: str = Field(repr=False)
+    product_name: str | None = None
+    email: str | None = Field(None, repr=False)
+    phone: str | None = Field(None, repr=False)
+    reference: str | None = Field(None, repr=False)
+    url: str | None = Field(None, repr=False)
+    seen: LoanSnapshot | None = Field(None, repr=False)  # the last known state of the loan
     offered_at: int | None = None
     renewed: bool = False  # another link was asked for on purpose
     loan: bytes | None = None  # pseudonym of the reference; subject of the calls that follow it

@@ -26,7 +26,7 @@ from nightscreen.operations.transactions.pull import TransactionPull
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.consented import TokenAnswer
-from nightscreen.schemas.offers import HeldOffer, LinkState, Offer, OfferLoans, TrackLoans
+from nightscreen.schemas.offers import LinkState, Offer, OfferLoans, TrackLoans
 from nightscreen.schemas.pulls import PullTransactions
 from tests.client.fakes import Canned, FakeTransport
 from tests.screening import World
@@ -206,7 +206,9 @@ def _offered(journal: Any, number: int, at: int) -> Offer:  # noqa: ANN401 - a j
         at=at,
         offered_at=at,
         loan=journal.pseudonyms.subject("loan", reference),
-        held=HeldOffer(customer_id=f"CUST-{number:04d}", reference=reference, url="https://l"),
+        customer_id=f"CUST-{number:04d}",
+        reference=reference,
+        url="https://l",
     )
 
 

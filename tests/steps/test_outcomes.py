@@ -22,7 +22,7 @@ from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.offers import HeldOffer, LinkState, LoanNews, LoanSnapshot, Offer
+from nightscreen.schemas.offers import LinkState, LoanNews, LoanSnapshot, Offer
 from nightscreen.schemas.outcomes import BadLoan, LoanOutcome
 from tests.screening import CONSENT, customer
 from tests.steps.enriched_in_a_test import enriched_row
@@ -292,7 +292,8 @@ def test_loans_followed_here_count_without_a_book(book: Book) -> None:
             decision="approve",
             state=LinkState.OFFERED,
             at=book.nights.now,
-            held=HeldOffer(customer_id=who, reference=f"REF-{who}"),
+            customer_id=who,
+            reference=f"REF-{who}",
         )
         offers.add([offer])
         for number, word in enumerate(words):

@@ -15,7 +15,7 @@ from nightscreen.journal.records import Records
 from nightscreen.journal.schema import KINDS, ErasedPseudonyms, records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.contests import Contest, ToldNotice
-from nightscreen.schemas.offers import HeldOffer, LinkState, LoanNews, LoanSnapshot, Offer
+from nightscreen.schemas.offers import LinkState, LoanNews, LoanSnapshot, Offer
 from nightscreen.schemas.outcomes import (
     OUTCOMES_BATCH,
     LoanDay,
@@ -150,7 +150,7 @@ def test_what_was_seen_of_a_loan_goes_with_its_offer(journal: Journal) -> None:
         decision="approve",
         state=LinkState.OFFERED,
         at=100,
-        held=HeldOffer("CUST-1"),
+        customer_id="CUST-1",
     )
     followed = offer.model_copy(update={"followed_at": 900})
     seen = LoanSnapshot("PENDING")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.errors import InputError, StoppedError, UsageError
 from nightscreen.schemas.loans import LoanProducts, LoanStarted
-from nightscreen.schemas.offers import HeldOffer, LinkState, Offer, OfferLoans, OfferWord
+from nightscreen.schemas.offers import LinkState, Offer, OfferLoans, OfferWord
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.schemas.stops import StopReason
 
@@ -232,12 +232,10 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
             decision=candidate.decision,
             state=LinkState.STARTING,
             at=self.run.clock(),
-            held=HeldOffer(
-                customer_id=candidate.customer_id,
-                product_name=None if self._product is None else self._product.name,
-                email=contacts.get("email"),
-                phone=contacts.get("phone"),
-            ),
+            customer_id=candidate.customer_id,
+            product_name=None if self._product is None else self._product.name,
+            email=contacts.get("email"),
+            phone=contacts.get("phone"),
         )
         return bool(self._kept.add([person.offer]))
 
@@ -279,7 +277,7 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
         """
         folder, product = self.run.folder, self._product
         for each in self.people:
-            held = None if each.offer is None else each.offer.held.product_name
+            held = None if each.offer is None else each.offer.product_name
             each.product_name = held if product is None else product.name
         offers = OFFERS.table(self.people)
         folder.write_parquet(OFFERS_FILE, OFFERS.schema, [offers])
@@ -354,8 +352,8 @@ OFFERS = OutputTable[Offered](
     product_id=(_TEXT, lambda row: row.product_id),
     product_name=(_TEXT, lambda row: row.product_name),
     state=(WORD, lambda row: str(row.word)),
-    reference=(_TEXT, lambda row: row.link and row.link.held.reference),
-    url=(_TEXT, lambda row: row.link and row.link.held.url),
+    reference=(_TEXT, lambda row: row.link and row.link.reference),
+    url=(_TEXT, lambda row: row.link and row.link.url),
     offered_at=(INSTANT, lambda row: row.link and row.link.offered_at),
     number=(pa.int32(), lambda row: row.offer and row.offer.number),
     decision=(WORD, lambda row: row.candidate.decision),
@@ -404,11 +402,11 @@ def _after_call(journal: Journal, offer: Offer, end: CallEnd | None) -> Offer | 
     answer = parse_answer(Operation.LOAN_START, end.body)
     if not isinstance(answer, LoanStarted) or not answer.reference:
         return offer.model_copy(update={"state": LinkState.IN_DOUBT})
-    held = replace(offer.held, reference=answer.reference, url=answer.url)
     loan = journal.pseudonyms.subject(SubjectKind.LOAN.value, answer.reference)
     at = end.settled_at or journal.clock()
-    made = {"state": LinkState.OFFERED, "offered_at": at, "loan": loan, "held": held}
-    return offer.model_copy(update=made)
+    made = {"state": LinkState.OFFERED, "offered_at": at, "loan": loan}
+    link = {"reference": answer.reference, "url": answer.url}
+    return offer.model_copy(update=made | link)
 
 
 def ask_again(journal: Journal, parameters: OfferLoans, customer_ids: Sequence[str]) -> int:

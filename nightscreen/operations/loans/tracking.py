@@ -73,7 +73,7 @@ class Followed(Person):
     @property
     def seen(self) -> LoanSnapshot:
         """Return what was last seen of it."""
-        return self.offer.held.seen or LoanSnapshot()
+        return self.offer.seen or LoanSnapshot()
 
 
 class LoanChange(NamedTuple):
@@ -142,7 +142,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
 
     def call(self, caller: Caller, person: Followed) -> LookupTask:
         """Return the call that shows a loan."""
-        request = loans.loan(person.offer.held.reference or "")
+        request = loans.loan(person.offer.reference or "")
         return caller.task(request, kind=self.kind, subject=person.subject)
 
     def learn(self, person: Followed, end: CallEnd | None) -> None:
@@ -204,7 +204,7 @@ def _seen(offer: Offer, end: CallEnd) -> LoanSnapshot | None:
     """Return what an answer says of a loan; None if there was none."""
     if not end.is_answered:
         return None
-    before = offer.held.seen
+    before = offer.seen
     if end.outcome == Outcome.NOT_FOUND:
         return replace(before, known=False) if before else LoanSnapshot(known=False)
     loan = parse_answer(Operation.LOAN_VIEW, end.body)
@@ -233,7 +233,7 @@ def _after(offer: Offer, seen: LoanSnapshot, now: int) -> Offer:
     moved = seen.status != offer.status
     return offer.model_copy(
         update={
-            "held": replace(offer.held, seen=seen),
+            "seen": seen,
             "status": seen.status,
             "status_at": now if moved else offer.status_at,
             "followed_at": now,
@@ -249,7 +249,7 @@ def has_ended(seen: LoanSnapshot) -> bool:
 
 def _news(run_id: str, offer: Offer, seen: LoanSnapshot, now: int) -> LoanNews | None:
     """Return the changes of a view; None if nothing differs."""
-    before = offer.held.seen
+    before = offer.seen
     if seen == before:
         return None
     return LoanNews(
@@ -273,7 +273,7 @@ def _account(changes: Sequence[LoanChange]) -> dict[str, Any]:
         f"{change.old or '(none)'} > {change.new}" for change in changes if change.name == "status"
     )
     return {
-        "loans": len({change.offer.held.reference for change in changes}),
+        "loans": len({change.offer.reference for change in changes}),
         **{name: names[name] for name in (*_TOLD, REFERENCE)},
         "moves": dict(sorted(moves.items())),
     }
@@ -319,10 +319,10 @@ _TEXT, _YES_OR_NO = pa.string(), pa.bool_()
 _HISTORY = pa.list_(pa.struct([pa.field("status", _TEXT), pa.field("at", INSTANT)]))
 
 LOANS = OutputTable[Followed](
-    reference=(_TEXT, lambda loan: loan.offer.held.reference),
-    customer_id=(_TEXT, lambda loan: loan.offer.held.customer_id),
+    reference=(_TEXT, lambda loan: loan.offer.reference),
+    customer_id=(_TEXT, lambda loan: loan.offer.customer_id),
     product_id=(WORD, lambda loan: loan.offer.product_id),
-    product_name=(WORD, lambda loan: loan.offer.held.product_name),
+    product_name=(WORD, lambda loan: loan.offer.product_name),
     state=(WORD, lambda loan: str(loan.word)),
     status=(WORD, lambda loan: loan.offer.status),
     status_at=(INSTANT, lambda loan: loan.offer.status_at),
@@ -343,7 +343,7 @@ LOANS = OutputTable[Followed](
 
 LOAN_CHANGES = OutputTable[LoanChange](
     customer=(_TEXT, lambda change: change.offer.customer.hex()),
-    reference=(_TEXT, lambda change: change.offer.held.reference),
+    reference=(_TEXT, lambda change: change.offer.reference),
     product_id=(WORD, lambda change: change.offer.product_id),
     field=(WORD, lambda change: change.name),
     old=(_TEXT, lambda change: change.old),
