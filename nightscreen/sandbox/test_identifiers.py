@@ -42,7 +42,7 @@ class MagicPerson:
     otp: str = ""  # `late`, `never` or `unreachable` where the password does not arrive in time
     watchlisted: bool = False
     incomplete: bool = False  # whether the BVN record lacks fields
-    loan: str = "approved"  # fate of a loan: see `loans.fate_of`
+    loan: str = "approved"  # fate of a loan: see `loan_book.fate_of`
 
     @property
     def bvn(self) -> str:

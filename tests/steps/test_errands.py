@@ -139,12 +139,6 @@ def test_wrong_key_stops_the_run(tmp_path: Path) -> None:
     again.close()
 
 
-def test_unknown_run_is_refused(tmp_path: Path) -> None:
-    """A run of another flow, or none, cannot be taken up."""
-    with pytest.raises(InputError, match="there is no run 20260101-000000-abcdef of a_flow"):
-        opened(tmp_path, Operation.LOAN_PRODUCTS, run="20260101-000000-abcdef")
-
-
 def test_results_go_into_a_folder() -> None:
     """An address is refused in words, instead of a folder of that name."""
     with pytest.raises(ValidationError, match="must be a folder on this machine"):
@@ -193,8 +187,10 @@ def test_a_run_is_withdrawn_unless_a_call_of_it_was_acted_on(tmp_path: Path) -> 
     asked.close()
 
 
-def test_screening_does_not_resume_a_run_of_another_flow(tmp_path: Path) -> None:
-    """The run is there, of another flow: one line says so, and nothing is begun."""
+def test_only_a_run_of_the_same_flow_is_resumed(tmp_path: Path) -> None:
+    """There is none, or it is of another flow: one line says so, and nothing is begun."""
+    with pytest.raises(InputError, match="there is no run 20260101-000000-abcdef of a_flow"):
+        opened(tmp_path, Operation.LOAN_PRODUCTS, run="20260101-000000-abcdef")
     other = opened(tmp_path, Operation.LOAN_PRODUCTS)
     other.close()
     with pytest.raises(InputError, match=f"there is no run {other.run_id} of screen_batch"):
