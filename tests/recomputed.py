@@ -59,8 +59,7 @@ FROM_ELSEWHERE = (
     *("nights", "groups", "news", "overrides", "customer_notices", "contests"),
     *("cost.quoted", "cost.cap", "cost.over_cap", "cost.disputed", "cost.saved_by_"),
     *("cost.price_rises", "balance.", "freshness.oldest", "freshness.at_", "files.enriched/"),
-    *("files.quarantine.csv", "files.problems.csv", "files.to_correct.csv"),
-    *("files.report", "files.manifest"),
+    *("files.quarantine.csv", "files.problems.csv", "files.report", "files.manifest"),
     *(
         "files.rings.parquet",
         "files.notices.csv",

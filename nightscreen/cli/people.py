@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nightscreen.privacy.erasure import Found
 
 
-_HELD = ("rows", "lists", "quarantine", "to_correct", "lookups", "answers", "changes")
+_HELD = ("rows", "lists", "quarantine", "lookups", "answers", "changes")
 
 
 @command("explain CUST-0000004 --batch borrowers", view="explain")

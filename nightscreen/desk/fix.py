@@ -22,7 +22,7 @@ from nightscreen.desk.new_file import begin, preview, quote_upload
 from nightscreen.desk.run_rows import rows_of_run
 from nightscreen.desk.runs import find_run
 from nightscreen.desk.uploads import TYPED, chosen_mapping
-from nightscreen.files.outputs import QUARANTINE, TO_CORRECT
+from nightscreen.files.outputs import QUARANTINE
 from nightscreen.files.person import same_person
 from nightscreen.files.quarantine import escape_formula, unescape_formula
 from nightscreen.files.sealed_file import in_memory, unsealed
@@ -32,8 +32,9 @@ from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import Mapping, read_mapping
 from nightscreen.reading.open_file import open_source
 from nightscreen.results.settle_case import needs_second
+from nightscreen.runs.corrections import number_to_correct
 from nightscreen.schemas.columns import IDENTIFIERS
-from nightscreen.schemas.corrections import Correction, Dismissal
+from nightscreen.schemas.corrections import Correction, Dismissal, RowToCorrect
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import contains_identifier
@@ -60,7 +61,6 @@ whether somebody else must confirm them, and where the evidence is."""
 LONGEST_REFERENCE: Final = 200
 REFUSED, VALUES = "", "values"
 """The lists, as the address names them."""
-_FILES: Final = {REFUSED: QUARANTINE, VALUES: TO_CORRECT}
 _PROVED: Final = frozenset(
     {
         *(name for each in IDENTIFIERS.values() for name in each.columns),
@@ -83,7 +83,7 @@ class _Row:
     """One row of a list.
 
     Attributes:
-        place: its place in the file, from 0.
+        place: its place in the quarantine, from 0; else its line in the lender's file.
         hint: what is wrong; it is about the cell `wrong`, None where about the whole row.
         came: its cells as they came; `beyond` came after the last heading.
         cells: its cells as they are now.
@@ -104,6 +104,8 @@ class _Sheet:
 
     Attributes:
         which: of the lists.
+        quarantine: the file of refused rows.
+        kept: the rows to correct, in the order of their lines.
         mapping: what the run's headings meant, for the refused rows.
         date_order: of the run's file, as its dates showed it, or as was answered.
         done: what was sent again, by place.
@@ -113,7 +115,8 @@ class _Sheet:
 
     which: str
     run: RunRecord
-    path: Path
+    quarantine: Path
+    kept: Sequence[RowToCorrect]
     headings: list[str]
     mapping: Mapping
     date_order: str
@@ -124,23 +127,33 @@ class _Sheet:
     @property
     def number(self) -> int:
         """Return how many rows it has."""
-        return _number(self.run, self.which)
+        return len(self.kept) if self.which == VALUES else _refused(self.run)
 
-    def rows(self, start: int, form: AnyMapping[str, list[str]]) -> Iterator[_Row]:
-        """Yield rows from a place on, with what was typed of them."""
-        width = len(self.headings)
-        with self.path.open(encoding="utf-8", newline="") as file:
-            for place, row in enumerate(islice(csv.reader(file), start + 1, None), start):
-                cells = [unescape_formula(cell) for cell in row[:-_OWN]]
-                line, column, _, hint = map(unescape_formula, row[-_OWN:])
-                came = (cells + [""] * width)[:width]
-                typed = [
-                    cell
-                    if place in self.done or place in self.dismissed
-                    else _typed(form, f"c{place}.{at}", cell)
-                    for at, cell in enumerate(came)
-                ]
-                yield _Row(place, line, hint, self.about(column), came, cells[width:], typed)
+    def _came(self) -> Iterator[tuple[int, list[str], str, str, str]]:
+        """Yield place, cells, line, column and hint of each row."""
+        for row in self.kept:
+            yield row.line, list(row.cells), str(row.line), row.column, row.hint
+        if self.which == REFUSED:
+            with self.quarantine.open(encoding="utf-8", newline="") as file:
+                for place, cells in enumerate(islice(csv.reader(file), 1, None)):
+                    plain = list(map(unescape_formula, cells))
+                    line, column, _, hint = plain[-_OWN:]
+                    yield place, plain[:-_OWN], line, column, hint
+
+    def rows(
+        self, form: AnyMapping[str, list[str]], start: int = 0, number: int | None = None
+    ) -> Iterator[_Row]:
+        """Yield so many rows from one on, or all, with what was typed of them."""
+        width, end = len(self.headings), None if number is None else start + number
+        for place, cells, line, column, hint in islice(self._came(), start, end):
+            came = (cells + [""] * width)[:width]
+            typed = [
+                cell
+                if place in self.done or place in self.dismissed
+                else _typed(form, f"c{place}.{at}", cell)
+                for at, cell in enumerate(came)
+            ]
+            yield _Row(place, line, hint, self.about(column), came, cells[width:], typed)
 
     def about(self, column: str) -> int | None:
         """Return which cell a column means that the list names: by heading, or by meaning."""
@@ -158,7 +171,7 @@ class _Sheet:
         """Return the rows of the page that the address names, and where it is."""
         size = min(MOST_ROWS, max(1, MOST_CELLS // max(1, len(self.headings))))
         start, where = context.slice(self.number, size)
-        return list(islice(self.rows(start, context.form), size)), where
+        return list(self.rows(context.form, start, size)), where
 
 
 def _typed(form: AnyMapping[str, list[str]], name: str, came: str) -> str:
@@ -213,7 +226,7 @@ def _by_rule(context: Context, sheet: _Sheet) -> list[_Row]:
         return []
     at = sheet.headings.index(column) if column in sheet.headings else None
     found = []
-    for row in sheet.rows(0, {}):
+    for row in sheet.rows({}):
         is_open = row.place not in sheet.done and row.place not in sheet.dismissed
         if at is not None and is_open and row.came[at].strip() == came != becomes:
             cells = [becomes if place == at else cell for place, cell in enumerate(row.cells)]
@@ -282,21 +295,25 @@ def _sheet(context: Context, run: RunRecord) -> _Sheet:
         DeskError: the run has none.
     """
     which = VALUES if context.asked_first("list") == VALUES else REFUSED
-    path = Path(run.folder) / _FILES[which]
-    if run.flow != SCREEN_FLOW or not path.is_file():
-        raise DeskError(
-            404, "Nothing is to be fixed here: every row was taken, or the file is gone."
-        )
-    with path.open(encoding="utf-8", newline="") as file:
-        named = next(csv.reader(file), [])
-    headings = [unescape_formula(each) for each in named[:-_OWN]]
+    quarantine, kept = Path(run.folder) / QUARANTINE, list[RowToCorrect]()
+    if which == VALUES:
+        found = Records.of(context.journal, RowToCorrect).of_run(run.run_id)
+        kept = sorted(found, key=lambda row: row.line)
+    if run.flow != SCREEN_FLOW or not (kept if which == VALUES else quarantine.is_file()):
+        raise DeskError(404, "Nothing is to be fixed here, or it is too old and gone.")
+    if which == VALUES:
+        headings = list(kept[0].headings)
+    else:
+        with quarantine.open(encoding="utf-8", newline="") as file:
+            named = next(csv.reader(file), [])
+        headings = [unescape_formula(each) for each in named[:-_OWN]]
     done, waiting = _sent_again(context, run, which)
     gone = _dismissed(context, run) if which == REFUSED else {}
     shown = ((run.report or {}).get("provenance") or {}).get("date_orders", {}).values()
     orders = set(shown) or {run.parameters.get("date_order") or ""}
     order = orders.pop() if len(orders) == 1 else ""
     mapping = _mapping_of(context, run, headings)
-    return _Sheet(which, run, path, headings, mapping, order, done, waiting, gone)
+    return _Sheet(which, run, quarantine, kept, headings, mapping, order, done, waiting, gone)
 
 
 def _address(sheet: _Sheet, *parameters: str) -> str:
@@ -306,12 +323,15 @@ def _address(sheet: _Sheet, *parameters: str) -> str:
     return f"/runs/{sheet.run.run_id}/fix" + (f"?{asked}" if asked else "")
 
 
-def _number(run: RunRecord, which: str) -> int:
+def _refused(run: RunRecord) -> int:
+    return int(((run.report or {}).get("rows") or {}).get("quarantined") or 0)
+
+
+def _number(context: Context, run: RunRecord, which: str) -> int:
     """Return how many rows a list of a run has."""
-    report = run.report or {}
-    if which == REFUSED:
-        return int((report.get("rows") or {}).get("quarantined") or 0)
-    return int((report.get("files") or {}).get(TO_CORRECT) or 0)
+    if which == VALUES:
+        return number_to_correct(context.journal, run.run_id, run.batch)
+    return _refused(run) if (Path(run.folder) / QUARANTINE).is_file() else 0
 
 
 def _dismissed(context: Context, run: RunRecord) -> dict[int, Dismissal]:
@@ -461,7 +481,7 @@ def _page(
         done=sheet.done,
         dismissed=sheet.dismissed,
         values=sheet.which == VALUES,
-        other=_number(sheet.run, REFUSED if sheet.which == VALUES else VALUES),
+        other=_number(context, sheet.run, REFUSED if sheet.which == VALUES else VALUES),
         address=_address(sheet),
         proves=context.text("reference", LONGEST_REFERENCE),
         rule={each: context.text(f"rule_{each}") for each in ("column", "came", "becomes")},
@@ -483,8 +503,8 @@ def _changes(
     with unsealed(context.uploads.path(upload.upload_id), context.journal.sealer) as clear:
         lines = list(csv.reader(io.StringIO(clear.read_text("utf-8"), newline="")))[1:]
     places = upload.choices[PLACES]
-    came = {row.place: row for row in islice(sheet.rows(places[0], {}), places[-1] - places[0] + 1)}
-    changed = []
+    wanted, changed = set(places), []
+    came = {row.place: row for row in sheet.rows({}) if row.place in wanted}
     for place, line in zip(places, lines, strict=True):
         now = [unescape_formula(each) for each in line[:-_OWN]]
         cells = zip(sheet.headings, came[place].came, now, strict=True)
@@ -527,8 +547,8 @@ def _correct(context: Context, sheet: _Sheet, upload: Upload) -> None:
 
 def left(context: Context, run: RunRecord, which: str = REFUSED) -> int:
     """Return how many rows of a list of a run nobody has sent again yet, or dismissed."""
-    number = _number(run, which)
-    if not number or not (Path(run.folder) / _FILES[which]).is_file():
+    number = _number(context, run, which)
+    if not number:
         return 0
     done, _ = _sent_again(context, run, which)
     gone = _dismissed(context, run) if which == REFUSED else {}

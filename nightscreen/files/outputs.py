@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 MANIFEST: Final = "manifest.json"
 REPORT, REPORT_PAGE = "report.json", "report.html"
 PROBLEMS, QUARANTINE = "problems.csv", "quarantine.csv"
-TO_CORRECT: Final = "to_correct.csv"
 DECISIONS_CSV, DECISIONS_WORKBOOK = "decisions.csv", "decisions.xlsx"
 NOTICES_FILE, SHADOW_FILE = "notices.csv", "shadow.csv"
 CALLS_FILE, CHANGES_FILE, RINGS_FILE = "calls.parquet", "changes.parquet", "rings.parquet"
@@ -143,13 +142,6 @@ OUTPUTS: Final = (
         Whose.AS_GIVEN,
         "quarantine",
         section="quarantine",
-    ),
-    _of_people(
-        TO_CORRECT,
-        "rows with values that were not understood, each with its line and a hint",
-        Whose.AS_GIVEN,
-        "quarantine",
-        section="to_correct",
     ),
     Output(
         f"{INPUT}/*",

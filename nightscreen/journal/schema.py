@@ -61,7 +61,7 @@ from nightscreen.schemas.contests import (
     Signature,
     ToldNotice,
 )
-from nightscreen.schemas.corrections import Correction, Dismissal
+from nightscreen.schemas.corrections import Correction, Dismissal, RowToCorrect
 from nightscreen.schemas.errors import JournalDamagedError, JournalVersionError
 from nightscreen.schemas.offers import LoanNews, Offer
 from nightscreen.schemas.outcomes import LoanOutcome
@@ -435,7 +435,7 @@ KINDS: Final[tuple[type[JournalRecord], ...]] = (
     *(Review, OpenCase, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
     *(BvnRequest, Offer, LoanNews, LoanOutcome, Grant, ConsentLink, Pulled, CashFigures),
     *(CaseComment, CaseAttachment, WalletGap, Signature, User, Approval, Upload, Share),
-    *(Correction, Dismissal),
+    *(Correction, Dismissal, RowToCorrect),
 )
 
 

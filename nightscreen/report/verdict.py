@@ -35,7 +35,6 @@ _FILES = {
     "decisions.xlsx": "the list to work on: who to decline or review, and why",
     "report.html": "the report with its charts, for a browser",
     "quarantine.csv": "rows that were refused, to be corrected",
-    "to_correct.csv": "rows with values that were not understood, to be corrected",
     "problems.csv": "every finding in the file, line by line",
     "shadow.csv": "whom the shadow policy would decide differently",
 }

@@ -1,6 +1,7 @@
-"""Cells that people corrected, put in the place of what a file says while it says the same.
+"""Rows whose values were not understood, and the cells that people corrected.
 
-They are made at the desk (`desk/fix.py`); `runs/intake.py` judges what they say like any cell.
+A correction takes the place of what a file says while it says the same. It is made at the desk
+(`desk/fix.py`); `runs/intake.py` judges what it says like any cell.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.journal.records import Records
-from nightscreen.journal.schema import records
-from nightscreen.schemas.corrections import Correction
+from nightscreen.schemas.corrections import Correction, RowToCorrect
 from nightscreen.schemas.rows import Action
 from nightscreen.values.columns import as_mask, as_text
 from nightscreen.values.issues import Issue, trimmed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from nightscreen.journal import Journal
-    from nightscreen.schemas.rows import Header, Problem, SourceBatch
+    from nightscreen.schemas.rows import Header, Problem, RefusedRow, SourceBatch
 
+MOST_TO_CORRECT = 5_000
+"""Rows of a run that are kept to be corrected; where there are more, the source is corrected."""
 CORRECTED = Issue(
     "corrected", "The value was corrected at the desk; the file has it as before.", Action.REPAIRED
 )
@@ -41,7 +43,7 @@ class Corrections:
     @classmethod
     def of(cls, journal: Journal, batch: str) -> Corrections:
         """Return the corrections of a batch."""
-        return cls(Records.of(journal, Correction).select(records.c.batch == batch))
+        return cls(Records.of(journal, Correction).all(batch=batch))
 
     def apply(self, batch: SourceBatch, header: Header) -> tuple[SourceBatch, list[Problem]]:
         """Return rows as they were corrected, and a problem for each cell."""
@@ -64,3 +66,44 @@ class Corrections:
         columns = [pa.array(each, pa.string()) for each in cells]
         names = batch.columns.schema.names
         return replace(batch, columns=pa.RecordBatch.from_arrays(columns, names)), problems
+
+
+def keep_to_correct(
+    journal: Journal,
+    run_id: str,
+    batch: str,
+    header: Header,
+    rows: Sequence[tuple[str, RefusedRow]],
+) -> None:
+    """Keep a run's rows to correct, each with its customer's id; those of earlier nights go.
+
+    A part of a batch, such as rows that were corrected, leaves the others' rows there.
+    """
+    kept, own = Records.of(journal, RowToCorrect), f"{run_id}."
+    before = kept.keys(batch=batch)
+    kept.drop([key for key in before if not header.fed_back or key.startswith(own)])
+    headings, now = tuple(column.heading for column in header.columns), journal.clock()
+    kept.add(
+        [
+            RowToCorrect(
+                key=f"{own}{row.line}",
+                customer=journal.pseudonyms.customer(batch, customer_id),
+                batch=batch,
+                run_id=run_id,
+                at=now,
+                line=row.line,
+                column=row.column,
+                code=row.code,
+                hint=row.hint,
+                headings=headings,
+                cells=tuple(cell or "" for cell in row.values),
+            )
+            for customer_id, row in rows
+        ]
+    )
+
+
+def number_to_correct(journal: Journal, run_id: str, batch: str) -> int:
+    """Return how many rows of a run are kept to be corrected."""
+    keys = Records.of(journal, RowToCorrect).keys(batch=batch)
+    return sum(key.startswith(f"{run_id}.") for key in keys)

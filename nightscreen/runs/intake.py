@@ -110,6 +110,8 @@ class Intake:
         refusals = self._refusals(columns, issues)
         for row, (column, issue) in refusals.items():
             issues.add(row, column, issue)
+        wrong = {row: why for row, why in not_understood.items() if row not in refusals}
+        ids, places = columns["customer_id"], np.array(sorted(wrong), np.int64)
         for broken in batch.broken:
             issues.problems.append(
                 Problem(broken.line, broken.column, broken.code, broken.hint, Action.REFUSED)
@@ -119,9 +121,7 @@ class Intake:
             refused=sorted(
                 [*batch.broken, *refused_rows(came, refusals)], key=lambda row: row.line
             ),
-            to_correct=refused_rows(
-                came, {row: why for row, why in not_understood.items() if row not in refusals}
-            ),
+            to_correct=list(zip(at(ids, places), refused_rows(came, wrong), strict=True)),
             problems=sorted(issues.problems, key=lambda problem: problem.line),
             read=len(batch.lines) + len(batch.broken),
         )

@@ -20,7 +20,7 @@ from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.config.settings import Settings, cash_flow_age, max_ages, overridden
 from nightscreen.files.frame import Frame
 from nightscreen.files.memory_tuning import trim_memory, tune_allocator
-from nightscreen.files.outputs import PROBLEMS, QUARANTINE, TO_CORRECT
+from nightscreen.files.outputs import PROBLEMS, QUARANTINE
 from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter, append_problems
 from nightscreen.files.sealed_file import input_in_clear
 from nightscreen.files.workspace import Workspace
@@ -51,7 +51,7 @@ from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import Mapping, read_mapping
 from nightscreen.reading.merge_rows import merge_rows, status_name
 from nightscreen.reading.open_file import file_digest, open_source
-from nightscreen.runs.corrections import Corrections
+from nightscreen.runs.corrections import MOST_TO_CORRECT, Corrections, keep_to_correct
 from nightscreen.runs.intake import Intake, number_customers
 from nightscreen.runs.run import (
     begin_run,
@@ -81,12 +81,10 @@ if TYPE_CHECKING:
     from nightscreen.schemas.plan import Plan
     from nightscreen.schemas.policy import Policy
     from nightscreen.schemas.quote import Quote
-    from nightscreen.schemas.rows import Problem, SourceColumn
+    from nightscreen.schemas.rows import Problem, RefusedRow, SourceColumn
     from nightscreen.values.identifiers import CustomerNumbers
 
 CHUNK_ROWS = 16_384
-MOST_TO_CORRECT = 20_000
-"""Rows with values that were not understood; where there are more, the source is corrected."""
 """Rows at a time: what a chunk costs whatever its size weighs more the smaller chunks are."""
 
 
@@ -275,7 +273,7 @@ def _policy_in_force(
 
 
 def read_input(run: ScreeningRun) -> None:
-    """Read the input into sealed chunks of rows; write quarantine, problems and what to correct."""
+    """Read the input into sealed chunks of rows; write quarantine and problems."""
     source = open_source(run.input, mapping=run.mapping)
     orders = DateOrders(source, run.parameters.date_order)
     corrections = Corrections.of(run.journal, run.batch)
@@ -285,20 +283,17 @@ def read_input(run: ScreeningRun) -> None:
     intake = Intake(source.header, customers, orders, corrections)
     merging = None if customers is None else RowsToMerge(run.workspace, customers)
     quarantine = QuarantineWriter(run.folder.path / QUARANTINE, source.header.columns)
-    to_correct = QuarantineWriter(run.folder.path / TO_CORRECT, source.header.columns)
     problems = ProblemsWriter(run.folder.path / PROBLEMS)
-    found = wrong = 0
+    to_correct: list[tuple[str, RefusedRow]] = []
+    found = 0
     run.chunks = run.rows_read = run.rows_quarantined = 0
-    with quarantine, to_correct, problems:
+    with quarantine, problems:
         for batch in source.batches(CHUNK_ROWS):
             result = intake.take(batch)
             quarantine.write(result.refused)
             problems.write(result.problems)
             found += len(result.problems)
-            if merging is None:  # a customer's rows are corrected together, at the source
-                shown = result.to_correct[: MOST_TO_CORRECT - wrong]
-                to_correct.write(shown)
-                wrong += len(shown)
+            to_correct += result.to_correct[: MOST_TO_CORRECT - len(to_correct)]
             run.rows_read += result.read
             run.rows_quarantined += len(result.refused)
             if merging is not None:
@@ -317,10 +312,8 @@ def read_input(run: ScreeningRun) -> None:
     run.date_orders = orders.used()
     run.folder.rows[QUARANTINE] = run.rows_quarantined
     run.folder.rows[PROBLEMS] = found
-    if wrong:
-        run.folder.rows[TO_CORRECT] = wrong
-    else:
-        (run.folder.path / TO_CORRECT).unlink()
+    if merging is None and not run.parameters.quote_only:  # merged rows are corrected at the source
+        keep_to_correct(run.journal, run.run_id, run.batch, source.header, to_correct)
     if run.rows_read == 0:
         raise InputError(f"{run.input_name} holds no rows below its header")
 

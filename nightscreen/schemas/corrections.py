@@ -9,6 +9,27 @@ from pydantic import Field
 from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 
+class RowToCorrect(JournalRecord):
+    """A customer's row that was screened with values that were not understood.
+
+    Attributes:
+        line: of the file.
+        column: the first such column, with the code of what is wrong; `hint` says all of it.
+        headings: of the file, and the row's cells under them as they came.
+    """
+
+    kind: ClassVar[RecordKind] = RecordKind.TO_CORRECT
+    ground: ClassVar[Ground] = Ground.QUARANTINE
+    section: ClassVar[str] = "to_correct"
+
+    line: int
+    column: str
+    code: str
+    hint: str
+    headings: tuple[str, ...]
+    cells: tuple[str, ...] = Field(repr=False)
+
+
 class Correction(JournalRecord):
     """A cell of a customer's row that was corrected; it holds for later files of the batch.
 

@@ -41,6 +41,7 @@ class RecordKind(StrEnum):
     SHARE = "share"
     CORRECTION = "correction"
     DISMISSAL = "dismissal"
+    TO_CORRECT = "to_correct"
 
 
 class Ground(StrEnum):
@@ -51,6 +52,7 @@ class Ground(StrEnum):
     APPROVALS = "approvals"
     CONSENTS = "consents"
     JOURNAL_ANSWERS = "journal_answers"
+    QUARANTINE = "quarantine"
 
 
 class JournalRecord(BaseModel):

@@ -110,7 +110,8 @@ class RowBatch:
 
     rows: pa.RecordBatch  # accepted rows in input order, in the shape of `row_schema`
     refused: Sequence[RefusedRow]  # rows for quarantine
-    to_correct: Sequence[RefusedRow]  # accepted rows with a value that was not understood
+    # accepted rows with a value that was not understood, each with its customer id
+    to_correct: Sequence[tuple[str, RefusedRow]]
     problems: Sequence[Problem]  # every finding, those of refused rows included
     read: int  # how many rows of the file went in; always accepted plus refused
 

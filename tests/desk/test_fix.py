@@ -19,7 +19,7 @@ from nightscreen.journal.records import Records
 from nightscreen.journal.schema import ErasedPseudonyms
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import open_source
-from nightscreen.schemas.corrections import Correction
+from nightscreen.schemas.corrections import Correction, RowToCorrect
 from tests.desk.office import Office
 from tests.screening import CONSENT, World, customer
 
@@ -277,16 +277,16 @@ def test_values_not_understood_are_corrected_and_only_what_changes_is_asked(half
     browser, at = half.browser("analyst", name="Ada"), to_correct(half)
     assert "5 rows with values to correct" in browser.get("/").text
     page = browser.get(at).text
-    assert {place for place, _ in cells(page)} == set(range(5))
+    assert {place for place, _ in cells(page)} == set(range(2, 7))
     assert page.count('aria-invalid="true"') == 5
-    edits = {(0, "bvn"): customer(1)["bvn"], (2, "consented_at"): CONSENT["consented_at"]}
+    edits = {(2, "bvn"): customer(1)["bvn"], (4, "consented_at"): CONSENT["consented_at"]}
     assert "write under Reference" in typed(browser, at, edits, do="screen").text
     named = {"do": "quote", "reference": "Visit 12, form 8"}
     assert "Expected <b>₦" in typed(browser, at, edits, **named).text
     assert not half.starts.started
     sent = typed(browser, at, edits, do="screen", reference="Visit 12, form 8")
     assert sent.status_code == 303, sent.text
-    assert {place for place, _ in cells(browser.get(at).text)} == {1, 3, 4}
+    assert {place for place, _ in cells(browser.get(at).text)} == {3, 5, 6}
     assert "3 rows with values to correct" in browser.get("/").text
     (started,) = half.starts.started
     night = screened(half, **started.model_dump(include=started.model_fields_set))
@@ -300,7 +300,7 @@ def test_a_correction_holds_while_the_source_says_the_same(half: Office) -> None
     """Also after its file is gone; another text in the source is news, and is read as it is."""
     browser, at = half.browser("analyst", name="Ada"), to_correct(half)
     good = customer(1)["bvn"]
-    typed(browser, at, {(0, "bvn"): good, (1, "bvn"): customer(2)["bvn"]}, do="screen", **FORM)
+    typed(browser, at, {(2, "bvn"): good, (3, "bvn"): customer(2)["bvn"]}, do="screen", **FORM)
     later = half_read()
     later[1]["bvn"] = "2200X"
     night = screened(half, later, batch="portfolio", checks=["karma"])
@@ -314,9 +314,13 @@ def test_a_correction_holds_while_the_source_says_the_same(half: Office) -> None
             ("C1", "form 8", "Ada"),
             ("C2", "form 8", "Ada"),
         }
-        gone = journal.pseudonyms.customer("portfolio", "C1")
+        rows = Records.of(journal, RowToCorrect)
+        assert {each.run_id for each in rows.all()} == {night.report["run_id"]}
+        assert [each.line for each in rows.all()] == [3, 4, 5, 6]
+        gone = journal.pseudonyms.customer("portfolio", "C2")
         Erasures(journal).erase(ErasedPseudonyms(customers=[gone]))
-        assert [each.customer_id for each in kept.all()] == ["C2"]
+        assert [each.customer_id for each in kept.all()] == ["C1"]
+        assert [each.line for each in rows.all()] == [4, 5, 6]
 
 
 def test_one_rule_corrects_every_row_with_the_same_text(half: Office) -> None:
@@ -328,7 +332,7 @@ def test_one_rule_corrects_every_row_with_the_same_text(half: Office) -> None:
     assert not half.starts.started
     sent = typed(browser, at, {}, do="screen", **FORM, **rule)
     assert sent.status_code == 303, sent.text
-    assert {place for place, _ in cells(browser.get(at).text)} == {0, 1, 2}
+    assert {place for place, _ in cells(browser.get(at).text)} == {2, 3, 4}
     (started,) = half.starts.started
     with unsealed(Path(started.input), half.journal.sealer) as clear:
         lines = list(csv.DictReader(clear.read_text().splitlines()))
@@ -340,9 +344,9 @@ def test_one_rule_corrects_every_row_with_the_same_text(half: Office) -> None:
 @pytest.mark.parametrize(
     ("edits", "more", "hint"),
     [
-        ({(0, "customer_id"): "C9"}, {"reference": "form 8"}, "The customer id cannot change here"),
-        ({(0, "bvn"): "2200000001"}, {"reference": "form 8"}, "BVN"),
-        ({(0, "bvn"): "22000000001"}, {"reference": "of 08031234567"}, "without anybody's number"),
+        ({(2, "customer_id"): "C9"}, {"reference": "form 8"}, "The customer id cannot change here"),
+        ({(2, "bvn"): "2200000001"}, {"reference": "form 8"}, "BVN"),
+        ({(2, "bvn"): "22000000001"}, {"reference": "of 08031234567"}, "without anybody's number"),
     ],
 )
 def test_a_correction_that_is_not_sound_starts_nothing(
