@@ -61,14 +61,9 @@ if TYPE_CHECKING:
     from nightscreen.runs.screening_run import ScreeningRun
 
 
-def state_of(run: ScreeningRun) -> tuple[str, str | None]:
-    """Return state and stop reason of a run that has come to its end."""
-    return run.stops.ending()
-
-
 def write_rows(run: ScreeningRun) -> WrittenRows:
     """Assemble, decide and write every row; return what is known of them only now."""
-    state, _ = state_of(run)
+    state, _ = run.stops.ending()
     trim_memory()
     assembly = Assembly(
         wanted=run.wanted,
@@ -86,7 +81,7 @@ def write_rows(run: ScreeningRun) -> WrittenRows:
     if run.merging:
         tables = _expanded(run, tables, schema)
     run.folder.write_parts("enriched", schema, tables)
-    if written.pending and state_of(run)[0] == COMPLETED:  # whatever was erased meanwhile
+    if written.pending and run.stops.ending()[0] == COMPLETED:  # whatever was erased meanwhile
         run.stops.stop(StopReason.FAILURES)
         run.stops.notices.append(
             f"{written.pending} answers that were at hand when the run began are there no longer: "

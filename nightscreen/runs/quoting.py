@@ -27,12 +27,7 @@ def quote_document(run: ScreeningRun) -> dict[str, Any]:
             "high": naira_text(quote.high_micro),
         },
         "hours": round(quote.hours, 4),
-        "rows": {
-            "read": run.rows_read,
-            "screened": run.rows_read - run.rows_quarantined,
-            "quarantined": run.rows_quarantined,
-            **({"customers": run.customers} if run.merging else {}),
-        },
+        "rows": run.rows(),
         "calls": quote.calls,
         "cap": naira_text(quote.cap_micro),
         "balance": naira_text(quote.balance_micro),

@@ -131,16 +131,6 @@ def _lapsed(run: ScreeningRun) -> Iterator[tuple[str, bytes]]:
             yield from ((each.check, bytes(each.subject)) for each in block)
 
 
-def rows_document(run: ScreeningRun) -> dict[str, int]:
-    """Return how many rows were read, screened and refused; of merged rows, how many customers."""
-    return {
-        "read": run.rows_read,
-        "screened": run.rows_read - run.rows_quarantined,
-        "quarantined": run.rows_quarantined,
-        **({"customers": run.customers} if run.merging else {}),
-    }
-
-
 def screening_report(
     run: ScreeningRun,
     end: RunEnd,
@@ -159,7 +149,7 @@ def screening_report(
     known_micro = run.journal.runs.last_balance()
     return {
         **end.head(),
-        "rows": rows_document(run),
+        "rows": run.rows(),
         "coverage": facts["coverage"],
         "checks": _checks(run, lookups, calls, facts, written, test_mode=end.in_test),
         "cost": _cost(run, end, calls, facts, written),

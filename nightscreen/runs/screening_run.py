@@ -131,6 +131,15 @@ class ScreeningRun(Run):
     def __post_init__(self) -> None:
         self.needed = NeededPieces(self.workspace)
 
+    def rows(self) -> dict[str, int]:
+        """Return how many rows were read, screened and refused; if merged, how many customers."""
+        return {
+            "read": self.rows_read,
+            "screened": self.rows_read - self.rows_quarantined,
+            "quarantined": self.rows_quarantined,
+            **({"customers": self.customers} if self.merging else {}),
+        }
+
 
 def open_screening(
     parameters: ScreenBatch,

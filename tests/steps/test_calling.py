@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.schemas.calls import LookupStatus
-from nightscreen.schemas.errors import JournalError, ServiceAddressError
-from tests.client.fakes import Canned
+from nightscreen.schemas.errors import JournalError
 from tests.money.service_in_memory import DENIED, LOST, Bureau
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.calling.asking import Asking
+    from tests.client.fakes import Canned
 
 BEARING = {"bank_account", "ecosystem"}
 
@@ -59,15 +59,6 @@ def test_a_lost_opening_is_asked_of_another_check(tmp_path: Path) -> None:
     ]
     assert report["state"] == "completed"
     assert not report["balance"]["exact"]
-
-
-def test_a_foreign_address_is_told_before_anything_is_spent(tmp_path: Path) -> None:
-    """Two lookups agree, and the setting is named."""
-    bureau = Bureau(tmp_path, rows=30)
-    bureau.service.before = lambda *_: Canned(404, b"<html>nothing here</html>")
-    with pytest.raises(ServiceAddressError, match="BASE_URL"):
-        bureau.night()
-    assert len(bureau.service.ledger) == 2
 
 
 def test_the_closing_call_is_another_one_where_its_check_has_stopped(tmp_path: Path) -> None:

@@ -89,16 +89,6 @@ def test_a_price_with_kobo_is_counted_to_the_kobo(world: World) -> None:
         assert journal.money.of_run(night.report["run_id"]).spent_micro == 24_870_000
 
 
-def test_the_last_call_under_a_cap_tells_what_is_left(tmp_path: Path) -> None:
-    """Lookups whose answers are lost, and that are sent again, leave the money for it."""
-    desk = Bureau(tmp_path, rows=40)
-    desk.service.after = lambda operation, *_: LOST if operation == "karma" else None
-    report = desk.night(max_spend="400").report
-    assert report["stop_reason"] == "budget"
-    assert desk.service.ledger[-1][0] in {"bank_account", "ecosystem"}
-    assert Decimal(report["balance"]["closing"]) == desk.service.wallet
-
-
 def test_lost_answers_and_what_sending_again_cost_stand_in_the_report(tmp_path: Path) -> None:
     """What is known to be spent and what may be, apart, and together all that was charged."""
     desk, lost = Bureau(tmp_path, rows=6), set[str]()

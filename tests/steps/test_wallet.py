@@ -69,16 +69,6 @@ def test_without_a_balance_calls_go_one_at_a_time() -> None:
         made.forget()
 
 
-def test_a_risen_price_is_reported_once_and_its_excess_summed() -> None:
-    """Each call in flight at the old price adds to the excess; the notice comes once."""
-    made = wallet()
-    for _ in range(4):
-        made.saw_price("karma", 15 * NAIRA, 10 * NAIRA)
-    assert made.excess_micro == 20 * NAIRA
-    assert len(made.stops.notices) == 1
-    assert made.highest_micro["karma"] == 15 * NAIRA
-
-
 def test_a_cost_that_can_be_no_price_is_reported_and_the_second_customer_stops_its_check() -> None:
     """The same customer twice is one witness, what a balance contradicts is none."""
     made = wallet()
