@@ -25,7 +25,7 @@ def run() -> NoReturn:
     try:
         from nightscreen.files import memory_tuning
 
-        memory_tuning.collect_less_often()
+        memory_tuning.collect_seldom()
         memory_tuning.choose_allocator()
         from nightscreen.cli import main
 

@@ -23,15 +23,16 @@ _WISHES = (
     (-1, 64 << 20),  # M_TRIM_THRESHOLD
     (-8, 2),  # M_ARENA_MAX
 )
-_COLLECT_AFTER = (10_000, 10, 10)
+_COLLECT_AFTER = (50_000, 10, 10)
 """When Python looks for garbage: new objects, then rounds of the young and of the middle-aged."""
 
 
-def collect_less_often() -> None:
-    """Have Python look for garbage less often; call this before much is loaded.
+def collect_seldom() -> None:
+    """Have Python look for garbage seldom; call this before much is loaded.
 
-    Loading a command makes some 200,000 objects that stay. With Python's own 700 it looks through
-    all of them again and again: a tenth of the CPU to the first lookup.
+    Loading a command makes some 200,000 objects that stay, and blocks of rows are lists of
+    thousands. With Python's own 700 it looks through all of them again and again: a tenth of the
+    CPU to the first lookup and of a night, a third of what a worker does.
     """
     gc.set_threshold(*_COLLECT_AFTER)
 

@@ -3,6 +3,7 @@
 A flow opens its resources, awaits tasks and closes what it opened; it computes nothing itself.
 """
 
-from nightscreen.files.memory_tuning import choose_allocator
+from nightscreen.files.memory_tuning import choose_allocator, collect_seldom
 
+collect_seldom()
 choose_allocator()  # a worker starts flows past the command line; nothing has loaded Arrow yet

@@ -6,7 +6,6 @@ What only screening has is `screening_run.ScreeningRun`; how calls are made is `
 
 from __future__ import annotations
 
-import gc
 import secrets
 import shutil
 from contextlib import ExitStack
@@ -42,9 +41,6 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.api_runs import ApiRunParameters
 
-_COLLECTED_EVERY = 50_000
-"""Objects made before the collector looks for cycles: blocks of rows are lists of thousands, and
-at Python's own 700 a tenth of a night goes into walking them, a third of what a worker does."""
 _NOT_KEPT = frozenset({"run", "yes", "quote_only"})
 R = TypeVar("R", bound=Run)
 _PATHS = frozenset({"input", "mapping", "policy", "shadow", "run_dir", "output"})
@@ -74,7 +70,6 @@ def open_api_run(
     """
     require_service(settings, quote_only=only_quotes(parameters))
     with ExitStack() as opened:
-        collect_seldom(opened)
         journal = open_journal(settings, opened, clock)
         earlier = find_earlier(journal, parameters.run, flow)
         if input_digest:
@@ -125,18 +120,6 @@ def open_journal(settings: Settings, opened: ExitStack, clock: Clock) -> Journal
     opened.callback(journal.close)
     journal.be_patient(settings.outage_give_up)
     return journal
-
-
-def collect_seldom(opened: ExitStack) -> None:
-    """Have the collector look for cycles seldom, until what is opened closes.
-
-    What is loaded by now is there to the end, so that it need not be walked at all.
-    """
-    before = gc.get_threshold()
-    opened.callback(gc.set_threshold, *before)
-    opened.callback(gc.unfreeze)
-    gc.set_threshold(_COLLECTED_EVERY, *before[1:])
-    gc.freeze()
 
 
 def find_earlier(journal: Journal, run_id: str, flow: str) -> RunRecord | None:

@@ -55,7 +55,6 @@ from nightscreen.runs.corrections import MOST_TO_CORRECT, Corrections, keep_to_c
 from nightscreen.runs.intake import Intake, number_customers
 from nightscreen.runs.run import (
     begin_run,
-    collect_seldom,
     open_journal,
     require_same_input,
     require_service,
@@ -162,7 +161,6 @@ def open_screening(
     tune_allocator()
     with ExitStack() as opened:
         journal = open_journal(settings, opened, clock)
-        collect_seldom(opened)
         run = _open(parameters, settings, journal, opened)
         run.on_close = opened.pop_all()
         return run

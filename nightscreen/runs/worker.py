@@ -22,7 +22,7 @@ from nightscreen.config.settings import max_ages, overridden
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal import journal_of
 from nightscreen.planning.freshness import Freshness
-from nightscreen.runs.run import collect_seldom, open_journal, require_service, stops_of
+from nightscreen.runs.run import open_journal, require_service, stops_of
 from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import Clock, system_clock
@@ -62,7 +62,6 @@ def open_worker(
     """
     require_service(settings, quote_only=False)
     with ExitStack() as opened:
-        collect_seldom(opened)
         journal = open_journal(settings, opened, clock)
         record = journal.runs.find(run_id)
         if record is None:

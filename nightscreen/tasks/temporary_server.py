@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightscreen.files.memory_tuning import collect_less_often
+from nightscreen.files.memory_tuning import collect_seldom
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.tasks.engine_login import UMASK, new_login, server_environment
@@ -219,7 +219,7 @@ def _stop() -> None:
 
 def _serve(listening: socket.socket) -> None:
     """Load Prefect's server, and serve once the command says so."""
-    collect_less_often()
+    collect_seldom()
     from prefect.settings import PREFECT_API_URL, PREFECT_SERVER_EPHEMERAL_ENABLED  # noqa: PLC0415
 
     if PREFECT_API_URL.value() or not PREFECT_SERVER_EPHEMERAL_ENABLED.value():
