@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from nightscreen.journal.calls import Wish
 from nightscreen.runs import screening_run
 from nightscreen.runs.screening import to_ask
 from nightscreen.runs.worker import leave, open_worker
-from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import Latency, fixed
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.errors import InputError, JournalError
@@ -119,44 +117,6 @@ def test_a_stop_that_one_process_meets_stops_all(tmp_path: Path) -> None:
     assert money(night, world)[0] == money(night, world)[1]
     stops = {each.run.stops.reason for each in runner.workers.values()}
     assert stops == {StopReason.BALANCE}
-
-
-def test_charged_answers_nobody_can_read_stop_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Answers that nobody can read stop the check: three in a row of one process, or ten of all."""
-    workers = 5
-    world = world_under(tmp_path / "world", max_in_flight={"ecosystem": workers})
-    monkeypatch.setattr(
-        workers_in_a_test, "application", lambda sandbox: without_records(application(sandbox))
-    )
-    night, _ = screen_with_workers(world, ROWS, workers=workers, checks=["ecosystem"], helps=False)
-    assert night.report["state"] == "stopped"
-    assert night.report["stop_reason"] in {"outage", "failures"}
-    part = night.report["checks"]["ecosystem"]
-    assert 3 <= part["unreadable"] <= 5 * workers, "what each had under way settles"
-    assert part["pending"] > 0
-    assert money(night, world)[0] == money(night, world)[1]
-
-
-def without_records(sound: Any) -> Any:  # noqa: ANN401 - ASGI applications
-    """Return an application whose charged ecosystem answers hold a sentence for a record."""
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as ASGI has it
-        parts: list[Any] = []
-
-        async def keep(message: Any) -> None:  # noqa: ANN401 - as ASGI has it
-            parts.append(message)
-
-        await sound(scope, receive, keep)
-        body = b"".join(each.get("body", b"") for each in parts)
-        if parts[0]["status"] == 200:
-            body = json.dumps({**json.loads(body), "data": "see the portal"}).encode()
-        headers = [pair for pair in parts[0]["headers"] if pair[0] != b"content-length"]
-        await send({**parts[0], "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-    return app
 
 
 def test_what_a_lost_worker_had_claimed_is_asked_by_others(tmp_path: Path) -> None:
