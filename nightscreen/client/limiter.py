@@ -130,10 +130,6 @@ class AdaptiveCap:
         self._no_probe_before = 0.0
         self._look_anew()
 
-    def __repr__(self) -> str:
-        """Show the level and what is known of the ceiling."""
-        return f"AdaptiveCap({self.cap} of {self.maximum}, ceiling={self._ceiling})"
-
     def begin(self, in_flight: int) -> CallStart:
         """Record the start of a call, itself counted in flight.
 

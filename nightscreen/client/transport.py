@@ -97,9 +97,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
         proxy: Proxy | None = None,
         keepalive_s: float = KEEPALIVE_S,
     ) -> None:
-        self._connections = max(1, connections)
-        self._room = asyncio.Semaphore(self._connections)
-        self._calls = 0
+        self._room = asyncio.Semaphore(max(1, connections))
         self._given_context = ssl_context
         self._proxy = proxy
         self._keepalive_s = keepalive_s
@@ -107,10 +105,6 @@ class PooledTransport(httpx.AsyncBaseTransport):
         self._open: set[Connection] = set()
         self._reached: dict[str, str] = {}
         self._closings = 0
-
-    def __repr__(self) -> str:
-        """Show the load."""
-        return f"PooledTransport({self._connections} connections, {self._calls} calls)"
 
     @cached_property
     def _context(self) -> ssl.SSLContext:
@@ -130,7 +124,6 @@ class PooledTransport(httpx.AsyncBaseTransport):
         timeout = extensions.get("timeout", {})
         written, closings = _written(request), self._closings
         await self._enter(timeout.get("pool"))
-        self._calls += 1
         try:
             origin = _Origin.of(request.url)
             connection = self._kept(origin) or await self._opened(
@@ -149,7 +142,6 @@ class PooledTransport(httpx.AsyncBaseTransport):
                 connection.close()
             return response
         finally:
-            self._calls -= 1
             self._room.release()
 
     async def aclose(self) -> None:

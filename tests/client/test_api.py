@@ -436,7 +436,8 @@ async def test_pools_survive_a_storm_of_timeouts() -> None:
         Client(service.base, KEY, timeouts_s=TIMEOUTS_S | {"karma": 0.05}, connections=3) as client,
     ):
         await asyncio.gather(*(client.send(ASK) for _ in range(60)))
-        assert repr(client._transport).endswith("0 calls)")
+        assert isinstance(client._transport, PooledTransport)
+        assert client._transport._room._value == 3
         service.behave = good
         client._timeouts_s = PATIENCE
         readings = [await client.send(ASK) for _ in range(30)]
