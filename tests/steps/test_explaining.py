@@ -27,13 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-POLICY = load_policy()
 STRANGER = "BELLO HASSAN"
 DECLINED = enriched_row(
     "0007",
     decision="decline",
     reasons=["KARMA_DEFAULT"],
-    policy=POLICY.label,
     consent_reference="CNS-7",
     bank_account_status="mismatch",
     bank_account_bvn_match=False,
@@ -48,7 +46,7 @@ SECRETS = ("22212345678", "0123456789", "AMAKA", "Amaka", "HASSAN")
 @pytest.fixture
 def nights(tmp_path: Path) -> Iterator[Nights]:
     """A journal after a night on which 0007 was asked about and declined."""
-    found = Nights(tmp_path)
+    found, policy = Nights(tmp_path), load_policy()
     begin(found, "run-1")
     bank = {"account_name": STRANGER, "account_number": "0123456789", "bvn": "22000000099"}
     karma = {
@@ -62,11 +60,11 @@ def nights(tmp_path: Path) -> Iterator[Nights]:
     history = {"bvn": "22212345678", "first_name": "Amaka", "last_name": "Obi", "loans": 3}
     bvn = pseudonyms.subject("bvn", "22212345678")
     ask(found, "ecosystem", bvn, "found", history, consent="CNS-OTHER")
-    found.night("run-1", DECLINED, enriched_row("B"))
+    found.night("run-1", {**DECLINED, "policy": policy.label}, enriched_row("B"))
     folder = found.folder("run-1")
     part = folder.path / "enriched" / "part-00000.parquet"
     write_decisions(folder, [part], run_id="run-1", reasons={}, scratch=folder.path.parent)
-    found.reviews.keep_policy(POLICY.label, POLICY.model_dump_json())
+    found.reviews.keep_policy(policy.label, policy.model_dump_json())
     yield found
     found.journal.close()
 
@@ -119,7 +117,7 @@ def test_a_declined_customer_is_explained_end_to_end(nights: Nights) -> None:
     assert (found["decision"], found["run_id"], found["policy"]) == (
         "decline",
         "run-1",
-        POLICY.label,
+        load_policy().label,
     )
     (reason,) = found["reasons"]
     assert (reason["code"], reason["decisive"]) == ("KARMA_DEFAULT", True)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-POLICY = load_policy()
 WHOLE = {"karma": {"pending": 0, "failed": 0, "in_doubt": 0, "unreadable": 0, "spared": 0}}
 
 
@@ -39,7 +38,7 @@ def told(nights: Nights, run_id: str, *rows: Mapping[str, Any]) -> RunOutputs:
         batch=BATCH,
         journal=nights.journal,
         workspace=nights.workspace(run_id),
-        policy=POLICY,
+        policy=load_policy(),
         purpose="portfolio",
         checks=WHOLE,
     )
@@ -58,7 +57,7 @@ def test_a_night_tells_its_changes_and_its_list(nights: Nights) -> None:
         "decisions.xlsx",
     }
     assert "5,000 naira or more" in (folder / "decisions.csv").read_text("utf-8")
-    assert nights.reviews.policy_text(POLICY.label) is not None
+    assert nights.reviews.policy_text(load_policy().label) is not None
 
 
 def test_a_run_that_dies_before_keeping_tells_the_same(nights: Nights) -> None:
