@@ -29,7 +29,7 @@ AT_ONCE = {"bank_account": 3, "karma": 4, "ecosystem": 4}
 AT_RISK = 3
 """Calls that a kill may leave without an outcome, for each that may be under way: those under way,
 those reserved next, and those whose outcome waits for its group to be committed."""
-FAULTS = {"http_502": 0.02, "cut_before_charge": 0.02, "cut_after_charge": 0.02}
+FAULTS = {"http_500": 0.02, "http_502": 0.02, "http_502_after_charge": 0.02}
 KILLS = 5
 
 
