@@ -12,7 +12,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
 from operator import attrgetter
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -211,44 +210,48 @@ class ChangeSet:
         return {name: self.counts[name] for name in names}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRun:
+    """A run whose customers are compared with their last answered states."""
+
+    journal: Journal
+    workspace: Workspace  # new states lie there sealed until `keep_states`
+    run_id: str
+    batch: str
+    at: int  # when it decided, microseconds
+    unreached: Collection[str] = ()  # checks of which lookups were left without an answer
+    # the digest of the evidence that somebody decided on, by customer
+    reviewed: Mapping[bytes, bytes] = field(default_factory=dict)
+    whole: bool = True  # it has the whole batch: whoever is missing is gone
+
+
 class _Comparison:
     """One pass over a run's rows."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        workspace: Workspace,
-        *,
-        run_id: str,
-        batch: str,
-        at: int,
-        unreached: Collection[str],
-        reviewed: Mapping[bytes, bytes],
-    ) -> None:
-        self._customers, self._pseudonyms = Customers.of(journal), journal.pseudonyms
-        self._workspace = workspace
-        self._run_id, self._batch, self._at = run_id, batch, at
-        self._unreached, self._reviewed = unreached, reviewed
-        commit = self._customers.commit_of(run_id)
+    def __init__(self, run: ComparedRun) -> None:
+        self._run, self.result = run, ChangeSet()
+        self._customers = Customers.of(run.journal)
+        commit = self._customers.commit_of(run.run_id)
         self._before = None if commit is None else commit.first_at
-        self._members = self._customers.members(batch, run_id)
+        self._members = self._customers.members(run.batch, run.run_id)
         self._here = np.zeros(len(self._members.customers), bool)
-        self.result = ChangeSet()
 
-    def tables(self, parts: Sequence[Path], *, whole: bool = True) -> Iterator[pa.Table]:
+    def tables(self, parts: Sequence[Path]) -> Iterator[pa.Table]:
         """Yield the changes of the rows, block by block, then the customers that are gone."""
         news = [NEWS.empty_table()]
         for rows in read_customers(parts, READ, BLOCK_ROWS):
             changes, new = self._block(rows)
             news.append(new)
             if changes:
-                yield changes_table(changes, self._run_id)
-        yield from self._gone(whole=whole)
+                yield changes_table(changes, self._run.run_id)
+        yield from self._gone()
         self.result.news = pa.concat_tables(news).unify_dictionaries().combine_chunks()
 
     def _block(self, rows: pa.Table) -> tuple[list[tuple[bytes, FieldChange]], pa.Table]:
         """Return what is told of some customers, and their `NEWS`; save their new states."""
-        joined = self._pseudonyms.customers(self._batch, rows["customer_id"].to_pylist())
+        joined = self._run.journal.pseudonyms.customers(
+            self._run.batch, rows["customer_id"].to_pylist()
+        )
         place = self._members.places(joined)
         self._here[place[place >= 0]] = True
         subjects = pieces_of(joined)
@@ -259,22 +262,24 @@ class _Comparison:
         told: list[tuple[bytes, FieldChange]] = []
         writes: list[StateWrite] = []
         news: list[tuple[str | None, str | None, bool]] = []
-        states = states_of(rows, run_id=self._run_id, at=self._at)
+        states = states_of(rows, run_id=self._run.run_id, at=self._run.at)
         for subject, state in zip(subjects, states, strict=True):
             then, now = base.get(subject), known.get(subject)
-            found = _changes(then, state, self._unreached)
+            found = _changes(then, state, self._run.unreached)
             told += [(subject, each) for each in found]
-            new = merged({} if now is None else now.state, state, unreached=self._unreached)
+            new = merged({} if now is None else now.state, state, unreached=self._run.unreached)
             back = now is not None and now.gone_run_id is not None
             if now is None or back or now.state != new:
                 differs = back or (now is not None and not _same(now.state, new))
                 writes.append(StateWrite(subject, self._customers.seal(subject, new), differs))
-            reviewed = self._reviewed.get(subject)
+            reviewed = self._run.reviewed.get(subject)
             quiet = reviewed is not None and reviewed == evidence_digest(new)
             news.append((previous_decision(then), self._count(found), quiet))
         if writes:
             columns = dict(zip(StateWrite._fields, zip(*writes, strict=True), strict=True))
-            self._workspace.put(_PIECE.format(self.result.pieces), pa.table(columns, _PIECE_SCHEMA))
+            self._run.workspace.put(
+                _PIECE.format(self.result.pieces), pa.table(columns, _PIECE_SCHEMA)
+            )
             self.result.pieces += 1
         columns = dict(zip(NEWS.names, zip(*news, strict=True), strict=False))
         return told, pa.table(columns, NEWS) if news else NEWS.empty_table()
@@ -286,19 +291,22 @@ class _Comparison:
         self.result.counts["customers"] += bool(kinds)
         return next((kind.value for kind in ChangeKind if kind in kinds), None)
 
-    def _gone(self, *, whole: bool) -> Iterator[pa.Table]:
+    def _gone(self) -> Iterator[pa.Table]:
         """Report who was in the batch and is not in this run; save their pseudonyms."""
         missing = ~self._here & (self._members.standing != BatchMembership.GONE.value)
-        gone = [self._members.customer(place) for place in np.flatnonzero(missing & whole).tolist()]
+        gone = [
+            self._members.customer(place)
+            for place in np.flatnonzero(missing & self._run.whole).tolist()
+        ]
         for start in range(0, len(gone), BLOCK_ROWS):
             some = gone[start : start + BLOCK_ROWS]
             known = self._customers.known(some)
             yield changes_table(
-                [(who, _gone_since(known[who])) for who in some if who in known], self._run_id
+                [(who, _gone_since(known[who])) for who in some if who in known], self._run.run_id
             )
         self.result.counts[ChangeKind.GONE.value] += len(gone)
         self.result.counts["customers"] += len(gone)
-        self._workspace.put(_GONE, pa.table({"customer": pa.array(gone, pa.binary(16))}))
+        self._run.workspace.put(_GONE, pa.table({"customer": pa.array(gone, pa.binary(16))}))
 
 
 def _changes(
@@ -329,52 +337,25 @@ def changes_table(changes: Sequence[tuple[bytes, FieldChange]], run_id: str) -> 
     return pa.table(arrays, schema=CHANGES)
 
 
-def write_changes(
-    folder: RunFolder,
-    parts: Sequence[Path],
-    journal: Journal,
-    workspace: Workspace,
-    *,
-    run_id: str,
-    batch: str,
-    at: int,
-    unreached: Collection[str] = (),
-    reviewed: Mapping[bytes, bytes] = MappingProxyType({}),
-    whole: bool = True,
-) -> ChangeSet:
-    """Write `changes.parquet` and save the customers' new states in the workspace.
-
-    They lie there sealed until `keep_states`. `unreached` are checks of which lookups were left
-    without an answer, `reviewed` has the digest of the evidence that somebody decided on, by
-    customer. Where the run does not have the whole batch nobody is reported gone.
-    """
-    comparison = _Comparison(
-        journal,
-        workspace,
-        run_id=run_id,
-        batch=batch,
-        at=at,
-        unreached=unreached,
-        reviewed=reviewed,
-    )
-    folder.write_parquet(CHANGES_FILE, CHANGES, comparison.tables(parts, whole=whole))
+def write_changes(folder: RunFolder, parts: Sequence[Path], run: ComparedRun) -> ChangeSet:
+    """Write `changes.parquet` and save the customers' new states in the workspace."""
+    comparison = _Comparison(run)
+    folder.write_parquet(CHANGES_FILE, CHANGES, comparison.tables(parts))
     return comparison.result
 
 
-def keep_states(
-    compared: ChangeSet, journal: Journal, workspace: Workspace, *, run_id: str, batch: str
-) -> None:
+def keep_states(compared: ChangeSet, run: ComparedRun) -> None:
     """Put the states that were saved into the journal; safe to do again after a crash."""
-    customers = Customers.of(journal)
+    customers, run_id, batch = Customers.of(run.journal), run.run_id, run.batch
     at = customers.begin(run_id, batch)
     writes: list[StateWrite] = []
     for number in range(compared.pieces):
-        piece = workspace.get(_PIECE.format(number)).to_pylist()
+        piece = run.workspace.get(_PIECE.format(number)).to_pylist()
         writes += [StateWrite(**each) for each in piece]
         if len(writes) >= _KEPT_ROWS or number == compared.pieces - 1:
             customers.replace(run_id, batch, at, sorted(writes, key=attrgetter("customer")))
             writes = []
-    customers.mark_gone(run_id, workspace.get(_GONE)["customer"].to_pylist())
+    customers.mark_gone(run_id, run.workspace.get(_GONE)["customer"].to_pylist())
 
 
 def unreached_checks(checks: Mapping[str, Mapping[str, int]]) -> frozenset[str]:

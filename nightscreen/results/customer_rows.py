@@ -6,6 +6,7 @@ whatever counts customers reads the first of each, with the customer's whole exp
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -83,13 +84,12 @@ class Expansion:
         self,
         columns: Sequence[SourceColumn],
         schema: pa.Schema,
-        customers: int,
         chunk_rows: int,
         chunk: Callable[[int], pa.Table],
     ) -> None:
         self._input = input_columns(columns)
         self._schema = schema
-        self._rows_before = np.zeros(customers, np.int64)
+        self._rows_before = Counter[int]()
         self._chunk_rows = chunk_rows
         self._chunk = chunk
         self._kept: dict[int, pa.Table] = {}
@@ -98,28 +98,23 @@ class Expansion:
         """Return enriched rows for some rows of the input."""
         numbers = rows[CUSTOMER].to_numpy()
         found = self._of_customers(numbers)
-        place = self._numbered(numbers)
+        place = pa.array(self._numbered(numbers))
         columns = {name: found[name] for name in found.column_names}
         if CUSTOMER_EXPOSURE in self._schema.names:
             columns[CUSTOMER_EXPOSURE] = found["exposure"]
         columns |= {name: rows[source] for name, source in self._input}
         nothing = pa.scalar(Decimal(0), COST)
-        columns["cost"] = pc.if_else(pa.array(place == 1), found["cost"], nothing)
-        columns[CUSTOMER_ROW] = pa.array(place)
+        columns["cost"] = pc.if_else(pc.equal(place, 1), found["cost"], nothing)
+        columns[CUSTOMER_ROW] = place
         return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
 
-    def _numbered(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _numbered(self, numbers: NDArray[np.int64]) -> list[int]:
         """Return which row of its customer each row is, from 1; count them."""
-        order = np.argsort(numbers, kind="stable")
-        ordered = numbers[order]
-        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-        counts = np.diff(starts, append=len(ordered))
-        within = np.arange(len(ordered)) - np.repeat(starts, counts)
-        place = np.empty(len(numbers), np.int64)
-        place[order] = within + 1
-        place += self._rows_before[numbers]
-        self._rows_before[ordered[starts]] += counts
-        return place
+        places = []
+        for number in numbers.tolist():
+            self._rows_before[number] += 1
+            places.append(self._rows_before[number])
+        return places
 
     def _of_customers(self, numbers: NDArray[np.int64]) -> pa.Table:
         """Return the enriched customer of each row."""

@@ -51,7 +51,6 @@ APPROVED_ROWS = 2_000
 _UNKNOWN = -1
 _OTHERWISE = -2
 """In place of the exposure of a row that is decided otherwise."""
-_BETWEEN = "\x1f"
 _TYPES: dict[str, pa.DataType] = {
     "exposure": NAIRA,
     "karma_amount": NAIRA,
@@ -65,6 +64,8 @@ _OF_FILE = {name: pa.string() for name in ("full_name", *NAMES, "bvn")} | {"expo
 _MAY_LACK = _OF_FILE | dict(zip(NEWS.names, NEWS.types, strict=True))
 """What the lender's file may lack; nothing is new where no night was compared."""
 _STATUSES = [f"{check}_status" for check in CHECKS]
+_SAID_FROM = ["decision", "reasons", *_STATUSES]
+"""What is said of a row, and what it is said from."""
 _GIVEN_NAMES = ", ".join(f"nullif({name}, '')" for name in NAMES)
 _ANSWERED = ", ".join(f"{check}_checked_at" for check in CHECKS)
 _COLUMNS = f"""
@@ -278,7 +279,8 @@ def _listed(
     table: pa.Table = engine.sql(_COLUMNS, params=values).to_arrow_table()
     engine.unregister("listed")
     found = {name: table[name] for name in table.column_names}
-    found |= said_of_rows(rows, reasons)
+    said = [said_of(row, reasons) for row in rows.select(_SAID_FROM).to_pylist()]
+    found |= {name: pa.array([each[name] for each in said], pa.string()) for name in _SAID}
     found["past_due_amount"] = pc.round(
         found["past_due_amount"], NAIRA.scale, round_mode="half_to_even"
     )
@@ -322,26 +324,3 @@ def worst_first(kobo: NDArray[np.int64]) -> NDArray[np.int64]:
     middle = int(np.median(known)) if len(known) else 0
     order: NDArray[np.int64] = np.argsort(-np.where(kobo == _UNKNOWN, middle, kobo), kind="stable")
     return order
-
-
-def said_of_rows(rows: pa.Table, reasons: Words) -> dict[str, pa.Array]:
-    """Return what is said of rows: reasons, what to do, what is missing.
-
-    It hangs on decision, reasons and statuses alone, of which few combinations occur: each is put
-    into words once.
-    """
-    names = ["decision", "reasons", *_STATUSES]
-    keys = [rows[name].combine_chunks() for name in names]
-    texts = [
-        pc.binary_join(key, _BETWEEN) if pa.types.is_list(key.type) else key.cast(pa.string())
-        for key in keys
-    ]
-    options = pc.JoinOptions(null_handling="replace", null_replacement="")
-    joined = pc.call_function("binary_join_element_wise", [*texts, _BETWEEN * 2], options)
-    encoded = joined.dictionary_encode()
-    _, first = np.unique(encoded.indices.to_numpy(), return_index=True)
-    said = [said_of(row, reasons) for row in rows.select(names).take(pa.array(first)).to_pylist()]
-    return {
-        name: pa.array([each[name] for each in said], pa.string()).take(encoded.indices)
-        for name in _SAID
-    }

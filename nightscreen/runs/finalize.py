@@ -16,11 +16,25 @@ from nightscreen.checks.declaration import Limits
 from nightscreen.client.prices import PRICES
 from nightscreen.client.response_rules import MANNERS
 from nightscreen.files.memory_tuning import trim_memory
-from nightscreen.files.outputs import NOTICES_FILE, RINGS_FILE, enriched_parts
+from nightscreen.files.outputs import (
+    CHANGES_FILE,
+    DECISIONS_CSV,
+    DECISIONS_WORKBOOK,
+    NOTICES_FILE,
+    QUARANTINE,
+    RINGS_FILE,
+    SHADOW_FILE,
+    enriched_parts,
+)
+from nightscreen.files.quarantine import quarantined
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.identifier_history import Sightings
+from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.wallet import OpeningBalance, between_runs, keep_gap
 from nightscreen.planning.eligibility import slots_of
 from nightscreen.planning.rings import RINGS, RINGS_SCHEMA
 from nightscreen.planning.row_plan import read_row_plan
+from nightscreen.planning.shared_identifiers import keep_sightings
 from nightscreen.policy.vocabulary import unread_values
 from nightscreen.report.anomaly_check import HELD, earlier_reports, hold, plausible
 from nightscreen.report.calls import write_calls
@@ -29,15 +43,17 @@ from nightscreen.report.format import some
 from nightscreen.report.page import report_page
 from nightscreen.results.assemble import Assembly, Chunk
 from nightscreen.results.backtest import PastRun, try_beside
+from nightscreen.results.changes import ComparedRun, keep_states, unreached_checks, write_changes
 from nightscreen.results.customer_rows import Expansion
 from nightscreen.results.decide import decide
+from nightscreen.results.decision_list import write_decisions
 from nightscreen.results.enriched import enriched_schema
 from nightscreen.results.final_decision import overrides_of
 from nightscreen.results.held_data import HeldData
 from nightscreen.results.notice_delivery import contests_report
 from nightscreen.results.notices import NoticeRun, proposes, write_notices
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
-from nightscreen.results.publish_results import publish, withdraw
+from nightscreen.results.wording import team_sentences
 from nightscreen.runs.open_cases import publish_cases
 from nightscreen.runs.run_report import (
     WrittenRows,
@@ -48,6 +64,7 @@ from nightscreen.runs.run_report import (
 )
 from nightscreen.runs.screening_run import CHUNK_ROWS, read_chunk
 from nightscreen.schemas.checks import NoAnswer
+from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.stops import COMPLETED, LOW_BALANCE, TEST_MODE, StopReason
 from nightscreen.schemas.wallet import between_document
 
@@ -57,8 +74,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nightscreen.report.balance import Balance
-    from nightscreen.results.publish_results import RunOutputs
+    from nightscreen.results.changes import ChangeSet
     from nightscreen.runs.screening_run import ScreeningRun
+
+
+_TOLD = (CHANGES_FILE, DECISIONS_CSV, DECISIONS_WORKBOOK, RINGS_FILE, SHADOW_FILE)
+"""Files that a run in test mode does not have."""
 
 
 def write_rows(run: ScreeningRun) -> WrittenRows:
@@ -115,7 +136,6 @@ def _expanded(
     expansion = Expansion(
         run.columns,
         schema,
-        run.customers,
         CHUNK_ROWS,
         lambda number: run.workspace.get(f"decided-{number:05d}"),
     )
@@ -146,14 +166,13 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     calls = write_calls(run.folder, run.journal, run.run_id, run.declared, spill=spill)
     end = run_end(run)
     lookups = lookup_ends(run, test_mode=end.in_test)
-    outputs = _publish(run, lookups, test_mode=end.in_test)
-    compared = None if outputs is None else outputs.compared
+    told, compared = _publish(run, lookups, test_mode=end.in_test)
     parts = enriched_parts(run.folder.path)
     customers = counted_customers(parts, None if compared is None else compared.news)
     facts = facts_of(customers, at=run.freshness.at, compared=compared is not None)
     report = screening_report(run, end, lookups=lookups, calls=calls, facts=facts, written=written)
     _compare_wallet(run, report, calls.balance)
-    if run.shadow is not None and outputs is not None:
+    if run.shadow is not None and compared is not None:
         tonight = PastRun(run.run_id, tuple(parts), run.purpose)
         report["shadow"] = try_beside(run.folder, tonight, run.shadow)
     report["overrides"] = overrides_of(run.journal, run.batch, run.freshness.at)
@@ -166,7 +185,7 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     if end.state == COMPLETED:
         left_open = too_many_open(lookups, run.settings.tolerated_failure_pct)
         report = hold(report, [*left_open, *plausible(report, earlier)])
-    report["customer_notices"] = _write_notices(run, outputs, report)
+    report["customer_notices"] = _write_notices(run, compared, report)
     report["files"] = end.files()
     report["contests"] = contests_report(run.journal, run.batch)
     report["notices"] += [
@@ -180,8 +199,8 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
         report["notices"].append(low)
 
     def keep() -> None:
-        if outputs is not None:
-            outputs.keep()
+        if told is not None and compared is not None:
+            _keep(run, told, compared)
             began = run.journal.runs.find(run.run_id)
             if began is not None and report["publishable"]:
                 publish_cases(run.journal, began, run.folder.path)
@@ -235,36 +254,73 @@ def low_balance(report: Mapping[str, Any], fewest_nights: int) -> str | None:
 
 def _publish(
     run: ScreeningRun, checks: Mapping[str, Mapping[str, int]], *, test_mode: bool
-) -> RunOutputs | None:
-    """Write changes and decision lists; in test mode there are none."""
+) -> tuple[ComparedRun | None, ChangeSet | None]:
+    """Write changes and decision lists, and keep the policy's text; in test mode there are none.
+
+    Lookups that were left open are no change. Where the run does not have the whole batch, but
+    rows that were fixed and fed back, nobody is gone.
+    """
+    folder, policy = run.folder, run.policy
     if test_mode:
-        withdraw(run.folder)
-        return None
+        for name in _TOLD:
+            (folder.path / name).unlink(missing_ok=True)  # of an earlier attempt
+            folder.rows.pop(name, None)
+        return None, None
     if run.settings.rings and run.workspace.has_note(RINGS):
-        run.folder.write_parquet(RINGS_FILE, RINGS_SCHEMA, [run.workspace.get(RINGS)])
-    return publish(
-        run.folder,
-        run_id=run.run_id,
-        batch=run.batch,
+        folder.write_parquet(RINGS_FILE, RINGS_SCHEMA, [run.workspace.get(RINGS)])
+    reviews, at, parts = Reviews.of(run.journal), run.journal.clock(), enriched_parts(folder.path)
+    reviews.keep_policy(policy.label, policy.model_dump_json())
+    told = ComparedRun(
         journal=run.journal,
         workspace=run.workspace,
-        policy=run.policy,
-        purpose=run.purpose,
-        checks=checks,
+        run_id=run.run_id,
+        batch=run.batch,
+        at=at,
+        unreached=unreached_checks(checks),
+        reviewed={
+            customer: review.evidence
+            for customer, review in reviews.active(run.batch, at).items()
+            if review.decision != Decision.REVIEW.value
+        },
         whole=not run.fed_back,
+    )
+    compared = write_changes(folder, parts, told)
+    trim_memory()
+    write_decisions(
+        folder,
+        parts,
+        run_id=run.run_id,
+        reasons=team_sentences(policy, run.purpose),
+        scratch=run.workspace.folder,
+        carried=tuple(policy.carried_kinds),
+        compared=compared,
+        problems=quarantined(folder.path / QUARANTINE),
+        about=[("Batch", run.batch), ("Policy", policy.label)],
         proposes=proposes(run.purpose, run.declared, run.clock()),
     )
+    trim_memory()
+    return told, compared
+
+
+def _keep(run: ScreeningRun, told: ComparedRun, compared: ChangeSet) -> None:
+    """Put the customers' new states and what they were seen with into the journal."""
+    keep_states(compared, told)
+    trim_memory()
+    commit = Customers.of(run.journal).commit_of(run.run_id)
+    if commit is not None:
+        sightings = Sightings.of(run.journal)
+        keep_sightings(run.workspace, sightings, batch=run.batch, at=commit.last_at)
 
 
 def _write_notices(
-    run: ScreeningRun, outputs: RunOutputs | None, report: Mapping[str, Any]
+    run: ScreeningRun, compared: ChangeSet | None, report: Mapping[str, Any]
 ) -> dict[str, int] | None:
     """Write the notices that customers are to be sent; none of a run that is held."""
     path = run.folder.path / NOTICES_FILE
-    if outputs is None or report.get(HELD):
+    if compared is None or report.get(HELD):
         path.unlink(missing_ok=True)
         return None
-    quiet = outputs.compared.news[":quiet"]
+    quiet = compared.news[":quiet"]
     of_run = NoticeRun(
         run_id=run.run_id,
         batch=run.batch,

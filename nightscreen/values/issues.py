@@ -30,18 +30,15 @@ T_co = TypeVar("T_co", covariant=True)
 
 _BLANKS = " \t\r\n\v\f\u00a0\u2007\u200b\u202f\u3000\ufeff"
 _EDGE_QUOTES = "='\"`‘’"  # noqa: RUF001  # spreadsheets write '0123 and ="0123" to keep zeros
-_INVISIBLE = "\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
-_MARKS = (
-    r"[\x{ad}\x{180e}\x{200b}\x{200e}\x{200f}\x{202a}-\x{202e}\x{2060}-\x{2064}"
-    r"\x{2066}-\x{2069}\x{feff}]"
-)
-"""RE2 pattern of marks not to be seen; those that join letters of some scripts stay."""
+_MARKS = "\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
+"""Marks not to be seen; those that join letters of some scripts stay in a text."""
+_INVISIBLE = f"{_MARKS}\u200c\u200d"
 _UNSEEN = re.compile(f"[{_INVISIBLE}]+")
 _SPACING = re.compile(rf"[\s\-\u2010-\u2015\u2212{_INVISIBLE}]+")
 _GROUPED = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.0+)?")
 _POINT_ZERO = re.compile(r"([0-9]+)\.0+")
 _SCIENTIFIC = re.compile(r"[0-9]+(?:[.,][0-9]+)?[eE]\+?[0-9]+")
-_DASHES = re.compile(r"[-\u2010-\u2015_]*")
+_DASHES = re.compile("[-\u2010-\u2015_]*")
 _ZEROS = re.compile(r"0*(?:\.0+)?")
 _WIDE_DIGITS = {0xFF10 + digit: str(digit) for digit in range(10)}
 
@@ -117,8 +114,8 @@ def is_absent(text: str, *, zero_is_value: bool = False) -> bool:
 @cache
 def _absent_pattern(*, zero_is_value: bool) -> str:
     """Return the RE2 pattern of what `is_absent` says of a cell."""
-    forms = [re.escape(word) for word in sorted(absent_words())] + [r"[-\x{2010}-\x{2015}_]*"]
-    forms += [] if zero_is_value else [r"0*(?:\.0+)?"]
+    forms = [*map(re.escape, sorted(absent_words())), _DASHES.pattern]
+    forms += [] if zero_is_value else [_ZEROS.pattern]
     return f"(?i)^(?:{'|'.join(forms)})$"
 
 
@@ -129,7 +126,7 @@ def trimmed(text: Column, *, zero_is_value: bool = False) -> Column:
     """
     bare = text
     if not pc.all(pc.string_is_ascii(text)).as_py():
-        bare = pc.replace_substring_regex(text, pattern=_MARKS, replacement="")
+        bare = pc.replace_substring_regex(text, pattern=f"[{_MARKS}]", replacement="")
     bare = pc.call_function("utf8_trim", [bare], pc.TrimOptions(_BLANKS))
     return where(~matching(bare, _absent_pattern(zero_is_value=zero_is_value)), bare)
 

@@ -6,7 +6,7 @@ is not decided here.
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
@@ -130,6 +130,8 @@ def match_names(ours: Iterable[str | None], theirs: str | None) -> NameMatch | N
     word = business_word(held, mine.words)
     if word is not None:
         return NameMatch("business", f"a business: {word}")
+    if len(held) >= _ENOUGH_NAMES and sorted(held) == sorted(mine.words):  # most accounts
+        return NameMatch("strong", f"agree: {', '.join(sorted(held)[:_EXPLAINED_WORDS])}")
     if len(str(theirs).strip()) >= _CUT_FROM:
         held = completed(held, mine.words)
     holder = read_name(held, titled)
@@ -162,13 +164,9 @@ def _customer(fields: tuple[str, ...]) -> tuple[Name, str | None, str | None] | 
         others = [*parts[:at], *parts[at + 1 :]]
         named = {word for other in others for word in other}
         if named and len({*part}) > 1 and named <= {*part}:
-            if named == {*part}:
-                parts = others
-            elif at == len(parts) - 1 and len(others) > 1:  # the others say which is the surname
-                more = [word for word in part if word not in named]
-                parts = [others[0], more, *others[1:]]
-            else:
-                parts = [part]
+            more = [word for word in part if word not in named]
+            told = at == len(parts) - 1 and len(others) > 1  # the others say which is the surname
+            parts = [others[0], more, *others[1:]] if told or not more else [part]
             break
     words = [word for part in parts for word in part]
     last = words[-1] if len(words) > 1 else ""
@@ -191,7 +189,7 @@ def read_name(folded: Sequence[str], titled: str | None = None) -> Name | None:
         for part in _LETTERS.findall(written):
             found["word" if part == titled else _kind(part)].append(part)
     words = found["word"]
-    if servants() & {*words}:  # ABDUL RAHMAN is RAHMAN, and RAHMAN is ABDULRAHMAN
+    if len(words) > _ENOUGH_NAMES and servants() & {*words}:  # RAHMAN alone is ABDUL RAHMAN
         words = [word for word in words if openings().get(word, ("",))[0] != ABD]
     if not words:  # PRINCE alone is a name
         words, found["honour"] = found["honour"], []
@@ -254,12 +252,10 @@ def _pair(ours: Name, theirs: Name) -> _Pairing:
     if len(left) == len(right) == 1:  # PRINCE EZE is two names where both have it
         honours = sorted(set(ours.honours) & set(theirs.honours))
         left, right = [*left, *honours], [*right, *honours]
-    same = list((Counter(left) & Counter(right)).elements())
-    found = {Similarity.SURE: [(word, word) for word in same]}
-    found |= {Similarity.DOUBTFUL: [], Similarity.NEAR: []}
-    left, right = _without(left, same), _without(right, same)
+    found: dict[Similarity, list[tuple[str, str]]] = {each: [] for each in Similarity}
     candidates = [(one, other) for one in left for other in right if alike(one, other)]
-    for one, other in sorted(candidates, key=lambda pair: (-alike(*pair), sorted(pair))):
+    candidates.sort(key=lambda pair: (pair[0] != pair[1], -alike(*pair), sorted(pair)))
+    for one, other in candidates:
         if one in left and other in right:
             found[alike(one, other)].append((one, other))
             left.remove(one)
@@ -284,10 +280,6 @@ def written_alike(name: Name, other: Name) -> list[str]:
     return sorted(found)
 
 
-def _without(words: Iterable[str], taken: Iterable[str]) -> list[str]:
-    return sorted((Counter(words) - Counter(taken)).elements())
-
-
 def _initials(
     ours: Name, theirs: Name, left: list[str], right: list[str]
 ) -> tuple[list[str], list[str], list[str]]:
@@ -304,7 +296,6 @@ def _initials(
                 words.remove(word)
                 initials.remove(initial)
                 agreed.append(initial)
-    mine, others = ([each for each in side if each not in agreed] for side in (mine, others))
     return sorted(agreed), mine, others
 
 

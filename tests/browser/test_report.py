@@ -10,7 +10,7 @@ from nightscreen.report.facts import CAUSES
 from nightscreen.report.format import STATUSES
 from nightscreen.report.page import report_page
 from tests.browser.chromium import chromium
-from tests.steps.reports_in_a_test import IDENTIFIERS, Nights, batch, odd_nights
+from tests.steps.reports_in_a_test import Nights, odd_nights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -132,16 +132,6 @@ def test_no_text_of_a_table_leaves_it(browser: Browser, reports: dict[str, Path]
         )
         assert crossing == [], name
         page.context.close()
-
-
-def test_no_identifier_can_be_read(browser: Browser, reports: dict[str, Path]) -> None:
-    """What the browser shows and what it tells a screen reader hold nothing of any row."""
-    values = {row.get(name, "") for row in batch() for name in IDENTIFIERS}
-    page, _ = opened(browser, reports["second"], "desktop")
-    said = page.locator("body").aria_snapshot() + page.inner_text("body")
-    words = set(said.replace(",", " ").replace(".", " ").split())
-    assert not {value for value in values if len(value) > 2} & words
-    page.context.close()
 
 
 def test_a_screen_reader_hears_verdict_and_figures(

@@ -177,23 +177,6 @@ def test_nobody_puts_their_own_proposal_in_force(bank: Office) -> None:
     assert both.post(f"/policy/{key}", do="refuse").status_code == 409
 
 
-def test_of_two_proposals_one_is_put_in_force(bank: Office) -> None:
-    """The other was made over a policy that is not in force any more: it can only be refused."""
-    ada, bem = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
-    first, second = (
-        proposed(ada, **{"threshold-past_due_pct": pct}, version=pct) for pct in ("11", "12")
-    )
-    assert bem.post(f"/policy/{first}", do="approve").status_code == 303
-    after = in_force(bank)
-    assert "is not in force any more: it can only be refused" in words(bem.get("/policy"))
-    late = bem.post(f"/policy/{second}", do="approve")
-    assert late.status_code == 400
-    assert "ask for a new proposal" in words(late)
-    assert in_force(bank) == after
-    assert bem.post(f"/policy/{second}", do="refuse").status_code == 303
-    assert "12 default@" in words(bem.get("/policy")).partition("Versions")[2]
-
-
 def test_who_may_look_propose_and_put_in_force(bank: Office) -> None:
     """By role; the right policy is given one by one; who sees some branches alone tries nothing."""
     ada = bank.browser("analyst", name="Ada")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -12,7 +13,7 @@ from nightscreen.files.workspace import Workspace
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
-from nightscreen.results.changes import ChangeSet, keep_states, write_changes
+from nightscreen.results.changes import ChangeSet, ComparedRun, keep_states, write_changes
 from tests.steps.enriched_in_a_test import ASKED_AT, write_part
 
 if TYPE_CHECKING:
@@ -52,21 +53,28 @@ class Nights:
     ) -> ChangeSet:
         """Write the rows of a night and tell its changes, without keeping anything."""
         folder = self.folder(run_id)
-        return write_changes(
-            folder,
-            [write_part(folder.path, rows)],
-            self.journal,
-            self.workspace(run_id),
+        run = self._run(run_id, unreached, reviewed or {})
+        return write_changes(folder, [write_part(folder.path, rows)], run)
+
+    def _run(
+        self,
+        run_id: str,
+        unreached: Collection[str] = (),
+        reviewed: Mapping[bytes, bytes] = MappingProxyType({}),
+    ) -> ComparedRun:
+        return ComparedRun(
+            journal=self.journal,
+            workspace=self.workspace(run_id),
             run_id=run_id,
             batch=BATCH,
             at=self.now,
             unreached=unreached,
-            reviewed=reviewed or {},
+            reviewed=reviewed,
         )
 
     def keep(self, run_id: str, compared: ChangeSet) -> None:
         """Keep the states of a night."""
-        keep_states(compared, self.journal, self.workspace(run_id), run_id=run_id, batch=BATCH)
+        keep_states(compared, self._run(run_id))
 
     def night(self, run_id: str, *rows: Mapping[str, Any], **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - as `compare` takes them
         """Carry a night through and return the changes it told."""

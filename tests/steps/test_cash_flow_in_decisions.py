@@ -16,7 +16,6 @@ from nightscreen.schemas.cashflow import FEATURES, TX_FIELDS, figures_document
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.consented import CashFigures, TokenAnswer
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.values.amounts import judge_tenor
 from tests.screening import CONSENT, World, customer, days_ago
 
 if TYPE_CHECKING:
@@ -169,22 +168,6 @@ def test_a_policy_may_rest_on_figures_and_absence_is_no_obstacle(world: World) -
     clear = {name for name, row in rows.items() if row["karma_status"] == "clear"}
     assert {"C1", "C2", "C3"} == clear
     assert [rows[f"C{n}"]["decision"] for n in (1, 2, 3)] == ["review", "approve", "approve"]
-
-
-@pytest.mark.parametrize(
-    ("text", "days"),
-    [("90", 90), ("12 weeks", 84), ("6months", 180), ("1 yr", 365), ("30.0", 30), ("14d", 14)],
-)
-def test_tenors_as_people_write_them(text: str, days: int) -> None:
-    """Days, weeks, months of thirty days, years."""
-    assert judge_tenor(text) == (days, ())
-
-
-@pytest.mark.parametrize("text", ["soon", "-3", "0 months", "3 fortnights", "99999", "1.5 months"])
-def test_tenors_that_mean_nothing_are_unknown(text: str) -> None:
-    """Reported, and taken as unknown."""
-    value, (finding,) = judge_tenor(text)
-    assert (value, finding.code) == (None, "requested_tenor_days_unreadable")
 
 
 def test_an_instalment_of_amount_and_tenor() -> None:

@@ -226,8 +226,13 @@ CELLS: list[tuple[Callable[[str], Validated[Any]], object, str, list[str]]] = [
     (judge_amount, None, "exposure_scientific", ["1.25E+06"]),
     (judge_amount, None, "exposure_too_large", ["1000000000000000000"]),
     (judge_amount, None, "exposure_unreadable", ["9" * 60, "1.2m", "USD 500"]),
-    (judge_tenor, 180, "", ["180", "180 days", "6 months", "6m"]),
-    (judge_tenor, None, "requested_tenor_days_unreadable", ["0", "soon", "50 years", "-3"]),
+    (judge_tenor, 180, "", ["180", "180 days", "180.0", "6 months", "6m"]),
+    (judge_tenor, 84, "", ["12 weeks", "84d"]),
+    (judge_tenor, 365, "", ["1 yr"]),
+    (
+        *(judge_tenor, None, "requested_tenor_days_unreadable"),
+        ["0", "0 months", "soon", "50 years", "-3", "3 fortnights", "99999", "1.5 months"],
+    ),
     # dates: ISO, a named month, or the order that a mapping declares
     (
         *(_date, date(1990, 4, 3), ""),

@@ -11,12 +11,10 @@ import pyarrow as pa
 import pytest
 
 from nightscreen.reading.columns import fold, understand
-from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.merge_rows import loan_standings, loan_statuses, merge_rows, status_name
 from nightscreen.runs import screening_run
 from nightscreen.runs.intake import Intake
 from nightscreen.schemas.columns import Flaw
-from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import CUSTOMER, SourceBatch
 from nightscreen.values.identifiers import CustomerNumbers
 from tests.screening import CONSENT, World, customer
@@ -132,14 +130,6 @@ def test_a_resumed_run_merges_as_it_began(world: World) -> None:
     again = world.screen(BOOK, run=night.report["run_id"])
     assert again.report["rows"] == night.report["rows"]
     assert again.rows == night.rows
-
-
-def test_mapping_of_another_kind_is_refused(tmp_path: Path) -> None:
-    """The error names the key and what must be written."""
-    path = tmp_path / "book.toml"
-    path.write_text('merge_rows = "yes"\n')
-    with pytest.raises(SettingsError, match="merge_rows must be true or false"):
-        read_mapping(path)
 
 
 def test_status_words_stand_once_and_closed_loans_add_nothing() -> None:

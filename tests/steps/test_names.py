@@ -230,3 +230,17 @@ def test_a_word_that_both_bear_twice_agrees_twice() -> None:
         match = match_names(ours, theirs)
         assert match is not None, (ours, theirs, grade)
         assert match.grade == grade, (ours, theirs, grade)
+
+
+@given(
+    st.lists(st.sampled_from(WORDS), min_size=2, max_size=5).flatmap(
+        lambda words: st.tuples(st.just(words), st.permutations(words), st.integers(2, len(words)))
+    )
+)
+@example((["OJO", "ADEOJO", "ADE"], ["ADE", "OJO", "ADEOJO"], 2))
+@example((["ADA", "CHIDI", "OKAFOR"], ["CHIDI", "OKAFOR", "ADA"], 2))
+def test_names_that_agree_at_once_are_read_alike(drawn: tuple[list[str], list[str], int]) -> None:
+    """Words of the customer's own are matched at a glance; a title before them has them read."""
+    ours, shuffled, shown = drawn
+    theirs = " ".join(shuffled[:shown])
+    assert match_names(ours, theirs) == match_names(ours, f"MRS {theirs}")

@@ -115,18 +115,6 @@ def test_a_resumed_run_keeps_the_policy_that_it_began_with(tmp_path: Path) -> No
     assert resumed.report["provenance"]["policy"] == load_policy().label
 
 
-def test_a_version_written_to_a_file_is_signed_off_as_well(tmp_path: Path) -> None:
-    """Named as a file, the same rules are the same policy, approved by the same person."""
-    with open_journal(tmp_path / "home") as journal:
-        put_in_force(journal, SMALL)
-        text = text_in_force(journal)
-    file = tmp_path / "mine.toml"
-    file.write_text(text)
-    world = World(tmp_path, settings={"require_approved_policy": True})
-    night = world.screen(ROWS[:2], policy=str(file))
-    assert night.report["provenance"]["policy_approval"]["approved_by"] == "Bem"
-
-
 def test_nobody_approves_their_own_proposal(journal: Journal) -> None:
     """However they write their name; to take it back they may."""
     made = propose(journal, SMALL, by="Ada  Eze", note="smaller")

@@ -102,15 +102,6 @@ def test_one_mistake_keeps_everything_out_unless_partial_is_wanted(nights: Night
     assert set(nights.reviews.active(BATCH, nights.now)) == {nights.pseudonym("A")}
 
 
-def test_importing_twice_changes_nothing(nights: Nights) -> None:
-    """The same file again is known already."""
-    import_rows(nights, row("A"), row("B"))
-    nights.now += DAY
-    again = import_rows(nights, row("A"), row("B"))
-    assert (again.known, again.sound, codes(again)) == (2, [], [])
-    assert len(nights.reviews.of_customer(nights.pseudonym("A"))) == 1
-
-
 @pytest.mark.parametrize(("first", "later"), [(3, 12), (11, 1), (11, 40), (23, 20)])
 @pytest.mark.parametrize("cell", ["2026-03-04", "2026-03-04 14:30:00", ""])
 def test_a_list_imported_twice_is_stored_once_at_any_hour(

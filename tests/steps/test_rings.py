@@ -106,14 +106,6 @@ def test_a_long_chain_is_one_ring(ringed: World) -> None:
     assert {row["ring_size"] for row in found.rows} == {100}
 
 
-def test_nothing_is_looked_for_unless_it_is_wanted(tmp_path: Path) -> None:
-    """Off by default: no column, no file, no reason."""
-    found = night(World(tmp_path), CHAIN)
-    assert {row["ring_size"] for row in found.rows} == {None}
-    assert not (found.folder / RINGS_FILE).exists()
-    assert not any("RING" in row["reasons"] for row in found.rows)
-
-
 @pytest.mark.parametrize(("effect", "sound"), [("decline", False), ("review", True)])
 def test_a_ring_is_never_more_than_a_review(effect: str, sound: bool) -> None:
     """A policy that declines because of a ring is refused, whatever else its rule asks."""
