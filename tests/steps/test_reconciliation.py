@@ -256,3 +256,12 @@ def test_exact_is_said_only_where_both_ends_are_the_wallets(
         assert holds(balance, service.calls)
     if balance.exact:
         assert (balance.opening_micro, balance.closing_micro) == (opening, service.wallet)
+
+
+def test_a_last_answer_that_does_not_say_what_it_cost_leaves_the_closing_open() -> None:
+    """Paid, and neither cost nor balance told: the wallet holds less than the last balance says."""
+    service = Service()
+    for price in (PRICE, 0, 2 * PRICE, 0):
+        service.call(price)
+    service.call(told=False, cost_told=False)
+    assert not service.balance().exact
