@@ -252,7 +252,7 @@ class Accounts:
         A second one who goes, is reset or loses the right leaves nobody to decide alone.
         """
         with reading(self._journal.engine) as connection:
-            if _TWO_APPROVERS in read_meta(connection):
+            if read_meta(connection, _TWO_APPROVERS):
                 return True
         now_two = sum(bool(e.password) and e.holds("approve") for e in self.users()) > 1
         if now_two:

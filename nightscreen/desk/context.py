@@ -70,6 +70,8 @@ MOST_FIELDS: Final = 1_400
 """A page of a quarantine has the most: a field for each cell."""
 _NAIRA: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 _FIRST_YEAR: Final = 2000
+LONGEST_ADDRESS: Final = 2000
+"""Of a page of ours that somebody comes back to once signed in."""
 """No run is older."""
 _LOOKED_AT: Final = 60
 """Runs that are searched for a customer's newest row."""
@@ -598,6 +600,7 @@ def local_address(address: str) -> str:
 def to_sign_in(request: Request) -> Response:
     """Send a browser to sign in, and back to the page it asked for."""
     asked = f"{request.url.path}?{request.url.query}".removesuffix("?")
+    asked = asked if len(quote(asked)) <= LONGEST_ADDRESS else request.url.path
     wanted = asked if request.method == "GET" else "/"
     if request.headers.get("hx-request") == "true":
         return RedirectResponse("/sign-in", 401, {"HX-Redirect": "/sign-in"})

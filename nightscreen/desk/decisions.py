@@ -157,14 +157,15 @@ def asked_filter(context: Context, facets: Sequence[str], columns: Sequence[str]
         columns: those of the lender's file that may be facets as well.
     """
     shown, in_file = context.asked("by"), [f"{IN_FILE}{name}" for name in columns]
-    chosen = {name: tuple(dict.fromkeys(context.asked(name)))[:50] for name in (*facets, *in_file)}
+    by = tuple(name for name in in_file if name in shown or context.asked(name))[:MOST_BY]
+    chosen = {name: tuple(dict.fromkeys(context.asked(name)))[:50] for name in (*facets, *by)}
     chosen = {name: values for name, values in chosen.items() if values}
     sort = context.asked_first("sort")
     return Filter(
         chosen,
         context.asked_first("search").strip()[:200],
         sort if sort in SORTS else "exposure",
-        tuple(name for name in in_file if name in chosen or name in shown)[:MOST_BY],
+        by,
     )
 
 

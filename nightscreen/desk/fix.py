@@ -32,14 +32,14 @@ from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import Mapping, read_mapping
 from nightscreen.reading.open_file import open_source
 from nightscreen.results.settle_case import needs_second
-from nightscreen.runs.corrections import number_to_correct
+from nightscreen.runs.corrections import Corrections
 from nightscreen.schemas.columns import IDENTIFIERS
 from nightscreen.schemas.corrections import Correction, Dismissal, RowToCorrect
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import contains_identifier
 from nightscreen.schemas.policy import Decision
-from nightscreen.schemas.uploads import HELD
+from nightscreen.schemas.uploads import FIXES, HELD, WAITS
 from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
@@ -49,15 +49,18 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from nightscreen.desk.context import Context
+    from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.uploads import Upload
 
 MOST_CELLS: Final = 1_200
 """Cells of one page: each is a field of its form."""
 MOST_ROWS: Final = 25
-FIXES, LIST, PLACES, WAITS, REFERENCE = "fixes", "list", "places", "waits", "reference"
-"""Choices of an upload: the run whose rows it fixes, on which list, the places of its rows there,
-whether somebody else must confirm them, and where the evidence is."""
+MOST_BY_RULE: Final = 500
+"""Rows that one rule changes; of each it is asked whether a second person must confirm it."""
+LIST, LINES, REFERENCE = "list", "lines", "reference"
+"""Choices of an upload: on which list its rows are, their lines in the lender's file, and where
+the evidence is."""
 LONGEST_REFERENCE: Final = 200
 REFUSED, VALUES = "", "values"
 """The lists, as the address names them."""
@@ -83,14 +86,13 @@ class _Row:
     """One row of a list.
 
     Attributes:
-        place: its place in the quarantine, from 0; else its line in the lender's file.
+        line: of the lender's file.
         hint: what is wrong; it is about the cell `wrong`, None where about the whole row.
         came: its cells as they came; `beyond` came after the last heading.
         cells: its cells as they are now.
     """
 
-    place: int
-    line: str
+    line: int
     hint: str
     wrong: int | None
     came: list[str]
@@ -108,9 +110,9 @@ class _Sheet:
         kept: the rows to correct, in the order of their lines.
         mapping: what the run's headings meant, for the refused rows.
         date_order: of the run's file, as its dates showed it, or as was answered.
-        done: what was sent again, by place.
+        done: what was sent again, by line.
         waiting: rows that a second person must confirm.
-        dismissed: which rows are nobody's, by place.
+        dismissed: which rows are nobody's, by line.
     """
 
     which: str
@@ -129,43 +131,40 @@ class _Sheet:
         """Return how many rows it has."""
         return len(self.kept) if self.which == VALUES else _refused(self.run)
 
-    def _came(self) -> Iterator[tuple[int, list[str], str, str, str]]:
-        """Yield place, cells, line, column and hint of each row."""
+    def _came(self) -> Iterator[tuple[int, list[str], str, str]]:
+        """Yield line, cells, column and hint of each row."""
         for row in self.kept:
-            yield row.line, list(row.cells), str(row.line), row.column, row.hint
+            yield row.line, list(row.cells), row.column, row.hint
         if self.which == REFUSED:
             with self.quarantine.open(encoding="utf-8", newline="") as file:
-                for place, cells in enumerate(islice(csv.reader(file), 1, None)):
+                for cells in islice(csv.reader(file), 1, None):
                     plain = list(map(unescape_formula, cells))
                     line, column, _, hint = plain[-_OWN:]
-                    yield place, plain[:-_OWN], line, column, hint
+                    yield int(line), plain[:-_OWN], column, hint
 
     def rows(
         self, form: AnyMapping[str, list[str]], start: int = 0, number: int | None = None
     ) -> Iterator[_Row]:
         """Yield so many rows from one on, or all, with what was typed of them."""
         width, end = len(self.headings), None if number is None else start + number
-        for place, cells, line, column, hint in islice(self._came(), start, end):
+        for line, cells, column, hint in islice(self._came(), start, end):
             came = (cells + [""] * width)[:width]
             typed = [
                 cell
-                if place in self.done or place in self.dismissed
-                else _typed(form, f"c{place}.{at}", cell)
+                if line in self.done or line in self.dismissed
+                else _typed(form, f"c{line}.{at}", cell)
                 for at, cell in enumerate(came)
             ]
-            yield _Row(place, line, hint, self.about(column), came, cells[width:], typed)
+            yield _Row(line, hint, self.about(column), came, cells[width:], typed)
 
     def about(self, column: str) -> int | None:
         """Return which cell a column means that the list names: by heading, or by meaning."""
-        named = self.mapping.columns.get(column, ())
-        return next(
-            (
-                at
-                for at, heading in enumerate(self.headings)
-                if heading in {column, *named} or column in meanings(heading)[:1]
-            ),
-            None,
-        )
+        named = self.mapping.columns.get(column)
+        for at, heading in enumerate(self.headings):
+            means = heading == column or column in meanings(heading)[:1]
+            if means if named is None else heading in named:
+                return at
+        return None
 
     def page(self, context: Context) -> tuple[list[_Row], dict[str, int]]:
         """Return the rows of the page that the address names, and where it is."""
@@ -197,12 +196,12 @@ def fix_rows(context: Context) -> Response:
             _dismiss(context, sheet)
             return onward(_address(sheet, f"page={context.whole_number('page')}"))
         page, _ = sheet.page(context)
-        changed = {row.place: row for row in _by_rule(context, sheet)}
-        changed |= {row.place: row for row in page if row.cells != row.came}
-        rows = [changed[place] for place in sorted(changed)]
+        changed = {row.line: row for row in page if row.cells != row.came}
+        changed |= {row.line: row for row in _by_rule(context, sheet)}
+        rows = [changed[line] for line in sorted(changed)]
         if not rows:
             raise InputError("Change a cell first: only rows that you changed are screened again.")
-        customers = _sound_customers(sheet, rows, _reference(context))
+        customers = _sound_customers(context.journal, sheet, rows, _reference(context))
         upload, keeps = _keep(context, sheet, rows), False
         try:
             if does == "quote":
@@ -210,13 +209,16 @@ def fix_rows(context: Context) -> Response:
             response = _send(context, sheet, upload, customers)
             keeps = True
         finally:
-            if not keeps:
+            kept = context.uploads.find(upload.key)
+            if not keeps and kept is not None and kept.started_at is None:
                 context.uploads.remove(upload)
     return response
 
 
 def _by_rule(context: Context, sheet: _Sheet) -> list[_Row]:
     """Return every row whose cell in a column is what the form names, with the other text there.
+
+    What was typed into its other cells stays.
 
     Raises:
         InputError: no row has it.
@@ -226,11 +228,13 @@ def _by_rule(context: Context, sheet: _Sheet) -> list[_Row]:
         return []
     at = sheet.headings.index(column) if column in sheet.headings else None
     found = []
-    for row in sheet.rows({}):
-        is_open = row.place not in sheet.done and row.place not in sheet.dismissed
+    for row in sheet.rows(context.form):
+        is_open = row.line not in sheet.done and row.line not in sheet.dismissed
         if at is not None and is_open and row.came[at].strip() == came != becomes:
             cells = [becomes if place == at else cell for place, cell in enumerate(row.cells)]
             found.append(replace(row, cells=cells))
+            if len(found) == MOST_BY_RULE:
+                break
     if not found:
         raise InputError(f"No row on this list has {came or 'nothing'} under {column or '…'}.")
     return found
@@ -239,20 +243,24 @@ def _by_rule(context: Context, sheet: _Sheet) -> list[_Row]:
 def _dismiss(context: Context, sheet: _Sheet) -> None:
     """Write down that a refused row is nobody's."""
     named, run = context.text("dismiss", 9), sheet.run
-    place = int(named) if named.isdecimal() else sheet.number
-    if sheet.which != REFUSED or place >= sheet.number or place in sheet.done:
+    lines = {str(row.line): row.line for row in sheet.rows({}) if row.line not in sheet.done}
+    line = lines.get(named)
+    if sheet.which != REFUSED or line is None:
         raise DeskError(409, "This row is not one to dismiss: it was sent again, or is gone.")
     about: dict[str, Any] = {"run_id": run.run_id, "batch": run.batch, "by": context.name}
-    key = f"{run.run_id}.{place}"
-    made = Dismissal(key=key, at=context.clock(), place=place, **about)
+    key = f"{run.run_id}.{line}"
+    made = Dismissal(key=key, at=context.clock(), line=line, **about)
     if Records.of(context.journal, Dismissal).add([made]):
-        context.record("quarantine dismissed", run_id=run.run_id, place=place)
+        context.record("quarantine dismissed", run_id=run.run_id, line=line)
 
 
 def _send(context: Context, sheet: _Sheet, upload: Upload, customers: Sequence[str]) -> Response:
     """Screen rows again, or have them wait for a second person."""
     run, number = sheet.run, len(customers)
-    if any(_turns(context, run, customer_id) for customer_id in customers):
+    pseudonyms = context.journal.pseudonyms
+    keys = {each: pseudonyms.customer(run.batch, each) for each in customers if each}
+    known = context.customers.known(list(keys.values()))
+    if any(_turns(context, run, each) for each, key in keys.items() if key in known):
         context.uploads.choose(upload, {WAITS: True})
         context.record("quarantine proposed", run_id=run.run_id, rows=number)
         page = f"page={context.whole_number('page')}"
@@ -267,7 +275,7 @@ def _turns(context: Context, run: RunRecord, customer_id: str) -> bool:
     """Tell whether a row may turn the decline of a customer into approve above what one may."""
     above = context.settings.override_above
     about = {"batch": run.batch, "customer_id": customer_id, "decision": Decision.APPROVE.value}
-    return bool(customer_id) and needs_second(context.journal, above, **about)
+    return needs_second(context.journal, above, **about)
 
 
 def _second(context: Context, sheet: _Sheet, does: str) -> Response:
@@ -330,31 +338,26 @@ def _refused(run: RunRecord) -> int:
 def _number(context: Context, run: RunRecord, which: str) -> int:
     """Return how many rows a list of a run has."""
     if which == VALUES:
-        return number_to_correct(context.journal, run.run_id, run.batch)
+        return Records.of(context.journal, RowToCorrect).number_of_run(run.run_id)
     return _refused(run) if (Path(run.folder) / QUARANTINE).is_file() else 0
 
 
 def _dismissed(context: Context, run: RunRecord) -> dict[int, Dismissal]:
     kept = Records.of(context.journal, Dismissal).of_run(run.run_id)
-    return {each.place: each for each in kept}
+    return {each.line: each for each in kept}
 
 
 def _sent_again(
     context: Context, run: RunRecord, which: str
 ) -> tuple[dict[int, Upload], list[Upload]]:
-    """Return what was sent again of a list of a run, by place, and what of it waits."""
+    """Return what was sent again of a list of a run, by line, and what of it waits."""
     uploads = context.uploads
-    fixing = uploads.chosen(FIXES, value=run.run_id)
+    fixing = uploads.chosen(FIXES, value=run.run_id, batch=run.batch)
     sent = [each for each in fixing if each.choices[LIST] == which]
     screened = [each for each in sent if uploads.is_screened(each)]
-    waiting = [each for each in sent if _waits(each)]
-    done = {place: each for each in screened + waiting for place in each.choices[PLACES]}
+    waiting = [each for each in sent if each.waits_for_second]
+    done = {line: each for each in screened + waiting for line in each.choices[LINES]}
     return done, waiting
-
-
-def _waits(upload: Upload) -> bool:
-    is_held = upload.state == HELD and upload.started_at is None
-    return is_held and bool(upload.choices.get(WAITS))
 
 
 def _mapping_of(context: Context, run: RunRecord, headings: Sequence[str]) -> Mapping:
@@ -380,7 +383,9 @@ def _reference(context: Context) -> str:
     return typed
 
 
-def _sound_customers(sheet: _Sheet, rows: Sequence[_Row], reference: str) -> list[str]:
+def _sound_customers(
+    journal: Journal, sheet: _Sheet, rows: Sequence[_Row], reference: str
+) -> list[str]:
     """Return whose each changed row is, judged as a file of them would be.
 
     Raises:
@@ -393,7 +398,9 @@ def _sound_customers(sheet: _Sheet, rows: Sequence[_Row], reference: str) -> lis
     if not wrong:
         with in_memory(_as_part(sheet.headings, rows)) as clear:
             source = open_source(clear, mapping=sheet.mapping)
-            judged = preview(source, DateOrders(source, sheet.date_order), len(rows))
+            orders = DateOrders(source, sheet.date_order)
+            corrections = Corrections.of(journal, sheet.run.batch)
+            judged = preview(source, orders, len(rows), corrections=corrections)
         columns = judged["columns"]
         known = {each.heading: each.known for each in columns}
         proved = {
@@ -451,7 +458,7 @@ def _keep(context: Context, sheet: _Sheet, rows: Sequence[_Row]) -> Upload:
         FIXES: run.run_id,
         LIST: sheet.which,
         REFERENCE: _reference(context),
-        PLACES: [row.place for row in rows],
+        LINES: [row.line for row in rows],
         "mapping": sheet.mapping.model_dump(mode="json"),
     }
     part = _as_part(sheet.headings, rows)
@@ -502,13 +509,13 @@ def _changes(
     """Return the rows of an upload, and each heading that was changed: as it came, as it is now."""
     with unsealed(context.uploads.path(upload.upload_id), context.journal.sealer) as clear:
         lines = list(csv.reader(io.StringIO(clear.read_text("utf-8"), newline="")))[1:]
-    places = upload.choices[PLACES]
-    wanted, changed = set(places), []
-    came = {row.place: row for row in sheet.rows({}) if row.place in wanted}
-    for place, line in zip(places, lines, strict=True):
-        now = [unescape_formula(each) for each in line[:-_OWN]]
-        cells = zip(sheet.headings, came[place].came, now, strict=True)
-        changed.append((came[place], [each for each in cells if each[1] != each[2]]))
+    came = {row.line: row for row in sheet.rows({})}
+    changed = []
+    for line, typed in zip(upload.choices[LINES], lines, strict=True):
+        if line in came:  # else the customer was erased since
+            now = [unescape_formula(each) for each in typed[:-_OWN]]
+            cells = zip(sheet.headings, came[line].came, now, strict=True)
+            changed.append((came[line], [each for each in cells if each[1] != each[2]]))
     return changed
 
 
@@ -559,5 +566,5 @@ def waiting(context: Context) -> list[Upload]:
     """Return the typed rows that wait for this user as the second person."""
     if not context.may("override") or not context.may("screen") or context.branches:
         return []
-    found = context.uploads.chosen(WAITS, value=True)
-    return [e for e in found if _waits(e) and not same_person(e.user, context.name)]
+    found = context.uploads.chosen(WAITS, value=True, state=HELD)
+    return [e for e in found if e.waits_for_second and not same_person(e.user, context.name)]

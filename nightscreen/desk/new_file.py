@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.desk.context import Context
     from nightscreen.reading.open_file import TableSource
+    from nightscreen.runs.corrections import Corrections
     from nightscreen.schemas.uploads import Upload
 
 SHOWN_ROWS: Final = 50
@@ -269,7 +270,12 @@ def mapping_of(headings: dict[str, str], understood: dict[str, str]) -> Meaning:
 
 
 def preview(
-    source: TableSource, orders: DateOrders, number: int = SHOWN_ROWS, *, merge: bool = False
+    source: TableSource,
+    orders: DateOrders,
+    number: int = SHOWN_ROWS,
+    *,
+    merge: bool = False,
+    corrections: Corrections | None = None,
 ) -> dict[str, Any]:
     """Return the first rows as they are understood: each cell sound, wrong or merely carried.
 
@@ -277,7 +283,8 @@ def preview(
     what is written.
     """
     batch = next(source.batches(number))
-    taken = Intake(source.header, CustomerNumbers() if merge else None, orders).take(batch)
+    customers = CustomerNumbers() if merge else None
+    taken = Intake(source.header, customers, orders, corrections).take(batch)
     wrong: dict[tuple[int, str], str] = {}
     warned: dict[tuple[int, str], str] = {}
     refused = {each.line: each.hint for each in taken.refused}

@@ -19,6 +19,7 @@ from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.pages import NOTHING
 from nightscreen.desk.uploads import TYPED
+from nightscreen.files.outputs import enriched_parts
 from nightscreen.files.person import same_person
 from nightscreen.policy.file import rewritten, threshold_comments
 from nightscreen.policy.load import sound_policy
@@ -256,7 +257,7 @@ def _names(run: RunRecord, moved: Sequence[Mapping[str, Any]]) -> dict[str, str 
     """Return the names of a run's customers who would move, as the lender's file has them."""
     wanted = pa.array([row["customer_id"] for row in moved if row["run_id"] == run.run_id])
     found: dict[str, str | None] = {}
-    parts = past_run(Path(run.folder)).parts if len(wanted) else ()
+    parts = enriched_parts(Path(run.folder)) if len(wanted) else ()
     for rows in read_customers(parts, {"customer_id", "full_name", *NAMES}, _BLOCK_ROWS):
         own = rows.filter(pc.is_in(rows["customer_id"], value_set=wanted))
         found |= {row["customer_id"]: customer_name(row) for row in own.to_pylist()}

@@ -22,10 +22,10 @@ from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, state_of
 from nightscreen.report.sign_off import signatures_of
 from nightscreen.runs.approval import waits_in_inbox
-from nightscreen.runs.corrections import number_to_correct
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.contests import Confirmation
+from nightscreen.schemas.corrections import RowToCorrect
 from nightscreen.schemas.stops import StopReason
 from nightscreen.web.forms import onward
 
@@ -128,7 +128,7 @@ def run(context: Context) -> Response:
         facts=facts,
         ending=ending(facts),
         files=files,
-        to_correct=number_to_correct(context.journal, found.run_id, found.batch),
+        to_correct=Records.of(context.journal, RowToCorrect).number_of_run(found.run_id),
         open_files={name for name, declared in files.items() if _is_open(context, declared)},
         waits=context.approvals.newest(found.run_id),
         confirmed=Records.of(context.journal, Confirmation).of_run(found.run_id),

@@ -11,7 +11,13 @@ from markupsafe import Markup
 from pyotp import TOTP, random_base32
 
 from nightscreen.desk.accounts import DEVICE_S, HeldUpError
-from nightscreen.desk.context import COOKIE, DEVICE_COOKIE, DeskError, local_address
+from nightscreen.desk.context import (
+    COOKIE,
+    DEVICE_COOKIE,
+    LONGEST_ADDRESS,
+    DeskError,
+    local_address,
+)
 from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
@@ -34,7 +40,7 @@ def _form(context: Context, link: str = "", whose: str | None = None) -> Respons
 
 def _to(context: Context) -> str:
     """Return the page that was asked for before signing in."""
-    return local_address(context.text("to", 2000) or context.asked_first("to"))
+    return local_address(context.text("to", LONGEST_ADDRESS) or context.asked_first("to"))
 
 
 def _password(context: Context) -> str:

@@ -82,6 +82,7 @@ class Uploads:
             user=user,
             at=self.journal.clock(),
             name=plain_name(name),
+            batch=str(choices.get("batch") or ""),
             digest=writer.digest,
             size=writer.size,
             choices=choices,
@@ -103,9 +104,15 @@ class Uploads:
         """Return the upload that a run screens; None where its file came another way."""
         return None if run is None else upload_of_run(self.journal, run)
 
-    def chosen(self, name: str, *, value: str | bool) -> list[Upload]:
-        """Return the uploads for which a choice has a value, oldest first."""
-        return [each for each in self._records.all() if each.choices.get(name) == value]
+    def chosen(
+        self, name: str, *, value: str | bool, state: str | None = None, batch: str | None = None
+    ) -> list[Upload]:
+        """Return the uploads for which a choice has a value, oldest first.
+
+        Of one state or batch where it is named.
+        """
+        found = self._records.all(state=state, batch=batch)
+        return [each for each in found if each.choices.get(name) == value]
 
     def is_screened(self, upload: Upload) -> bool:
         """Tell whether an upload's run has screened it, or may still do so."""

@@ -85,13 +85,14 @@ class OpenCases(Listing):
             f"SELECT run_id, list(customer_id) AS ids FROM {self.source}"  # noqa: S608 - made in `seen_by`
             " GROUP BY run_id"
         )
-        found = []
+        text = [(name, pa.string()) for name in ("customer_id", *asked.by, "run_id")]
+        found = [pa.schema(text).empty_table()]
         for each in self.ask(of_runs):
             run = runs.find(each["run_id"])
             if run is not None:
                 rows = columns_of(run, names)
                 found.append(rows.filter(pc.is_in(rows["customer_id"], pa.array(each["ids"]))))
-        return self.with_columns(pa.concat_tables(found), "run_id, customer_id") if found else self
+        return self.with_columns(pa.concat_tables(found), "run_id, customer_id")
 
     def next_own(self, batch: str, customer_id: str) -> dict[str, Any] | None:
         """Return the user's next case after a customer's; from the top at the end."""

@@ -102,9 +102,10 @@ def read_passphrase(file: Path | None) -> str:
     if file is None:
         return ""
     try:
-        line = sys.stdin.readline() if str(file) == "-" else file.read_text().partition("\n")[0]
+        text = sys.stdin.readline() if str(file) == "-" else file.read_text("utf-8")
     except (OSError, UnicodeDecodeError):
         raise SettingsError(f"the passphrase's file {file} cannot be read as text") from None
+    line = text.partition("\n")[0]
     if not line.strip():
         raise SettingsError(f"the first line of the passphrase's file {file} is empty")
     return line.rstrip("\r\n")

@@ -105,8 +105,7 @@ class Cases:
 
     def settle(self, keys: Collection[bytes]) -> None:
         """End cases of customers who need nobody any more."""
-        for block in blocks([key.hex() for key in keys]):
-            self._kept.drop(block)
+        self._kept.drop([key.hex() for key in keys])
 
     # --- shares ---
 
@@ -135,7 +134,8 @@ class Cases:
         """Give all that is a user's to another, shares too; return how many cases were taken."""
         now = self._journal.clock()
         with recording(self._journal.engine, Turn.DESK) as connection:
-            for each in self._shares.read(connection):
+            mine = [each for each in self._shares.read(connection) if user in each.users]
+            for each in mine:
                 users = tuple(to if name == user else name for name in each.users)
                 self._shares.update(connection, [each.model_copy(update={"users": users})], now)
             taken = self._kept.read(connection, records.c.state == user)

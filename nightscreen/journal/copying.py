@@ -48,7 +48,15 @@ from nightscreen.journal.opening import (
     journal_url,
     make_private_file,
 )
-from nightscreen.journal.schema import PASSING_TABLES, meta, metadata, read_meta, require_declared
+from nightscreen.journal.schema import (
+    PASSING_TABLES,
+    VERSION,
+    meta,
+    metadata,
+    read_meta,
+    records,
+    require_declared,
+)
 from nightscreen.schemas.errors import JournalError, JournalKeyError, OutputError
 
 if TYPE_CHECKING:
@@ -60,6 +68,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.storage import Storage
 
 _BLOCK = 1000
+_BLOCK_OF_RECORDS = 50  # one may hold an attachment of some megabytes
 
 
 def back_up(journal: Storage, folder: Path, *, passphrase: str = "") -> None:
@@ -121,7 +130,7 @@ def restore(
     try:
         look_first(source)
         with reading(source) as old:
-            require_declared(read_meta(old))
+            require_declared(read_meta(old, VERSION))
         make_private_folder(home)
         key = b"" if configured or keeps_key(home) else _key_of(folder, home, passphrase)
         file = sqlite_file(target)
@@ -166,8 +175,9 @@ def _copy_tables(source: Connection, target: Connection) -> None:
         if table in PASSING_TABLES:
             continue
         query = select(table).order_by(*table.primary_key.columns)
-        result = source.execute(query, execution_options={"yield_per": _BLOCK})
-        for rows in result.mappings().partitions(_BLOCK):
+        size = _BLOCK_OF_RECORDS if table is records else _BLOCK
+        result = source.execute(query, execution_options={"yield_per": size})
+        for rows in result.mappings().partitions(size):
             target.execute(insert(table), [dict(row) for row in rows])
     if target.dialect.name == "postgresql":
         for table in metadata.sorted_tables:

@@ -270,7 +270,7 @@ def leave_no_trace(journal: Storage) -> bool:
     for use. Where something stands in the way, it is done by the next call.
     """
     with reading(journal.engine) as connection:
-        if _PAGES not in read_meta(connection):
+        if not read_meta(connection, _PAGES):
             return True
         under_way = living_runs(connection, journal.holders)
     try:

@@ -113,7 +113,7 @@ def lender_key_of(engine: Engine, key: bytes | None, home: Path) -> bytes:
             "NIGHTSCREEN_DATA_KEY; without it no stored answer can be read"
         )
     with reading(engine) as connection:
-        in_force = read_meta(connection).get(LENDER_KEY, "")
+        in_force = read_meta(connection, LENDER_KEY).get(LENDER_KEY, "")
         wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
     prepared = read_key(prepared_file(home, in_force))
     if prepared is not None and key != prepared:
@@ -180,7 +180,7 @@ def rotate_key(
     with writing(journal.engine) as connection:
         waiting = _retire(connection, journal.holders)
         wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
-        if read_meta(connection)[LENDER_KEY] == fingerprint(old) and len(wrapping) > 1:
+        if read_meta(connection, LENDER_KEY)[LENDER_KEY] == fingerprint(old) and len(wrapping) > 1:
             raise JournalError(
                 f"the key before this one is still in use by {', '.join(waiting)}: nothing was "
                 "changed; rotate again once that has ended"
@@ -214,7 +214,7 @@ def require_in_force(journal: Storage) -> None:
         JournalKeyError: another is in force.
     """
     with reading(journal.engine) as connection:
-        in_force = read_meta(connection)[LENDER_KEY]
+        in_force = read_meta(connection, LENDER_KEY)[LENDER_KEY]
     if in_force != fingerprint(journal.lender_key):
         raise JournalKeyError("the journal's data key was rotated meanwhile; run this again")
 
@@ -226,7 +226,7 @@ def retire_old_key(engine: Engine, holders: Holders, lender: bytes) -> None:
     """
     with reading(engine) as connection:
         wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
-        in_force = read_meta(connection)[LENDER_KEY]
+        in_force = read_meta(connection, LENDER_KEY)[LENDER_KEY]
     if len(wrapping) > 1 and fingerprint(lender) == in_force:
         with writing(engine) as connection:
             _retire(connection, holders)
@@ -257,7 +257,7 @@ def _new_link_keys(key: bytes, before: bytes | None, until: int) -> bytes:
 def link_keys(journal: Storage) -> list[bytes]:
     """Return the keys whose signatures on links are accepted; the first signs."""
     with reading(journal.engine) as connection:
-        sealed = read_meta(connection)[LINK_KEYS]
+        sealed = read_meta(connection, LINK_KEYS)[LINK_KEYS]
     kept = json.loads(open_text(journal.sealer, sealed, LINK_KEYS))
     found = [b64decode(kept["key"])]
     if "before" in kept and journal.clock() < kept["until"]:
@@ -271,7 +271,7 @@ def rotate_link_key(journal: Storage, *, at_once: bool = False) -> None:
     Links that are out end at once, or the key before is accepted until they have ended.
     """
     with writing(journal.engine) as connection:
-        sealed = read_meta(connection)[LINK_KEYS]
+        sealed = read_meta(connection, LINK_KEYS)[LINK_KEYS]
         before = b64decode(json.loads(open_text(journal.sealer, sealed, LINK_KEYS))["key"])
         until = journal.clock() + int(LINKS_LAST.total_seconds()) * MICROS
         kept = _new_link_keys(new_key(), None if at_once else before, until)

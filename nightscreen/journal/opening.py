@@ -133,7 +133,7 @@ def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
         refuse_vanished(home)
         _create(engine, home, data_key, clock)
     with reading(engine) as connection:
-        facts = read_meta(connection)
+        facts = read_meta(connection, VERSION, _ID, PSEUDONYM_KEY)
     require_declared(facts)
     lender_key = lender_key_of(engine, configured_key(home, data_key), home)
     sealer = make_sealer(engine, lender_key, home)

@@ -26,7 +26,7 @@ from nightscreen.journal.money import Money
 from nightscreen.journal.opening import has_tables, journal_url, make_holders, refuse_vanished
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import Runs
-from nightscreen.journal.schema import calls, read_meta, records, require_declared
+from nightscreen.journal.schema import VERSION, calls, read_meta, records, require_declared
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.clock import Clock, system_clock
@@ -190,7 +190,7 @@ def _look(engine: Engine, settings: Settings, clock: Clock) -> Look | None:
         refuse_vanished(home)
         return None
     with reading(engine) as connection:
-        facts = read_meta(connection)
+        facts = read_meta(connection, VERSION, LENDER_KEY)
     require_declared(facts)
     holders = make_holders(engine, takes_lock=False)
     trouble, approvals = None, None
@@ -201,4 +201,4 @@ def _look(engine: Engine, settings: Settings, clock: Clock) -> Look | None:
     except NightscreenError as error:
         trouble = error
     runs, money = Runs(engine, holders, clock), Money(engine, clock)
-    return Look(engine, holders, runs, money, approvals, trouble, facts[LENDER_KEY])
+    return Look(engine, holders, runs, money, approvals, trouble, facts.get(LENDER_KEY, ""))

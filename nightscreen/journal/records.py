@@ -99,7 +99,8 @@ class Records(Generic[R]):
     def drop(self, keys: Collection[str]) -> None:
         """Forget records."""
         with writing(self._engine) as connection:
-            connection.execute(delete(records).where(self._mine, records.c.key.in_(keys)))
+            for block in blocks(list(keys)):
+                connection.execute(delete(records).where(self._mine, records.c.key.in_(block)))
 
     def drop_before(self, at: int) -> None:
         """Forget records whose period counts from before an instant, microseconds."""
@@ -201,6 +202,12 @@ class Records(Generic[R]):
     def of_run(self, run_id: str) -> list[R]:
         """Return the records about a run, oldest first."""
         return self.select(records.c.run_id == run_id)
+
+    def number_of_run(self, run_id: str) -> int:
+        """Return how many records there are about a run."""
+        query = select(func.count()).where(self._mine, records.c.run_id == run_id)
+        with reading(self._engine) as connection:
+            return connection.execute(query).scalar_one()
 
     def select(self, *conditions: ColumnElement[bool]) -> list[R]:
         """Return the records of the kind that a search in the table finds, oldest first."""

@@ -643,9 +643,9 @@ class ErasedPseudonyms(NamedTuple):
 
 
 def read_meta(connection: Connection, *names: str) -> dict[str, str]:
-    """Return the journal's own facts by name: those that are named, or all."""
-    query = select(meta.c.name, meta.c.value)
-    rows = connection.execute(query.where(meta.c.name.in_(names)) if names else query)
+    """Return those of the journal's own facts that are named and there, by name."""
+    query = select(meta.c.name, meta.c.value).where(meta.c.name.in_(names))
+    rows = connection.execute(query)
     return {row.name: row.value for row in rows}
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.schema import Seal
     from nightscreen.journal.storage import Storage
 
-_BLOCK = 2000
+_BLOCK = 50  # a record may hold an attachment of some megabytes
 _KEPT_STATES = sorted(state.value for state in KEPT_STATES)
 
 

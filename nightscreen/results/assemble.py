@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.checks.arrow_types import arrow_type
-from nightscreen.checks.registry import ANSWERED, CHECKS
+from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.journal.answers import NONE, OUTCOMES
 from nightscreen.planning.eligibility import slots_of
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from nightscreen.results.held_data import HeldData
     from nightscreen.schemas.rows import SourceColumn
 
-STATUSES = (*(each.value for each in NoAnswer), *ANSWERED)
-"""Every word of a status."""
 _NOT_ASKED = {why.value: why.status for why in SkipReason if why is not SkipReason.ASK}
 _BEFORE_MISSES = (
     NoAnswer.TEST_MODE.value,

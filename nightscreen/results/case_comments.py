@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import secrets
 from base64 import b64encode
+from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from nightscreen.journal.actor import REVIEW
 from nightscreen.journal.engine import writing
@@ -31,11 +32,12 @@ _TYPES: Final = (
 """First bytes, ending and media type of what may be kept: documents and photographs."""
 
 
-class GivenFile(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GivenFile:
     """A file to keep: its name as somebody gave it, and its bytes."""
 
-    name: str
-    content: bytes
+    name: str = field(repr=False)
+    content: bytes = field(repr=False)
 
 
 def add_comment(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import unicodedata
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
@@ -48,12 +48,18 @@ _DATE_UNREADABLE = "This is no date; write it as 2026-03-04, or leave it blank."
 _DATE_OUTSIDE = "The date must lie between the run and now; correct it or leave it blank."
 
 
-class SoundReview(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SoundReview:
     """A review that can be taken in, of a row of the list."""
 
     review: Review
-    customer_id: str
+    customer_id: str = field(repr=False)
     latest: str  # the policy's latest decision, which the list may not have had yet
+
+    @property
+    def overrides(self) -> bool:
+        """Tell whether it decides otherwise than the policy, on the list or by now."""
+        return {self.review.listed, self.latest} != {self.review.decision}
 
 
 @dataclass(slots=True)
@@ -78,11 +84,7 @@ class Judged:
     @property
     def overrides(self) -> list[SoundReview]:
         """Return those that decide otherwise than the policy, on the list or by now."""
-        return [
-            each
-            for each in self.sound
-            if each.review.overrides or each.review.decision != each.latest
-        ]
+        return [each for each in self.sound if each.overrides]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,21 +202,23 @@ class _Judge:
         stored = self._reviews.of_customer(each.subject)
         stored = [old for old in stored if old.run_id == run_id]
         latest = listed_decision(self._known.get(each.subject))
-        if {review.listed, latest} != {review.decision} and not review.note:
-            self.tell(row, "review_note", "note_missing")
-        elif any(_same(old, review, row["reviewed_at"]) for old in stored):
+        sound = SoundReview(review, row["customer_id"], latest)
+        if any(_same(old, review, row["reviewed_at"]) for old in stored):
             self.result.known += 1
+        elif review.overrides and not review.note:
+            self.tell(row, "review_note", "note_missing")
         elif any(self._contradicts(old, review) for old in stored):
             self.tell(row, "reviewer_decision", "two_reviewers")
         elif not rests_on(review, self._known.get(each.subject)):
             self.tell(row, "run_id", "evidence_changed")
         elif review.until <= self._now:
             self.tell(row, "reviewed_at", "review_ended")
+        elif sound.overrides and not review.note:
+            self.tell(row, "review_note", "note_missing")
         else:
             if self._latest[each.commit.batch] != run_id:
                 self.tell(row, "run_id", "older_run", refused=False)
-            latest = listed_decision(self._known[each.subject])
-            self.result.sound.append(SoundReview(review, row["customer_id"], latest))
+            self.result.sound.append(sound)
 
     def _contradicts(self, old: Review, new: Review) -> bool:
         """Tell whether another reviewer's word that has not ended is another one."""

@@ -81,7 +81,8 @@ def import_reviews(
         runs = sorted(judged.runs)
         actor.note(journal, "reviews imported", rows=saved, waiting=waiting, runs=runs)
         return Imported(judged, saved, waiting)
-    ((review, customer_id, _),) = judged.sound
+    (sound,) = judged.sound
+    review, customer_id = sound.review, sound.customer_id
     actor.note(
         journal,
         "review saved" if saved else "override proposed",
@@ -97,7 +98,8 @@ def import_reviews(
 def _save(journal: Journal, actor: Actor, judged: Judged, settings: Settings) -> int:
     """Save sound reviews, or have them wait for a second person; return how many wait."""
     reviews, saved, waiting = Reviews.of(journal), list[Review](), list[Review]()
-    for review, customer_id, _ in judged.sound:
+    for each in judged.sound:
+        review, customer_id = each.review, each.customer_id
         kept = review.model_copy(update={"imported_by": actor.account})
         if needs_second(
             journal,

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from nightscreen.journal.records import Records
 from nightscreen.schemas.corrections import Correction, RowToCorrect
 from nightscreen.schemas.rows import Action
+from nightscreen.schemas.uploads import FIXES, HELD, Upload
 from nightscreen.values.columns import as_mask, as_text
 from nightscreen.values.issues import Issue, trimmed
 
@@ -77,11 +78,20 @@ def keep_to_correct(
 ) -> None:
     """Keep a run's rows to correct, each with its customer's id; those of earlier nights go.
 
-    A part of a batch, such as rows that were corrected, leaves the others' rows there.
+    A part of a batch, such as rows that were corrected, leaves the others' rows there. So do those
+    stay of a newer night, where this one is resumed, and those that wait for a second person.
     """
     kept, own = Records.of(journal, RowToCorrect), f"{run_id}."
-    before = kept.keys(batch=batch)
-    kept.drop([key for key in before if not header.fed_back or key.startswith(own)])
+    uploads = Records.of(journal, Upload).all(state=HELD, batch=batch)
+    waiting = {each.choices.get(FIXES) for each in uploads if each.waits_for_second}
+    earlier = {key: key.partition(".")[0] for key in kept.keys(batch=batch)}
+    kept.drop(
+        [
+            key
+            for key, of in earlier.items()
+            if of == run_id or (of < run_id and of not in waiting and not header.fed_back)
+        ]
+    )
     headings, now = tuple(column.heading for column in header.columns), journal.clock()
     kept.add(
         [
@@ -101,9 +111,3 @@ def keep_to_correct(
             for customer_id, row in rows
         ]
     )
-
-
-def number_to_correct(journal: Journal, run_id: str, batch: str) -> int:
-    """Return how many rows of a run are kept to be corrected."""
-    keys = Records.of(journal, RowToCorrect).keys(batch=batch)
-    return sum(key.startswith(f"{run_id}.") for key in keys)

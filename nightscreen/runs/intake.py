@@ -76,6 +76,7 @@ class Intake:
             without an identifier of its own goes with its customer's others.
         orders: knows the order of each column's dates; without it, only what is declared counts.
         corrections: what people corrected in the batch's rows.
+        most_to_correct: so many rows with values that were not understood are shown at the most.
     """
 
     def __init__(
@@ -84,8 +85,11 @@ class Intake:
         customers: CustomerNumbers | None = None,
         orders: DateOrders | None = None,
         corrections: Corrections | None = None,
+        *,
+        most_to_correct: int = 0,
     ) -> None:
         self._corrections = corrections or Corrections()
+        self._still_to_correct = most_to_correct
         self._header = header
         self._customers = customers
         self._orders = orders
@@ -105,13 +109,14 @@ class Intake:
         columns = known_text(batch.columns, self._header)
         given = dict(columns)
         _judge_columns(columns, self._date_orders(columns, issues), issues)
-        not_understood = _not_understood(issues, given, columns)
+        wrong = _not_understood(issues, given, columns) if self._still_to_correct else {}
         issues.problems += corrected
         refusals = self._refusals(columns, issues)
         for row, (column, issue) in refusals.items():
             issues.add(row, column, issue)
-        wrong = {row: why for row, why in not_understood.items() if row not in refusals}
-        ids, places = columns["customer_id"], np.array(sorted(wrong), np.int64)
+        shown = sorted(row for row in wrong if row not in refusals)[: self._still_to_correct]
+        self._still_to_correct -= len(shown)
+        ids, places = columns["customer_id"], np.array(shown, np.int64)
         for broken in batch.broken:
             issues.problems.append(
                 Problem(broken.line, broken.column, broken.code, broken.hint, Action.REFUSED)
@@ -121,7 +126,13 @@ class Intake:
             refused=sorted(
                 [*batch.broken, *refused_rows(came, refusals)], key=lambda row: row.line
             ),
-            to_correct=list(zip(at(ids, places), refused_rows(came, wrong), strict=True)),
+            to_correct=list(
+                zip(
+                    at(ids, places),
+                    refused_rows(came, {row: wrong[row] for row in shown}),
+                    strict=True,
+                )
+            ),
             problems=sorted(issues.problems, key=lambda problem: problem.line),
             read=len(batch.lines) + len(batch.broken),
         )
@@ -277,9 +288,9 @@ def _not_understood(
         row, name = rows.get(problem.line), problem.column
         if row is None or name not in given:
             continue
-        is_dropped = given[name][row].is_valid and not judged[name][row].is_valid
         is_of_no_use = problem.action is Action.WARNED and (
-            is_dropped or problem.code == BANK_UNKNOWN
+            problem.code == BANK_UNKNOWN
+            or (given[name][row].is_valid and not judged[name][row].is_valid)
         )
         if problem.action is Action.INVALID or is_of_no_use:
             found.setdefault(row, []).append(problem)

@@ -287,7 +287,9 @@ def read_input(run: ScreeningRun) -> None:
     customers = None
     if run.merging:
         customers, run.customers = number_customers(source, orders, corrections)
-    intake = Intake(source.header, customers, orders, corrections)
+    keeps = customers is None and not run.parameters.quote_only  # merged rows: at the source
+    most = MOST_TO_CORRECT if keeps else 0
+    intake = Intake(source.header, customers, orders, corrections, most_to_correct=most)
     merging = None if customers is None else RowsToMerge(run.workspace, customers)
     quarantine = QuarantineWriter(run.folder.path / QUARANTINE, source.header.columns)
     problems = ProblemsWriter(run.folder.path / PROBLEMS)
@@ -300,7 +302,7 @@ def read_input(run: ScreeningRun) -> None:
             quarantine.write(result.refused)
             problems.write(result.problems)
             found += len(result.problems)
-            to_correct += result.to_correct[: MOST_TO_CORRECT - len(to_correct)]
+            to_correct += result.to_correct
             run.rows_read += result.read
             run.rows_quarantined += len(result.refused)
             if merging is not None:
@@ -319,10 +321,10 @@ def read_input(run: ScreeningRun) -> None:
     run.date_orders = orders.used()
     run.folder.rows[QUARANTINE] = run.rows_quarantined
     run.folder.rows[PROBLEMS] = found
-    if merging is None and not run.parameters.quote_only:  # merged rows are corrected at the source
-        keep_to_correct(run.journal, run.run_id, run.batch, source.header, to_correct)
     if run.rows_read == 0:
         raise InputError(f"{run.input_name} holds no rows below its header")
+    if keeps:
+        keep_to_correct(run.journal, run.run_id, run.batch, source.header, to_correct)
 
 
 class RowsToMerge:

@@ -59,7 +59,7 @@ class Dismissal(JournalRecord):
     """A refused row of a run that is nobody's: a total, a signature, a row that came twice.
 
     Attributes:
-        place: of the row in the run's quarantine, from 0.
+        line: of the row in the lender's file.
         by: who said so.
     """
 
@@ -67,5 +67,5 @@ class Dismissal(JournalRecord):
     ground: ClassVar[Ground] = Ground.DECISIONS
     section: ClassVar[str] = ""
 
-    place: int
+    line: int
     by: str

@@ -19,7 +19,9 @@ from nightscreen.journal.records import Records
 from nightscreen.journal.schema import ErasedPseudonyms
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import open_source
+from nightscreen.runs.corrections import keep_to_correct
 from nightscreen.schemas.corrections import Correction, RowToCorrect
+from nightscreen.schemas.rows import Header
 from tests.desk.office import Office
 from tests.screening import CONSENT, World, customer
 
@@ -114,13 +116,13 @@ def test_quarantine_is_a_table_with_the_reason_at_each_cell(bank: Office) -> Non
     assert page.status_code == 200, page.text
     assert "<h1>Fix</h1>" in page.text
     found = cells(page.text)
-    assert {row for row, _ in found} == {0, 1, 2}
-    assert found[0, "Remark"][1] == "=2+3"
-    assert found[2, "Ref"][1] == "C1"
-    assert (0, "Secret") not in found
+    assert {row for row, _ in found} == {7, 8, 10}
+    assert found[7, "Remark"][1] == "=2+3"
+    assert found[10, "Ref"][1] == "C1"
+    assert (7, "Secret") not in found
     assert page.text.count("The row has no customer id") >= 2
     assert "An earlier row of the file has the same customer id" in page.text
-    assert 'aria-describedby="hc0.0"' in page.text
+    assert 'aria-describedby="hc7.0"' in page.text
     assert f'href="{at}"' in browser.get(at.removesuffix("/fix")).text
     assert "quarantine seen" in bank.actions()
     assert bank.browser("auditor").get(at).status_code == 403
@@ -132,7 +134,7 @@ def test_two_presses_at_once_screen_the_rows_once(bank: Office) -> None:
     both = [bank.browser("analyst", name=name) for name in ("Ada", "Bem")]
     with ThreadPoolExecutor(2) as pool:
         sent = list(
-            pool.map(lambda browser: typed(browser, at, {(0, "Ref"): "C6"}, do="screen"), both)
+            pool.map(lambda browser: typed(browser, at, {(7, "Ref"): "C6"}, do="screen"), both)
         )
     assert sorted(each.status_code for each in sent) == [303, 400]
     assert len(bank.starts.started) == 1
@@ -143,7 +145,7 @@ def test_fixed_rows_are_screened_again_as_a_part_of_their_batch(
 ) -> None:
     """Only changed rows are sent, sealed, under the run's own choices; nobody else is gone."""
     browser, at = bank.browser("analyst", name="Ada"), run_of(bank)
-    sent = typed(browser, at, {(0, "Ref"): "C6", (1, "Ref"): "C7"}, do="screen", max_spend="1,000")
+    sent = typed(browser, at, {(7, "Ref"): "C6", (8, "Ref"): "C7"}, do="screen", max_spend="1,000")
     assert sent.status_code == 303, sent.text
     (started,) = bank.starts.started
     assert (started.batch, started.purpose, started.checks) == ("portfolio", "portfolio", ["karma"])
@@ -157,7 +159,7 @@ def test_fixed_rows_are_screened_again_as_a_part_of_their_batch(
     ]
     page = browser.get(at).text
     assert page.count("screened again</span> by Ada") == 2
-    assert {row for row, _ in cells(page)} == {2}
+    assert {row for row, _ in cells(page)} == {10}
     other = bank.browser("analyst", name="Bem")
     assert typed(other, at, {}, do="screen").status_code == 400
     bank.journal.close()
@@ -172,12 +174,12 @@ def test_fixed_rows_are_screened_again_as_a_part_of_their_batch(
     ("edits", "hint"),
     [
         ({}, "Change a cell first"),
-        ({(2, "Remark"): "looked at"}, "was screened in this run"),
-        ({(2, "Ref"): "C3"}, "was screened in this run"),
-        ({(0, "Ref"): "C6", (1, "Ref"): "C6"}, "An earlier row of the file"),
-        ({(0, "Ref"): "C6", (0, "bvn"): "123"}, "BVN"),
-        ({(0, "Remark"): "seen"}, "The row has no customer id"),
-        ({(0, "Ref"): "C6", (1, "Ref"): "22000000007"}, "customer id"),
+        ({(10, "Remark"): "looked at"}, "was screened in this run"),
+        ({(10, "Ref"): "C3"}, "was screened in this run"),
+        ({(7, "Ref"): "C6", (8, "Ref"): "C6"}, "An earlier row of the file"),
+        ({(7, "Ref"): "C6", (7, "bvn"): "123"}, "BVN"),
+        ({(7, "Remark"): "seen"}, "The row has no customer id"),
+        ({(7, "Ref"): "C6", (8, "Ref"): "22000000007"}, "customer id"),
     ],
 )
 def test_unsound_rows_start_nothing_and_lose_nothing(
@@ -197,11 +199,11 @@ def test_unsound_rows_start_nothing_and_lose_nothing(
 def test_fixed_rows_are_quoted_before_anything_is_spent(bank: Office) -> None:
     """The quote counts the changed rows alone, and stands on the page."""
     browser, at = bank.browser("analyst"), run_of(bank)
-    page = typed(browser, at, {(0, "Ref"): "C6"}, do="quote")
+    page = typed(browser, at, {(7, "Ref"): "C6"}, do="quote")
     assert page.status_code == 200
     assert "at most ₦10 for 1 row" in page.text
-    assert cells(page.text)[0, "Ref"][1] == "C6"
-    assert typed(browser, at, {(0, "Ref"): "C6"}, do="quote", max_spend="plenty").status_code == 400
+    assert cells(page.text)[7, "Ref"][1] == "C6"
+    assert typed(browser, at, {(7, "Ref"): "C6"}, do="quote", max_spend="plenty").status_code == 400
     assert bank.starts.started == []
 
 
@@ -217,14 +219,14 @@ def test_rows_of_a_declined_customer_wait_for_a_second_person(bank: Office, tmp_
         if run.run_id != night.report["run_id"]
     )
     ada, bem = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
-    assert typed(ada, at, {(0, "Ref"): "C6"}, do="screen").status_code == 303
+    assert typed(ada, at, {(7, "Ref"): "C6"}, do="screen").status_code == 303
     assert len(bank.starts.started) == 1, "C6 was not declined"
-    waits = typed(ada, at, {(1, "Ref"): " C7 "}, do="screen")
+    waits = typed(ada, at, {(8, "Ref"): " C7 "}, do="screen")
     assert waits.status_code == 303
     assert "#second" in waits.headers["location"]
     assert len(bank.starts.started) == 1
     assert 'id="second"' in ada.get(at).text
-    assert {row for row, _ in cells(ada.get(at).text)} == {2}, "what waits is not sent twice"
+    assert {row for row, _ in cells(ada.get(at).text)} == {10}, "what waits is not sent twice"
     own = {"do": "confirm", "upload": bank.context.uploads.chosen("waits", value=True)[0].upload_id}
     assert ada.post(at, **own).status_code == 409
     assert "Rows of a quarantine" in bem.get("/decisions").text
@@ -323,6 +325,33 @@ def test_a_correction_holds_while_the_source_says_the_same(half: Office) -> None
         assert [each.line for each in rows.all()] == [4, 5, 6]
 
 
+def test_rows_of_a_newer_night_and_those_that_wait_stay(half: Office) -> None:
+    """A night that is resumed later, or comes next, takes neither from the desk."""
+    half.context.settings = half.settings.model_copy(update={"override_above": 0})
+    first = half.journal.runs.newest(limit=1)[0].run_id
+    strict, at = declining(half.folder), to_correct(half)
+    night = screened(half, half_read(), batch="portfolio", checks=["karma"], policy=str(strict))
+    with Office(half.folder) as office:
+        office.context.settings = half.context.settings
+        ada = office.browser("analyst", name="Ada")
+        assert ada.get(at).status_code == 404, "the night after took the first one's rows"
+        at = at.replace(first, night.report["run_id"])
+        sent = typed(ada, at, {(2, "bvn"): customer(1)["bvn"]}, do="screen", **FORM)
+        assert "#second" in sent.headers["location"]
+        third = screened(office, half_read(), batch="portfolio", checks=["karma"])
+    with Office(half.folder) as office:
+        rows = Records.of(office.journal, RowToCorrect)
+        runs = {night.report["run_id"], third.report["run_id"]}
+        assert {each.run_id for each in rows.all()} == runs
+        header = Header(())
+        keep_to_correct(office.journal, first, "portfolio", header, [])
+        assert {each.run_id for each in rows.all()} == runs
+        bem = office.browser("approver", name="Bem")
+        (upload,) = office.context.uploads.chosen("waits", value=True)
+        assert bem.post(at, do="confirm", upload=upload.upload_id).status_code == 303
+        assert [each.customer_id for each in Records.of(office.journal, Correction).all()] == ["C1"]
+
+
 def test_one_rule_corrects_every_row_with_the_same_text(half: Office) -> None:
     """A bank's name in two rows; a text that no row has starts nothing."""
     browser, at = half.browser("analyst", name="Ada"), to_correct(half)
@@ -330,7 +359,7 @@ def test_one_rule_corrects_every_row_with_the_same_text(half: Office) -> None:
     wrong = typed(browser, at, {}, do="screen", **FORM, **{**rule, "rule_came": "Bank"})
     assert "No row on this list has Bank under bank_code." in wrong.text
     assert not half.starts.started
-    sent = typed(browser, at, {}, do="screen", **FORM, **rule)
+    sent = typed(browser, at, {(5, "first_name"): "Ngozi"}, do="screen", **FORM, **rule)
     assert sent.status_code == 303, sent.text
     assert {place for place, _ in cells(browser.get(at).text)} == {2, 3, 4}
     (started,) = half.starts.started
@@ -339,6 +368,7 @@ def test_one_rule_corrects_every_row_with_the_same_text(half: Office) -> None:
     assert [(each["customer_id"], each["bank_code"]) for each in lines] == [
         *(("C4", "058"), ("C5", "058"))
     ]
+    assert lines[0]["first_name"] == "Ngozi", "what was typed beside the rule is sent as well"
 
 
 @pytest.mark.parametrize(
@@ -364,12 +394,12 @@ def test_a_correction_that_is_not_sound_starts_nothing(
 def test_a_total_or_a_row_that_came_twice_is_dismissed(bank: Office) -> None:
     """It is not to fix any more, and cannot be sent; who said so is shown and in the audit."""
     browser, at = bank.browser("analyst", name="Ada"), run_of(bank)
-    assert browser.post(at, dismiss="2").status_code == 303
+    assert browser.post(at, dismiss="10").status_code == 303
     page = browser.get(at).text
     assert "dismissed</span> by Ada" in page
-    assert {row for row, _ in cells(page)} == {0, 1}
+    assert {row for row, _ in cells(page)} == {7, 8}
     assert "2 rows to fix" in browser.get("/").text
     assert bank.actions().count("quarantine dismissed") == 1
-    for place in ("3", "x", "-1"):
+    for place in ("9", "x", "-1"):
         assert browser.post(at, dismiss=place).status_code == 409, place
-    assert bank.browser("auditor").post(at, dismiss="0").status_code == 403
+    assert bank.browser("auditor").post(at, dismiss="7").status_code == 403

@@ -220,6 +220,11 @@ def test_any_column_of_the_file_narrows_a_list_by_a_link_that_is_shared(bank: Of
         assert sorted(set(re.findall(r'<a href="/customers/([^"?]+)', bem.get(to).text))) == mine
     seen = bank.context.audit.entries(action="work seen")[0]
     assert seen["detail"]["filter"] == "all customers; by Loan Officer"
+    nobody = bank.browser("analyst", name="Nobody")
+    bank.context.accounts.change("Nobody", [], branches=["Nowhere"])
+    assert nobody.get(f"/decisions?{query}").status_code == 200
+    many = urlencode([(f"in.{name}", "x") for name in sorted(offered)])
+    assert ada.get(f"{at}?{many}").status_code == 200
     text = ada.get(f"{at}.csv?{query}").text
     assert sum(line.startswith("C") for line in text.splitlines()) == 15
     assert f"# filter: Loan Officer: {one}" in text

@@ -82,11 +82,11 @@ def test_rows_to_fix_are_those_nobody_has_sent_again(tmp_path: Path) -> None:
     with Office(tmp_path) as office:
         browser = office.browser("analyst")
         at = f"/runs/{newest(office)}/fix"
-        for place, left in ((0, "2 rows"), (1, "1 row")):
+        for line, left in ((3, "2 rows"), (4, "1 row")):
             page = browser.get("/").text
             assert f"<b>{left} to fix</b> in portfolio" in page
             assert f'href="{at}"' in page
-            edit = {(place, "customer_id"): f"C{place + 2}"}
+            edit = {(line, "customer_id"): f"C{line - 1}"}
             assert typed(browser, at, edit, do="screen").status_code == 303
         assert "to fix</b>" not in browser.get("/").text
 

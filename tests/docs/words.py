@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nightscreen.checks.registry import CHECKS
+from nightscreen.checks.registry import ANSWERED, CHECKS
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.status import ENDS
 from nightscreen.policy.load import load_policy
-from nightscreen.results.assemble import STATUSES
 from nightscreen.schemas.bvn import BvnState
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import NoAnswer, Source
@@ -45,7 +44,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 def answered_words() -> set[str]:
     """Return every status of a check that has an answer."""
-    return set(STATUSES) - set(NoAnswer)
+    return set(ANSWERED) - set(NoAnswer)
 
 
 def reasons_page() -> str:

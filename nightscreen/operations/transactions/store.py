@@ -17,6 +17,7 @@ from sqlalchemy import insert, literal, null, select, union_all, update
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import TRANSACTION, records, transaction_records
+from nightscreen.journal.statements import blocks
 from nightscreen.operations.transactions.records import changed_fields
 from nightscreen.schemas.pulls import (
     KEPT,
@@ -41,7 +42,6 @@ HELD_SHARE = 0.5
 HELD_TAIL = 5  # so is one that lacks this many of the oldest in a row: it may have been cut short
 LONG_LIST = 100  # records from which on a list may be as much as the service cares to send
 _BLOCK = 2000
-_IDS_BLOCK = 500
 _ADDED, _MODIFIED, _REMOVED = TransactionChange
 _records = transaction_records.c
 
@@ -190,8 +190,8 @@ class PullStore:
         )
         for change, ids in ended:
             values = {"ended_at": now, "ended_as": change.value, "ended_by": pulled.run_id}
-            for start in range(0, len(ids), _IDS_BLOCK):
-                mine = _records.record_id.in_(ids[start : start + _IDS_BLOCK])
+            for block in blocks(ids):
+                mine = _records.record_id.in_(block)
                 connection.execute(update(transaction_records).where(mine).values(values))
         for start in range(0, len(new), _BLOCK):
             connection.execute(insert(transaction_records), new[start : start + _BLOCK])
