@@ -110,6 +110,9 @@ def test_a_long_chain_is_one_ring(ringed: World) -> None:
 def test_a_ring_is_never_more_than_a_review(effect: str, sound: bool) -> None:
     """A policy that declines because of a ring is refused, whatever else its rule asks."""
     rule = f"""
+name = "rings"
+version = "1"
+
 [[rules]]
 code = "TIED"
 effect = "{effect}"
