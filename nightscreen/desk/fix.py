@@ -12,6 +12,7 @@ import hashlib
 import io
 import threading
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -147,6 +148,7 @@ class _Sheet:
     ) -> Iterator[_Row]:
         """Yield so many rows from one on, or all, with what was typed of them."""
         width, end = len(self.headings), None if number is None else start + number
+        about = cache(self.about)  # the same few columns in every row
         for line, cells, column, hint in islice(self._came(), start, end):
             came = (cells + [""] * width)[:width]
             typed = [
@@ -155,7 +157,7 @@ class _Sheet:
                 else _typed(form, f"c{line}.{at}", cell)
                 for at, cell in enumerate(came)
             ]
-            yield _Row(line, hint, self.about(column), came, cells[width:], typed)
+            yield _Row(line, hint, about(column), came, cells[width:], typed)
 
     def about(self, column: str) -> int | None:
         """Return which cell a column means that the list names: by heading, or by meaning."""
