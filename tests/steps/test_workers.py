@@ -125,13 +125,18 @@ def test_what_a_lost_worker_had_claimed_is_asked_by_others(tmp_path: Path) -> No
     world.sandbox.latency = Latency(fixed(60), 0)  # so that it is lost while it asks
     killed: list[asyncio.Task[None]] = []
 
+    async def kill_while_it_asks(runner: Shared) -> None:
+        progress = runner.workers[1].run.progress.values()
+        while not any(each.in_flight for each in progress):  # noqa: ASYNC110 - nothing tells when
+            await asyncio.sleep(0)
+        await runner.kill(1)
+
     def lose(runner: Shared, number: int) -> None:
         if number == 1:
-            loop = asyncio.get_running_loop()
-            loop.call_later(0.2, lambda: killed.append(loop.create_task(runner.kill(1))))
+            killed.append(asyncio.get_running_loop().create_task(kill_while_it_asks(runner)))
 
     night, runner = screen_with_workers(world, ROWS, workers=2, on_open=lose)
-    assert killed
+    assert killed[0].done()
     assert runner.tasks[1].cancelled()
     assert night.report["state"] == "completed"
     with open_journal(world.folder / "home") as journal:
