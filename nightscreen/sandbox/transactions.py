@@ -166,7 +166,7 @@ def transactions_of(customer: str, day: int = 0, owner: Owner | None = None) -> 
 
     Returns:
         The records as the list shows them, without the oddities of some magic customers
-        (`listed_of`); without `id` for the customers `no-ids` and `twins`.
+        (`malformed`); without `id` for the customers `no-ids` and `twins`.
     """
     records = [
         story.on(day)
@@ -341,11 +341,6 @@ def _at_second(day: int, seconds: int, draw: SeededRandom) -> str:
     whole, millis = FIRST_DAY + timedelta(days=day), draw.between(1, 999)
     hours, rest = divmod(seconds, 3600)
     return f"{whole.isoformat()}T{hours:02d}:{rest // 60:02d}:{rest % 60:02d}.{millis:03d}Z"
-
-
-def listed_of(customer: str, day: int = 0) -> object:
-    """Return `data` of a list of transactions on a day, malformed ones included."""
-    return malformed(customer, day, transactions_of(customer, day))
 
 
 def malformed(customer: str, day: int, records: list[Record]) -> object:

@@ -138,13 +138,6 @@ class Engine:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def is_up(self) -> bool:
-        """Return whether the server answers."""
-        try:
-            return self.api.get("/health").is_success
-        except httpx.TransportError:
-            return False
-
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
         """Ask the server's API and return the document; a busy one asks for patience by a 503."""
 

@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 
 CAPS = {"bank_account": 6, "karma": 8, "ecosystem": 8}
 ROWS = 500
-LATENCY_MS, SLOW_MS, WAITING_MS, UNTIL_BOTH_MS = 40, 500, 3000, 8000
+LATENCY_MS, SLOW_MS, WAITING_MS = 40, 500, 3000
 UNDER_WAY = 60  # charges after which a run, and parts of it, are under way
 PART = "-part-"
 PARTS_A_WORKER = 2  # most that one machine takes, so that four parts are on both

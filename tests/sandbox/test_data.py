@@ -16,7 +16,7 @@ from nightscreen.sandbox.grants import SCOPES
 from nightscreen.sandbox.people import FIRST_DAY, person_of_bvn
 from nightscreen.sandbox.transactions import (
     bank_accounts_of,
-    listed_of,
+    malformed,
     person_of_customer,
     transactions_of,
 )
@@ -106,11 +106,11 @@ async def test_a_change_is_answered_and_nothing_of_it_is_kept() -> None:
 def test_magic_lists_are_as_their_rows_say() -> None:
     """Each oddity of a list is there, beside records that can be read."""
 
-    def shown(word: str, day: int = 0) -> Any:  # noqa: ANN401 - whatever the service sent
-        return listed_of(f"{word}@magic.example", day)
-
     def true(word: str, day: int = 0) -> list[Record]:
         return transactions_of(f"{word}@magic.example", day)
+
+    def shown(word: str, day: int = 0) -> Any:  # noqa: ANN401 - whatever the service sent
+        return malformed(f"{word}@magic.example", day, true(word, day))
 
     odd = [one for one in shown("malformed-record") if one not in true("malformed-record")]
     assert [type(one) for one in odd] == [str, dict, dict]

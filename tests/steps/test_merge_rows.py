@@ -40,7 +40,6 @@ BOOK = _loans(
     (2, "40", "WRITTEN-OFF", {}),
     (3, "80", "cancelled", {}),
 )
-OWED = {1: Decimal("1250.50"), 2: Decimal(500), 3: Decimal(0)}
 
 
 def _problems(folder: Path) -> list[dict[str, str]]:
