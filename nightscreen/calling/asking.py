@@ -89,7 +89,7 @@ class Asking(Caller):
             check: doubts_of(journal, check, run_id, since(check)) for check in self.table.checks
         }
 
-    async def tasks(
+    def tasks(
         self, taken: Sequence[tuple[ClaimedLookup, Reservation]]
     ) -> list[tuple[LookupTask, Reservation]]:
         """Return the tasks of claimed lookups, with their identities opened."""

@@ -63,7 +63,7 @@ class LookupTable(Protocol):
     shared: bool
     staged: bool  # another process opens stages; what is left for later is waited for
 
-    async def tasks(
+    def tasks(
         self, taken: Sequence[tuple[ClaimedLookup, Reservation]]
     ) -> list[tuple[LookupTask, Reservation]]:
         """Return the tasks of claimed lookups, with their identities opened."""
@@ -386,7 +386,7 @@ class Lane:
         try:
             grants, claim = await self._writer.reserve(self._check, asks, wish)
             if claim is not None and claim.taken and self._table is not None:
-                taken = await self._table.tasks(claim.taken)
+                taken = self._table.tasks(claim.taken)
         except Exception as error:  # noqa: BLE001 - handed to every caller; nothing was sent
             self._writer.breaks(error)
             grants = [Reservation(ReservationStatus.HELD)] * len(block)

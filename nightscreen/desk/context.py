@@ -70,9 +70,9 @@ MOST_FIELDS: Final = 1_400
 """A page of a quarantine has the most: a field for each cell."""
 _NAIRA: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 _FIRST_YEAR: Final = 2000
+"""No run is older."""
 LONGEST_ADDRESS: Final = 2000
 """Of a page of ours that somebody comes back to once signed in."""
-"""No run is older."""
 _LOOKED_AT: Final = 60
 """Runs that are searched for a customer's newest row."""
 NAVIGATION: Final = (

@@ -274,8 +274,13 @@ def _column(facet: str) -> str:
 def rows_of_run(run: RunRecord) -> RunRows | None:
     """Return a run's rows; None where its files are not on this machine, or gone."""
     folder = Path(run.folder)
-    parts = enriched_parts(folder)
-    return _read(folder, max(part.stat().st_mtime_ns for part in parts)) if parts else None
+    written_at = _written_at(folder)
+    return _read(folder, written_at) if written_at else None
+
+
+def _written_at(folder: Path) -> int:
+    """Return when a run's rows were written last, nanoseconds; 0 where it has none here."""
+    return max((part.stat().st_mtime_ns for part in enriched_parts(folder)), default=0)
 
 
 @lru_cache(maxsize=RUNS_KEPT)
@@ -298,8 +303,14 @@ def file_columns(run: RunRecord) -> list[str]:
 
     All but those that differ from person to person, such as identifiers and names.
     """
+    folder = Path(run.folder)
+    return _file_columns(folder, _written_at(folder))
+
+
+@lru_cache(maxsize=_COLUMNS_KEPT)
+def _file_columns(folder: Path, _written_at: int) -> list[str]:
     first_of_ours = next(iter(CHECKS.values())).status
-    there = columns_of_parts(enriched_parts(Path(run.folder)))
+    there = columns_of_parts(enriched_parts(folder))
     names = takewhile(lambda name: name != first_of_ours, there)
     return one_of_each(name for name in names if name not in _PERSONAL)
 
@@ -315,9 +326,7 @@ def one_of_each(names: Iterable[str]) -> list[str]:
 def columns_of(run: RunRecord, names: Sequence[str]) -> pa.Table:
     """Return columns of the lender's file as text, by customer; the run and `IN_FILE` names."""
     folder = Path(run.folder)
-    parts = enriched_parts(folder)
-    written = max((part.stat().st_mtime_ns for part in parts), default=0)
-    return _columns(folder, run.run_id, written, tuple(names))
+    return _columns(folder, run.run_id, _written_at(folder), tuple(names))
 
 
 @lru_cache(maxsize=_COLUMNS_KEPT)

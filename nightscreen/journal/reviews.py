@@ -63,10 +63,10 @@ class Reviews:
         """Return every review of a batch name's customers, oldest first."""
         return _in_order(self._records.all(state="", batch=batch))
 
-    def add(self, batch: str, found: Sequence[Review]) -> None:
+    def add(self, found: Sequence[Review]) -> None:
         """Write reviews down, all of them or, on any trouble, none."""
-        came = {"batch": batch, "at": self._clock()}
-        self._records.add([each.model_copy(update=came) for each in found])
+        now = self._clock()
+        self._records.add([each.model_copy(update={"at": now}) for each in found])
 
     def propose(self, found: Sequence[Review]) -> None:
         """Keep overrides until a second person confirms them; earlier ones end."""

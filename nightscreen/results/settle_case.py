@@ -113,8 +113,7 @@ def _save(journal: Journal, actor: Actor, judged: Judged, settings: Settings) ->
         else:
             saved.append(kept)
             reviews.end_waiting(review.customer)
-    for batch in {each.batch for each in saved}:
-        reviews.add(batch, [each for each in saved if each.batch == batch])
+    reviews.add(saved)
     reviews.propose(waiting)
     close_cases(journal, saved)
     return len(waiting)

@@ -38,8 +38,10 @@ class Corrections:
 
     def __init__(self, found: Iterable[Correction] = ()) -> None:
         self._of: defaultdict[str, dict[str, Correction]] = defaultdict(dict)
+        self._headings = set[str]()
         for each in found:
             self._of[each.customer_id][each.heading] = each
+            self._headings.add(each.heading)
 
     @classmethod
     def of(cls, journal: Journal, batch: str) -> Corrections:
@@ -53,18 +55,19 @@ class Corrections:
             return batch, []
         ids = trimmed(as_text(batch.columns.column(known.index("customer_id"))))
         whose = as_mask(pc.is_in(ids, pa.array(list(self._of), pa.string())))
-        cells = [as_text(column).to_pylist() for column in batch.columns] if whose.any() else []
-        problems = []
-        for row in whose.nonzero()[0].tolist():
-            corrected = self._of[ids[row].as_py()]
-            for at, column in enumerate(header.columns):
-                found = corrected.get(column.heading)
-                if found is not None and (cells[at][row] or "") == found.came:
-                    cells[at][row] = found.becomes
+        rows, columns, problems = whose.nonzero()[0].tolist(), list(batch.columns), []
+        for at, column in enumerate(header.columns):
+            if not rows or column.heading not in self._headings:
+                continue
+            cells = as_text(columns[at]).to_pylist()
+            for row in rows:
+                found = self._of[ids[row].as_py()].get(column.heading)
+                if found is not None and (cells[row] or "") == found.came:
+                    cells[row] = found.becomes
                     problems.append(CORRECTED.at(batch.lines[row], column.known or column.heading))
+            columns[at] = pa.array(cells, pa.string())
         if not problems:
             return batch, []
-        columns = [pa.array(each, pa.string()) for each in cells]
         names = batch.columns.schema.names
         return replace(batch, columns=pa.RecordBatch.from_arrays(columns, names)), problems
 

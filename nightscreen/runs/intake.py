@@ -116,7 +116,8 @@ class Intake:
             issues.add(row, column, issue)
         shown = sorted(row for row in wrong if row not in refusals)[: self._still_to_correct]
         self._still_to_correct -= len(shown)
-        ids, places = columns["customer_id"], np.array(shown, np.int64)
+        whose = at(columns["customer_id"], np.array(shown, np.int64))
+        to_correct = refused_rows(came, {row: wrong[row] for row in shown})
         for broken in batch.broken:
             issues.problems.append(
                 Problem(broken.line, broken.column, broken.code, broken.hint, Action.REFUSED)
@@ -126,13 +127,7 @@ class Intake:
             refused=sorted(
                 [*batch.broken, *refused_rows(came, refusals)], key=lambda row: row.line
             ),
-            to_correct=list(
-                zip(
-                    at(ids, places),
-                    refused_rows(came, {row: wrong[row] for row in shown}),
-                    strict=True,
-                )
-            ),
+            to_correct=list(zip(whose, to_correct, strict=True)),
             problems=sorted(issues.problems, key=lambda problem: problem.line),
             read=len(batch.lines) + len(batch.broken),
         )

@@ -150,6 +150,7 @@ def test_reviews_stand_in_the_explanation(nights: Nights) -> None:
     person = people(nights)[0]
     given_review = Review(
         customer=person.pseudonym,
+        batch=BATCH,
         run_id="run-1",
         listed="decline",
         decision="approve",
@@ -159,7 +160,7 @@ def test_reviews_stand_in_the_explanation(nights: Nights) -> None:
         until=nights.now + SECOND,
         evidence=b"other",
     )
-    nights.reviews.add(BATCH, [given_review])
+    nights.reviews.add([given_review])
     review = explained(nights)["reviews"][0]
     assert (review["reviewer"], review["overrides"], review["stands"]) == (
         "Ngozi Eze",

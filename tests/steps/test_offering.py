@@ -230,6 +230,7 @@ def reviewed(lender: Lender, night: Night, customer: str, decision: str) -> None
         now = journal.clock()
         review = Review(
             customer=pseudonym,
+            batch=batch,
             run_id=night.report["run_id"],
             listed="review",
             decision=decision,
@@ -239,7 +240,7 @@ def reviewed(lender: Lender, night: Night, customer: str, decision: str) -> None
             until=now + 10**12,
             evidence=evidence_digest(known.state),
         )
-        Reviews.of(journal).add(batch, [review])
+        Reviews.of(journal).add([review])
 
 
 def test_reviewers_decision_counts(lender: Lender, night: Night) -> None:

@@ -115,6 +115,7 @@ def test_a_review_that_stood_is_the_decision(book: Book) -> None:
     state = book.nights.customers.known([subject])[subject].state
     given = Review(
         customer=subject,
+        batch=BATCH,
         run_id="20260301-220000-a1b2c3",
         listed="decline",
         decision="approve",
@@ -125,7 +126,7 @@ def test_a_review_that_stood_is_the_decision(book: Book) -> None:
         evidence=evidence_digest(state),
     )
     before = book.today - timedelta(days=1)
-    book.nights.reviews.add(BATCH, [given])
+    book.nights.reviews.add([given])
     book.take([loan("A", book.today), loan("A", before, loan_id="LN-earlier")])
     stood = [each.stood for each in known_outcomes(book.nights.journal)]
     assert [each and (each.decision, each.decided_by) for each in stood] == [

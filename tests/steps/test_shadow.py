@@ -136,10 +136,10 @@ def test_overrides_stand_in_the_report_by_reason_and_reviewer(world: World, stri
         now = journal.clock()
         decided = zip(rows, ("approve", "approve", "review", "decline"), strict=True)
         Reviews.of(journal).add(
-            "book",
             [
                 Review(
                     customer=journal.pseudonyms.customer("book", row["customer_id"]),
+                    batch="book",
                     run_id=night.report["run_id"],
                     listed="decline",
                     decision=word,

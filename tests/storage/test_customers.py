@@ -118,6 +118,7 @@ def review(customer: bytes, decision: str, reviewed_at: int) -> Review:
     """Return a review that stands for a while."""
     return Review(
         customer=customer,
+        batch=BATCH,
         run_id="run-1",
         listed="review",
         decision=decision,
@@ -132,9 +133,7 @@ def review(customer: bytes, decision: str, reviewed_at: int) -> Review:
 def test_the_latest_review_counts_until_it_ends(journal: Journal) -> None:
     """Of several the newest, and none after its end."""
     reviews = Reviews.of(journal)
-    reviews.add(
-        BATCH, [review(A, "decline", 20), review(A, "approve", 10), review(B, "approve", 5)]
-    )
+    reviews.add([review(A, "decline", 20), review(A, "approve", 10), review(B, "approve", 5)])
     assert {k: v.decision for k, v in reviews.active(BATCH, 50).items()} == {
         A: "decline",
         B: "approve",

@@ -52,6 +52,7 @@ def state(journal: Journal, customer: bytes, times: int = 2) -> None:
         customers.replace(f"run-{number}", "borrowers", at, [write])
     review = Review(
         customer=customer,
+        batch="borrowers",
         run_id="run-1",
         listed="review",
         decision="approve",
@@ -61,7 +62,7 @@ def state(journal: Journal, customer: bytes, times: int = 2) -> None:
         until=2,
         evidence=b"e",
     )
-    Reviews.of(journal).add("borrowers", [review])
+    Reviews.of(journal).add([review])
 
 
 def subjects_of_calls(journal: Journal) -> list[bytes]:
