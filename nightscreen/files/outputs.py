@@ -26,6 +26,7 @@ DECISIONS_CSV, DECISIONS_WORKBOOK = "decisions.csv", "decisions.xlsx"
 NOTICES_FILE, SHADOW_FILE = "notices.csv", "shadow.csv"
 CALLS_FILE, CHANGES_FILE, RINGS_FILE = "calls.parquet", "changes.parquet", "rings.parquet"
 CASHFLOW_FILE = "cashflow.parquet"
+ENRICHED_PARTS: Final = "enriched/part-*.parquet"
 OFFERS_FILE, OFFERS_CSV, LOANS_FILE = "offers.parquet", "offers.csv", "loans.parquet"
 INPUT: Final = "input"
 """Folder of the dropped file in a run's folder, where no output can have its name."""
@@ -77,7 +78,8 @@ class Output:
     # shown from the journal, or is shown in another file
     section: str = ""
     beside: bool = False  # it lies outside the run's folder
-    made_of: str = ""  # the list with the same rows, which is quicker to read
+    # the files that hold every row of it, which are quicker to read
+    made_of: tuple[str, ...] = ()
 
     def files(self, folder: Path) -> list[Path]:
         """Return the files of this kind that a run has, in the order of their rows."""
@@ -92,9 +94,9 @@ OUTPUTS: Final = (
         DECISIONS_WORKBOOK,
         "the list to work on, as a workbook",
         Whose.LISTED,
-        "decisions",
+        "enriched",  # as the rows that tell which approved customers are on it
         erasing=Erasing.DELETE,
-        made_of=DECISIONS_CSV,
+        made_of=(DECISIONS_CSV, ENRICHED_PARTS),
     ),
     Output(
         CALLS_FILE,
@@ -157,7 +159,7 @@ OUTPUTS: Final = (
         "enriched",
     ),
     _of_people(
-        "enriched/part-*.parquet",
+        ENRICHED_PARTS,
         "customers with all their answers",
         Whose.IN_CLEAR,
         "enriched",
@@ -201,4 +203,4 @@ def declared_as(*whose: Whose) -> Sequence[Output]:
 
 def enriched_parts(folder: Path) -> list[Path]:
     """Return the parts of a run's enriched rows, in the order of the rows; none where all went."""
-    return sorted((folder / "enriched").glob("part-*.parquet"))
+    return sorted(folder.glob(ENRICHED_PARTS))

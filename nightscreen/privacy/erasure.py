@@ -10,6 +10,7 @@ keeps in `journal/erasure.py`; retention by age is `purging`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,9 +164,11 @@ class _Pass:
         if isinstance(mine, AsGiven):
             looks = self.folders is None and not _has_only_others(run, self.tally)
             return (looks or file in self.going) and self.given(file, mine, place, run.batch)
-        beside = file.with_name(declared.made_of)
-        named = Named(anywhere=mine.count(beside) > 0) if beside.exists() else Named(unread=True)
-        return self._enter(named, place)
+        parts = [sorted(file.parent.glob(each)) for each in declared.made_of]
+        if not all(parts):
+            return self._enter(Named(unread=True), place)
+        anywhere = any(mine.count(part) for part in chain.from_iterable(parts))
+        return self._enter(Named(anywhere=anywhere), place)
 
     def given(self, file: Path, mine: AsGiven, place: str, batch: str) -> bool:
         """Learn the person's identifiers of a file as it was given; tell whether it goes."""

@@ -1173,6 +1173,18 @@ _PEOPLE = (
         (f"{_T_ERASURE}::test_nothing_of_the_person_is_left_anywhere",),
     ),
     Broken(
+        "an erasure overlooks the approved customers of a workbook",
+        "The workbook is judged by the list beside it, which has no approved customers.",
+        (
+            Edit(
+                "nightscreen/files/outputs.py",
+                "        made_of=(DECISIONS_CSV, ENRICHED_PARTS),\n",
+                "        made_of=(DECISIONS_CSV,),\n",
+            ),
+        ),
+        (f"{_T_ERASURE}::test_a_workbook_that_shows_an_approved_customer_goes",),
+    ),
+    Broken(
         "the manifest is not told of an erasure",
         "Files that were rewritten look as if somebody had changed them.",
         (

@@ -352,6 +352,23 @@ def test_a_workbook_that_names_the_person_goes_and_is_told_first(
     assert (other.folder / "decisions.xlsx").exists()
 
 
+def test_a_workbook_that_shows_an_approved_customer_goes(
+    world: World, journal: Journal, nights: list[Night]
+) -> None:
+    """Approved customers are on a sheet of it, and not on the list beside it."""
+    night = nights[0]
+    approved = next(
+        row["customer_id"]
+        for row in pq.read_table(night.folder / "enriched").to_pylist()
+        if row["decision"] == "approve" and row["customer_id"] != "CUST-3"
+    )
+    assert approved not in (night.folder / "decisions.csv").read_text("utf-8")
+    done = erased(journal, customer_id=approved)
+    assert f"{night.report['run_id']}/decisions.xlsx" in done["removed_whole"]
+    for path, held in everything(world.folder):
+        assert approved.encode() not in held, path
+
+
 def test_a_workbook_without_its_list_goes(journal: Journal, nights: list[Night]) -> None:
     """Nobody can tell whom it names."""
     for night in nights:
