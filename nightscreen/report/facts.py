@@ -170,9 +170,9 @@ def _run(connection: DuckDBPyConnection, section: str, **values: object) -> None
 
 def _select(connection: DuckDBPyConnection, section: str, **values: str) -> list[dict[str, Any]]:
     (statement,) = _queries()[section]
-    found = connection.sql(statement.format_map(_VALUES | values))
-    rows: list[dict[str, Any]] = found.to_arrow_table().to_pylist()
-    return rows
+    found = connection.execute(statement.format_map(_VALUES | values))
+    names = [name for name, *_ in found.description]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
 def _figures(connection: DuckDBPyConnection, *, exposed: bool, compared: bool) -> dict[str, Any]:
