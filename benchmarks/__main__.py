@@ -6,6 +6,7 @@ machine.
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 
@@ -32,7 +33,9 @@ LONG_FORMS = (
 
 def main() -> None:
     """Run each in a process of its own, so that none warms the next."""
-    for words in LONG_FORMS if "--long" in sys.argv[1:] else SHORT_FORMS:
+    parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
+    parser.add_argument("--long", action="store_true", help="take the whole tables")
+    for words in LONG_FORMS if parser.parse_args().long else SHORT_FORMS:
         module, *options = words.split()
         print(f"\n== python -m benchmarks.{words}\n", flush=True)
         subprocess.run([sys.executable, "-m", f"benchmarks.{module}", *options], check=True)
