@@ -14,7 +14,7 @@ import pytest
 
 from nightscreen.client import loans
 from nightscreen.client.api import Client
-from nightscreen.client.connectivity import knock, reach
+from nightscreen.client.connectivity import reach
 from nightscreen.client.network import Network
 from nightscreen.config.settings import read_settings
 from nightscreen.schemas.errors import SettingsError
@@ -136,14 +136,6 @@ async def test_a_proxy_is_shown_user_and_password(town: Town) -> None:
     assert "p%40ss" not in repr(network)
 
 
-async def test_doctor_goes_the_same_way(town: Town) -> None:
-    """Reaching and knocking both: what the client can do they can."""
-    assert await asyncio.to_thread(reach, town.base, network=town.network) is None
-    assert await asyncio.to_thread(knock, town.base, "key", network=town.network) is None
-    assert len(town.asked) == 2
-    assert town.served == 1
-
-
 async def test_an_authority_that_is_not_named_is_not_trusted(town: Town) -> None:
     """Nothing is sent to who shows such a certificate, and doctor says so."""
     straight = Network(town.proxy)
@@ -152,16 +144,6 @@ async def test_an_authority_that_is_not_named_is_not_trusted(town: Town) -> None
     found = await asyncio.to_thread(reach, town.base, network=straight)
     assert found is not None
     assert "shows a certificate that is not trusted" in found
-
-
-async def test_a_certificate_of_another_host_is_said_to_be_that(town: Town) -> None:
-    """Naming its authority does not help: the address is wrong, or the certificate is."""
-    other = town.base.replace("service.lender", "elsewhere.lender")
-    assert other != town.base
-    found = await asyncio.to_thread(reach, other, network=town.network)
-    assert found is not None
-    assert "shows a certificate for another host" in found
-    assert town.served == 0
 
 
 @pytest.mark.parametrize("refusal", ["407 Proxy Authentication Required", "503 No Way"])
@@ -174,16 +156,6 @@ async def test_a_call_that_the_proxy_refuses_was_never_sent(town: Town, refusal:
     found = await asyncio.to_thread(reach, town.base, network=town.network)
     assert found is not None
     assert refusal in found
-
-
-async def test_a_proxy_that_is_away_is_said_to_be(town: Town) -> None:
-    """The sentence names the proxy, not the service."""
-    away = Network("http://127.0.0.1:9", town.authority.bundle)
-    found = await asyncio.to_thread(reach, town.base, network=away)
-    assert found is not None
-    assert "the proxy http://127.0.0.1:9 cannot be reached" in found
-    async with Client(town.base, "key", network=away) as client:
-        assert (await client.send(loans.products())).verdict.value == "not_sent"
 
 
 async def test_the_environments_proxy_is_used_only_where_the_settings_say_so(

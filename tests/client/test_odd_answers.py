@@ -13,11 +13,10 @@ from nightscreen.client.classify import Break, CallOutcome, ChargeStatus, Classi
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.checks import IdentityKind, Outcome
 from tests.client.fakes import Canned, FakeTransport
-from tests.client.lookups import bank_account, karma
+from tests.client.lookups import karma
 
 BVN = "22212345678"
 KARMA = karma(IdentityKind.BVN, BVN)
-ACCOUNT = bank_account("0123456789", "058")
 META = '"meta":{"cost":10,"balance":990}'
 LISTING = (
     b'{"status":"success","data":{"karma_identity":"22212345678","reason":"%s"},'
@@ -95,21 +94,6 @@ def test_what_came_and_cannot_be_read_is_kept() -> None:
             kept,
         )
         assert reading.body == kept, (exchange, kept)
-
-
-LOST: list[Exchange] = [
-    Exchange(broken=Break.CUT),
-    Exchange(broken=Break.TIMEOUT),
-    Exchange(502, b"<html>"),
-]
-
-
-def test_what_was_lost_on_its_way_is_not_kept() -> None:
-    """Nobody knows what it would have said."""
-    for exchange in LOST:
-        reading = CLASSIFIER.read(KARMA, exchange)
-        assert (reading.verdict, reading.is_unread) == (ChargeStatus.IN_DOUBT, False), exchange
-        assert reading.body == b"", exchange
 
 
 @pytest.mark.parametrize("encoding", ["", "gzip"])

@@ -6,13 +6,10 @@ import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
-import pytest
-
 from nightscreen.checks.ecosystem import EcosystemRecord
 from nightscreen.checks.karma import KarmaListing
 from nightscreen.client.response_parser import parse_answer, shown_contact
-from nightscreen.schemas.answers import BvnDetails, read_account_status, read_date, read_number
-from nightscreen.schemas.checks import Operation
+from nightscreen.schemas.answers import read_date, read_number
 
 BVN = "22212345678"
 
@@ -48,41 +45,6 @@ def test_ecosystem_numbers_are_exact_and_extras_kept() -> None:
         "ratio": 0.25,
         "score": "12345678901234567890.5",
     }
-
-
-@pytest.mark.parametrize("name", ["accounts", "bank_accounts", "linked_accounts"])
-def test_bvn_details_and_accounts_may_come_together(name: str) -> None:
-    """Accounts beside the details are read as accounts, and the details stay what they are."""
-    both = {"bvn": BVN, "first_name": "ADA", name: [{"account_number": "1", "account_status": 7}]}
-    record = parse_answer(Operation.BVN_FINISH, body(both))
-    assert isinstance(record, BvnDetails)
-    assert (record.bvn, record.first_name, record.extra) == (BVN, "ADA", {})
-    assert record.accounts[0].account_status == "frozen"
-
-
-STATUSES: list[tuple[object, str | None]] = [
-    *enumerate(
-        (
-            *("active", "dormant", "closed", "post_no_debit", "post_no_credit"),
-            *("inactive", "frozen", "other"),
-        ),
-        start=1,
-    ),
-    ("4", "post_no_debit"),
-    ("ACTIVE", "active"),
-    ("Post No Debit", "post_no_debit"),
-    ("post-no-credit", "post_no_credit"),
-    (0, "0"),
-    (9, "9"),
-    ("Under review", "under_review"),
-    (None, None),
-    (" ", None),
-]
-
-
-def test_account_status_is_read_as_its_word() -> None:
-    """A number is the word it stands for; a number or word nobody recorded is kept."""
-    assert [read_account_status(sent) for sent, _ in STATUSES] == [word for _, word in STATUSES]
 
 
 CONTACTS: list[tuple[object, str | None]] = [

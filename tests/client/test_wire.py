@@ -63,13 +63,6 @@ def test_identity_that_is_none_is_refused() -> None:
         assert caught.value.__cause__ is None, identity
 
 
-def test_account_without_bank_or_number_is_refused() -> None:
-    """The service answers an empty field with 504 after a minute."""
-    for identity in ("0123456789", "058-", "-0123456789"):
-        with pytest.raises(UsageError):
-            wire.lookup_request(Lookup("bank_account", IdentityKind.NUBAN, identity))
-
-
 @given(st.text(min_size=1).filter(lambda text: bool(text.strip(". \t\r\n"))))
 def test_any_identifier_survives_the_path(identity: str) -> None:
     """Percent-encoding is one segment of ASCII and comes back as it was."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import time
 from decimal import Decimal
@@ -29,8 +28,6 @@ AT_ONCE = {"bank_account": 3, "karma": 4, "ecosystem": 4}
 AT_RISK = 3
 """Calls that a kill may leave without an outcome, for each that may be under way: those under way,
 those reserved next, and those whose outcome waits for its group to be committed."""
-FAULTS = {"http_500": 0.02, "http_502": 0.02, "http_502_after_charge": 0.02}
-KILLS = 5
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
@@ -82,25 +79,6 @@ def test_a_run_killed_in_mid_asking_and_again_while_resuming_keeps_every_promise
     run_id = newest(world)
     assert is_killed(world, lambda: world.screen(run=run_id), at_call=9, heard=heard)
     assert require_every_promise(world, run_id, kills=2).crashed >= 2
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", [11, 12])
-def test_a_run_killed_again_and_again_keeps_every_promise(world: World, seed: int) -> None:
-    """At random calls, most of them while resuming, with faults on the wire meanwhile.
-
-    On PostgreSQL a lock of the database says who lives, on SQLite one of a file.
-    """
-    rng = random.Random(seed)
-    world.sandbox.faults.seed, world.sandbox.faults.rates = seed, {"all": FAULTS}
-    rows = [customer(number, **CONSENT) for number in range(80)]
-    at_calls = [rng.randrange(1, 40) for _ in range(KILLS)]
-    assert is_killed(world, lambda: world.screen(rows), at_call=at_calls[0])
-    run_id = newest(world)
-    for at_call in at_calls[1:]:
-        heard = rng.random() < 0.5
-        assert is_killed(world, lambda: world.screen(run=run_id), at_call=at_call, heard=heard)
-    require_every_promise(world, run_id, KILLS)
 
 
 @pytest.mark.long

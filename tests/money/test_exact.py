@@ -64,7 +64,7 @@ def test_answers_without_meta_are_in_doubt_and_no_drift(tmp_path: Path) -> None:
     assert truthful(report, bureau)
 
 
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10_000),
     rows=st.integers(1, 25),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
@@ -18,7 +17,6 @@ from nightscreen.journal import journal_of
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.checks import Outcome
-from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.errors import SettingsError
 from tests.client.fakes import Canned
 from tests.kill.drive import settings_for
@@ -80,45 +78,11 @@ def journal_at(desk: Bureau) -> Journal:
     return journal_of(settings, clock=desk.loop.micros)
 
 
-@dataclass(frozen=True)
-class OddNight:
-    """A night with odd answers of each check.
-
-    Attributes:
-        unread: BVNs of which the ecosystem says nothing but what it cost.
-        stray: accounts whose names have a byte of another encoding.
-        several: BVNs with two karma records in one answer.
-    """
-
-    desk: Bureau
-    report: dict[str, Any]
-    unread: set[str]
-    stray: set[str]
-    several: set[str]
-
-
-@pytest.fixture(scope="module")
-def odd_night(tmp_path_factory: pytest.TempPathFactory) -> OddNight:
-    """Spend the night that tests of single answers look at."""
-    desk = bureau(tmp_path_factory.mktemp("odd"))
-
-    def stray(document: dict[str, Any]) -> bytes:
-        document["data"]["account_name"] += " JOSx"
-        return json.dumps(document).encode().replace(b"JOSx", b"JOS\xc9")
-
-    def several(document: dict[str, Any]) -> dict[str, Any]:
-        one = document["data"]
-        other = {**one, "amount_in_contention": "999999999.50", "reason": "another"}
-        return {**document, "data": [one, other]}
-
-    names = rewritten(desk, "bank_account", stray, every=3)
-    listings = rewritten(desk, "karma", several)
-    unread = rewritten(desk, "ecosystem", without_record, every=3)
-    return OddNight(desk, desk.night().report, unread, names, listings)
-
-
-def settled_at_cost(desk: Bureau, report: dict[str, Any], operation: str, odd: set[str]) -> None:
-    """Hold that charged answers without a record are paid for once and named."""
+def test_a_charged_answer_that_cannot_be_read_is_settled_at_its_cost(tmp_path: Path) -> None:
+    """It is paid for once and named; nothing is in doubt or sent again, and its body is kept."""
+    desk, operation = bureau(tmp_path), "ecosystem"
+    odd = rewritten(desk, operation, without_record, every=3)
+    report = desk.night().report
     assert report["state"] == "completed"
     assert odd
     part = report["checks"][operation]
@@ -138,67 +102,14 @@ def settled_at_cost(desk: Bureau, report: dict[str, Any], operation: str, odd: s
     states = Counter(call["state"] for call in calls)
     assert states["unreadable"] == len(odd)
     assert {call["outcome"] for call in calls if call["state"] == "unreadable"} == {"unreadable"}
-
-
-def test_a_charged_answer_that_cannot_be_read_is_settled_at_its_cost(odd_night: OddNight) -> None:
-    """It is paid for once and named; nothing is in doubt, nothing is sent again."""
-    settled_at_cost(odd_night.desk, odd_night.report, "ecosystem", odd_night.unread)
-
-
-def test_the_bodies_are_kept_as_they_came(odd_night: OddNight) -> None:
-    """What was paid for lies sealed in the journal, to be read again."""
-    with journal_at(odd_night.desk) as journal:
-        subjects = {journal.pseudonyms.subject("bvn", bvn): bvn for bvn in odd_night.unread}
+    with journal_at(desk) as journal:
+        subjects = {journal.pseudonyms.subject("bvn", bvn): bvn for bvn in odd}
         found = journal.answers.latest("ecosystem", list(subjects))
-        assert len(found) == len(odd_night.unread)
+        assert len(found) == len(odd)
         for answer in found.values():
             assert answer.outcome == Outcome.UNREADABLE
             assert b"see the portal" not in answer.sealed
             assert json.loads(journal.answers.body("ecosystem", answer))["data"] == "see the portal"
-
-
-def test_a_stray_byte_in_a_name_is_just_a_name(odd_night: OddNight) -> None:
-    """Text in another encoding is read with that letter replaced, and paid for once."""
-    part = odd_night.report["checks"]["bank_account"]
-    assert (part["unreadable"], part["in_doubt"]) == (0, 0)
-    names = [row["bank_account_name"] or "" for row in rows_of(odd_night.desk, odd_night.report)]
-    with_letter = sum("JOS\N{REPLACEMENT CHARACTER}" in name for name in names)
-    assert with_letter >= len(odd_night.stray) > 0
-
-
-def test_a_list_of_karma_records_is_several_listings(odd_night: OddNight) -> None:
-    """All are listed, the amount is the highest, and the call is paid for once."""
-    report, odd = odd_night.report, odd_night.several
-    assert report["checks"]["karma"]["paid"] == len(odd) > 0
-    rows = rows_of(odd_night.desk, report)
-    listed = [row for row in rows if row["karma_status"] == "listed"]
-    assert len(listed) >= len(odd)
-    for row in listed:
-        assert len(row["karma_listings"]) == 2
-        assert str(row["karma_amount_in_contention"]) == "999999999.50"
-
-
-def test_it_is_asked_again_once_the_shortest_age_has_passed(tmp_path: Path) -> None:
-    """Not the next night, nor by a resume: the answer at hand is counted as unreadable."""
-    desk = bureau(tmp_path)
-    odd = rewritten(desk, "bank_account", without_record, every=3)
-    first = desk.night().report
-    charged = desk.service.charged
-    second = desk.night().report
-    assert desk.service.charged == charged
-    part = second["checks"]["bank_account"]
-    assert (part["unreadable"], part["cost"]) == (len(odd), "0.00")
-    resumed = desk.night(run=first["run_id"]).report
-    assert desk.service.charged == charged
-    assert resumed["checks"]["bank_account"]["unreadable"] == len(odd)
-    desk.loop.now_s += 30 * DAY_MICROS / 1_000_000
-    desk.service.rewrite = lambda *_: None
-    start = len(desk.service.ledger)
-    later = desk.night(checks=["bank_account"]).report
-    part = later["checks"]["bank_account"]
-    assert part["unreadable"] == 0
-    assert part["paid"] >= len(odd)
-    assert odd <= {each[1] for each in desk.service.ledger[start:]}
 
 
 def test_ten_in_a_row_stop_the_check_and_no_other(tmp_path: Path) -> None:
@@ -237,27 +148,6 @@ def test_a_karma_record_under_404_is_never_clear(tmp_path: Path) -> None:
     assert report["checks"]["karma"]["paid"] == len(listed) > 0
     assert report["checks"]["karma"]["answers"]["listed"] >= len(listed)
     assert float(report["cost"]["total"]) == desk.service.charged
-
-
-def test_test_mode_costs_nothing_whatever_the_sample_says(tmp_path: Path) -> None:
-    """The cost of a mock is the sample's: not one naira is shown as spent."""
-    desk = bureau(tmp_path)
-    mock = {"status": "success", "data": {"lenders": 2}, "meta": {"cost": 25, "balance": 900}}
-
-    def sample(*_: object) -> Canned:
-        return Canned(200, {**mock, "mock-response": "sample"})
-
-    desk.service.before = sample
-    report = desk.night().report
-    assert report["state"] == "test_mode"
-    assert report["cost"]["total"] == "0.00"
-    assert report["cost"]["in_doubt_exposure"] == "0.00"
-    assert {part["cost"] for part in report["checks"].values()} == {"0.00"}
-    with journal_at(desk) as journal:
-        assert journal.money.of_run(report["run_id"]).bound_micro == 0
-        assert journal.money.prices() == {}
-    calls = pq.read_table(tmp_path / "out" / report["run_id"] / "calls.parquet").to_pylist()
-    assert {call["cost"] for call in calls if call["state"] == "test_mode"} == {0}
 
 
 # --- kept bodies read again ---
@@ -301,32 +191,6 @@ def test_kept_bodies_are_read_again_for_nothing(tmp_path: Path) -> None:
     assert len(desk.service.ledger) == asked
     rows = rows_of(desk, resumed)
     assert {row["ecosystem_status"] for row in rows} <= {"found", "not_found", "refused"}
-
-
-def test_kept_bodies_of_calls_in_doubt_are_read_again_too(tmp_path: Path) -> None:
-    """No cost was stated, so that it was in doubt; what the corrected table knows is an answer."""
-    desk = bureau(tmp_path)
-
-    def without_bill(document: dict[str, Any]) -> dict[str, Any]:
-        return {"status": "ok", "data": document["data"]}
-
-    odd = rewritten(desk, "ecosystem", without_bill, every=12)
-    first = desk.night().report
-    assert first["checks"]["ecosystem"]["in_doubt"] == len(odd)
-    asked = len(desk.service.ledger)
-    table = desk.below / "home" / "manners.toml"
-    table.write_text(TOLERANT + MANNERS.read_text("utf-8"), "utf-8")
-    with journal_at(desk) as journal:
-        rotate_key(journal)
-        assert reread(journal, load_response_rules())["ecosystem"].read == 0
-        found = reread(journal, load_response_rules(table))["ecosystem"]
-        assert (found.kept, found.read) == (2 * len(odd), 2 * len(odd))
-        assert verify_journal(journal) == []
-    desk.loop.now_s += 3600
-    report = desk.night().report
-    part = report["checks"]["ecosystem"]
-    assert (part["in_doubt"], part["reused"]) == (0, part["distinct"])
-    assert len(desk.service.ledger) == asked
 
 
 def test_an_answer_about_somebody_else_is_not_read_as_evidence(tmp_path: Path) -> None:

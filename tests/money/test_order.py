@@ -10,7 +10,6 @@ import numpy as np
 
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.clock import to_instant
-from tests.client.fakes import Canned
 from tests.money.service_in_memory import LOST, Bureau
 
 if TYPE_CHECKING:
@@ -18,10 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from tests.client.fakes import Canned
     from tests.kill.drive import Driven
-
-
-NOT_LISTED = Canned(404, {"status": "success", "message": "Identity not found in karma"})
 
 
 def out_of_order(driven: Driven, check: str | None = None) -> int:
@@ -38,10 +35,10 @@ def reached_in_rank(driven: Driven, check: str | None = None) -> NDArray[np.bool
 
 def test_money_for_a_third_buys_the_first_third(tmp_path: Path) -> None:
     """Over all checks the reached lookups are the first in rank, which loses and repeats none."""
-    bureau = Bureau(tmp_path, rows=120)
-    report = (driven := bureau.night(max_spend="1000")).report
+    bureau = Bureau(tmp_path, rows=60)
+    report = (driven := bureau.night(max_spend="500")).report
     assert report["stop_reason"] == "budget"
-    assert bureau.service.charged <= 1000
+    assert bureau.service.charged <= 500
     assert 0.2 < reached_in_rank(driven).mean() < 0.6
     assert out_of_order(driven) <= 12
     assert sorted(driven.run.order) == list(np.arange(len(driven.run.order)))
@@ -63,16 +60,6 @@ def test_lost_answers_do_not_turn_the_order_round(tmp_path: Path) -> None:
     assert driven.report["stop_reason"] != "budget" or left < 10
 
 
-def test_a_wallet_for_a_third_buys_the_first_third(tmp_path: Path) -> None:
-    """Where the wallet ends before the cap, what mattered most was asked first."""
-    bureau = Bureau(tmp_path, rows=120)
-    bureau.service.wallet = 1000
-    driven = bureau.night()
-    assert driven.report["stop_reason"] == "balance"
-    assert bureau.service.wallet < 25
-    assert out_of_order(driven) <= 12
-
-
 def test_time_for_a_third_reaches_the_first_third_of_each_check(tmp_path: Path) -> None:
     """Each check has its own lanes; a deadline cuts each of them in rank."""
     bureau = Bureau(tmp_path, rows=120)
@@ -86,23 +73,3 @@ def test_time_for_a_third_reaches_the_first_third_of_each_check(tmp_path: Path) 
     }
     assert all(0.05 < share < 0.6 for share in shares.values())
     assert [out_of_order(driven, check) for check in shares] <= [4, 4, 4]
-
-
-def test_misses_that_are_free_pay_for_the_next(tmp_path: Path) -> None:
-    """A cap of a call and a half asks a whole batch of people who are not listed, in rank."""
-    bureau = Bureau(tmp_path, rows=60)
-    bureau.service.prices = {**bureau.service.prices, "karma": 10}
-    bureau.service.before = lambda *_: NOT_LISTED
-    driven = bureau.night(max_spend="15", checks=("karma",))
-    assert driven.report["state"] == "completed"
-    assert len(bureau.service.ledger) > 40
-
-
-def test_hits_end_it_where_the_money_ends(tmp_path: Path) -> None:
-    """What is listed is paid for, so that only the first in rank are asked; nothing waits on."""
-    bureau = Bureau(tmp_path, rows=60)
-    bureau.service.before = lambda _, __, number: NOT_LISTED if number % 3 else None
-    driven = bureau.night(max_spend="300", checks=("karma",))
-    assert driven.report["stop_reason"] in {"budget", None}
-    assert bureau.service.charged <= 300
-    assert out_of_order(driven) <= 4

@@ -53,20 +53,18 @@ def test_an_outage_is_waited_out_before_the_deadline(office: Office, flow: str) 
     assert 10 * MINUTE < office.loop.time() < 30 * MINUTE
 
 
-@pytest.mark.parametrize("flow", ["request", "track"])
-def test_a_short_outage_stops_nothing(office: Office, flow: str) -> None:
+def test_a_short_outage_stops_nothing(office: Office) -> None:
     """503 for some minutes uses up nobody's attempts: where nobody is answered, nobody fails."""
     office.service.fault = during(office, 5 * MINUTE, BUSY)
-    report = getattr(office, flow)()
+    report = office.track()
     assert (report["state"], status(report)["free"]) == ("completed", NUMBER)
     assert office.loop.time() < 8 * MINUTE
 
 
-@pytest.mark.parametrize("flow", ["request", "confirm"])
-def test_without_a_deadline_an_outage_is_given_up(office: Office, flow: str) -> None:
+def test_without_a_deadline_an_outage_is_given_up(office: Office) -> None:
     """`Retry-After` for ever: ten minutes without an answer end the run, and it says why."""
     office.service.fault = lambda _asked: FOR_EVER
-    report = getattr(office, flow)()
+    report = office.confirm()
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
     assert 10 * MINUTE <= office.loop.time() < 15 * MINUTE
     assert status(report)["in_doubt"] == 0
@@ -74,8 +72,7 @@ def test_without_a_deadline_an_outage_is_given_up(office: Office, flow: str) -> 
     assert any("no answer since" in text and "Retry-After" in text for text in report["notices"])
 
 
-@pytest.mark.parametrize("flow", ["pull", "track"])
-def test_one_answer_that_asks_for_an_hour_gets_five_minutes(office: Office, flow: str) -> None:
+def test_one_answer_that_asks_for_an_hour_gets_five_minutes(office: Office) -> None:
     """Nothing is sent before they are over, and the run goes on then, deadline or not."""
     at: list[float] = []
 
@@ -84,14 +81,13 @@ def test_one_answer_that_asks_for_an_hour_gets_five_minutes(office: Office, flow
         return FOR_EVER if len(at) == 1 else None
 
     office.service.fault = fault
-    report = getattr(office, flow)()
+    report = office.pull()
     assert (report["state"], status(report)["pending"]) == ("completed", 0)
     assert not [each for each in at[1:] if MINUTE < each - at[0] < 5 * MINUTE]
     assert at[-1] - at[0] < 10 * MINUTE
 
 
-@pytest.mark.parametrize("flow", ["confirm", "track"])
-def test_a_topped_up_wallet_is_noticed(office: Office, flow: str) -> None:
+def test_a_topped_up_wallet_is_noticed(office: Office) -> None:
     """402 stops a run; before a deadline one call alone finds out whether there is money again."""
     at: list[float] = []
 
@@ -100,26 +96,17 @@ def test_a_topped_up_wallet_is_noticed(office: Office, flow: str) -> None:
         return NO_MONEY if at[-1] - at[0] < 40 * MINUTE else None
 
     office.service.fault = no_money_for_a_time
-    report = getattr(office, flow)(deadline=office.in_hours(3))
+    report = office.confirm(deadline=office.in_hours(3))
     assert report["state"] == "completed"
     assert status(report)["failed"] == 0
     tries = [round((each - at[0]) / MINUTE) for each in at if each - at[0] < 40 * MINUTE]
     assert [each for each in tries if each > 1] == [15, 30]
 
 
-def test_without_a_deadline_an_empty_wallet_ends_the_run(office: Office) -> None:
-    """`balance` is a stop like screening's: nothing is waited for, and a resume goes on."""
-    office.service.fault = lambda _asked: NO_MONEY
-    report = office.confirm()
-    assert (report["state"], report["stop_reason"]) == ("stopped", "balance")
-    assert office.loop.time() < 5 * MINUTE
-
-
-@pytest.mark.parametrize("flow", ["pull", "offer"])
-def test_a_refused_key_is_not_waited_for(office: Office, flow: str) -> None:
+def test_a_refused_key_is_not_waited_for(office: Office) -> None:
     """No waiting mends a key: the run stops at once, deadline or not, and says so."""
     office.service.fault = lambda _asked: WRONG_KEY
-    report = getattr(office, flow)(deadline=office.in_hours(3))
+    report = office.pull(deadline=office.in_hours(3))
     assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
     assert office.loop.time() < 5 * MINUTE
     assert len(office.service.asked) <= 2 * NUMBER

@@ -8,19 +8,17 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from nightscreen.schemas.clock import next_day, to_instant
 from nightscreen.schemas.stops import StopReason
 from tests.client.fakes import Canned
-from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
+from tests.money.service_in_memory import LOST, REJECTED, Bureau
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.calling.asking import Asking
 
-ROWS = 80
+ROWS = 50
 ATTEMPTS = 5
 
 
@@ -71,20 +69,6 @@ def test_an_outage_stops_the_run_and_a_resume_ends_it(tmp_path: Path) -> None:
     resumed(bureau, report)
 
 
-def test_an_outage_that_passes_costs_no_stop(tmp_path: Path) -> None:
-    """Back within the time to give up, the run completes by itself."""
-    bureau = desk(tmp_path, tolerated_failure_pct=100)
-    start = bureau.loop.time()
-
-    def fails(*_: object) -> Canned | None:
-        return LOST if 10 < bureau.loop.time() - start < 170 else None
-
-    bureau.service.before = fails
-    report = bureau.night().report
-    assert report["state"] == "completed"
-    honest(report, bureau)
-
-
 def test_an_empty_wallet_stops_the_run(tmp_path: Path) -> None:
     """402 stops everything; one call finds it still empty; topped up, a resume does the rest."""
     bureau = desk(tmp_path)
@@ -113,19 +97,6 @@ def test_the_floor_is_kept(tmp_path: Path) -> None:
     assert report["stop_reason"] == "balance"
     assert 500 <= bureau.service.wallet < 530
     honest(report, bureau)
-
-
-def test_a_refused_key_in_mid_run_stops_its_check_alone(tmp_path: Path) -> None:
-    """The other checks go through; the report names the reason."""
-    bureau = desk(tmp_path)
-    bureau.service.before = after_number(60, DENIED, "karma")
-    report = bureau.night().report
-    assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
-    assert report["checks"]["karma"]["pending"] > 0
-    assert report["checks"]["bank_account"]["pending"] == 0
-    assert report["checks"]["ecosystem"]["pending"] == 0
-    honest(report, bureau)
-    resumed(bureau, report)
 
 
 def test_too_many_failures_stop_the_run(tmp_path: Path) -> None:
@@ -210,17 +181,10 @@ def in_hours(bureau: Bureau, hours: float) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    "busy",
-    [
-        Canned(503, b"busy", {"Retry-After": "3600"}),
-        pytest.param(Canned(503), marks=pytest.mark.long),
-    ],
-)
-def test_a_service_that_is_busy_for_ever_is_given_up(busy: Canned, tmp_path: Path) -> None:
+def test_a_service_that_is_busy_for_ever_is_given_up(tmp_path: Path) -> None:
     """Without a deadline ten minutes without an answer end the run, and it says what it lacked."""
     bureau = Bureau(tmp_path, rows=40, settings={"tolerated_failure_pct": 100, "attempts": 20})
-    bureau.service.before = after_number(30, busy)
+    bureau.service.before = after_number(30, Canned(503, b"busy", {"Retry-After": "3600"}))
     start = bureau.loop.time()
     report = bureau.night().report
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
@@ -231,26 +195,6 @@ def test_a_service_that_is_busy_for_ever_is_given_up(busy: Canned, tmp_path: Pat
     )
     honest(report, bureau)
     resumed(bureau, report)
-
-
-def test_a_pause_the_service_asked_for_is_kept_over_a_resume(tmp_path: Path) -> None:
-    """With a deadline the run waits, and asks nothing of that check before its time."""
-    bureau = Bureau(tmp_path, rows=20)
-    start = bureau.loop.time()
-    asked_at: list[float] = []
-    busy = Canned(429, b"", {"Retry-After": "3000"})
-
-    def before(operation: str, *_: object) -> Canned | None:
-        if operation != "karma":
-            return None
-        asked_at.append(bureau.loop.time() - start)
-        return busy if asked_at[-1] < 100 else None
-
-    bureau.service.before = before
-    report = bureau.night(deadline=in_hours(bureau, 8)).report
-    assert report["state"] == "completed"
-    assert not [at for at in asked_at if 100 < at < 3000]
-    honest(report, bureau)
 
 
 def test_a_top_up_is_noticed(tmp_path: Path) -> None:

@@ -52,24 +52,14 @@ STATES = {
     "test_mode": ("test_mode", None),
 }
 ONE_OF_EACH = ("404 of a proxy", "403 of a firewall", "402", "200 and nothing")
-TWO_AND_THE_REST = [
-    *ONE_OF_EACH[:2],
-    *(pytest.param(odd, marks=pytest.mark.long) for odd in ONE_OF_EACH[2:]),
-]
 IDENTITIES = {"bvn": "bvn", "phone": "phone", "email": "email"}
 """Kinds of karma identities, and their columns in the batch."""
-MOMENTS = ("opening", "first of karma", "middle", "closing")
-SHORT = {
+CASES = [
     *(("middle", odd) for odd in ONE_OF_EACH),
     *(("opening", "302"), ("first of karma", "401"), ("closing", "500 about a price")),
     ("opening", "sample"),
-}
-"""Each moment and each answer once; the others are long."""
-CASES = [
-    pytest.param(moment, odd, marks=() if (moment, odd) in SHORT else pytest.mark.long)
-    for moment in MOMENTS
-    for odd in ODD
 ]
+"""Each moment and each answer once."""
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +118,7 @@ def test_one_odd_answer_is_that_lookups_failure(moment: str, odd: str, tmp_path:
     honest(report, bureau)
 
 
-@pytest.mark.parametrize("odd", TWO_AND_THE_REST)
+@pytest.mark.parametrize("odd", ONE_OF_EACH[:2])
 def test_one_customer_with_several_identifiers_is_one_witness(odd: str, tmp_path: Path) -> None:
     """A customer about whom every question is answered oddly, first of all, ends no night."""
     asked: dict[str, Any] = {"checks": ("karma",), "karma_identities": tuple(IDENTITIES)}
@@ -166,7 +156,7 @@ def test_a_service_that_is_odd_from_the_start_stops_the_run(odd: str, tmp_path: 
     assert bureau.service.charged == 0
 
 
-@pytest.mark.parametrize("odd", TWO_AND_THE_REST)
+@pytest.mark.parametrize("odd", ONE_OF_EACH[:2])
 def test_a_service_that_turns_odd_stops_the_run_soon(odd: str, tmp_path: Path) -> None:
     """After good answers three lookups of a check, one after another, end it; a resume goes on."""
     bureau = Bureau(tmp_path, rows=ROWS)
@@ -176,8 +166,7 @@ def test_a_service_that_turns_odd_stops_the_run_soon(odd: str, tmp_path: Path) -
     assert len(bureau.service.ledger) <= 40 + 3 * (4 + 2)
     charged = bureau.service.charged
     assert charged > 0
-    if WORDS[odd] != "test_mode":
-        honest(report, bureau)
+    honest(report, bureau)
     resumed(bureau, report)
 
 

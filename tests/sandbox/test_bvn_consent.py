@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nightscreen.sandbox.otp import masked_contact
-from nightscreen.sandbox.people import bvn_accounts, otp_of, person_of_bvn
+from nightscreen.sandbox.people import otp_of, person_of_bvn
 from nightscreen.sandbox.test_identifiers import by_word
 from tests.sandbox.in_process import Here
 
@@ -41,18 +41,6 @@ async def test_customer_reads_the_password_and_consents_once() -> None:
     told = [(entry.outcome, entry.charged) for entry in here.sandbox.ledger.entries]
     words = ("not_started", "otp_sent", "wrong_otp", "consented", "not_started")
     assert told == [(word, 20_000_000 * (word == "consented")) for word in words]
-
-
-async def test_second_start_replaces_the_password() -> None:
-    """The first password is wrong once another was sent; a number is no password."""
-    here = Here()
-    await here.start(BVN)
-    await here.start(BVN)
-    seen = await held(here)
-    assert (seen["otp"], seen["number"]) == (otp_of(BVN, 2), 2)
-    assert (await here.finish(BVN, otp_of(BVN))).json()["message"] == "Wrong OTP entered"
-    assert (await here.finish(BVN, 123456)).json()["message"] == "otp must be a string"
-    assert (await here.finish(BVN, seen["otp"])).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -89,27 +77,6 @@ async def test_password_goes_to_the_registered_contact_however_it_is_written(con
         forms += [whole, whole[1:], masked_contact(whole)]
     for form in forms:
         assert (await here.start(BVN, form)).json()["data"] == masked_contact(contact)
-
-
-@pytest.mark.parametrize("habit", ["details", "accounts", "together"])
-async def test_rows_choose_the_shape_whatever_the_habit(habit: str) -> None:
-    """One row always ends with the details, one with a list of accounts, one with both."""
-    here, found = Here(), {}
-    await here.control("manners", bvn_finish=habit)
-    for word in ("details", "accounts", "together", "watchlisted", "incomplete"):
-        bvn = by_word(word).bvn
-        await here.start(bvn)
-        found[word] = (await here.finish(bvn, otp_of(bvn))).json()["data"]
-    assert "accounts" not in found["details"]
-    assert found["accounts"] == bvn_accounts(by_word("accounts").bvn)
-    assert found["together"]["accounts"] == bvn_accounts(by_word("together").bvn)
-    if habit == "details":
-        assert (found["watchlisted"]["watchlisted"], found["details"]["watchlisted"]) == (1, 0)
-        assert (found["incomplete"]["email"], found["incomplete"]["residential_address"]) == (
-            None,
-            "",
-        )
-        assert set(found["incomplete"]) < set(found["details"])
 
 
 async def test_empty_wallet_leaves_the_password_unused() -> None:

@@ -43,17 +43,6 @@ async def test_what_is_not_understood_changes_nothing(address: str, body: object
     assert await Here().refusal(address, body)
 
 
-async def test_browsers_and_control_stay_out_of_the_ledger() -> None:
-    """Neither a wrong method, an icon nor an unknown control address is a call of the service."""
-    here = Here()
-    assert (await here.browser.get("/_sandbox/reset")).status_code == 405
-    for path in ("/favicon.ico", "/_sandbox/x"):
-        assert (await here.browser.get(path)).status_code == 404
-    assert (await here.browser.get("/_sandbox/ledger?since=-1")).status_code == 400
-    assert (await here.browser.get("/docs")).status_code == 200
-    assert here.sandbox.ledger.count == 0
-
-
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_reset_goes_back_to_the_beginning(scenario: str) -> None:
     """Nothing is left of calls, faults and days; a name starts that scenario, none the first."""
@@ -66,17 +55,6 @@ async def test_reset_goes_back_to_the_beginning(scenario: str) -> None:
     assert await here.control("reset", {"scenario": scenario}) == fresh
     assert here.sandbox.ledger.count == 0
     assert (await here.control("reset", {}))["scenario"] == "calm"
-
-
-async def test_world_and_latency_are_set() -> None:
-    """On a later day answers are those of that day; one operation can have its own latency."""
-    here, bvns = Here(), (f"22{number:09d}" for number in range(10_000))
-    changing = next(bvn for bvn in bvns if karma_of(bvn) is None and karma_of(bvn, day=9))
-    assert (await here.karma(changing)).status_code == 404
-    await here.control("world", day=9)
-    assert (await here.karma(changing)).json()["data"] == karma_of(changing, day=9)
-    shown = await here.control("latency", kind="fixed", ms=30, operation="bank_account")
-    assert shown == {"kind": "none", "by_operation": {"bank_account": {"kind": "fixed", "ms": 30}}}
 
 
 async def ask(here: Here, method: str, path: str, **body: object) -> dict[str, Any]:
@@ -125,26 +103,6 @@ async def test_any_identifier_is_listed_or_cleared(identity: str) -> None:
     assert (data["karma_identity"], data["amount_in_contention"]) == (identity, "77.00")
     await here.control("people", listing={"identity": identity, "listed": False})
     assert (await here.karma(identity)).status_code == 404
-
-
-async def test_a_planted_life_is_pulled_and_its_truth_read() -> None:
-    """Who signs in under a planted name earns what was planted; tests read the truth."""
-    here = Here()
-    life = {"kind": "monthly", "pay": 333_000, "employer": "ACME NIG", "months": 3}
-    await here.control("people", customer="ngozi", bvn=BVN, life=life)
-    token = (await here.tokens("ngozi"))["access_token"]
-    pay = [one for one in (await here.data(token)).json()["data"] if "ACME" in one["narration"]]
-    assert len({one["transaction_date"][:7] for one in pay}) == 3
-    (account, *_) = (await here.data(token, "/bank-accounts")).json()["data"]
-    assert account["account_number"] == person_of_bvn(BVN).account_number
-    await here.control("people", customer="ngozi", bvn="12345678909")
-    (account, *_) = (await here.data(token, "/bank-accounts")).json()["data"]
-    assert account["account_number"] == person_of_bvn("12345678909").account_number
-    await here.control("people", bvn="12345678909", person={"first_name": "Zuwaira"})
-    profile = (await here.data(token, "/profile")).json()["data"]
-    assert profile["first_name"] == "Zuwaira"
-    truth = (await here.control("truth?customer=ngozi"))["truth"]
-    assert (truth["employer"], truth["income_monthly"]) == ("ACME NIG", 333_000)
 
 
 @pytest.mark.parametrize(

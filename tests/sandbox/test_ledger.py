@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
-from nightscreen.sandbox.faults import fixed
-from nightscreen.sandbox.ledger import micros_of, naira_text
-from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.sandbox.test_identifiers import by_word
 from tests.sandbox.in_process import Here
 
@@ -19,22 +15,6 @@ if TYPE_CHECKING:
     from tests.sandbox.conftest import Caller
 
 LISTED = by_word("listed").bvn
-
-
-@pytest.mark.parametrize("text", ["0", "10", "12.5", "0.000001", "1000000"])
-def test_money_survives_both_ways(text: str) -> None:
-    """Decimal text becomes micro-naira and the same text again."""
-    assert naira_text(micros_of(text)) == text
-    assert micros_of(Decimal(text)) == micros_of(text)
-
-
-@pytest.mark.parametrize(
-    "value", ["ten", "", "NaN", "Infinity", "1e999999999", "0.0000001", True, None, 1.5]
-)
-def test_what_is_no_amount_is_refused(value: object) -> None:
-    """Words, nothing, binary fractions and amounts finer than a millionth are no money."""
-    with pytest.raises(ValueError, match="naira"):
-        micros_of(value)
 
 
 async def test_wallet_runs_dry() -> None:
@@ -82,26 +62,6 @@ async def test_ledger_has_requests_charges_and_attempts() -> None:
     assert shown["totals"]["by_operation"]["karma"] == counted
     assert (await here.control("ledger?since=4&operation=karma"))["entries"] == karma[2:]
     assert shown["next"] == 6
-
-
-async def test_bounded_ledger_forgets_entries_but_not_totals() -> None:
-    """With a limit the oldest entries go, numbers and sums stay."""
-    here = Here(Sandbox(Opening(ledger_limit=2)))
-    for _ in range(5):
-        await here.karma(LISTED)
-    shown = await here.control("ledger")
-    assert [entry["seq"] for entry in shown["entries"]] == [4, 5]
-    assert shown["totals"]["charges"] == 5
-
-
-async def test_calls_in_flight_are_counted() -> None:
-    """Peaks are kept for each operation and for all."""
-    here = Here()
-    here.sandbox.latency.default = fixed(50)
-    await asyncio.gather(*(here.karma(LISTED) for _ in range(4)))
-    shown = await here.control("ledger?totals=1")
-    assert shown["peak_in_flight"]["karma"] == shown["peak_in_flight"]["all"] == 4
-    assert shown["in_flight"]["all"] == 0
 
 
 def test_caller_who_leaves_is_charged_all_the_same(caller: Caller) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from decimal import Decimal
 
 import pytest
 
-from nightscreen.sandbox.loan_book import fate_of
 from nightscreen.sandbox.test_identifiers import by_word
 from tests.sandbox.in_process import Here
 
@@ -58,24 +56,6 @@ async def test_magic_contacts_decide_the_fate(
         assert (loan["loan_amount"] is not None) is applied
         assert (loan["reject_reason"] is not None) is reason
         await here.control("world", day=0)
-
-
-async def test_offers_to_many_end_as_is_known_beforehand() -> None:
-    """Each start is another loan; every fate that is drawn occurs; a reset forgets them all."""
-    ends = {"approved": "SETTLED", "rejected": "CANCELLED", "cancelled": "CANCELLED"}
-    here, seen = Here(), Counter[str]()
-    emails = [f"customer{number}@mail.example" for number in range(300)]
-    references = {(await here.offer(email=email))["reference"]: email for email in emails}
-    assert (await here.offer(email=emails[0]))["reference"] not in references
-    for reference, email in references.items():
-        fate = fate_of("LP1001", email)
-        seen[fate] += 1
-        status = here.sandbox.loans.loans[reference].place(400).status
-        assert status == ends.get(fate, "PENDING")
-    assert set(seen) == {"approved", "rejected", "running", "never", "cancelled", "stuck"}
-    assert seen["approved"] > 150
-    await here.control("reset", {})
-    assert (await here.control("loans"))["loans"] == []
 
 
 async def test_control_surface_moves_a_loan() -> None:

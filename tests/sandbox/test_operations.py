@@ -45,14 +45,6 @@ async def test_a_hit_carries_record_cost_and_balance(
     assert told["meta"] == {"cost": cost, "balance": 1_000_000 - cost}
 
 
-@pytest.mark.parametrize("identity", ["+2348031234567", "a+b/c?d#e%f@x.example", "ọlá@x.example"])
-async def test_karma_identity_arrives_as_it_was_meant(identity: str) -> None:
-    """Plus signs, slashes, question marks and letters beyond ASCII survive percent-encoding."""
-    here = Here()
-    await here.karma(quote(identity, safe=""))
-    assert here.sandbox.ledger.entries[-1].identity == identity
-
-
 @pytest.mark.parametrize(
     ("method", "path"),
     [

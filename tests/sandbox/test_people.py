@@ -19,11 +19,8 @@ from nightscreen.sandbox.behaviour_flags import BehaviourFlags
 from nightscreen.sandbox.faults import FAULTS
 from nightscreen.sandbox.lives import KINDS, Life, entries_of, truth_of
 from nightscreen.sandbox.people import (
-    account_name,
     account_of,
-    bvn_accounts,
     ecosystem_of,
-    holder_of,
     is_digits,
     karma_of,
     person_of_bvn,
@@ -36,17 +33,6 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
 TODAY = date(2026, 3, 1)
 LAGOS = ZoneInfo("Africa/Lagos")
 PAY = 200_000
-RECORDED = {
-    *("bvn_phone_number", "unique_phone_numbers", "phone_number", "unique_emails", "email"),
-    *("gender", "failed_selfie_bvn_check", "lending_lenders", "loan_amount"),
-    *("settled_loan_amount", "settled_loan_amount_paid", "running_loan_amount"),
-    *("past_due_loan_amount", "penalty", "penalty_paid", "delayed_paid_loan_amount"),
-    *("delayed_paid_loans_trials", "delayed_paid_loans_avg", "delayed_paid_loans_trials_max"),
-    *("delayed_paid_loans_trials_min", "first_loan_date", "last_loan_date", "loan_requests"),
-    *("failed_loan_requests", "unique_login_ips", "unique_device_ids", "distinct_mobile_os"),
-    *("duplicated_devices", "shared_device_users"),
-}
-"""The 29 names that were recorded beside the 22 specified ones; no others are sent."""
 
 
 def test_check_digit_is_the_published_example() -> None:
@@ -55,57 +41,12 @@ def test_check_digit_is_the_published_example() -> None:
     assert account_of("011", "0000014578") is None
 
 
-def test_shares_are_those_of_the_document() -> None:
-    """About 3 % are listed, 60 % have a history, 2 % of accounts are missing, 3 % are others'."""
-    people = [person_of_bvn(bvn) for bvn in BVNS]
-    holders = [holder_of(*person.account) for person in people]
-    own = sum(held == person for held, person in zip(holders, people, strict=True))
-    missing = holders.count(None)
-    gone = sum(holder_of(*each.account, day=30) is None for each in people) - missing
-    counts = {
-        "listed": (sum(karma_of(bvn) is not None for bvn in BVNS), 0.02, 0.04),
-        "by phone": (sum(karma_of(each.phone) is not None for each in people), 0.007, 0.017),
-        "found": (sum(ecosystem_of(bvn) is not None for bvn in BVNS), 0.57, 0.63),
-        "missing": (missing, 0.012, 0.028),
-        "somebody else's": (len(people) - own - missing, 0.02, 0.04),
-        "gone within 30 days": (gone, 0.03, 0.09),
-    }
-    for what, (count, least, most) in counts.items():
-        assert least < count / len(people) < most, what
-
-
-def test_an_account_bears_its_holders_name_and_masked_bvn() -> None:
-    """The middle seven digits of the BVN are zero unless unmasked; statuses are numbers."""
-    person = person_of_bvn("22123456789")
-    shown, whole = account_of(*person.account), account_of(*person.account, masked=False)
-    assert shown is not None
-    assert whole is not None
-    assert shown["account_name"] == account_name(person, *person.account)
-    assert (shown["bvn"], whole["bvn"]) == ("22000000089", person.bvn)
-    accounts = [each for bvn in BVNS[:400] for each in bvn_accounts(bvn)]
-    statuses = Counter(each["account_status"] for each in accounts)
-    assert set(statuses) == set(range(1, 9))
-    assert statuses[1] > len(accounts) / 2
-
-
 def test_the_world_changes_with_the_days_and_stays_changed() -> None:
     """Later days bring listings and clearances; a newly listed one stays listed."""
     first, fifth, last = ({bvn for bvn in BVNS if karma_of(bvn, day=day)} for day in (0, 5, 30))
     assert fifth - first
     assert first - last
     assert fifth - first <= last
-
-
-def test_ecosystem_record_agrees_with_itself() -> None:
-    """Counts add up, amounts are ordered, extras come on top of the specified fields."""
-    records: list[dict[str, int]] = [found for bvn in BVNS[:500] if (found := ecosystem_of(bvn))]  # type: ignore[misc]
-    for record in records:
-        assert record["loans"] == record["settled_loans"] + record["running_loans"]
-        assert record["past_due_loans"] <= record["running_loans"]
-        amounts = [record[f"loan_amount_{which}"] for which in ("minimum", "average", "maximum")]
-        assert amounts == sorted(amounts)
-        assert set(record) >= RECORDED
-        assert len(set(record) - RECORDED) == 22
 
 
 @pytest.mark.parametrize("row", test_identifiers.TABLE, ids=lambda row: row.word)
@@ -176,28 +117,6 @@ def test_truth_is_what_the_entries_add_up_to(kind: str) -> None:
     assert not truth.salary or abs(truth.income_monthly - PAY) <= 4
     owes = (truth.loans > 0, truth.repayments > 0, bool(truth.lenders))
     assert owes == (kind == "borrower",) * 3
-
-
-def test_lives_have_lost_months_reversals_repeats_and_early_decembers() -> None:
-    """Nothing of a lost month is listed; some postings stand twice; pay days slide to a Friday."""
-    lost = lived("borrower", lost=3)
-    months = {str(one["transaction_date"])[:7] for one in listed("ada", lost)}
-    assert months >= {"2026-03", "2026-05"}
-    assert "2026-04" not in months
-    whole = truth_of("ada", lived("borrower"))
-    assert truth_of("ada", lost).repayments == whole.repayments - 2
-    several = [listed(f"C{number}", lived("monthly")) for number in range(8)]
-    assert any(len({one["reference"] for one in each}) < len(each) for each in several)
-    every = [one for each in several for one in each]
-    assert any(str(one["narration"]).startswith("RVSL ") for one in every)
-    paid = [
-        str(one["transaction_date"])[:10]
-        for one in every
-        if one["entry_type"] == "credit" and "HARBOUR" in str(one["narration"])
-    ]
-    december = [each for each in paid if each.startswith("2025-12")]
-    assert december
-    assert all("2025-12-12" <= each <= "2025-12-22" for each in december)
 
 
 def read(path: Path) -> list[list[str]]:

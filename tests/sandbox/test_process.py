@@ -45,19 +45,6 @@ def test_says_where_it_listens_and_stops_cleanly(name: str) -> None:
     assert (rest, errors, child.returncode) == ("", "", 0)
 
 
-def test_key_balance_and_scenario_are_taken_from_the_command_line() -> None:
-    """The options reach the running sandbox, and its end is clean."""
-    process = SandboxProcess("flaky", api_key="other-key", balance="12.5", seed=9)
-    with process:
-        state = process.get("/_sandbox/state")
-        assert (state["scenario"], state["seed"]) == ("flaky", 9)
-        assert state["wallet"]["balance"] == "12.5"
-        headers = {"Authorization": "Bearer sandbox-key"}
-        answer = process.request("GET", "/v2/verification/karma/1", None, headers)
-        assert answer.status_code == 403
-        assert process.stop() == 0
-
-
 def test_port_in_use_and_wrong_balance_are_bad_usage() -> None:
     """What cannot be started ends with status 2 and one clear line."""
     with SandboxProcess() as process:
@@ -91,9 +78,3 @@ def test_sandbox_ends_with_its_parent() -> None:
         child.stdout.readline()
         child.stdin.close()
         assert child.wait(timeout=180) == 0
-
-
-def test_child_that_does_not_start_is_an_error() -> None:
-    """A sandbox that ends before it listens is reported, not waited for."""
-    with pytest.raises(RuntimeError, match="did not start"):
-        SandboxProcess("stormy").start()

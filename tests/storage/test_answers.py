@@ -97,14 +97,6 @@ def test_columns_say_what_rows_say(journal: Journal, strangers: int) -> None:
     assert np.flatnonzero(since.current).tolist() == [0, 1, 2]
 
 
-def test_nothing_is_found_in_an_empty_journal(journal: Journal) -> None:
-    """No answers, or nobody asked about, are no mistake."""
-    nobody = journal.answers.latest_columns("karma", b"", "mine", 0)
-    assert as_columns(nobody) == []
-    stranger = journal.answers.latest_columns("karma", b"s" * 16, "mine", 0)
-    assert as_columns(stranger) == as_rows(journal, [b"s" * 16])
-
-
 def test_an_answer_moved_to_another_person_does_not_open(journal: Journal) -> None:
     """Who can write the database gives nobody the answer about somebody else."""
     one, other = (number.to_bytes(16, "big") for number in (1, 2))

@@ -10,7 +10,7 @@ import pytest
 
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.read_only import look_into
-from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState
+from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import MICROS, span_micros
 from nightscreen.schemas.errors import InputError
 from tests.begun import begin_run
@@ -41,36 +41,6 @@ def ask(journal: Journal, run_id: str = "run-1", cap_micro: int | None = None) -
         cap_micro=cap_micro,
         deployment_id="deployment-1",
     )
-
-
-def test_a_request_waits_with_the_quote_it_showed_until_it_is_decided(journal: Journal) -> None:
-    """Who asked, when, for what; then who decided what, when, for how much and why."""
-    found = Approvals.of(journal)
-    ended(journal)
-    asked = ask(journal)
-    assert found.waiting() == [asked]
-    assert (asked.asked_by, asked.quote, asked.deployment_id) == (
-        "analyst-1",
-        QUOTE,
-        "deployment-1",
-    )
-    assert asked.state(asked.at, valid_micros=0) is ApprovalState.WAITING
-    decided = found.decide(
-        "run-1",
-        ApprovalDecision.APPROVED,
-        by="chief",
-        note="month end",
-        max_spend_micro=50 * MICROS,
-    )
-    assert found.waiting() == []
-    assert found.newest("run-1") == decided
-    assert (decided.decided_by, decided.max_spend_micro, decided.note) == (
-        "chief",
-        50 * MICROS,
-        "month end",
-    )
-    assert decided.decided_at is not None
-    assert decided.decided_at > asked.at
 
 
 @pytest.mark.parametrize(("cap", "lets"), [(None, 57), (50 * MICROS, 50), (60 * MICROS, 57)])
@@ -133,22 +103,6 @@ def test_a_run_that_spends_or_is_done_is_not_decided_about(journal: Journal) -> 
         found.decide("run-1", ApprovalDecision.REFUSED, by="other")
 
 
-def test_a_refusal_holds_until_somebody_approves(place: Place) -> None:
-    """It does not age, both decisions stay on record, and nothing is spent on it."""
-    journal = place.open()
-    found = Approvals.of(journal)
-    ask(journal)
-    refused = found.decide("run-1", ApprovalDecision.REFUSED, by="chief", note="wrong file")
-    assert refused.max_spend_micro is None
-    place.clock.now += 3 * span_micros(TIMEOUT)
-    assert found.use("run-1", valid=TIMEOUT, cap_micro=57 * MICROS) is None
-    assert (
-        refused.state(place.clock.now, valid_micros=span_micros(TIMEOUT)) is ApprovalState.REFUSED
-    )
-    found.decide("run-1", ApprovalDecision.APPROVED, by="other")
-    assert [each.decided_by for each in found.of_run("run-1")] == ["chief", "other"]
-
-
 def test_a_decision_on_what_has_changed_meanwhile_is_not_written(journal: Journal) -> None:
     """Of two approvers who look at one request, the second is asked to look again."""
     found = Approvals.of(journal)
@@ -160,12 +114,6 @@ def test_a_decision_on_what_has_changed_meanwhile_is_not_written(journal: Journa
     with pytest.raises(InputError, match="has changed"):
         found.decide("run-1", ApprovalDecision.APPROVED, by="other", seen=second.key)
     assert found.newest("run-1").decision is ApprovalDecision.REFUSED  # type: ignore[union-attr]  # it was asked above
-
-
-def test_what_never_asked_is_not_decided(journal: Journal) -> None:
-    """A mistyped run id approves nothing."""
-    with pytest.raises(InputError, match="does not wait for approval"):
-        Approvals.of(journal).decide("run-9", ApprovalDecision.APPROVED, by="chief")
 
 
 def test_what_waits_is_listed_once(place: Place) -> None:

@@ -8,13 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from nightscreen.journal.consents import REPLACED, Consents, keep_figures, live_figures
-from nightscreen.operations.consents.links import KEPT, AskedConsent, ConsentLinks, Refusal
-from nightscreen.schemas.clock import MICROS
+from nightscreen.operations.consents.links import AskedConsent, ConsentLinks, Refusal
 from nightscreen.schemas.consented import CashFigures, GrantState, TokenAnswer
-from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from nightscreen.journal import Journal
@@ -60,15 +56,6 @@ def test_grant_comes_back_as_it_was_kept(journal: Journal) -> None:
     assert tokens is not None
     assert (tokens.access_token, tokens.refresh_token, tokens.generation) == (ACCESS, REFRESH, 1)
     assert consents.grants(scope=VIEW) == []
-
-
-def test_more_than_was_asked_for_is_never_granted(journal: Journal) -> None:
-    """An answer may name other scopes; those not asked for are not usable, and none means all."""
-    consents = Consents.of(journal)
-    named = token(scope=f"{LIST} profile:view")
-    wide = consents.keep("C-1", named, asked_scopes=[LIST], evidence={})
-    silent = consents.keep("C-2", token(scope=None), asked_scopes=[LIST], evidence={})
-    assert wide.scopes == silent.scopes == (LIST,)
 
 
 def test_new_consent_replaces_the_live_one_and_keeps_its_history(journal: Journal) -> None:
@@ -147,15 +134,6 @@ def test_right_to_refresh_dies_with_its_process(place: Place) -> None:
     assert lease is not None
 
 
-def test_of_many_who_want_to_refresh_one_may(journal: Journal) -> None:
-    """Thirty-two tasks that try at once: one lease."""
-    consents = Consents.of(journal)
-    grant_id = kept(consents)
-    with ThreadPoolExecutor(8) as pool:
-        leases = list(pool.map(lambda _: consents.take_lease(grant_id), range(32)))
-    assert sum(each is not None for each in leases) == 1
-
-
 def test_a_redirect_works_once(journal: Journal) -> None:
     """Of many who bring it back one succeeds; the others are told that it was used."""
     links = ConsentLinks(journal)
@@ -165,17 +143,6 @@ def test_a_redirect_works_once(journal: Journal) -> None:
     assert found.count(Refusal.USED) == 15
     (asked,) = [each for each in found if isinstance(each, AskedConsent)]
     assert (asked.customer_id, asked.scopes) == ("C-1", (LIST,))
-
-
-def test_links_long_past_are_forgotten(place: Place) -> None:
-    """What expired is told as such for a month, and goes when a new link is made."""
-    links = ConsentLinks(place.open())
-    link = links.make("C-1", [LIST], timedelta(minutes=10))
-    place.clock.now += 600 * MICROS
-    assert links.look(link.token) is Refusal.EXPIRED
-    place.clock.now += KEPT + MICROS
-    links.make("C-2", [LIST], timedelta(minutes=10))
-    assert links.look(link.token) is Refusal.UNKNOWN
 
 
 def test_figures_of_a_later_answer_stay(journal: Journal) -> None:
@@ -195,15 +162,6 @@ def test_figures_of_a_later_answer_stay(journal: Journal) -> None:
     assert live_figures(journal, [customer], since=3) == {}
     consents.revoke("C-1", "customer asked")
     assert live_figures(journal, [customer]) == {}
-
-
-@pytest.mark.parametrize("scopes", [[], None])
-def test_useless_links_and_grants_are_refused(journal: Journal, scopes: list[str] | None) -> None:
-    """A link without scope or customer, or a grant without a token, is a mistake of usage."""
-    with pytest.raises(UsageError):
-        ConsentLinks(journal).make("" if scopes is None else "C-1", scopes or [], timedelta(1))
-    with pytest.raises(UsageError):
-        Consents.of(journal).keep("C-1", TokenAnswer(), asked_scopes=[LIST], evidence={})
 
 
 def test_no_token_nor_customer_lies_in_clear(sqlite_place: Place) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from nightscreen.journal.customers import (
     BatchMembership,
     Customers,
-    Members,
     StateWrite,
 )
 from nightscreen.journal.reviews import Reviews
@@ -56,28 +54,6 @@ def test_a_state_is_what_it_was_before_any_run(journal: Journal) -> None:
     assert words(customers, first) == {}
 
 
-def test_what_does_not_differ_leaves_no_history(journal: Journal) -> None:
-    """A newer answer of the same words is kept without a copy of the old."""
-    customers = Customers.of(journal)
-    keep(customers, "run-1", "clear", A, differs=False)
-    keep(customers, "run-2", "clear", A, differs=False)
-    assert customers.history(A) == []
-
-
-def test_a_run_keeps_its_first_instant(journal: Journal) -> None:
-    """Writing again moves the last instant only, and instants never meet."""
-    customers = Customers.of(journal)
-    first = keep(customers, "run-1", "clear", A)
-    other = keep(customers, "run-2", "clear", B)
-    again = keep(customers, "run-1", "listed", A)
-    commit = customers.commit_of("run-1")
-    assert commit is not None
-    assert (commit.batch, commit.first_at, commit.last_at) == (BATCH, first, again)
-    assert first < other < again
-    assert customers.latest_run(BATCH) == "run-2"
-    assert customers.commit_of("run-9") is None
-
-
 def test_who_was_told_gone_is_left_out_by_later_runs_only(journal: Journal) -> None:
     """The run that told it sees the customer still, so that it tells the same again."""
     customers = Customers.of(journal)
@@ -90,18 +66,6 @@ def test_who_was_told_gone_is_left_out_by_later_runs_only(journal: Journal) -> N
     }
     keep(customers, "run-4", "clear", B)
     assert customers.known([B])[B].gone_run_id is None
-
-
-def test_many_customers_are_found_in_blocks(journal: Journal) -> None:
-    """More customers than one query takes are all found, and all scanned in order."""
-    customers = Customers.of(journal)
-    many = [number.to_bytes(16, "big") for number in range(1, 2_001)]
-    keep(customers, "run-1", "clear", *many)
-    assert len(customers.known(many)) == len(many)
-    members = customers.members(BATCH, "run-2")
-    assert [members.customer(place) for place in range(len(many))] == many
-    asked = [many[5], bytes(16), many[-1], b"z" * 16]
-    assert members.places(b"".join(asked)).tolist() == [5, -1, len(many) - 1, -1]
 
 
 def test_a_state_does_not_open_as_another_customers(journal: Journal) -> None:
@@ -141,21 +105,3 @@ def test_the_latest_review_counts_until_it_ends(journal: Journal) -> None:
     assert set(reviews.active(BATCH, 110)) == {A}
     assert reviews.active("other", 50) == {}
     assert [each.reviewer for each in reviews.of_customer(A)] == ["Ngozi", "Ngozi"]
-
-
-def test_a_policy_is_kept_once_under_its_digest(journal: Journal) -> None:
-    """The first text of a digest stays."""
-    reviews = Reviews.of(journal)
-    reviews.keep_policy("default@1", "one")
-    reviews.keep_policy("default@1", "two")
-    assert reviews.policy_text("default@1") == "one"
-    assert reviews.policy_text("default@2") is None
-
-
-def test_customers_are_found_whose_pseudonyms_begin_alike() -> None:
-    """The whole of a pseudonym decides, however much of it is another one's too."""
-    known = [b"a" * 16, b"b" * 8 + b"c" * 8, b"b" * 8 + b"d" * 8, b"b" * 15 + b"\xff"]
-    known.sort()
-    members = Members(np.array(known, "S16"), np.zeros(len(known), np.int8))
-    asked = [*reversed(known), b"b" * 8 + b"e" * 8, b"\0" * 15 + b"a", b"z" * 16]
-    assert members.places(b"".join(asked)).tolist() == [3, 2, 1, 0, -1, -1, -1]

@@ -15,7 +15,6 @@ from nightscreen.journal.erasure import (
     Removed,
     leave_no_trace,
 )
-from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.schema import TOMBSTONE, ErasedPseudonyms, calls, holds
 from nightscreen.journal.verify import verify_journal
@@ -113,15 +112,6 @@ def test_states_history_and_reviews_go(journal: Journal) -> None:
     assert len(customers.history(OTHER)) == len(reviews.of_customer(OTHER)) == 1
 
 
-def test_an_erased_person_can_be_asked_again(journal: Journal) -> None:
-    """The next intent is granted, as for somebody never seen."""
-    answered(journal, 1)
-    Erasures(journal).erase(ErasedPseudonyms([subject(1)]))
-    answered(journal, 1)
-    assert subjects_of_calls(journal) == [TOMBSTONE, subject(1)]
-    assert verify_journal(journal) == []
-
-
 def test_a_person_being_asked_about_is_refused(place: Place) -> None:
     """While the process lives; once it is dead the call is a tombstone like any other."""
     journal, other = place.open(), place.open()
@@ -167,14 +157,6 @@ def test_what_is_too_old_goes_and_the_rest_stays(place: Place) -> None:
     assert subjects_of_calls(journal) == [TOMBSTONE, subject(2), subject(3)]
     assert set(Customers.of(journal).known([CUSTOMER, OTHER])) == {OTHER}
     assert erasures.held_before(Cutoffs.all_at(limit)) == Removed()
-    assert verify_journal(journal) == []
-
-
-def test_rotation_after_an_erasure(journal: Journal) -> None:
-    """Tombstones have nothing to reseal."""
-    answered(journal, 1, 2)
-    Erasures(journal).erase(ErasedPseudonyms([subject(1)]))
-    rotate_key(journal)
     assert verify_journal(journal) == []
 
 

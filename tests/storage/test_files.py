@@ -56,17 +56,6 @@ def test_a_failure_leaves_the_old_file_and_no_part(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["x"]
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
-    """A file in the way is named in one line."""
-    (tmp_path / "x").touch()
-    with pytest.raises(OutputError, match="cannot write to the folder"):
-        make_private_folder(tmp_path / "x" / "y")
-    with pytest.raises(OutputError, match="cannot write"):
-        write_private(tmp_path / "none" / "y", b"")
-    with pytest.raises(OutputError, match="cannot write"):
-        write_private_once(tmp_path / "none" / "y", b"")
-
-
 def test_what_is_written_once_stays(tmp_path: Path) -> None:
     """Of many that write at once one wins, and all see its file whole."""
     file = tmp_path / "key"

@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -75,16 +74,6 @@ def test_pseudonyms_come_in_the_order_of_their_bytes(queries: dict[str, list[str
         assert frame.row("how_many") == {"ids": 4}
 
 
-def test_results_come_in_portions_of_any_size(queries: dict[str, list[str]]) -> None:
-    """Chunks of rows have different sizes; what is left over is the next portion's."""
-    sizes = [3, 0, 1, 40_000, 9_996]
-    with Frame(queries) as frame:
-        frame.make("seen", pa.table({"number": np.arange(50_000)}))
-        portions = [each["number"].to_pylist() for each in frame.pieces("all", sizes)]
-    assert [len(portion) for portion in portions] == sizes
-    assert [number for portion in portions for number in portion] == list(range(50_000))
-
-
 @pytest.mark.parametrize(
     "column",
     [
@@ -120,28 +109,6 @@ def test_what_does_not_fit_is_written_to_its_folder_and_removed(
             frame.run("twice")
         with pytest.raises(OutputError, match="disk space"):
             list(frame.pieces("pairs", [800_000]))
-
-
-def test_a_folder_that_cannot_be_made_is_named(
-    tmp_path: Path, queries: dict[str, list[str]]
-) -> None:
-    """Room is not what lacks: the words say what does."""
-    (tmp_path / "work").write_text("a file where the folder should be")
-    with Frame(queries, tmp_path / "work" / "run" / "spilled", memory="20MB") as frame:
-        frame.make("seen", pa.table(ids(20_000)))
-        with pytest.raises(OutputError, match="cannot be written below"):
-            frame.run("twice")
-
-
-@pytest.mark.parametrize("sizes", [[2], [2, 3], [1, 1, 1, 1, 1]])
-def test_portions_of_other_rows_are_never_given(
-    queries: dict[str, list[str]], sizes: list[int]
-) -> None:
-    """A portion stands for the rows of a chunk: one too many would shift all that follow."""
-    with Frame(queries) as frame:
-        frame.make("seen", pa.table({"number": np.arange(4)}))
-        with pytest.raises(RuntimeError, match=r"too (many|few) rows"):
-            list(frame.pieces("all", sizes))
 
 
 def test_a_frame_reaches_no_file_and_keeps_its_limits(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import signal
 import subprocess
 import sys
@@ -11,7 +9,6 @@ import time
 from typing import TYPE_CHECKING
 
 from nightscreen.journal.engine import writing
-from nightscreen.journal.holders import FileHolders
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import ReservationStatus
 from tests.storage.conftest import PRICE, reserve
@@ -62,33 +59,6 @@ def wait_until_gone(place: Place) -> None:
         if not any(journal.holders.alive(each) for each in holders if each != journal.holders.name):
             return
         time.sleep(0.01)
-
-
-def test_each_opening_has_a_lock_of_its_own(place: Place) -> None:
-    """Openings see each other; one that closes is gone for the other; unknown names are dead."""
-    one, other = place.open(), place.open()
-    assert one.holders.name != other.holders.name
-    assert one.holders.alive(other.holders.name)
-    assert other.holders.alive(one.holders.name)
-    other.close()
-    assert not one.holders.alive(other.holders.name)
-    assert not one.holders.alive("nobody")
-    assert not one.holders.alive("pg-x")
-
-
-def test_asking_often_never_takes_a_dead_holder_for_alive(tmp_path: Path) -> None:
-    """Two who look at the same dead lock at once do not see each other's look as life."""
-    one, other, dead = (FileHolders(tmp_path / "locks") for _ in range(3))
-    dead._file.close()  # as a kill does: the file stays, the lock is gone
-    looking = os.open(tmp_path / "locks" / f"{dead.name}.lock", os.O_RDWR)
-    try:
-        fcntl.flock(looking, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        assert not one.alive(dead.name)
-    finally:
-        os.close(looking)
-    assert not other.alive(dead.name)
-    one.release()
-    other.release()
 
 
 def test_one_sqlite_journal_has_one_folder_of_locks_whatever_the_home(

@@ -14,7 +14,6 @@ import pytest
 from nightscreen.files.inbox import (
     RESULT,
     Inbox,
-    Lock,
     Ticket,
     is_being_written,
     is_dropped,
@@ -41,12 +40,6 @@ def inbox(tmp_path: Path) -> Inbox:
 def test_what_programs_leave_is_not_taken_for_a_file(name: str) -> None:
     """Locks of office programs, unfinished copies, hidden files."""
     assert not is_dropped(name)
-
-
-@pytest.mark.parametrize("name", ["list.csv", "LIST.XLSX", "a b.parquet", "notes.docx"])
-def test_any_other_file_is_looked_at(name: str) -> None:
-    """Also one that cannot be screened: whoever dropped it is told so."""
-    assert is_dropped(name)
 
 
 def _make(folder: Path) -> list[Path]:
@@ -130,14 +123,6 @@ def test_what_a_dead_process_took_is_found_again(inbox: Inbox) -> None:
     assert again.renamed
 
 
-def test_a_crash_before_the_rename_leaves_nothing(inbox: Inbox) -> None:
-    """An empty ticket is cleared away by whoever watches next."""
-    (inbox.path / "taken" / "t-1").mkdir()
-    (inbox.path / "taken" / "t-1" / ".ticket.json").write_text("{")
-    assert list(inbox.left_over()) == []
-    assert list((inbox.path / "taken").iterdir()) == []
-
-
 def test_a_crash_within_the_move_can_be_gone_over_again(inbox: Inbox) -> None:
     """The texts go first, the file last; moving again completes it."""
     (inbox.path / "a.csv").write_text("customer_id\n")
@@ -154,19 +139,3 @@ def test_a_crash_within_the_move_can_be_gone_over_again(inbox: Inbox) -> None:
     assert (folder / RESULT).read_text() == "second"
     assert (folder / "input" / "a.csv").exists()
     assert list((inbox.path / "taken").iterdir()) == []
-
-
-def test_a_lock_goes_with_its_file(tmp_path: Path) -> None:
-    """Who takes it after its release has it alone, and nothing is left at the end."""
-    path = tmp_path / "x.lock"
-    first = Lock.take(path)
-    assert first is not None
-    assert Lock.take(path) is None
-    first.release()
-    second = Lock.take(path)
-    assert second is not None
-    first.release()
-    assert path.exists()
-    assert Lock.take(path) is None
-    second.release()
-    assert not path.exists()

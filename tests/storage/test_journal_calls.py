@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sqlalchemy import func, select
 
-from nightscreen.journal.calls import CRASHED
 from nightscreen.journal.engine import reading
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.money import Spent, Surprise
@@ -21,7 +16,6 @@ from nightscreen.journal.schema import ErasedPseudonyms, answers
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
 from nightscreen.schemas.clock import MICROS
-from tests.how_many import examples
 from tests.storage.conftest import NOON, PRICE, Place, asks, by_name, ended, kinds, reserve, subject
 
 if TYPE_CHECKING:
@@ -35,54 +29,6 @@ def test_a_block_is_granted_and_its_worst_cost_reserved(journal: Journal) -> Non
     assert [grant.call_id for _, grant in pairs] == [1, 2, 3]
     assert journal.money.of_run("run-1") == Spent(0, 3 * PRICE, 3)
     assert journal.money.today() == journal.money.this_month() == Spent(0, 3 * PRICE, 3)
-    assert verify_journal(journal) == []
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(
-    st.lists(st.tuples(st.sampled_from(["karma", "bank_account"]), st.integers(1, 4)), max_size=5),
-    st.integers(0, 12),
-    st.integers(0, 8),
-    st.booleans(),
-)
-def test_a_block_of_several_checks_is_granted_as_one_after_the_other(
-    sizes: list[tuple[str, int]], most: int, quota: int, confirms: bool
-) -> None:
-    """What one check takes of money and number is gone for the next, though it is written later."""
-    caps = Caps(
-        run_micro=most * PRICE,
-        day_micro=(most + 2) * PRICE,
-        day_calls=(("karma", quota),),
-        price_limits=(("karma", 3 * PRICE), ("bank_account", 2 * PRICE)) if confirms else (),
-        in_flight=(("bank_account", 5),),
-    )
-    number, blocks = 0, []
-    for check, size in sizes:
-        blocks.append(asks(*range(number, number + size), check=check))
-        number += size
-    found = []
-    for strokes in ([[ask for block in blocks for ask in block]], blocks):
-        with tempfile.TemporaryDirectory() as folder:
-            place = Place(Path(folder) / "home", "")
-            journal = place.open()
-            grants = [
-                grant for block in strokes for grant in by_name(journal, "run-1", block, caps)
-            ]
-            kinds_and_ids = [(grant.kind, grant.call_id) for grant in grants]
-            found.append((kinds_and_ids, journal.money.today(), journal.money.by_day()))
-            assert verify_journal(journal) == []
-            place.close()
-    assert found[0] == found[1]
-
-
-def test_settling_turns_reservations_into_spending(journal: Journal) -> None:
-    """A known cost replaces the reservation; the answer is stored and opens again."""
-    pairs = reserve(journal, 1, 2)
-    journal.calls.settle("run-1", [ended(pairs[0], body=b"hello"), ended(pairs[1], cost=0)])
-    assert journal.money.of_run("run-1") == Spent(PRICE, 0, 2)
-    stored = journal.answers.latest("karma", [subject(1), subject(2), subject(3)])
-    assert set(stored) == {subject(1), subject(2)}
-    assert journal.answers.body("karma", stored[subject(1)]) == b"hello"
     assert verify_journal(journal) == []
 
 
@@ -114,25 +60,6 @@ def test_each_end_keeps_or_frees_the_reservation(
     journal.calls.settle("run-1", [ended(pairs[0], state, cost=cost)])
     assert journal.money.of_run("run-1") == expected
     assert verify_journal(journal) == []
-
-
-def test_no_cap_is_passed_and_nothing_after_the_first_refusal_is_granted(journal: Journal) -> None:
-    """Of five lookups a cap of two and a half prices grants two."""
-    for caps in (
-        Caps(run_micro=PRICE * 5 // 2),
-        Caps(day_micro=PRICE * 5 // 2),
-        Caps(month_micro=PRICE * 5 // 2),
-    ):
-        run = f"run-{caps}"
-        already = journal.money.today().bound_micro if caps.run_micro is None else 0
-        shifted = Caps(
-            caps.run_micro,
-            None if caps.day_micro is None else caps.day_micro + already,
-            None if caps.month_micro is None else caps.month_micro + already,
-        )
-        base = already // PRICE * 10 + 1
-        found = kinds(reserve(journal, *range(base, base + 5), caps=shifted, run=run))
-        assert found == [ReservationStatus.GRANTED] * 2 + [ReservationStatus.UNAFFORDABLE] * 3
 
 
 def test_a_cap_holds_to_the_last_micro_naira(journal: Journal) -> None:
@@ -190,17 +117,6 @@ def dies(one: Journal, seen_by: Journal) -> None:
     one.holders.release()
     while seen_by.holders.alive(name):
         time.sleep(0.01)
-
-
-def test_a_subject_asked_by_the_dead_is_doubted_and_granted(place: Place) -> None:
-    """The first intent stays reserved and named, the second is made."""
-    one, other = place.open(), place.open()
-    reserve(one, 1)
-    dies(one, other)
-    assert kinds(reserve(other, 1, run="run-2")) == [ReservationStatus.GRANTED]
-    assert [(row.call_id, row.trouble) for row in other.runs.in_doubt()] == [(1, CRASHED)]
-    assert other.money.today() == Spent(0, 2 * PRICE, 2)
-    assert verify_journal(other) == []
 
 
 def test_an_answer_since_the_plan_is_not_asked_again(place: Place) -> None:
@@ -275,35 +191,6 @@ def test_a_price_rise_is_reserved_at_once_everywhere_and_reported(place: Place) 
     assert one.money.surprises("run-2") == []
     assert other.money.today().bound_micro == 12 * PRICE
     assert verify_journal(one) == []
-
-
-def test_prices_remember_the_latest_and_the_highest(place: Place) -> None:
-    """A price that falls is the latest, the highest stays, in whichever process it was seen."""
-    one, other = place.open(), place.open()
-    for journal, number, cost in ((one, 1, 50), (other, 2, 90), (one, 3, 40), (one, 4, 40)):
-        journal.calls.settle("run-1", [ended(reserve(journal, number)[0], cost=cost)])
-    price = other.money.prices()["karma"]
-    assert (price.latest_micro, price.highest_micro) == (40, 90)
-
-
-def test_settling_is_whole_or_not_at_all(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the money cannot be counted, neither outcome nor answer is kept."""
-    journal = place.open()
-    pairs = reserve(journal, 1)
-
-    def fail(*_: object) -> None:
-        raise MemoryError
-
-    with monkeypatch.context() as patch:
-        patch.setattr("nightscreen.journal.calls.enter_changes", fail)
-        with pytest.raises(MemoryError):
-            journal.calls.settle("run-1", [ended(pairs[0])])
-    assert journal.answers.latest("karma", [subject(1)]) == {}
-    assert journal.money.prices() == {}
-    assert verify_journal(journal) == []
-    journal.calls.settle("run-1", [ended(pairs[0])])
-    assert journal.money.prices()["karma"].highest_micro == PRICE
-    assert verify_journal(journal) == []
 
 
 def test_threads_and_processes_never_pass_a_shared_cap(place: Place) -> None:

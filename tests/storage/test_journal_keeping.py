@@ -159,19 +159,6 @@ def test_a_key_of_the_settings_opens_until_the_new_one_is_used(place: Place) -> 
     assert not (place.home / "data.key").exists()
 
 
-def test_a_backup_opens_with_the_key_of_its_day(place: Place, tmp_path: Path) -> None:
-    """A rotation since changes nothing of it; the newer key does not open it."""
-    journal = place.open()
-    fill(journal, 0, 4)
-    old = (place.home / "data.key").read_text()
-    back_up(journal, tmp_path / "copy")
-    rotate_key(journal)
-    with open_journal(tmp_path / "copy", data_key=old, clock=place.clock) as copy:
-        assert bodies(copy, 4) == list(range(4))
-    with pytest.raises(JournalKeyError):
-        open_journal(tmp_path / "copy", data_key=(place.home / "data.key").read_text())
-
-
 def test_a_backup_made_while_a_run_goes_on_is_a_home_of_its_own(
     place: Place, tmp_path: Path
 ) -> None:

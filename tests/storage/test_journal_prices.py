@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from nightscreen.journal.money import Spent
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import (
-    CallState,
     Caps,
     Reservation,
     ReservationStatus,
@@ -51,21 +50,6 @@ def reserved(journal: Journal, run: str) -> list[int]:
     return [row.reserved_micro for rows in journal.runs.calls(run) for row in rows]
 
 
-def test_an_absurd_cost_is_spent_and_never_reserved_for_another_call(place: Place) -> None:
-    """One answer said 2,500,000 naira: the money counts, the price is not believed."""
-    one, other = place.open(), place.open()
-    absurd = 2_500_000 * MICROS
-    settle(one, reserve(one, 1, caps=under(10**6))[0], absurd)
-    assert one.money.of_run("run-1").spent_micro == absurd
-    for journal in (one, other):
-        name = f"run-{journal.holders.name}"
-        found = by_name(journal, name, asks(5), under(3))
-        assert found[0].kind is ReservationStatus.GRANTED
-        journal.calls.settle(name, [ended((asks(5)[0], found[0]), CallState.NOT_SENT)])
-        assert reserved(journal, name) == [PRICE]
-    assert verify_journal(one) == []
-
-
 def test_a_price_counts_until_a_weekly_run_is_over(place: Place) -> None:
     """The highest price of late is reserved, whatever the latest; an old one binds nobody."""
     journal = place.open()
@@ -79,16 +63,6 @@ def test_a_price_counts_until_a_weekly_run_is_over(place: Place) -> None:
     assert reserved(journal, "later") == [PRICE]
     settle(journal, later[0], PRICE, "later")
     assert journal.money.prices()["karma"].highest_micro == PRICE
-
-
-def test_a_price_that_is_charged_all_the_time_stays_the_highest(place: Place) -> None:
-    """What refreshes it is the charge itself, not only a change."""
-    journal = place.open()
-    for number in range(1, 13):
-        place.clock.now += RECENT_MICROS // 4
-        cost = 2 * PRICE if number % 2 else PRICE
-        settle(journal, reserve(journal, number)[0], cost)
-    assert journal.money.prices()["karma"].highest_micro == 2 * PRICE
 
 
 def test_the_greatest_costs_add_up_exactly(journal: Journal) -> None:
@@ -120,14 +94,6 @@ def test_near_the_cap_unconfirmed_calls_go_one_at_a_time(journal: Journal) -> No
     assert verify_journal(journal) == []
 
 
-def test_a_lost_answer_holds_the_known_price_only(journal: Journal) -> None:
-    """Else one lost answer would take twenty prices out of the cap."""
-    pair = reserve(journal, 1, caps=under(5))[0]
-    journal.calls.settle("run-1", [ended(pair, CallState.IN_DOUBT)])
-    assert journal.money.of_run("run-1").bound_micro == PRICE
-    assert kinds(reserve(journal, 2, caps=under(5))) == [ReservationStatus.GRANTED]
-
-
 def test_one_at_a_time_holds_over_processes_checks_and_runs(place: Place) -> None:
     """Whatever shares a cap waits; what does not goes on."""
     one, other = place.open(), place.open()
@@ -155,19 +121,6 @@ def test_a_charge_confirms_the_price_for_every_session_under_way(place: Place) -
     again = place.open()
     found = kinds(reserve(again, 5, 6, caps=under(30)))
     assert found == [ReservationStatus.GRANTED, ReservationStatus.LATER]
-
-
-def test_an_absurd_cost_confirms_nothing(journal: Journal) -> None:
-    """It is no price, so that the price is as unknown as before."""
-    pair = reserve(journal, 1, caps=under(100))[0]
-    settle(journal, pair, LIMIT + 1)
-    pairs = reserve(journal, 2, 3, caps=under(41))
-    assert kinds(pairs) == [ReservationStatus.GRANTED, ReservationStatus.BUSY]
-    settle(journal, pairs[0], 0)
-    assert kinds(reserve(journal, 4, 5, caps=under(2))) == [
-        ReservationStatus.GRANTED,
-        ReservationStatus.LATER,
-    ]
 
 
 def test_the_first_charged_call_may_take_a_run_past_its_cap_and_no_other(journal: Journal) -> None:
@@ -202,18 +155,3 @@ def test_nobody_waits_for_the_calls_of_a_dead_process(place: Place) -> None:
     one.close()
     assert kinds(reserve(other, 2, caps=day, run="run-2")) == [ReservationStatus.GRANTED]
     assert verify_journal(other) == []
-
-
-def test_nobody_waits_for_a_call_that_is_older_than_any_timeout(place: Place) -> None:
-    """A process that was stopped in mid-call holds nobody up for ever."""
-    one, other = place.open(), place.open()
-    day = Caps(day_micro=30 * PRICE, price_limits=LIMITS)
-    reserve(one, 1, caps=day)
-    place.clock.now += 601 * MICROS
-    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [ReservationStatus.GRANTED]
-
-
-def test_without_a_cap_nothing_waits(journal: Journal) -> None:
-    """There is nothing to be passed."""
-    pairs = reserve(journal, *range(1, 50), caps=Caps(price_limits=LIMITS))
-    assert set(kinds(pairs)) == {ReservationStatus.GRANTED}

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-import pytest
-
-from nightscreen.journal.engine import be_patient, reading, snapshot, writing
+from nightscreen.journal.engine import snapshot
 from nightscreen.journal.runs import KILLED
 from nightscreen.journal.schema import spend
 from nightscreen.schemas.calls import CallResult, CallState, Caps
 from nightscreen.schemas.clock import MICROS
-from nightscreen.schemas.errors import JournalUnreachableError
 from tests.begun import begin_run
-from tests.storage.conftest import NOON, PRICE, asks, by_name, ended, reserve, subject
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sqlalchemy import Connection, Engine
-
-    from nightscreen.journal import Journal
-from tests.storage.conftest import Place
+from tests.storage.conftest import NOON, PRICE, Place, asks, by_name, ended, reserve, subject
 
 
 def test_runs_are_listed_newest_first_killed_ones_included(place: Place) -> None:
@@ -60,25 +47,6 @@ def test_a_run_taken_up_again_keeps_its_beginning(place: Place) -> None:
     assert first is not None
     assert again is not None
     assert (again.state, again.stop_reason, again.started_at) == ("running", None, first.started_at)
-
-
-def test_calls_come_in_the_order_of_their_intents_block_by_block(journal: Journal) -> None:
-    """No call is left out or repeated at the borders of blocks."""
-    reserve(journal, *range(7))
-    reserve(journal, 90, run="run-2")
-    blocks = [[row.call_id for row in rows] for rows in journal.runs.calls("run-1", block=3)]
-    assert blocks == [[1, 2, 3], [4, 5, 6], [7]]
-
-
-def test_columns_of_calls_say_what_the_calls_do(journal: Journal) -> None:
-    """As the driver has them, from either database: pseudonyms are bytes, gaps None."""
-    reserve(journal, *range(7))
-    names = ("call_id", "subject", "kind", "sent_at", "reserved_micro")
-    found = [row for rows in journal.runs.calls("run-1", names, block=3) for row in rows]
-    calls = [row for rows in journal.runs.calls("run-1") for row in rows]
-    assert found == [tuple(getattr(row, name) for name in names) for row in calls]
-    assert {type(row[1]) for row in found} == {bytes}
-    assert {row[3] for row in found} == {None}
 
 
 def test_lookups_without_an_answer_say_why(place: Place) -> None:
@@ -131,21 +99,6 @@ def test_outcomes_prices_days_and_balance_are_whole_numbers(place: Place) -> Non
     assert journal.runs.seconds_per_answer() == {"ecosystem": 1.0, "karma": 1.0}
 
 
-def test_the_latest_of_several_answers_is_given_whatever_their_order(place: Place) -> None:
-    """Blocks larger than one query, other checks and earlier answers do not mix in."""
-    journal = place.open()
-    for cost in (5, 3):
-        pairs = reserve(journal, *range(1, 1501))
-        journal.calls.settle("run-1", [ended(pair, cost=cost) for pair in reversed(pairs)])
-    other = asks(1, check="ecosystem")
-    grants = by_name(journal, "run-1", other, Caps())
-    journal.calls.settle("run-1", [ended((other[0], grants[0]), cost=77)])
-    found = journal.answers.latest("karma", [subject(n) for n in range(1, 3001)], bodies=False)
-    assert len(found) == 1500
-    assert {(each.cost_micro, each.sealed) for each in found.values()} == {(3, b"")}
-    assert "sealed=***" in repr(found[subject(1)])
-
-
 def test_readers_do_not_keep_writers_waiting(place: Place) -> None:
     """A long look at one instant goes on while others write, and does not see what they wrote."""
     journal = place.open(busy_timeout_s=3.0)
@@ -158,37 +111,3 @@ def test_readers_do_not_keep_writers_waiting(place: Place) -> None:
         assert not thread.is_alive()
         assert connection.execute(spend.select()).all() == before
     assert journal.money.of_run("run-1").calls == 2
-
-
-def test_writers_wait_for_each_other_and_readers_for_none(place: Place) -> None:
-    """While one writes, another reads at once what was committed."""
-    journal = place.open()
-    reserve(journal, 1)
-    with writing(journal.engine) as connection:
-        connection.execute(spend.delete())
-        with reading(journal.engine) as other:
-            assert len(other.execute(spend.select()).all()) == 4
-        connection.rollback()
-
-
-@pytest.mark.parametrize("read", ["last_balance", "in_doubt", "seconds_per_answer"])
-def test_what_a_report_reads_is_read_again_where_the_database_went_away(
-    place: Place, monkeypatch: pytest.MonkeyPatch, read: str
-) -> None:
-    """A run that has paid for its answers does not end for one moment without its journal."""
-    journal = place.open()
-    be_patient(journal.engine, 60)
-    before = getattr(journal.runs, read)()
-    tries: list[int] = []
-
-    @contextmanager
-    def away_once(engine: Engine) -> Iterator[Connection]:
-        tries.append(1)
-        if len(tries) == 1:
-            raise JournalUnreachableError("the database went away")
-        with reading(engine) as connection:
-            yield connection
-
-    monkeypatch.setattr("nightscreen.journal.runs.reading", away_once)
-    assert getattr(journal.runs, read)() == before
-    assert len(tries) == 2

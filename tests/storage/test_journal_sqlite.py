@@ -57,7 +57,7 @@ def test_commits_last_through_power_loss_by_setting(sqlite_place: Place) -> None
     assert pragma(sqlite_place, "secure_delete") == 1
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_power_loss_costs_a_suffix_of_commits_only(
     sqlite_place: Place, tmp_path: Path, seed: int
 ) -> None:
@@ -120,26 +120,6 @@ def test_a_full_disk_is_told_and_harms_nothing(sqlite_place: Place) -> None:
     assert journal.money.of_run("run-1").reserved_micro == 0
 
 
-def test_a_file_size_limit_stops_a_process_without_harm(sqlite_place: Place) -> None:
-    """A process that may not write further ends with our error, and its journal is whole."""
-    fill(sqlite_place, 1)
-    program = (
-        "import resource, signal, sys; from pathlib import Path\n"
-        "from nightscreen.journal import open_journal\n"
-        "from nightscreen.schemas.calls import ReserveRequest, Caps\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "journal = open_journal(Path(sys.argv[1]))\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
-        "for n in range(1000, 90_000, 50):\n"
-        "    asks = [ReserveRequest('karma', 'bvn', i.to_bytes(16, 'big'), 5, None, 1)"
-        " for i in range(n, n + 50)]\n"
-        "    journal.calls.claim('run-2', 'portfolio', asks, Caps(), since=0, wishes={})[0]\n"
-    )
-    done = run(program, str(sqlite_place.home))
-    assert "nightscreen.schemas.errors.JournalError: the " in done.stderr
-    assert verify_journal(sqlite_place.open()) == []
-
-
 def test_a_lock_of_another_process_is_waited_for_and_then_told(sqlite_place: Place) -> None:
     """The wait ends with an error of its own; afterwards everything goes on."""
     journal = sqlite_place.open(busy_timeout_s=0.2)
@@ -200,19 +180,6 @@ def test_damage_beside_a_log_that_was_not_folded_in_leaves_both_untouched(
     with pytest.raises(JournalDamagedError, match="left untouched"):
         crashed.open()
     assert (file.read_bytes(), log.read_bytes()) == before
-
-
-def test_opening_and_reading_write_nothing(sqlite_place: Place) -> None:
-    """A command that only looks leaves the journal's bytes as they were."""
-    fill(sqlite_place, 2)
-    sqlite_place.close()
-    file = sqlite_place.home / "journal.sqlite"
-    before = file.read_bytes()
-    journal = sqlite_place.open()
-    journal.runs.in_doubt()
-    assert verify_journal(journal) == []
-    journal.close()
-    assert file.read_bytes() == before
 
 
 def test_verify_finds_damage_seals_and_wrong_counters(sqlite_place: Place) -> None:

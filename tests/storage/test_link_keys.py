@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from itsdangerous import Signer
 
-from nightscreen.journal.keyset import link_keys, rotate_key, rotate_link_key
+from nightscreen.journal.keyset import link_keys, rotate_link_key
 from nightscreen.operations.consents.links import AskedConsent, ConsentLinks, Refusal
 
 if TYPE_CHECKING:
@@ -50,13 +50,3 @@ def test_a_new_key_lets_links_go_on_or_ends_them_at_once(place: Place) -> None:
     assert links.look(token) is Refusal.TAMPERED
     assert links.look(newer) is Refusal.TAMPERED
     assert journal.pseudonyms.subject("bvn", "22212345678") == pseudonym
-
-
-def test_links_outlive_a_rotation_of_the_data_key(place: Place) -> None:
-    """The key of links is sealed anew; a process that opens the journal later reads it."""
-    journal = place.open()
-    token = ConsentLinks(journal).make("C1", ["transaction:list"], WEEK).token
-    rotate_key(journal)
-    assert isinstance(ConsentLinks(journal).look(token), AskedConsent)
-    place.close()
-    assert isinstance(ConsentLinks(place.open()).look(token), AskedConsent)

@@ -10,7 +10,7 @@ import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 
 from nightscreen.files.outputs import MANIFEST, REPORT
-from nightscreen.files.places import is_url, names_at, remote_place, withdraw
+from nightscreen.files.places import names_at, remote_place, withdraw
 from nightscreen.files.run_folder import RunFiles, RunFolder
 from nightscreen.schemas.errors import OutputError
 from tests.storage.object_store import BUCKET, object_store
@@ -91,13 +91,6 @@ def test_the_manifest_comes_last_and_goes_first(
     assert MANIFEST in found
 
 
-def test_another_machine_keeps_the_earlier_report(tmp_path: Path, url: str) -> None:
-    """A run resumed where its folder never was."""
-    written(tmp_path / "one", url)
-    written(tmp_path / "two", url, "second")
-    assert json.loads(content(url)["report-1.json"]) == {"text": "first"}
-
-
 def test_what_is_removed_here_goes_there_too(tmp_path: Path, url: str) -> None:
     """Erasing and purging reach the copy; withdrawing leaves nothing of it."""
     folder = written(tmp_path / "home", url)
@@ -129,9 +122,3 @@ def test_a_bucket_that_is_not_there_is_told(tmp_path: Path) -> None:
     """Before anything is spent, since the folder is made first."""
     with pytest.raises(OutputError, match="cannot use s3://no-such-bucket-here"):
         written(tmp_path, "s3://no-such-bucket-here/out")
-
-
-def test_paths_are_no_urls() -> None:
-    """Only what names another place than this machine's folders is."""
-    assert is_url("s3://bucket/path")
-    assert not any(is_url(each) for each in ("out", "/srv/out", "file:///srv/out", "./a:b"))

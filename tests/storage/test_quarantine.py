@@ -62,16 +62,6 @@ def test_the_guard_is_reversible(cell: str) -> None:
     assert not re.match(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]", escape_formula(cell))
 
 
-def test_the_guard_leaves_other_cells_alone() -> None:
-    """Names with an apostrophe look as ever."""
-    assert [escape_formula(cell) for cell in ("O'Neil", "'x", "0803", "")] == [
-        "O'Neil",
-        "'x",
-        "0803",
-        "",
-    ]
-
-
 @settings(deadline=None)
 @given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=12))
 def test_a_quarantine_file_feeds_back_without_loss(rows: list[tuple[str, str]]) -> None:
@@ -96,16 +86,6 @@ def test_a_quarantine_file_is_read_by_pandas_as_it_is(tmp_path: Path) -> None:
     assert list(table.columns) == ["customer_id", "Ọ name", "line", "column", "code", "hint"]
     assert table.iloc[0].tolist() == ["C1", "Ɓala, \n x", "7", "bvn", "no_identifier", "give one"]
     assert table["Ọ name"].tolist()[1:] == ["", ""]
-
-
-def test_problems_hold_line_column_code_hint_and_action(tmp_path: Path) -> None:
-    """One line for each finding."""
-    path = tmp_path / "problems.csv"
-    with ProblemsWriter(path) as writer:
-        writer.write([Problem(3, "bvn", "bvn_digits", "eleven digits", Action.INVALID)])
-    assert path.read_text(encoding="utf-8") == (
-        "line,column,code,hint,action\n3,bvn,bvn_digits,eleven digits,invalid\n"
-    )
 
 
 def test_a_file_appears_whole_and_private_or_not_at_all(tmp_path: Path) -> None:

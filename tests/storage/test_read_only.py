@@ -52,12 +52,6 @@ def test_a_process_that_is_gone_holds_nothing(place: Place) -> None:
         assert (found.state, found.holder) == ("killed", None)
 
 
-def test_an_empty_place_stays_empty(place: Place) -> None:
-    """There is none, and none is made."""
-    assert look_into(place.settings()) is None
-    assert not place.home.exists()
-
-
 def test_a_journal_that_is_gone_is_no_empty_place(sqlite_place: Place, tmp_path: Path) -> None:
     """HOME remembers it."""
     sqlite_place.open()

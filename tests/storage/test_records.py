@@ -63,17 +63,6 @@ def test_a_record_comes_back_as_it_was_written_and_is_written_once(journal: Jour
     assert all(b"CUST-1" not in bytes(row.sealed) for row in rows)
 
 
-def test_of_two_who_change_a_record_the_second_is_told(journal: Journal) -> None:
-    """What was read must still be there when its successor is written."""
-    store = Records.of(journal, Contest)
-    store.add([contest()])
-    first = contest().model_copy(update={"answered_at": 1500, "answered_by": "Tunde"})
-    second = contest().model_copy(update={"answered_at": 1500, "answered_by": "Ngozi"})
-    assert store.replace(first, contest(), 1500)
-    assert not store.replace(second, contest(), 1500)
-    assert store.find("1") == first
-
-
 def test_records_are_rotated_verified_copied_and_erased(journal: Journal, tmp_path: Path) -> None:
     """A new key opens them, damage is found, a backup has them, an erasure takes one person's."""
     store = Records.of(journal, Contest)
@@ -122,19 +111,6 @@ def test_records_grow_in_place_and_say_how_many(journal: Journal) -> None:
     assert [each.state for each in store.all()] == ["closed", "open"]
     Erasures(journal).erase(ErasedPseudonyms(anywhere={CUSTOMER: ["borrowers"]}))
     assert [each.key for each in store.all()] == ["2"]
-
-
-def test_an_open_loan_is_purged_in_its_time_as_any_record(journal: Journal) -> None:
-    """Only a contest that waits for an answer stays whatever its age."""
-    Records.of(journal, LoanOutcome).merge(
-        [outcome("1", date(2026, 1, 31), LoanStanding.OPEN)], LoanOutcome.joined, 1000
-    )
-    Records.of(journal, Contest).add([contest()])
-    later = 10**18
-    erasures = Erasures(journal)
-    assert erasures.held_before(Cutoffs.all_at(later)).states == 1
-    erasures.purge(Cutoffs.all_at(later))
-    assert Records.of(journal, Contest).all() == [contest()]
 
 
 def test_what_was_seen_of_a_loan_goes_with_its_offer(journal: Journal) -> None:

@@ -32,14 +32,6 @@ def test_a_changed_bit_is_noticed(at: int, bit: int) -> None:
         sealer.open(bytes(sealed), b"")
 
 
-@pytest.mark.parametrize("length", [4, 10, 16, 20])
-def test_a_cut_text_is_damage(length: int) -> None:
-    """A sealed text that lost its end is damaged, not an error of the library."""
-    sealer = Sealer(KEY)
-    with pytest.raises(JournalDamagedError):
-        sealer.open(sealer.seal(b"x" * 9, b"")[:length], b"")
-
-
 def test_another_key_opens_nothing_but_any_of_the_set_does() -> None:
     """Which key is needed is said by the sealed text itself; the newest seals."""
     sealed = Sealer(KEY).seal(b"hello", b"")

@@ -167,16 +167,6 @@ def test_batches_are_full_and_can_be_read_again(tmp_path: Path) -> None:
     assert read(source) == read(source, 7)
 
 
-def test_batches_keep_the_order_of_lines(tmp_path: Path) -> None:
-    """No line of a batch, broken or not, comes before a line of an earlier batch."""
-    rows = "".join(f"C{n},{n}\n" if n % 3 else f"C{n}\n" for n in range(1, 101))
-    source = open_source(save(tmp_path, f"customer_id,bvn\n{rows}"))
-    seen: list[int] = []
-    for batch in source.batches(7):
-        seen += sorted([*batch.lines, *(row.line for row in batch.broken)])
-    assert seen == list(range(2, 102))
-
-
 @settings(deadline=None, max_examples=examples(150))
 @given(
     rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=25),

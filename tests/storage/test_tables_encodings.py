@@ -71,10 +71,3 @@ def test_letters_that_were_garbled_before_are_told(tmp_path: Path) -> None:
         (finding,) = open_source(path).header.findings
         assert finding.startswith("Some letters look garbled"), name
         assert name not in finding, name
-
-
-def test_letters_of_nigerian_names_are_not_taken_for_garbled(tmp_path: Path) -> None:
-    """Hooks, dots, tones and a plain naira sign are no damage."""
-    path = tmp_path / "batch.csv"
-    path.write_text("customer_id,surname\nC1,Ɓàlá Ọ́ṣun Ẹ̀kó Ãdé Âbu ₦\n", encoding="utf-8")
-    assert open_source(path).header.findings == ()

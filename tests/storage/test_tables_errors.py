@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.reading.open_file import file_digest, open_source
+from nightscreen.reading.open_file import open_source
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,15 +80,6 @@ def test_a_folder_and_a_pipe_are_no_files(tmp_path: Path) -> None:
     assert "not a regular file" in refusal(tmp_path / "pipe")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
-def test_a_file_without_permission_is_told(tmp_path: Path) -> None:
-    """The message points at permissions."""
-    path = tmp_path / "batch.csv"
-    path.write_bytes(HEADINGS)
-    path.chmod(0)
-    assert "no permission" in refusal(path)
-
-
 @pytest.mark.parametrize(
     ("member", "words"),
     [
@@ -121,17 +112,6 @@ def test_a_file_without_headings_does_not_put_its_data_into_the_message(tmp_path
     message = refusal(path)
     assert "does the file have a line of headings?" in message
     assert not any(word in message for word in ("Adebayo", "22212345678", "0803"))
-
-
-def test_digests_are_of_the_bytes(tmp_path: Path) -> None:
-    """The digest is that of any other tool; a missing file is an error of input."""
-    path = tmp_path / "batch.csv"
-    path.write_bytes(b"abc")
-    assert file_digest(path) == (
-        "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    )
-    with pytest.raises(InputError, match="no such file"):
-        file_digest(tmp_path / "none.csv")
 
 
 def test_a_file_that_changes_or_goes_after_it_was_opened_is_told(tmp_path: Path) -> None:

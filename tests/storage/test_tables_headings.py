@@ -109,12 +109,6 @@ def test_two_headings_of_one_meaning_are_asked_back() -> None:
     assert 'phone = "GSM" (or ["GSM", "Mobile"] to merge them)' in str(caught.value)
 
 
-def test_a_repeated_heading_of_a_known_column_is_asked_back() -> None:
-    """Two columns of the same name cannot both be the BVN."""
-    with pytest.raises(InputError, match='"BVN" and "BVN_2" both mean bvn'):
-        known("BVN", "BVN")
-
-
 def test_the_exact_own_name_wins() -> None:
     """The other is carried, and the analyst is reported."""
     header = understand(HERE, ["customer_id", "GSM", "phone"])[0]
@@ -137,21 +131,6 @@ def test_repeated_and_blank_headings_are_numbered() -> None:
     names = [column.heading for column in header.columns]
     assert names == ["customer_id", "State", "state_3", "column_4", "State_2"]
     assert "1 column without a heading: named column_N." in header.findings
-
-
-def test_blanks_marks_and_line_ends_in_headings_are_taken_off() -> None:
-    """A heading over two lines of a cell is one heading."""
-    header = understand(HERE, ["\ufeffcustomer_id", " \x1bBVN\u200b ", "Account\nNumber"])[0]
-    assert [column.heading for column in header.columns] == ["customer_id", "BVN", "Account Number"]
-    assert [column.known for column in header.columns] == ["customer_id", "bvn", "account_number"]
-
-
-def test_near_headings_are_pointed_out() -> None:
-    """A misspelt heading is carried, with the line to write."""
-    header = understand(HERE, ["customer_id", "Acount Number", "Account Name"])[0]
-    assert header.columns[1].known is None
-    assert len(header.findings) == 1
-    assert 'account_number = "Acount Number"' in header.findings[0]
 
 
 def test_what_seems_to_be_about_consent_is_pointed_out_first() -> None:

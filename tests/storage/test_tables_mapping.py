@@ -56,19 +56,6 @@ def test_the_mapping_wins_over_known_headings(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_headings_of_the_mapping_find_the_row_of_headings(tmp_path: Path) -> None:
-    """Headings that only the mapping knows count in the search below the titles."""
-    source = opened(tmp_path, '[columns]\ncustomer_id = "Ref"\nbvn = "B"\n', "Acme\nRef;B\n1;2\n")
-    assert next(source.batches()).columns.to_pylist() == [{"Ref": "1", "B": "2"}]
-
-
-def test_a_default_beside_a_column_is_not_used(tmp_path: Path) -> None:
-    """The column counts, and the analyst is reported."""
-    source = opened(tmp_path, '[defaults]\nbank_name = "GTB"\n', "customer_id,Bank\n1,UBA\n")
-    assert source.header.defaults == {}
-    assert "The default for bank_name is not used" in source.header.findings[0]
-
-
 MISTAKES: list[tuple[str, str]] = [
     ("[columns]\n\nphon = 'GSM'\n", "[columns] phon is no column that nightscreen"),
     ("[columns]\n\nphon = 'GSM'\n", 'did you mean "phone"?'),

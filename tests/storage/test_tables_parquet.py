@@ -88,37 +88,9 @@ def test_a_pandas_file_with_gaps_keeps_its_identifiers(tmp_path: Path) -> None:
     ]
 
 
-def test_nested_columns_are_told_and_spans_of_time_refused(tmp_path: Path) -> None:
-    """The message names the column and the way out."""
-    path = tmp_path / "batch.parquet"
-    pq.write_table(pa.table({"customer_id": ["C1"], "tags": [["a"]]}), path)
-    assert open_source(path).header.findings == ("Nested columns are carried as JSON: tags.",)
-    pq.write_table(pa.table({"customer_id": ["C1"], "age": [dt.timedelta(1)]}), path)
-    with pytest.raises(InputError, match="the column age of type duration"):
-        open_source(path)
-
-
 def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
     """A column of raw bytes cannot be carried."""
     path = tmp_path / "batch.parquet"
     pq.write_table(pa.table({"customer_id": ["C1"], "photo": [b"\xff\xd8"]}), path)
     with pytest.raises(InputError, match="the column photo of type binary has no plain text"):
-        open_source(path)
-
-
-def test_text_that_is_no_utf8_is_told(tmp_path: Path) -> None:
-    """Arrow itself does not look when it reads."""
-    path = tmp_path / "batch.parquet"
-    (_, offsets, data) = pa.array([b"C\xe9"]).buffers()
-    broken = pa.StringArray.from_buffers(1, offsets, data)
-    pq.write_table(pa.table({"customer_id": broken}), path)
-    with pytest.raises(InputError, match="the column customer_id of type string has no plain"):
-        open_source(path)
-
-
-def test_no_rows_is_told(tmp_path: Path) -> None:
-    """A table of headings only is no batch."""
-    path = tmp_path / "batch.parquet"
-    pq.write_table(pa.table({"customer_id": pa.array([], pa.string())}), path)
-    with pytest.raises(InputError, match="no rows"):
         open_source(path)

@@ -67,14 +67,6 @@ def test_lines_are_rows_of_the_sheet(tmp_path: Path) -> None:
     assert "found in row 3" in source.header.findings[0]
 
 
-def test_a_workbook_is_known_by_its_content(tmp_path: Path) -> None:
-    """A .csv name does not make it text."""
-    path = save(tmp_path / "batch.csv", ("S", [HEADINGS, ["C1", "1", "x"]]))
-    source = open_source(path)
-    assert source.format == "xlsx"
-    assert values(source) == [("C1", "1", "x")]
-
-
 def test_the_first_filled_visible_sheet_is_read_and_others_told(tmp_path: Path) -> None:
     """Empty and hidden sheets are passed over."""
     table: list[Row] = [HEADINGS, ["C1", "1", "x"]]

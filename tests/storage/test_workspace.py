@@ -19,18 +19,6 @@ SEALER = Sealer(b"k" * 32)
 ROWS = pa.table({"bvn": ["22212345678", None], "n": [1, 2]})
 
 
-def test_pieces_come_back_as_they_were(tmp_path: Path) -> None:
-    """Tables and notes return whole; a piece put again replaces the earlier one."""
-    space = Workspace.of(tmp_path, "run-1", SEALER)
-    space.put("rows", ROWS.slice(0, 1))
-    space.put("rows", ROWS)
-    space.note("facts", {"rows": 2})
-    assert space.get("rows").equals(ROWS)
-    assert space.noted("facts") == {"rows": 2}
-    assert space.has_note("facts")
-    assert not space.has_note("rows")
-
-
 def test_nothing_can_be_read_from_the_disk(tmp_path: Path) -> None:
     """Neither identifiers nor column names are in the files; all are private."""
     space = Workspace.of(tmp_path, "run-1", SEALER)
