@@ -213,17 +213,6 @@ def test_broken_rows_are_read_refused_and_told() -> None:
     assert found(batch) == [(3, "", "cells_too_many", "refused")]
 
 
-def test_zero_exposure_is_a_value_and_blank_is_unknown() -> None:
-    """Zero naira at risk is known; nothing written is not."""
-    rows: list[Row] = [
-        {"customer_id": str(n), "bvn": BVN, "exposure": cell}
-        for n, cell in enumerate(["0", "", "NIL", "1.250.000,00"], start=1)
-    ]
-    batch = take(*rows)
-    assert batch.rows["exposure"].to_pylist() == [Decimal(0), None, None, None]
-    assert found(batch) == [(5, "exposure", "exposure_ambiguous", "warned")]
-
-
 def test_merged_columns_join_names_and_take_the_first_of_others() -> None:
     """A mapping may give several columns to one: names are joined, of phones the first counts."""
     names = ["customer_id", "last_name", "last_name+", "phone", "phone+"]
@@ -269,14 +258,6 @@ def test_the_declared_date_order_reads_dates_and_consent_times() -> None:
     assert silent.rows["flaws"].to_pylist() == [int(Flaw.CONSENT)]
     codes = [code for _, _, code, _ in found(silent)]
     assert codes == ["date_order_undeclared", "consent_unreadable"]
-
-
-def test_a_file_without_rows_or_ids_is_no_fault() -> None:
-    """An empty batch is empty; without the column every row is refused."""
-    names = ["customer_id", "bvn", "Note"]
-    assert Intake(header(*names)).take(source(names, [])).rows.schema == row_schema(["Note"])
-    batch = take({"bvn": BVN}, {"bvn": BVN})
-    assert [row.code for row in batch.refused] == ["customer_id_missing"] * 2
 
 
 def test_a_hint_holds_no_value_of_the_row() -> None:

@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nightscreen.config.settings import overridden
 from nightscreen.journal.schema import PASSING_TABLES
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.errors import InputError, SettingsError
-from tests.how_many import examples
 from tests.screening import CONSENT, World, customer, days_ago
 
 if TYPE_CHECKING:
@@ -150,9 +147,7 @@ def consents(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, Night]:
         bvn = row["bvn"]
         spaced = f"{bvn[:2]} {bvn[2:5]} {bvn[5:8]} {bvn[8:]}"
         rows.append({**row, **CONSENT, "consent_reference": reference.format(**row, spaced=spaced)})
-    named = customer(7)
-    bank = {"058": "GTBank"}.get(named.pop("bank_code"), "Access Bank")
-    return world, world.screen([*rows, {**named, "bank_name": bank}])
+    return world, world.screen(rows)
 
 
 def test_no_row_without_consent_reaches_the_ecosystem(consents: tuple[World, Night]) -> None:
@@ -175,14 +170,6 @@ def test_a_consent_reference_that_names_the_person_is_masked(
     assert sum(each.startswith("(masked") for each in kept) == len(REFERENCES) == len(kept) - 1
 
 
-def test_a_bank_that_is_only_named_shows_the_code_it_was_asked_by(
-    consents: tuple[World, Night],
-) -> None:
-    """The translated code stands beside the name, for whoever traces."""
-    assert consents[1].rows[-1]["bank_name"]
-    assert consents[1].rows[-1]["bank_code"] in {"058", "044"}
-
-
 def test_an_answer_at_hand_is_not_shown_without_consent(standard_night: StandardNight) -> None:
     """Neither to a customer who took it back, nor by sharing a customer's who gave it."""
     nights = [standard_night(name).night for name in ("plain", "second", "without-consent")]
@@ -195,17 +182,6 @@ def test_an_answer_at_hand_is_not_shown_without_consent(standard_night: Standard
     for row in (*taken_back, shown[0]["SILENT TWIN"]):
         told = [name for name in row if name.startswith("ecosystem_") and row[name] is not None]
         assert told == ["ecosystem_status"]
-
-
-def test_a_phone_of_many_customers_is_nobodys_and_is_not_looked_up(world: World) -> None:
-    """Twenty-two customers with one phone: karma is asked by their BVNs alone, and nothing else."""
-    rows = _people(22, phone="08031234567", **CONSENT)
-    night = world.screen(rows, checks=["karma"], karma_identities=["bvn", "phone"])
-    assert len(world.calls("karma")) == 22
-    assert set(night.column("batch_same_phone")) == {21}
-    assert {call["operation"] for call in world.calls()} == {"karma"}
-    assert set(night.column("bank_account_status")) == {"off"}
-    assert not night.report["balance"]["exact"]
 
 
 def test_answers_are_asked_again_once_they_are_old(tmp_path: Path) -> None:
@@ -291,31 +267,6 @@ def test_test_mode_is_noticed_at_the_first_answers(
     assert not (night.folder / "manifest.json").exists()
     assert set(night.column("karma_status")) == {"test_mode"}
     assert set(night.column("decision")) == {"undecided"}
-
-
-@pytest.fixture(scope="module")
-def in_order(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, str]], Night]:
-    """Return customers, two of whom share a BVN or an account, and what came of them in order."""
-    rows = [*_people(10, **CONSENT), {**customer(3, **CONSENT), "customer_id": "D1"}]
-    rows.append(customer(5, bvn="", customer_id="D2"))
-    return rows, World(tmp_path_factory.mktemp("straight")).screen(rows)
-
-
-@settings(max_examples=examples(6), deadline=None)
-@given(order=st.permutations(range(12)))
-def test_the_order_of_rows_never_matters(
-    tmp_path_factory: pytest.TempPathFactory,
-    in_order: tuple[list[dict[str, str]], Night],
-    order: list[int],
-) -> None:
-    """Shuffled input gives each customer the same statuses and the same total cost."""
-    rows, straight = in_order
-    shuffled = World(tmp_path_factory.mktemp("shuffled")).screen([rows[place] for place in order])
-    columns = ["bank_account_status", "karma_status", "ecosystem_status", "name_match"]
-    assert {row["customer_id"]: [row[name] for name in columns] for row in straight.rows} == {
-        row["customer_id"]: [row[name] for name in columns] for row in shuffled.rows
-    }
-    assert straight.report["cost"]["total"] == shuffled.report["cost"]["total"]
 
 
 def test_no_call_goes_out_once_its_consent_has_ended(tmp_path: Path) -> None:

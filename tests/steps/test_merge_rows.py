@@ -47,17 +47,6 @@ def _problems(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_merged_book_of_a_row_a_customer_is_what_it_was(world: World) -> None:
-    """Where no row repeats, merging changes no answer, decision, exposure or figure."""
-    rows = [{**customer(number, **CONSENT), "exposure": "100"} for number in range(1, 30)]
-    plain = world.screen(rows, batch="plain")
-    merged = world.screen(rows, batch="merged", merge_rows=True)
-    for name in ("customer_id", "decision", "reasons", "exposure", "karma_status"):
-        assert merged.column(name) == plain.column(name)
-    assert merged.report["decisions"] == plain.report["decisions"]
-    assert merged.report["exposure"] == plain.report["exposure"]
-
-
 def test_customers_scattered_over_many_chunks_are_put_together(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,17 +81,6 @@ def test_an_identifier_that_differs_is_named_and_not_used(world: World) -> None:
     ]
 
 
-def test_an_identifier_of_any_row_is_the_customers(world: World) -> None:
-    """A row without identifiers is screened by those of the customer's other rows."""
-    bare = dict.fromkeys(("bvn", "account_number", "bank_code", "phone", "email"), "")
-    night = world.screen(
-        _loans((1, "10", "Active", bare), (1, "20", "Active", {}), (2, "5", "Active", bare)),
-        merge_rows=True,
-    )
-    assert night.report["rows"] == {"read": 3, "screened": 2, "quarantined": 1, "customers": 1}
-    assert set(night.column("karma_status")) <= {"listed", "clear"}
-
-
 def test_a_withdrawal_on_any_row_holds_for_the_customer(world: World) -> None:
     """Consent of the newest row is no consent where another row withdraws it later."""
     withdrawn = {**CONSENT, "consent_withdrawn_at": CONSENT["consented_at"]}
@@ -121,14 +99,6 @@ def test_the_mapping_and_the_setting_say_it_too(world: World, tmp_path: Path) ->
     by_setting = world.screen(BOOK, batch="two")
     assert by_mapping.report["rows"] == by_setting.report["rows"]
     assert by_setting.report["rows"]["customers"] == 3
-
-
-def test_a_resumed_run_merges_as_it_began(world: World) -> None:
-    """What a run was begun with holds, whatever is typed when it is resumed."""
-    night = world.screen(BOOK, merge_rows=True)
-    again = world.screen(BOOK, run=night.report["run_id"])
-    assert again.report["rows"] == night.report["rows"]
-    assert again.rows == night.rows
 
 
 def test_status_words_stand_once_and_closed_loans_add_nothing() -> None:

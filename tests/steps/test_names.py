@@ -1,8 +1,6 @@
 """What an account's name says of a customer: the table of pairs, and laws that always hold."""
 
 import csv
-import subprocess
-import sys
 from pathlib import Path
 from random import Random
 
@@ -179,26 +177,6 @@ def test_reading_keeps_words_apart_from_marks() -> None:
     assert name.words == ["MUSA", "ADE", "OJO"]
     assert name.initials == ["A"]
     assert name.generations == {"junior"}
-
-
-def test_explanation_names_both_sides_of_a_contradiction() -> None:
-    """An analyst sees what agrees and what speaks against."""
-    match = match_names(["MUSA", "MOHD", "BELLO"], "BELLO MUSA SADIQ")
-    assert match is not None
-    assert match.explained == "agree: BELLO, MUSA; against: MOHD / SADIQ"
-
-
-def test_nothing_is_read_at_import() -> None:
-    """Importing the module opens no word list."""
-    code = (
-        "import nightscreen.values.names, nightscreen.values.name_words as t; "
-        "print(t.listed.cache_info().currsize)"
-    )
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "0"
 
 
 REPEATED: list[tuple[list[str | None], str, str]] = [

@@ -234,21 +234,6 @@ def test_rules_that_do_not_fit_together_are_told(
     assert message in found[0][1]
 
 
-def test_a_word_that_was_documented_as_a_status_may_be_named() -> None:
-    """No row is `spared`, but a policy in force may say so and must go on being accepted."""
-    assert told(one("karma_status in ('pending', 'spared')")) == []
-
-
-def test_one_code_may_have_two_effects() -> None:
-    """A note may share its condition with a review."""
-    text = rules(
-        ("A", "note", "exposure > 1"),
-        ("A", "review", "exposure > 1 and cost > 0"),
-        ("B", "decline", "exposure > 1"),
-    )
-    assert told(text) == []
-
-
 @pytest.mark.parametrize(
     ("text", "messages"),
     [
@@ -270,24 +255,6 @@ def test_one_code_may_have_two_effects() -> None:
 def test_a_file_of_the_wrong_shape_is_explained(text: str, messages: list[str]) -> None:
     """What is missing, misspelt or empty is reported in words."""
     assert [message for _, message in told(text)] == messages
-
-
-def test_all_mistakes_are_told_at_once() -> None:
-    """One rule's mistakes hide neither another's nor each other; shapes go first."""
-    text = rules(("A", "reject", "karma_statu = 'x'"), ("B", "review", "bvn_gender = 'F'"))
-    assert len(told(text.replace(SENTENCES, 'team = "t"\n'))) == 3
-    assert len(told(text.replace("reject", "review"))) == 2
-
-
-@pytest.mark.parametrize("effect", ["decline", "review", "approve", "note"])
-def test_a_misspelt_effect_is_one_mistake(effect: str) -> None:
-    """What stands in for it meanwhile is not held against the rules beside it."""
-    text = rules(
-        ("A", f"{effect}x", "exposure > 1"), ("A", "note", "exposure > 2"), ("B", "review", "true")
-    ).replace('"true"', '"exposure > 3"')
-    assert [message.partition(" is unknown")[0] for _, message in told(text)] == [
-        f"the effect {effect}x"
-    ]
 
 
 def test_loading_tells_the_first_mistake_and_where_to_see_all(tmp_path: Path) -> None:

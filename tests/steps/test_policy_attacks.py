@@ -14,7 +14,7 @@ from nightscreen.policy.vocabulary import column_types
 from nightscreen.schemas.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 TYPES = column_types({})
@@ -153,15 +153,16 @@ def engine() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def read(when: str) -> Condition:
-    """Return a condition as a policy that wants nothing sensitive has it."""
+@pytest.fixture(scope="module")
+def read() -> Iterator[Callable[[str], Condition]]:
+    """Give what reads a condition as a policy that wants nothing sensitive has it."""
     with locked_connection("256MB", optimizer=False) as connection:
         connection.register("rows", one_empty_row(TYPES))
-        return read_condition(connection, when, TYPES, allow_sensitive=False)
+        yield lambda when: read_condition(connection, when, TYPES, allow_sensitive=False)
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
-def test_an_attack_is_refused(attack: str) -> None:
+def test_an_attack_is_refused(read: Callable[[str], Condition], attack: str) -> None:
     """What is not one plain expression over known columns never becomes SQL that is run on rows."""
     condition = read(attack)
     assert condition.issues
@@ -238,7 +239,9 @@ def test_the_engine_does_not_outgrow_its_memory() -> None:
         "try_cast(customer_id as integer) > 3",
     ],
 )
-def test_a_plain_condition_is_written_anew(condition: str) -> None:
+def test_a_plain_condition_is_written_anew(
+    read: Callable[[str], Condition], condition: str
+) -> None:
     """What is allowed comes out as SQL that means the same when read again."""
     first = read(condition)
     assert first.issues == ()

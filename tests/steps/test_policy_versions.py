@@ -19,7 +19,6 @@ from nightscreen.policy.versions import (
     decide_version,
     propose,
     read_policy,
-    text_in_force,
     version_in_force,
     versions,
 )
@@ -166,14 +165,6 @@ def test_what_cannot_be_put_in_force_cannot_be_proposed(
     assert versions(journal) == []
 
 
-def test_the_default_policy_is_signed_off_once(journal: Journal) -> None:
-    """It decides without anybody's approval, can be given one, and then nothing is left to do."""
-    approved = put_in_force(journal, read_text(None))
-    assert version_in_force(journal, journal.clock()) == approved
-    with pytest.raises(InputError, match="in force already"):
-        propose(journal, read_text(None), by="Ada", note="again")
-
-
 def test_the_policy_in_force_outlives_every_period(journal: Journal) -> None:
     """A purge takes refused proposals; what runs decide by stays, however old it is."""
     refused = propose(journal, changed(SMALL, "0", most=1), by="Ada", note="no")
@@ -182,14 +173,6 @@ def test_the_policy_in_force_outlives_every_period(journal: Journal) -> None:
     never = Cutoffs(*[journal.clock() + DAY] * len(Cutoffs._fields))
     Erasures(journal).purge(never)
     assert versions(journal) == [approved]
-
-
-def test_an_earlier_policy_can_be_put_in_force_again(journal: Journal) -> None:
-    """The newest approval counts, not the newest rules."""
-    put_in_force(journal, SMALL)
-    put_in_force(journal, changed(SMALL, "2", most=9))
-    put_in_force(journal, SMALL)
-    assert text_in_force(journal) == SMALL
 
 
 def test_thresholds_are_replaced_where_they_stand() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -18,14 +17,11 @@ from nightscreen.planning.price import (
     fund,
     quote,
     rank,
-    seen_rates,
 )
-from nightscreen.runs.quoting import quote_document
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.money import MICRO
 from nightscreen.schemas.plan import CheckIdentity
 from nightscreen.schemas.quote import First
-from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,12 +110,6 @@ def test_what_the_money_affords_is_told() -> None:
     assert found.first == First(never_screened=5, overdue=0, least_exposure_kobo=100)
 
 
-def test_outcomes_are_summed_by_check_and_identity() -> None:
-    """Misses count as answers that were not charged."""
-    outcomes = [("karma", "bvn", "clear", 95), ("karma", "bvn", "listed", 5)]
-    assert seen_rates(outcomes) == {("karma", "bvn"): SeenCharges(100, 5)}
-
-
 APPROVALS: list[tuple[int, int | None, list[int], bool]] = [
     (100, None, [], False),
     (100, 99, [], True),
@@ -143,27 +133,3 @@ def test_unusual_spending_wants_approval(
         earlier_micro=[cost * MICRO for cost in earlier],
     )
     assert (reason is not None) == asked
-
-
-@pytest.mark.long
-def test_ten_nights_of_quote_against_actual(world: World) -> None:
-    """The cost always lies inside the quote; after the first night within ten per cent of it."""
-    for night in range(10):
-        rows = [customer(1000 * night + number, **CONSENT) for number in range(1, 181)]
-        report: dict[str, Any] = world.screen(rows, batch="nights").report
-        quoted = {name: Decimal(value) for name, value in report["cost"]["quoted"].items()}
-        actual = Decimal(report["cost"]["total"])
-        assert quoted["low"] <= actual <= quoted["high"]
-        if night:
-            assert abs(quoted["expected"] - actual) <= actual / 10
-
-
-def test_a_quote_document_needs_a_priced_run() -> None:
-    """Asking for it too early is a mistake of the program, told as such."""
-
-    class Unpriced:
-        quote = None
-        plan = None
-
-    with pytest.raises(ValueError, match="planned and priced"):
-        quote_document(Unpriced())  # type: ignore[arg-type]

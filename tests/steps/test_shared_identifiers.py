@@ -14,7 +14,6 @@ from nightscreen.files.sealing import Pseudonyms
 from nightscreen.planning.customers import gather_customers, planning_queries
 from nightscreen.planning.shared_identifiers import COUNTED, count_shared, signals
 from nightscreen.schemas.columns import Flaw
-from nightscreen.schemas.enriched import RING_COLUMNS, SIGNALS
 from nightscreen.schemas.rows import row_schema
 from tests.how_many import examples
 
@@ -96,14 +95,6 @@ def test_sharing_is_counted_as_said_in_any_portions(rows: list[dict[str, Any]], 
     assert found == plainly(rows)
 
 
-def test_an_empty_batch_shares_nothing() -> None:
-    """No rows, no signals, and the columns are there all the same."""
-    (found,) = shared([table([])])
-    assert found.num_rows == 0
-    assert (*found.column_names, *RING_COLUMNS) == SIGNALS
-    assert shared([]) == []
-
-
 def test_a_phone_or_email_of_more_than_twenty_is_a_placeholder() -> None:
     """Twenty customers may share one, twenty-one cannot; a BVN is never a placeholder."""
     rows = [{"phone": "+2340000000000", "email": "a@b.ng", "bvn": "1"} for _ in range(20)]
@@ -117,10 +108,3 @@ def test_a_phone_or_email_of_more_than_twenty_is_a_placeholder() -> None:
             *(("phone", line) for line in lines),
             *(("email", line) for line in lines),
         ]
-
-
-def test_sharing_is_found_across_portions() -> None:
-    """Two portions of twenty thousand rows each: every BVN of one is in the other."""
-    rows = [{"bvn": f"{22_200_000_000 + number}"} for number in range(20_000)]
-    for found in shared([table(rows), table(rows, 20_000)]):
-        assert set(found["batch_same_bvn"].to_pylist()) == {1}

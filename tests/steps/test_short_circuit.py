@@ -18,7 +18,6 @@ from nightscreen.runs.screening import quote_batch
 from nightscreen.sandbox.people import karma_of
 from nightscreen.schemas.calls import LookupStatus
 from tests.how_many import examples
-from tests.money.service_in_memory import LOST, Bureau
 from tests.screening import World, customer
 
 if TYPE_CHECKING:
@@ -114,62 +113,6 @@ def test_no_more_is_asked_about_who_is_listed(world: World, people: list[dict[st
     ]
     both = zip(night.column("decision"), asked.column("decision"), stolen, strict=True)
     assert all(spared == full for spared, full, victim in both if not victim)
-
-
-def test_a_listing_at_hand_spares_before_anything_is_asked(
-    world: World, people: list[dict[str, str]]
-) -> None:
-    """On the second night known listings cost nothing, and the quote knows it."""
-    world.screen(people, checks=["karma"], karma_identities=["phone"])
-    before = len(world.calls("karma"))
-    night = world.screen(people, karma_identities=["bvn", "phone"], **STOP)
-    part = night.report["checks"]["karma"]
-    assert (part["reused"], part["spared"]) == (len(people), 8)
-    assert len(world.calls("karma")) - before == len(people) - 8
-
-
-def test_a_capped_run_is_taken_up_again_without_paying_twice(
-    world: World, people: list[dict[str, str]]
-) -> None:
-    """Session by session under a growing cap: the end is that of one run, and nothing repeats."""
-    night = world.screen(people, karma_identities=["bvn", "phone"], max_spend="30", **STOP)
-    assert night.report["stop_reason"] == "budget"
-    run_id = night.report["run_id"]
-    for cap in ("60", "61", "1000"):
-        night = world.screen(run=run_id, max_spend=cap)
-        assert Decimal(world.charged) <= Decimal(cap)
-    assert night.report["state"] == "completed"
-    assert night.report["checks"]["karma"]["spared"] == 8
-    paths = Counter(call["identity"] for call in world.calls("karma"))
-    assert max(paths.values()) == 1
-    assert len(paths) == 2 * len(people) - 8
-    assert night.report["cost"]["total"] == f"{Decimal(world.charged):.2f}"
-
-
-def test_a_lost_answer_holds_nobody_up(tmp_path: Path) -> None:
-    """Where the first identity stays in doubt, the next one is asked: nothing says listed."""
-    bureau = Bureau(tmp_path, rows=80, settings={"attempts": 1, "tolerated_failure_pct": 100})
-    bureau.service.after = lambda _operation, _identity, number: LOST if number % 4 == 1 else None
-    report = bureau.night(karma_identities=["bvn", "phone", "email"], **STOP).report
-    part = report["checks"]["karma"]
-    assert part["in_doubt"] > 0
-    assert part["pending"] == 0
-
-
-def test_a_stage_is_asked_once_the_one_before_has_ended(tmp_path: Path) -> None:
-    """Each identity of the whole batch is a stage; within it the lane is full."""
-    bureau = Bureau(tmp_path, rows=60)
-    begun = bureau.loop.time()
-    report = bureau.night(karma_identities=["bvn", "phone", "email"], **STOP).report
-    took_s = bureau.loop.time() - begun
-    part = report["checks"]["karma"]
-    assert part["spared"] > 0
-    asked = [entry[1] for entry in bureau.service.ledger]
-    stages = [0 if one.isdecimal() else 2 if "@" in one else 1 for one in asked]
-    assert stages == sorted(stages)
-    calls = len(bureau.service.ledger)
-    assert calls == part["attempts"]
-    assert took_s < 1.05 * calls / 4 + 12
 
 
 def test_the_quote_expects_less(tmp_path: Path, people: list[dict[str, str]]) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.config.parameters import ScreenBatch
-from nightscreen.config.settings import Retention, read_settings
+from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
@@ -18,10 +17,7 @@ from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.person import Whom
-from nightscreen.privacy.purging import due, purge
 from nightscreen.privacy.subject_access import access_page, gather
-from nightscreen.runs import screening_run
-from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from tests.screening import World, customer
 
 if TYPE_CHECKING:
@@ -150,50 +146,6 @@ def test_a_phone_of_many_over_two_batches_is_nobodys(nights: Nights) -> None:
     assert night.report["files"]["problems.csv"] >= 1
 
 
-def test_a_corrected_bvn_leaves_the_account_one_customers(world: World) -> None:
-    """What a customer has now replaces what the same batch had of them before."""
-    screened(world, "salaried", other(1, 5, "bvn"))
-    night = screened(world, "salaried", customer(1))
-    assert night.column("batch_account_bvns") == [1]
-    assert screened(world, "traders", other(1, 5, "bvn")).column("batch_account_bvns") == [2]
-
-
-def test_a_quote_and_a_run_in_test_mode_leave_no_sighting(world: World) -> None:
-    """Only a run whose states are kept counts as an earlier batch."""
-    settings = read_settings(base_url="http://127.0.0.1:1", api_key="k", home=world.folder / "home")
-    file = str(world.write([customer(1)]))
-    quote = ScreenBatch(input=file, batch="salaried", quote_only=True)
-    run = screening_run.open_screening(quote, settings)
-    screening_run.read_input(run)
-    screening_run.make_plan(run)
-    run.close()
-    assert kept(world) == 0
-    assert screened(world, "traders", other(3, 1, "bvn")).column("batch_same_bvn") == [0]
-    assert kept(world) > 0
-
-
-def kept(world: World) -> int:
-    """Return how many sightings the journal has."""
-    with open_journal(world.folder / "home") as journal, journal.engine.connect() as connection:
-        return int(connection.exec_driver_sql("SELECT count(*) FROM sightings").scalar() or 0)
-
-
-def test_a_run_taken_up_again_counts_nobody_twice(world: World) -> None:
-    """Stopped by its cap and resumed, with another batch in between, it counts as it did."""
-    rows = [customer(1), customer(2), other(3, 1, "bvn")]
-    stopped = screened(world, "salaried", *rows, max_spend="12")
-    assert stopped.report["state"] == "stopped"
-    before = kept(world)
-    screened(world, "traders", other(9, 2, "bvn"))
-    between = kept(world)
-    again = world.screen(run=stopped.report["run_id"], max_spend="5000", checks=["karma"])
-    assert again.report["state"] == "completed"
-    assert again.column("batch_same_bvn") == stopped.column("batch_same_bvn") == [1, 0, 1]
-    assert before < between == kept(world)
-    night = screened(world, "salaried", *rows)
-    assert night.column("batch_same_bvn") == [1, 1, 1]
-
-
 def test_an_erased_person_is_counted_no_more(world: World) -> None:
     """Neither as a customer nor under the identifiers they had; others are counted as they were.
 
@@ -255,19 +207,6 @@ def test_what_is_shared_is_explained_and_shown_without_naming_others(world: Worl
     assert all(each["kept_until"] > each["last_written_at"] for each in held["sightings"])
     assert other_one not in repr(held)
     assert "Seen in batches with" in access_page(held)
-
-
-def test_purged_sightings_count_no_more(world: World) -> None:
-    """They go with the other evidence about customers."""
-    screened(world, "salaried", customer(1))
-    later = system_clock() + 2193 * DAY_MICROS
-    with open_journal(world.folder / "home", clock=lambda: later) as journal:
-        found = due(journal, Retention())
-        assert found.document()["journal"]["sightings"] == 2
-        purge(journal, found)
-    assert kept(world) == 0
-    night = screened(world, "traders", other(3, 1, "bvn"))
-    assert night.column("batch_same_bvn") == [0]
 
 
 def test_accounts_whose_rows_were_purged_are_erased_with_the_customer(world: World) -> None:

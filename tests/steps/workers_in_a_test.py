@@ -31,7 +31,6 @@ class Shared(Unasked):
     Args:
         world: has the service that they ask.
         on_open: called with each worker's number once it is open; may end it later.
-        helps: the run's own process asks beside them, and not only what they have left.
 
     Attributes:
         tasks: the workers under way, by number.
@@ -43,11 +42,9 @@ class Shared(Unasked):
         self,
         world: World,
         on_open: Callable[[Shared, int], None] | None = None,
-        *,
-        helps: bool = True,
     ) -> None:
         super().__init__()
-        self._world, self._on_open, self._helps = world, on_open, helps
+        self._world, self._on_open = world, on_open
         self.tasks: dict[int, asyncio.Task[None]] = {}
         self.workers: dict[int, Asking] = {}
         self.attempts = 0
@@ -63,8 +60,6 @@ class Shared(Unasked):
             self.tasks[number] = loop.create_task(self._work(asking, number))
         looking = loop.create_task(self._look(asking, totals))
         try:
-            if not self._helps:
-                await asyncio.wait(self.tasks.values())
             yield
             for task in self.tasks.values():
                 await asyncio.wait([task])
@@ -140,9 +135,8 @@ def screen_with_workers(
     rows: Sequence[Mapping[str, str]],
     *,
     on_open: Callable[[Shared, int], None] | None = None,
-    helps: bool = True,
     **options: Any,  # noqa: ANN401 - parameters of a run
 ) -> tuple[Night, Shared]:
     """Screen customers with several workers; return what came of it, and who asked."""
-    runner = Shared(world, on_open, helps=helps)
+    runner = Shared(world, on_open)
     return world.screen_by(runner, rows, **options), runner
