@@ -25,7 +25,6 @@ from nightscreen.privacy.person import Whom
 from nightscreen.privacy.subject_access import gather
 from tests.added.phone_world import CHECKS, POLICY, PhoneWorld, borrowers, lines, phone
 from tests.desk.office import Office
-from tests.killed import is_killed
 from tests.left_behind import everything
 
 if TYPE_CHECKING:
@@ -94,22 +93,6 @@ def test_it_is_reused_and_ages(made: Round) -> None:
     """A second night asks nothing; an age of the run's own asks again what was found."""
     assert made.asked == [20, 20, 38]
     assert set(made.second.column("phone_owner_source")) == {"reused"}
-
-
-def test_a_killed_night_is_resumed(tmp_path: Path) -> None:
-    """What was answered before the kill is not asked again; every naira is accounted for."""
-    world = PhoneWorld(tmp_path)
-    world.write(borrowers(20))
-    file = str(tmp_path / "customers.csv")
-    assert is_killed(world, lambda: world.screen(input=file, **OPTIONS), at_call=25)
-    with open_journal(tmp_path / "home") as journal:
-        (run,) = journal.runs.newest()
-    night = world.screen(run=run.run_id)
-    assert night.report["state"] == "completed"
-    statuses = night.column("phone_owner_status")
-    assert set(statuses) == {"verified", "mismatch", "not_found"}
-    with open_journal(tmp_path / "home") as journal:
-        assert verify_journal(journal) == []
 
 
 def test_a_changed_holder_is_reported_and_never_named(made: Round) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import nightscreen, surroundings
 from tests.screening import customer
 
 ROOT = Path(__file__).parents[2]
@@ -57,20 +56,3 @@ def test_it_makes_the_round_and_its_runs_open_without_it(site: Path, tmp_path: P
     other = customer(1005)
     named = f"{other['first_name']} {other['last_name']}"
     run_tests(None, "tests/added/uninstalled.py", LENDER=str(tmp_path), SOMEBODY_ELSE=named)
-
-
-def test_a_check_that_cannot_be_loaded_ends_a_command_in_one_line(
-    site: Path, tmp_path: Path
-) -> None:
-    """It says which package, what lacks and what to do; --json says it to programs."""
-    broken = shutil.copytree(site, tmp_path / "site")
-    module = broken / "phone_owner.py"
-    module.write_text(module.read_text("utf-8").replace('title="Phone owner"', 'title=""'), "utf-8")
-    env = surroundings(tmp_path, PYTHONPATH=os.pathsep.join([str(ROOT), str(broken)]))
-    said = "the check phone_owner of the package phone-owner cannot be used: the declaration of "
-    for words in (["quote", "none.csv"], ["runs", "list", "--json"]):
-        ended = nightscreen(*words, cwd=tmp_path, env=env)
-        assert ended.status == 2
-        assert ended.err.startswith(f"nightscreen: {said}phone_owner lacks a title; correct or")
-        assert ended.err.count("\n") == 1
-    assert ended.document["error"].startswith(said)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.clock import to_instant
-from tests.money.service_in_memory import LOST, Bureau
+from tests.money.service_in_memory import Bureau
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from tests.client.fakes import Canned
     from tests.kill.drive import Driven
 
 
@@ -42,22 +40,6 @@ def test_money_for_a_third_buys_the_first_third(tmp_path: Path) -> None:
     assert 0.2 < reached_in_rank(driven).mean() < 0.6
     assert out_of_order(driven) <= 12
     assert sorted(driven.run.order) == list(np.arange(len(driven.run.order)))
-
-
-def test_lost_answers_do_not_turn_the_order_round(tmp_path: Path) -> None:
-    """Resends take money from what mattered least."""
-
-    def after(operation: str, identity: str, number: int) -> Canned | None:
-        return LOST if number % 11 == 3 else None
-
-    bureau = Bureau(tmp_path)
-    bureau.service.after = after
-    driven = bureau.night(max_spend="2500")
-    cost = driven.report["cost"]
-    assert bureau.service.charged <= 2500
-    assert out_of_order(driven) <= 12
-    left = 2500 - Decimal(cost["total"]) - Decimal(cost["in_doubt_exposure"])
-    assert driven.report["stop_reason"] != "budget" or left < 10
 
 
 def test_time_for_a_third_reaches_the_first_third_of_each_check(tmp_path: Path) -> None:

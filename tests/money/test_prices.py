@@ -81,33 +81,6 @@ def test_a_cost_that_a_balance_contradicts_blocks_neither_night_nor_month(
     assert bureau.service.charged > before
 
 
-def test_an_odd_cost_without_any_balance_stops_its_check_and_not_the_run(tmp_path: Path) -> None:
-    """It counts in full, and the caps leave it out; a later balance of another check settles it."""
-    bureau = Bureau(tmp_path, rows=60, settings={"monthly_spend_cap": "4000"})
-    odd_answer(bureau, "karma", 2_500_000)
-    bureau.service.meta = lambda cost, balance: (
-        {"cost": cost} if len(bureau.service.ledger) > 18 else {"cost": cost, "balance": balance}
-    )
-    report = bureau.night(max_spend="2000").report
-    assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
-    assert report["checks"]["karma"]["pending"] > 0
-    assert report["checks"]["bank_account"]["pending"] == 0
-    assert report["checks"]["ecosystem"]["pending"] == 0
-    assert Decimal(report["cost"]["total"]) == bureau.service.charged + 2_500_000
-    (named,) = report["cost"]["disputed"]
-    assert (named["state"], Decimal(named["counted"])) == ("open", Decimal(2_500_000))
-    assert Decimal(report["spending"]["month"]["spent"]) == bureau.service.charged + 2_500_000
-    asked = len(bureau.service.ledger)
-    again = bureau.night(run=report["run_id"]).report
-    assert again["checks"]["karma"]["pending"] > 0, "no balance came"
-    assert len(bureau.service.ledger) - asked <= 2
-    bureau.service.meta = Service().meta
-    make_batch(bureau.below / "in.csv", rows=60, seed=10, damage_pct=0)
-    last = bureau.night().report
-    assert last["state"] == "completed"
-    assert Decimal(last["spending"]["month"]["spent"]) == bureau.service.charged
-
-
 def test_a_cost_that_the_wallet_did_lose_counts_in_full(tmp_path: Path) -> None:
     """The next balance confirms it; then no call is sent beyond the cap."""
     bureau = Bureau(tmp_path, rows=60, service=Service(wallet=9_000_000))

@@ -159,18 +159,6 @@ def test_a_stop_that_may_pass_is_taken_up_again(tmp_path: Path) -> None:
     honest(report, bureau)
 
 
-def test_a_stop_that_does_not_pass_ends_before_the_deadline(tmp_path: Path) -> None:
-    """Nothing is tried again where the next try would come after the deadline."""
-    bureau = desk(tmp_path, outage_give_up="PT1M", tolerated_failure_pct=100)
-    bureau.service.before = after_number(50, LOST)
-    start = bureau.loop.time()
-    ends = to_instant(bureau.loop.micros() + 3_600_000_000).astimezone(UTC)
-    report = bureau.night(deadline=datetime.isoformat(ends)).report
-    assert report["stop_reason"] == "outage"
-    assert bureau.loop.time() - start < 3600
-    honest(report, bureau)
-
-
 # --- what passes by itself, and what does not ---
 
 
@@ -195,29 +183,6 @@ def test_a_service_that_is_busy_for_ever_is_given_up(tmp_path: Path) -> None:
     )
     honest(report, bureau)
     resumed(bureau, report)
-
-
-def test_a_top_up_is_noticed(tmp_path: Path) -> None:
-    """With a floor and a deadline one call at a time finds out whether there is money again."""
-    bureau = Bureau(tmp_path, rows=60, settings={"balance_floor": "500"})
-    bureau.service.wallet = 1000
-    start, calls = bureau.loop.time(), len(bureau.service.ledger)
-    topped: list[int] = []
-
-    def top_up() -> None:
-        topped.append(len(bureau.service.ledger))
-        bureau.service.wallet += 100_000
-
-    async def later(_: Asking) -> None:
-        if not topped:
-            bureau.loop.call_later(3600, top_up)
-            topped.append(0)
-
-    report = bureau.night(steer=later, deadline=in_hours(bureau, 8)).report
-    assert report["state"] == "completed"
-    assert 3600 < bureau.loop.time() - start < 3600 + 900 + 600
-    assert calls < topped[1]
-    honest(report, bureau)
 
 
 def test_the_daily_quota_comes_back_at_noon_within_a_run(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_one_odd_answer_is_that_lookups_failure(moment: str, odd: str, tmp_path:
     honest(report, bureau)
 
 
-@pytest.mark.parametrize("odd", ONE_OF_EACH[:2])
+@pytest.mark.parametrize("odd", ONE_OF_EACH[:1])
 def test_one_customer_with_several_identifiers_is_one_witness(odd: str, tmp_path: Path) -> None:
     """A customer about whom every question is answered oddly, first of all, ends no night."""
     asked: dict[str, Any] = {"checks": ("karma",), "karma_identities": tuple(IDENTITIES)}
@@ -156,7 +156,7 @@ def test_a_service_that_is_odd_from_the_start_stops_the_run(odd: str, tmp_path: 
     assert bureau.service.charged == 0
 
 
-@pytest.mark.parametrize("odd", ONE_OF_EACH[:2])
+@pytest.mark.parametrize("odd", ONE_OF_EACH[:1])
 def test_a_service_that_turns_odd_stops_the_run_soon(odd: str, tmp_path: Path) -> None:
     """After good answers three lookups of a check, one after another, end it; a resume goes on."""
     bureau = Bureau(tmp_path, rows=ROWS)

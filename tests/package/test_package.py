@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
 import tarfile
@@ -107,26 +106,6 @@ def test_only_four_folders_are_links_into_the_package() -> None:
         if line.startswith("120000")
     }
     assert links == {name: f"nightscreen/{name}" for name in LINKS}
-
-
-def test_nothing_is_imported_under_a_second_name() -> None:
-    """With a checkout on the path, `schemas` would be another `nightscreen.schemas`."""
-    found: list[str] = []
-    names = "|".join(each for each in FOLDERS if each != "tests")
-    imported = re.compile(rf"^\s*(?:from\s+(?:{names})\b|import\s.*\b(?:{names})\b)", re.MULTILINE)
-    for folder in ("nightscreen", "tests", "benchmarks"):
-        for file in (ROOT / folder).rglob("*.py"):
-            text = file.read_text("utf-8")
-            if not imported.search(text):
-                continue
-            for node in ast.walk(ast.parse(text)):
-                modules = []
-                if isinstance(node, ast.Import):
-                    modules = [alias.name for alias in node.names]
-                elif isinstance(node, ast.ImportFrom) and not node.level:
-                    modules = [node.module or ""]
-                found += [f"{file}: {each}" for each in modules if each.split(".")[0] in FOLDERS]
-    assert not found
 
 
 def test_deployments_name_modules_that_are_installed() -> None:

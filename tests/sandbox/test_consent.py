@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from html.parser import HTMLParser
 
-import httpx
 import pytest
 
 from tests.sandbox.in_process import Here, brought_back
 
 ELSEWHERE = "http://127.0.0.1:8123/elsewhere"
-
-
-class Page(HTMLParser):
-    """Collects the elements of a page with their attributes."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note one element."""
-        self.elements.append((tag, dict(attrs)))
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        """Return the attributes of all elements of a kind."""
-        return [attributes for name, attributes in self.elements if name == tag]
 
 
 @pytest.mark.parametrize(
@@ -62,21 +43,6 @@ async def test_registered_addresses_must_be_exact() -> None:
     assert (await here.screen()).status_code == 400
     answer = await here.choose("ada", redirect_uri=registered)
     assert set(brought_back(answer, registered)) == {"from", "code", "state"}
-
-
-@pytest.mark.parametrize("state", ["", "a b&c=d%20é+\n\"'<&amp;", "x" * 3000, None])
-async def test_state_comes_back_unchanged(state: str | None) -> None:
-    """With a code and with a refusal, also where the form's action is followed as it is shown."""
-    here = Here()
-    for decision in ("allow", "deny"):
-        told = brought_back(await here.choose("ada", decision, state=state))
-        assert told.get("state") == state
-        assert told.get("error") == (None if decision == "allow" else "access_denied")
-    assert await here.counts("ada") == {"allowed": 1, "codes": 1, "denied": 1}
-    form = Page((await here.screen(state=state)).text).all("form")[0]
-    action = httpx.URL("http://127.0.0.1:8800/data-share").join(form["action"] or "")
-    answer = await here.browser.post(action, data={"customer": "ada", "decision": "allow"})
-    assert brought_back(answer).get("state") == state
 
 
 async def test_refresh_gives_an_access_token_and_no_refresh_token() -> None:

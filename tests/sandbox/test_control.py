@@ -78,18 +78,6 @@ async def test_a_planted_person_is_who_they_were_said_to_be() -> None:
     assert (await here.start(BVN, "+2348031234567")).json()["status"] == "otp"
 
 
-async def test_what_is_planted_as_absent_is_not_found() -> None:
-    """An account that is there and a history that is known go, and come back with a reset."""
-    here, bvn = Here(), "22123456789"
-    code, number = person_of_bvn(bvn).account
-    account = {"bank_code": code, "account_number": number}
-    await here.control("people", bvn=bvn, account={**account, "exists": False}, history=None)
-    assert (await ask(here, "POST", "/bankaccount/bvn", **account))["http"] == 500
-    assert (await ask(here, "GET", f"/ecosystem/{bvn}"))["http"] == 404
-    await here.control("reset", {})
-    assert (await ask(here, "POST", "/bankaccount/bvn", **account))["http"] == 200
-
-
 @pytest.mark.parametrize(
     "identity",
     ["12345678902", "+2348000000001", "a@b.example", "b.example", "058-0000000002"],

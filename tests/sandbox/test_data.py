@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from nightscreen.sandbox.grants import SCOPES
-from nightscreen.sandbox.people import FIRST_DAY, person_of_bvn
+from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.sandbox.transactions import (
     bank_accounts_of,
     malformed,
@@ -21,7 +19,6 @@ from tests.sandbox.in_process import Here
 if TYPE_CHECKING:
     from nightscreen.sandbox.people import Record
 
-PEOPLE = [f"customer-{number}" for number in range(60)]
 CODE, NUMBER = person_of_bvn("22123456789").account
 CALLS: dict[str, tuple[str, str, dict[str, object]]] = {
     "transaction:list": ("GET", "/transactions", {}),
@@ -124,24 +121,3 @@ def test_magic_lists_are_as_their_rows_say() -> None:
     assert shown("list-elsewhere")["transactions"] == true("list-elsewhere")
     assert all("value" in one and "amount" not in one for one in shown("renamed-fields"))
     assert all("category" in one for one in shown("extra-fields"))
-
-
-def test_days_add_change_and_remove_records() -> None:
-    """New ones come up to three days late; what changes moves its moment; some are gone."""
-    lags, touched, gone = set(), set(), 0
-    for customer in PEOPLE:
-        days = [{str(one["id"]): one for one in transactions_of(customer, day)} for day in range(9)]
-        assert 30 <= len(days[0]) <= 250
-        for day, (before, after) in enumerate(pairwise(days), start=1):
-            gone += len(before.keys() - after.keys())
-            for key, record in after.items():
-                was = before.get(key)
-                if was is None:
-                    dated = date.fromisoformat(str(record["transaction_date"])[:10])
-                    lags.add((FIRST_DAY + timedelta(day) - dated).days)
-                elif was != record:
-                    touched |= {name for name in record if record[name] != was[name]}
-                    assert str(record["modified_on"]) > str(was["modified_on"])
-    assert lags == {0, 1, 2, 3}
-    assert touched == {"note", "status", "narration", "modified_on"}
-    assert gone > 0

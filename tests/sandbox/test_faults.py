@@ -9,7 +9,6 @@ import httpx
 import pytest
 
 from nightscreen.sandbox.faults import FAULTS
-from nightscreen.sandbox.people import otp_of, person_of_bvn
 from nightscreen.sandbox.test_identifiers import by_word
 from tests.sandbox.in_process import Here
 
@@ -78,22 +77,3 @@ async def test_scripted_fault_comes_at_its_call() -> None:
     await here.control("faults", script=[line])
     await here.client.get("/v2/verification/ecosystem/22123456789")
     assert [(await here.karma(LISTED)).status_code for _ in range(4)] == [200, 503, 503, 200]
-
-
-def test_consent_in_doubt_is_as_it_was_worked_out(caller: Caller) -> None:
-    """A start that is cut has sent a password that works; a finish that is cut has used it."""
-    for word, operation in (("start-in-doubt", "bvn_start"), ("finish-in-doubt", "bvn_finish")):
-        bvn = by_word(word).bvn
-        path = f"/v2/verification/bvn/{bvn}/accounts"
-        contact = {"contact": person_of_bvn(bvn).contacts[0]}
-        calls = [("POST", contact), ("PUT", {"otp": otp_of(bvn)})]
-        for method, body in calls[: 1 if operation == "bvn_start" else 2]:
-            if (method == "POST") is (operation == "bvn_start"):
-                with pytest.raises(httpx.TransportError):
-                    caller.call(method, path, body)
-            else:
-                assert caller.call(method, path, body).status_code == 200
-        (held,) = caller.sandbox.get(f"/_sandbox/otps?bvn={bvn}")["otps"]
-        assert held["state"] == ("arrived" if operation == "bvn_start" else "used")
-    entry = caller.sandbox.ledger()["entries"][-1]
-    assert (entry["outcome"], entry["charged"], entry["delivery"]) == ("consented", "20", "cut")

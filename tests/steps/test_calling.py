@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.schemas.errors import JournalError
 from tests.money.service_in_memory import LOST, Bureau
 
 if TYPE_CHECKING:
@@ -34,37 +32,6 @@ def test_a_lost_opening_is_asked_of_another_check(tmp_path: Path) -> None:
     ]
     assert report["state"] == "completed"
     assert not report["balance"]["exact"]
-
-
-def test_a_broken_journal_reaches_the_caller_and_a_resume_does_the_rest(tmp_path: Path) -> None:
-    """A full disk in mid-run: nothing more is sent, an error is reported, none is paid twice."""
-    bureau = Bureau(tmp_path, rows=80)
-    runs: list[str] = []
-
-    class Full:
-        """A journal whose disk is full."""
-
-        def claim(self, *_: object, **__: object) -> Any:  # noqa: ANN401 - never returns
-            """Refuse."""
-            raise JournalError("the disk of the journal is full")
-
-        def settle(self, *_: object) -> None:
-            """Refuse."""
-            raise JournalError("the disk of the journal is full")
-
-    async def fill(asking: Asking) -> None:
-        await asyncio.sleep(8)
-        runs.append(asking.run.run_id)
-        asking.writer._store = Full()  # type: ignore[assignment]  # as much as is used
-
-    with pytest.raises(JournalError, match="disk"):
-        bureau.night(steer=fill)
-    charged = Counter(entry[:2] for entry in bureau.service.ledger if entry[2])
-    start = len(bureau.service.ledger)
-    report = bureau.night(run=runs[0]).report
-    assert report["state"] == "completed"
-    again = {entry[:2] for entry in bureau.service.ledger[start:] if entry[2]} & set(charged)
-    assert len(again) <= 3 * 4 * 2
 
 
 def test_closing_after_a_failure_sends_nothing_more(tmp_path: Path) -> None:

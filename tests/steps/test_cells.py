@@ -24,8 +24,8 @@ from nightscreen.values.addresses import (
 from nightscreen.values.amounts import judge_amount, judge_amounts, judge_tenor
 from nightscreen.values.banks import check_digit, institution_of
 from nightscreen.values.dates import Edge, judge_date, judge_instant
-from nightscreen.values.identifiers import SeenIds, judge_bvn, judge_customer_id
-from nightscreen.values.issues import Issues, absent_words, bare_digits, is_absent, trimmed
+from nightscreen.values.identifiers import judge_bvn, judge_customer_id
+from nightscreen.values.issues import Issues, bare_digits, is_absent, trimmed
 from nightscreen.values.phones import judge_phone
 from tests.how_many import examples
 
@@ -306,22 +306,6 @@ def test_cells_are_judged() -> None:
                 assert verdict.issues[0].flaw is Flaw.CONSENT, cell
 
 
-anything = st.text(min_size=1, max_size=30)
-
-
-@settings(deadline=None)
-@given(anything)
-def test_a_bvn_without_flaw_is_eleven_digits(cell: str) -> None:
-    """Whatever the cell holds: sound and eleven digits, absent, or flawed with its own text."""
-    verdict = judge_bvn(cell)
-    if any(issue.flaw for issue in verdict.issues):
-        assert verdict.value == cell
-    elif verdict.value is not None:
-        assert len(verdict.value) == len(BVN)
-        assert verdict.value.isascii()
-        assert verdict.value.isdigit()
-
-
 @settings(max_examples=examples(400), deadline=None)
 @given(st.from_regex(r"(\+?234|0)?[789][0-9]{9}", fullmatch=True))
 def test_ordinary_phones_are_read_as_the_library_reads_them(cell: str) -> None:
@@ -386,7 +370,6 @@ ABSENT = [
     *["", "-", "--", "\u2014", "0", "00000000000", "0.0", "NIL", "nil", "N/A", "n/a", "NA", "None"],
     *["NULL", "#N/A", "Not Available", "undefined", "NaN", "<NA>", "0000-00-00"],
 ]
-texts = st.text(max_size=20) | st.sampled_from(sorted(absent_words())) | st.from_regex(r"[0.-]*")
 
 
 def test_words_for_nothing_are_nothing_and_others_stay() -> None:
@@ -401,15 +384,6 @@ def test_words_for_nothing_are_nothing_and_others_stay() -> None:
         assert trimmed(pa.array([f" {cell}\t"])).to_pylist() == [cell]
     for cell in ("I2345", "O1234", "12a", "\u0661\u0662", "1.5", "1,23"):
         assert bare_digits(cell) == cell
-
-
-@settings(deadline=None)
-@given(st.lists(st.none() | texts, max_size=20), st.booleans())
-def test_what_stays_of_a_column_is_no_absent_word(cells: list[str | None], zero: bool) -> None:
-    """The whole column is emptied of absent words as each cell would be."""
-    bare = trimmed(pa.array(cells, pa.string()), zero_is_value=zero).to_pylist()
-    assert not any(is_absent(value, zero_is_value=zero) for value in bare if value is not None)
-    assert all(value is None or cell is not None for cell, value in zip(cells, bare, strict=True))
 
 
 OWN = {"bvn": "31415926535", "bank_code": "058", "account": ACCOUNT, "phone": PHONE}
@@ -435,16 +409,3 @@ def test_an_identifier_in_disguise_is_no_customer_id() -> None:
         for text in ids:
             issue = judge_customer_id(text, **OWN)
             assert (issue and issue.code) == code, (code, ids)
-
-
-@settings(deadline=None)
-@given(st.lists(st.lists(st.sampled_from([f"C{n}" for n in range(30)]), max_size=12), max_size=20))
-def test_repeats_are_told_as_by_a_set(batches: list[list[str]]) -> None:
-    """Within a batch and across batches, the first is new and every later one a repeat."""
-    seen, known = SeenIds(), set[str]()
-    for ids in batches:
-        expected = []
-        for text in ids:
-            expected.append(text in known)
-            known.add(text)
-        assert seen.repeats(ids).tolist() == expected

@@ -52,11 +52,6 @@ def test_twelve_months_follow_the_calendar_of_lagos() -> None:
     assert twelve_months_after(GIVEN) == datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_no_rows_no_answers() -> None:
-    """An empty batch has an empty column."""
-    assert len(consent_column(batch([]), at=AT)) == 0
-
-
 def scalar(case: Case, at: datetime) -> bool:
     """Judge one case by the scalar rule."""
     reference, consented_at, expires_at, withdrawn_at, flaws = case

@@ -128,35 +128,6 @@ def test_what_a_run_asked_is_fresh_in_it_and_whenever_it_is_resumed(nights: Nigh
     assert len(nights.world.calls()) == asked + between + open_
 
 
-def test_an_answer_of_a_machine_with_another_clock_is_used(tmp_path: Path) -> None:
-    """What another machine was answered since the plan is neither paid again nor left unshown.
-
-    With limits of nothing only the journal's own order tells that it is new.
-    """
-    nights = nights_below(tmp_path)
-    rows = [person(number) for number in range(1, 4)]
-    limits = [f"{name}=0" for name in LIMITS]
-    nights.screen(rows)  # so that both machines know the customers already
-    nights.after(1)
-    other = World(tmp_path, nights.world.sandbox, clock=lambda: nights.now - 300 * MICROS)
-    options: dict[str, Any] = {"input": str(tmp_path / "customers.csv"), "freshness": limits}
-    found: list[tuple[Night, int]] = []
-
-    def screen_elsewhere(_: object) -> None:
-        theirs = other.screen(**options, output=str(tmp_path / "other"))
-        found.append((theirs, len(nights.world.calls())))
-
-    nights.world.is_damaged = True  # what the other machine pays bears another clock's instants
-    night = nights.world.screen_by(Unasked(screen_elsewhere), **options)
-    ((theirs, asked),) = found
-    assert len(nights.world.calls()) == asked
-    for check in CHECKS:
-        assert night.column(f"{check}_status") == theirs.column(f"{check}_status")
-        assert set(night.column(f"{check}_source")) == {"reused"}
-    assert night.report["state"] == "completed"
-    agree(night)
-
-
 def test_a_run_whose_answers_were_erased_meanwhile_is_not_completed(nights: Nights) -> None:
     """What the plan would reuse is gone when rows are written: the run stops, to be resumed."""
     rows = [person(number) for number in range(1, 5)]

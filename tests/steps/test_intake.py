@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.runs.intake import Intake
-from nightscreen.schemas.columns import KNOWN_COLUMNS, Flaw
+from nightscreen.schemas.columns import KNOWN_COLUMNS
 from nightscreen.schemas.rows import (
     Action,
     Header,
@@ -163,31 +163,6 @@ def test_one_usable_identifier_lets_a_row_go_on() -> None:
         assert (batch.rows.num_rows, batch.refused) == (1, []), row
 
 
-def test_a_malformed_identifier_keeps_its_text_and_sets_its_flaw() -> None:
-    """What is absent is null, what is malformed is text and a bit; the row goes on."""
-    batch = take(
-        {
-            "customer_id": "C1",
-            "bvn": "2.21E+10",
-            "account_number": "O123",
-            "bank_code": "4040",
-            "phone": "+447911123456",
-            "email": "ada@@x",
-            "domain": "example.com",
-            "image_url": "http://x.example/a.jpg",
-            "consented_at": "yesterday",
-        }
-    )
-    row = batch.rows.to_pylist()[0]
-    flaws = (
-        Flaw.BVN | Flaw.ACCOUNT | Flaw.BANK | Flaw.PHONE | Flaw.EMAIL | Flaw.IMAGE | Flaw.CONSENT
-    )
-    assert row["flaws"] == int(flaws)
-    assert (row["bvn"], row["account_number"], row["bank_code"]) == ("2.21E+10", "O123", "4040")
-    assert (row["phone"], row["email"], row["consented_at"]) == ("+447911123456", "ada@@x", None)
-    assert {p.action for p in batch.problems} == {Action.INVALID}
-
-
 def test_only_the_first_of_repeated_ids_passes_also_across_batches() -> None:
     """The second and later rows of an id are refused, whatever lies between."""
     names = ["customer_id", "bvn"]
@@ -241,23 +216,6 @@ def test_defaults_fill_what_is_absent() -> None:
     assert batch.rows["consent_purpose"].to_pylist() == ["credit", "loan"]
     assert batch.rows["consent_channel"].to_pylist() == ["app", "app"]
     assert batch.problems == []
-
-
-def test_the_declared_date_order_reads_dates_and_consent_times() -> None:
-    """03/04/1990 is the third of April where the mapping says dmy, and nothing otherwise."""
-    row: Row = {
-        "customer_id": "C1",
-        "bvn": BVN,
-        "date_of_birth": "03/04/1990",
-        "consented_at": "03/04/2025",
-    }
-    declared, silent = take(row, order="dmy"), take(row)
-    assert declared.rows["date_of_birth"].to_pylist() == [date(1990, 4, 3)]
-    assert declared.rows["flaws"].to_pylist() == [0]
-    assert silent.rows["date_of_birth"].to_pylist() == [None]
-    assert silent.rows["flaws"].to_pylist() == [int(Flaw.CONSENT)]
-    codes = [code for _, _, code, _ in found(silent)]
-    assert codes == ["date_order_undeclared", "consent_unreadable"]
 
 
 def test_a_hint_holds_no_value_of_the_row() -> None:

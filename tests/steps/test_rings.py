@@ -96,16 +96,6 @@ def test_an_identifier_of_many_is_a_hub_and_ties_nobody(ringed: World) -> None:
     assert [row["ring_size"] for row in found.rows] == [None] * 5 + [4] * 4
 
 
-def test_a_long_chain_is_one_ring(ringed: World) -> None:
-    """Each knows the next alone: a hundred in a row are tied all the same."""
-    rows = [
-        tied(n, phone=f"0807{n // 2:07d}", email=f"pair{(n + 1) // 2}@mail.example")
-        for n in range(100)
-    ]
-    found = night(ringed, rows)
-    assert {row["ring_size"] for row in found.rows} == {100}
-
-
 @pytest.mark.parametrize(("effect", "sound"), [("decline", False), ("review", True)])
 def test_a_ring_is_never_more_than_a_review(effect: str, sound: bool) -> None:
     """A policy that declines because of a ring is refused, whatever else its rule asks."""

@@ -80,16 +80,6 @@ def test_the_same_rows_as_one_process(tmp_path: Path) -> None:
     assert balances[0] == balances[1]
 
 
-def test_a_cap_holds_over_all_processes(tmp_path: Path) -> None:
-    """The cap is never passed, it is used, and the run says why it ended."""
-    world = world_under(tmp_path / "world")
-    night, _ = screen_with_workers(world, ROWS, workers=2, max_spend="1000")
-    assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "budget")
-    reported, charged = money(night, world)
-    assert reported == charged
-    assert 975 < float(charged) <= 1000
-
-
 def test_a_stop_that_one_process_meets_stops_all(tmp_path: Path) -> None:
     """An empty wallet ends the run for every process, with the reason in the report."""
     world = world_under(tmp_path / "world")

@@ -90,13 +90,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     yield from _used(tmp_path, url)
 
 
-@_EACH
-def lone_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """Give a place on each database, in which no other test is at work."""
-    url = "" if request.param == "sqlite" else str(request.getfixturevalue("database_url"))
-    yield from _used(tmp_path, url)
-
-
 @pytest.fixture
 def sqlite_place(tmp_path: Path) -> Iterator[Place]:
     """Give a place for a journal on SQLite."""

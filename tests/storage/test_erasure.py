@@ -16,7 +16,7 @@ from nightscreen.journal.erasure import (
     leave_no_trace,
 )
 from nightscreen.journal.reviews import Reviews
-from nightscreen.journal.schema import TOMBSTONE, ErasedPseudonyms, calls, holds
+from nightscreen.journal.schema import TOMBSTONE, ErasedPseudonyms, calls
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.clock import DAY_MICROS
@@ -100,18 +100,6 @@ def test_what_is_in_doubt_stays_reserved(journal: Journal) -> None:
     assert bytes(row.subject) == TOMBSTONE
 
 
-def test_states_history_and_reviews_go(journal: Journal) -> None:
-    """Of the erased customer alone."""
-    for customer in (CUSTOMER, OTHER):
-        state(journal, customer)
-    assert Erasures(journal).held_of(ErasedPseudonyms([], [CUSTOMER])).states == 3
-    Erasures(journal).erase(ErasedPseudonyms([], [CUSTOMER]))
-    customers, reviews = Customers.of(journal), Reviews.of(journal)
-    assert set(customers.known([CUSTOMER, OTHER])) == {OTHER}
-    assert (customers.history(CUSTOMER), reviews.of_customer(CUSTOMER)) == ([], [])
-    assert len(customers.history(OTHER)) == len(reviews.of_customer(OTHER)) == 1
-
-
 def test_a_person_being_asked_about_is_refused(place: Place) -> None:
     """While the process lives; once it is dead the call is a tombstone like any other."""
     journal, other = place.open(), place.open()
@@ -158,21 +146,6 @@ def test_what_is_too_old_goes_and_the_rest_stays(place: Place) -> None:
     assert set(Customers.of(journal).known([CUSTOMER, OTHER])) == {OTHER}
     assert erasures.held_before(Cutoffs.all_at(limit)) == Removed()
     assert verify_journal(journal) == []
-
-
-def test_holds_are_kept_after_their_release(journal: Journal) -> None:
-    """A run is held once at a time, and may be held again."""
-    erasures = Erasures(journal)
-    erasures.hold("run-1", "claim 7")
-    erasures.hold("run-1", "claim 8")
-    assert erasures.holds() == {"run-1"}
-    assert erasures.release("run-1")
-    assert not erasures.release("run-1")
-    assert erasures.holds() == set()
-    erasures.hold("run-1", "claim 9")
-    with reading(journal.engine) as connection:
-        kept = connection.execute(select(holds.c.reason).order_by(holds.c.hold_id)).scalars().all()
-    assert kept == ["claim 7", "claim 9"]
 
 
 def test_no_trace_is_left_in_a_full_file(sqlite_place: Place) -> None:

@@ -9,7 +9,6 @@ from sqlalchemy import func, select
 from nightscreen.journal.engine import reading
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.identifier_history import (
-    REWRITTEN_AFTER,
     Sightings,
 )
 from nightscreen.journal.schema import ErasedPseudonyms, sightings
@@ -46,26 +45,6 @@ def accounts(journal: Journal, number: int) -> list[tuple[bytes, bytes, str, byt
     )
     with reading(journal.engine) as connection:
         return [tuple(row) for row in connection.execute(query)]
-
-
-def rows(journal: Journal) -> list[tuple[int, int]]:
-    """Return when each sighting was first and last seen."""
-    query = select(sightings.c.first_at, sightings.c.last_at).order_by(sightings.c.identifier)
-    with reading(journal.engine) as connection:
-        return [(row[0], row[1]) for row in connection.execute(query)]
-
-
-def test_the_same_twice_is_once_and_written_again_after_a_week(journal: Journal) -> None:
-    """When it was first seen stays; a corrected BVN is written at once."""
-    kept = Sightings.of(journal)
-    for at in (10, 20):
-        kept.keep("nuban", "book", seen((1, 1), bvn=5), at=at)
-    assert rows(journal) == [(10, 10)]
-    kept.keep("nuban", "book", seen((1, 1), bvn=6), at=30)
-    assert rows(journal) == [(10, 30)]
-    kept.keep("nuban", "book", seen((1, 1), bvn=6), at=30 + REWRITTEN_AFTER)
-    assert rows(journal) == [(10, 30 + REWRITTEN_AFTER)]
-    assert accounts(journal, 1) == [(subject(1), subject(1), "book", subject(6))]
 
 
 def test_a_person_is_erased_as_customer_and_as_identifier(journal: Journal) -> None:

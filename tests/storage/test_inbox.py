@@ -15,7 +15,6 @@ from nightscreen.files.inbox import (
     RESULT,
     Inbox,
     Ticket,
-    is_being_written,
     is_dropped,
     is_whole,
 )
@@ -61,28 +60,6 @@ def test_files_cut_anywhere_are_told_from_whole_ones(tmp_path: Path) -> None:
                 continue
             path.write_bytes(data[:end])
             assert not is_whole(path), (path, end)
-
-
-def test_a_file_open_for_writing_is_seen_as_such(tmp_path: Path) -> None:
-    """Reading it is no matter; and looking leaves the writer alone."""
-    path = tmp_path / "a.csv"
-    path.write_text("customer_id\n")
-    assert not is_being_written(path)
-    with path.open("a") as writer:
-        assert is_being_written(path)
-        writer.write("C1\n")
-    with path.open() as reader:
-        assert reader.read() == "customer_id\nC1\n"
-        assert not is_being_written(path)
-
-
-def test_only_files_that_lie_there_are_seen(inbox: Inbox, tmp_path: Path) -> None:
-    """No folders, and no links, which could lead anywhere."""
-    (inbox.path / "a.csv").write_text("x")
-    (inbox.path / "folder.csv").mkdir()
-    (tmp_path / "outside.csv").write_text("x")
-    (inbox.path / "link.csv").symlink_to(tmp_path / "outside.csv")
-    assert list(inbox.look()) == ["a.csv"]
 
 
 def test_of_many_watchers_one_gets_a_file(inbox: Inbox, tmp_path: Path) -> None:

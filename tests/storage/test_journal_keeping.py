@@ -102,17 +102,6 @@ def test_runs_go_on_while_the_key_is_rotated(place: Place) -> None:
     assert verify_journal(other) == []
 
 
-def test_two_rotations_at_once_leave_one(place: Place) -> None:
-    """Wrapping is compare-and-swap: who comes second is refused, and nothing is lost."""
-    one, two = place.open(), place.open()
-    fill(one, 0, 3)
-    rotate_key(one)
-    with pytest.raises(JournalError, match="another process rotated"):
-        rotate_key(two)
-    assert bodies(place.open(), 3) == list(range(3))
-    assert not list(place.home.glob("data.key.*"))
-
-
 def finish(journal: Journal) -> None:
     """Write the run's end down."""
     journal.runs.finish("run-1", state="completed", stop_reason=None, report={})

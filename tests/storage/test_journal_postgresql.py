@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from threading import Barrier
 from typing import TYPE_CHECKING, cast
 
 import pytest
 from sqlalchemy import create_engine, text
 
-from nightscreen.journal.engine import _WRITE_LOCK, Turn, reading, recording
+from nightscreen.journal.engine import _WRITE_LOCK, reading, recording
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import Caps, ReservationStatus
 from nightscreen.schemas.errors import JournalBusyError, JournalError
@@ -67,32 +66,6 @@ def test_a_mark_of_life_that_is_dropped_is_set_again(server_place: Place) -> Non
     assert other.calls.recover() == 0
     assert reserve(journal, 2)[0][1].kind is ReservationStatus.GRANTED
     assert not journal.holders.was_lost
-
-
-def test_a_connection_that_is_gone_is_replaced(server_place: Place) -> None:
-    """A database that was started anew fails nobody."""
-    journal = server_place.open()
-    reserve(journal, 1)
-    other = create_engine(server_place.url)
-
-    def drop_all() -> None:
-        with other.begin() as connection:
-            dropped = connection.execute(
-                text(
-                    "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity "
-                    "WHERE pid <> pg_backend_pid() AND datname = current_database()"
-                )
-            )
-            assert dropped.scalar_one() >= 1
-
-    drop_all()
-    assert reserve(journal, 2)[0][1].kind is ReservationStatus.GRANTED
-    drop_all()
-    with reading(journal.engine) as connection:
-        assert connection.execute(text("SELECT count(*) FROM calls")).scalar_one() == 2
-    drop_all()
-    assert journal.money.today().calls == 2
-    other.dispose()
 
 
 def test_who_was_taken_for_dead_sends_nothing_more(server_place: Place) -> None:
@@ -154,17 +127,6 @@ def test_a_journal_that_stays_locked_is_waited_for(server_place: Place) -> None:
     other.dispose()
 
 
-def test_outcomes_are_committed_while_another_process_has_its_turn(server_place: Place) -> None:
-    """A process that is granting a block keeps nobody from handing in; grants wait their turn."""
-    journal, other = (server_place.open(busy_timeout_s=0.3) for _ in range(2))
-    pairs = reserve(journal, 1)
-    with recording(other.engine, Turn.GRANTS):
-        journal.calls.settle("run-1", [ended(pairs[0])])
-        with pytest.raises(JournalBusyError):
-            reserve(journal, 2)
-    assert journal.money.today().calls == 1
-
-
 def test_a_change_of_the_whole_journal_waits_for_all_who_record(server_place: Place) -> None:
     """An erasure or a rotation never meets a group of outcomes half written."""
     journal, other = (server_place.open(busy_timeout_s=0.3) for _ in range(2))
@@ -199,20 +161,3 @@ def test_a_group_larger_than_a_socket_takes_is_committed(server_place: Place) ->
     pairs = reserve(journal, *range(1, 201))
     journal.calls.settle("run-1", [ended(pair, body=b"x" * 40_000) for pair in pairs])
     assert len(journal.answers.latest("karma", [pair[0].subject for pair in pairs])) == 200
-
-
-def test_outcomes_handed_in_by_two_at_once_count_once(server_place: Place) -> None:
-    """A group whose first writing was not heard of may be written again while it goes on."""
-    journal, other = (server_place.open() for _ in range(2))
-    outcomes = [ended(pair) for pair in reserve(journal, *range(1, 201))]
-    both = Barrier(2)
-
-    def settle(mine: Journal) -> None:
-        both.wait()
-        mine.calls.settle("run-1", outcomes)
-
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(settle, (journal, other)))
-    assert journal.money.today().spent_micro == 200 * PRICE
-    assert journal.money.today().reserved_micro == 0
-    assert verify_journal(journal) == []

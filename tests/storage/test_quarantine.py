@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -74,18 +73,6 @@ def test_a_quarantine_file_feeds_back_without_loss(rows: list[tuple[str, str]]) 
         back = [list(r.values()) for b in source.batches() for r in b.columns.to_pylist()]
     assert back == [["C1", *row] for row in rows]
     assert [column.heading for column in source.header.columns] == ["customer_id", "phone", "=odd"]
-
-
-def test_a_quarantine_file_is_read_by_pandas_as_it_is(tmp_path: Path) -> None:
-    """Plain UTF-8, the file's own headings, then line, column, code and hint."""
-    path = tmp_path / "quarantine.csv"
-    with QuarantineWriter(path, columns("customer_id", "Ọ name")) as writer:
-        writer.write([refused(7, "C1", "Ɓala, \n x")])
-        writer.write([refused(9, "C2", None), refused(10, "C3")])
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    assert list(table.columns) == ["customer_id", "Ọ name", "line", "column", "code", "hint"]
-    assert table.iloc[0].tolist() == ["C1", "Ɓala, \n x", "7", "bvn", "no_identifier", "give one"]
-    assert table["Ọ name"].tolist()[1:] == ["", ""]
 
 
 def test_a_file_appears_whole_and_private_or_not_at_all(tmp_path: Path) -> None:

@@ -39,19 +39,6 @@ def test_a_run_under_way_is_seen_from_outside(place: Place) -> None:
         assert look.pulse(RUN, alive=False).in_doubt == 2
 
 
-def test_a_process_that_is_gone_holds_nothing(place: Place) -> None:
-    """Its run was killed."""
-    journal = place.open()
-    begin_run(journal, RUN)
-    journal.close()
-    look = look_into(place.settings())
-    assert look is not None
-    with look:
-        found = look.runs.find(RUN)
-        assert found is not None
-        assert (found.state, found.holder) == ("killed", None)
-
-
 def test_a_journal_that_is_gone_is_no_empty_place(sqlite_place: Place, tmp_path: Path) -> None:
     """HOME remembers it."""
     sqlite_place.open()

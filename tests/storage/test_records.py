@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
 from typing import TYPE_CHECKING
 
 from nightscreen.config.settings import Cutoffs
@@ -15,14 +14,6 @@ from nightscreen.journal.records import Records
 from nightscreen.journal.schema import KINDS, ErasedPseudonyms, records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.contests import Contest, ToldNotice
-from nightscreen.schemas.offers import LinkState, LoanNews, LoanSnapshot, Offer
-from nightscreen.schemas.outcomes import (
-    OUTCOMES_BATCH,
-    LoanDay,
-    LoanOutcome,
-    LoanStanding,
-    OutcomeSource,
-)
 from nightscreen.schemas.records import RecordKind
 
 if TYPE_CHECKING:
@@ -67,7 +58,7 @@ def test_records_are_rotated_verified_copied_and_erased(journal: Journal, tmp_pa
     """A new key opens them, damage is found, a backup has them, an erasure takes one person's."""
     store = Records.of(journal, Contest)
     store.add([contest(), contest("2", OTHER)])
-    back_up(journal, tmp_path / "copy", passphrase="a long passphrase")
+    back_up(journal, tmp_path / "copy")
     rotate_key(journal)
     assert verify_journal(journal) == []
     Erasures(journal).erase(ErasedPseudonyms(customers=[CUSTOMER]))
@@ -78,69 +69,6 @@ def test_records_are_rotated_verified_copied_and_erased(journal: Journal, tmp_pa
     assert told.startswith("1 sealed values of the table records")
     with open_journal(tmp_path / "copy", data_key=_key(journal)) as copy:
         assert len(Records.of(copy, Contest).all()) == 2
-
-
-def outcome(
-    key: str, as_of: date, standing: LoanStanding, customer: bytes = CUSTOMER
-) -> LoanOutcome:
-    """Return a made-up loan on a day."""
-    return LoanOutcome(
-        key=key,
-        customer=customer,
-        batch=OUTCOMES_BATCH,
-        at=1000,
-        customer_id="CUST-1",
-        loan_id=f"LN-{key}",
-        source=OutcomeSource.FILE,
-        disbursed_at=500,
-        last=LoanDay(as_of=as_of, standing=standing),
-    )
-
-
-def test_records_grow_in_place_and_say_how_many(journal: Journal) -> None:
-    """New ones are written, known ones grow, the same again changes nothing."""
-    store = Records.of(journal, LoanOutcome)
-    first = [outcome("1", date(2026, 1, 31), LoanStanding.OPEN)]
-    later = [
-        outcome("1", date(2026, 2, 28), LoanStanding.CLOSED),
-        outcome("2", date(2026, 2, 28), LoanStanding.OPEN, OTHER),
-    ]
-    assert store.merge(first, LoanOutcome.joined, 1000) == (1, 0)
-    assert store.merge(later, LoanOutcome.joined, 2000) == (1, 1)
-    assert store.merge([*first, *later], LoanOutcome.joined, 3000) == (0, 0)
-    assert [each.state for each in store.all()] == ["closed", "open"]
-    Erasures(journal).erase(ErasedPseudonyms(anywhere={CUSTOMER: ["borrowers"]}))
-    assert [each.key for each in store.all()] == ["2"]
-
-
-def test_what_was_seen_of_a_loan_goes_with_its_offer(journal: Journal) -> None:
-    """However old a view is, it stays while the loan is followed, and goes with it."""
-    offers, views = Records.of(journal, Offer), Records.of(journal, LoanNews)
-    offer = Offer(
-        subject=b"o" * 16,
-        customer=CUSTOMER,
-        batch="borrowers",
-        product_id="LP1",
-        number=1,
-        source_run_id="run-1",
-        decision="approve",
-        state=LinkState.OFFERED,
-        at=100,
-        customer_id="CUST-1",
-    )
-    followed = offer.model_copy(update={"followed_at": 900})
-    seen = LoanSnapshot("PENDING")
-    news = LoanNews(subject=offer.subject, customer=CUSTOMER, run_id="run-2", at=500, now=seen)
-    offers.add([offer])
-    assert offers.replace(followed, offer, 900)
-    views.add([news])
-    erasures = Erasures(journal)
-    assert erasures.held_before(Cutoffs.all_at(900)).states == 0
-    assert erasures.held_before(Cutoffs.all_at(901)).states == 2
-    other = {OTHER: ["borrowers"], CUSTOMER: ["others"]}
-    assert erasures.held_of(ErasedPseudonyms(anywhere=other)).states == 0
-    erasures.erase(ErasedPseudonyms(anywhere={CUSTOMER: ["borrowers"]}))
-    assert (offers.all(), views.all()) == ([], [])
 
 
 def test_every_kind_has_its_model_and_says_how_long_it_is_kept() -> None:

@@ -158,15 +158,6 @@ def test_old_line_ends_are_read_and_told(tmp_path: Path) -> None:
     assert "carriage return" in source.header.findings[0]
 
 
-def test_batches_are_full_and_can_be_read_again(tmp_path: Path) -> None:
-    """Only the last batch is smaller, broken rows count, and a second reading is the same."""
-    rows = "".join(f"C{n},{n}\n" if n % 10 else f"C{n}\n" for n in range(1, 101))
-    source = open_source(save(tmp_path, f"customer_id,bvn\n{rows}"))
-    sizes = [batch.columns.num_rows + len(batch.broken) for batch in source.batches(30)]
-    assert sizes == [30, 30, 30, 10]
-    assert read(source) == read(source, 7)
-
-
 @settings(deadline=None, max_examples=examples(150))
 @given(
     rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=25),

@@ -109,13 +109,6 @@ def test_two_headings_of_one_meaning_are_asked_back() -> None:
     assert 'phone = "GSM" (or ["GSM", "Mobile"] to merge them)' in str(caught.value)
 
 
-def test_the_exact_own_name_wins() -> None:
-    """The other is carried, and the analyst is reported."""
-    header = understand(HERE, ["customer_id", "GSM", "phone"])[0]
-    assert [column.known for column in header.columns] == ["customer_id", None, "phone"]
-    assert header.findings == ('"phone" is taken for phone; "GSM" is only carried through.',)
-
-
 def test_carried_columns_never_take_the_name_of_an_output_column() -> None:
     """Whatever their case, since the policy's engine does not tell cases apart."""
     assert outputs("Cost", "karma_status", "ecosystem_x", "bank_account_ref", "notes") == [
@@ -123,14 +116,6 @@ def test_carried_columns_never_take_the_name_of_an_output_column() -> None:
     ]  # fmt: skip
     assert outputs("decision", "input_decision") == ["input_decision", "input_decision_2"]
     assert outputs("GSM", "batch_same_bvn") == ["phone", "input_batch_same_bvn"]
-
-
-def test_repeated_and_blank_headings_are_numbered() -> None:
-    """Every column keeps a name of its own."""
-    header = understand(HERE, ["customer_id", "State", "state", "", "State_2"])[0]
-    names = [column.heading for column in header.columns]
-    assert names == ["customer_id", "State", "state_3", "column_4", "State_2"]
-    assert "1 column without a heading: named column_N." in header.findings
 
 
 def test_what_seems_to_be_about_consent_is_pointed_out_first() -> None:

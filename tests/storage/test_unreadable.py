@@ -78,19 +78,6 @@ def test_what_is_read_after_all_keeps_its_call_its_time_and_its_cost(journal: Jo
     assert verify_journal(journal) == []
 
 
-def test_those_in_a_row_are_counted_since_the_last_record(journal: Journal) -> None:
-    """A miss is no record, a free one does not count, and it is not counted for ever."""
-    pairs = reserve(journal, *range(1, 9))
-    miss = replace(ended(pairs[5], cost=0), outcome="clear")
-    group = [unread(pairs[0]), replace(ended(pairs[1]), outcome="listed"), unread(pairs[2])]
-    group += [unread(pairs[3], cost=0), unread(pairs[4]), miss, unread(pairs[6])]
-    for each in group:
-        journal.calls.settle("run-1", [each])
-    assert journal.answers.unreadable_run("karma", 9) == 3
-    assert journal.answers.unreadable_run("karma", 2) == 2
-    assert journal.answers.unreadable_run("ecosystem", 9) == 0
-
-
 def lost(
     pair: tuple[ReserveRequest, Reservation], trouble: str = "cut", *, at: int = 0
 ) -> CallResult:
@@ -185,20 +172,6 @@ def test_calls_in_doubt_are_counted_by_what_came_and_when(journal: Journal) -> N
         subject(2): Doubts(0, 0, 0),
     }
     assert counted("run-1", 150, 150, 100)[subject(2)] == Doubts(1, 0, 0)
-
-
-def test_what_could_not_be_read_in_an_outage_is_no_answer_to_another_run(journal: Journal) -> None:
-    """Its own run shows it as it came, so that it does not buy it twice."""
-    pairs = reserve(journal, 1, 2)
-    journal.calls.settle("run-1", [unread(pairs[0]), ended(pairs[1])])
-    mark_outage(journal, "run-1", "karma", 0)
-    subjects = b"".join(sorted([subject(1), subject(2)]))
-    mine = journal.answers.latest_columns("karma", subjects, "run-1", 0).call_id
-    theirs = journal.answers.latest_columns("karma", subjects, "run-2", 0).call_id
-    assert sorted(mine) == [pair[1].call_id for pair in pairs]
-    assert sorted(theirs) == [0, pairs[1][1].call_id]
-    assert len([each for block in unread_answers(journal) for each in block]) == 1
-    assert verify_journal(journal) == []
 
 
 def test_an_erased_person_is_not_read_again(journal: Journal) -> None:
