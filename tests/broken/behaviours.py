@@ -168,23 +168,6 @@ _RESERVING = (
         (f"{_T_CALLS}::test_each_end_keeps_or_frees_the_reservation",),
     ),
     Broken(
-        "a free miss is charged",
-        "The report shows naira for lookups that the service gives away.",
-        (
-            Edit(
-                _CALLS,
-                '_ended = attrgetter("call_id", "state.value", *_OUTCOME_COLUMNS)',
-                "def _ended(each: CallResult) -> tuple[Any, ...]:\n"
-                "    worst = each.ask.worst_micro if each.outcome else None\n"
-                "    cost = each.cost_micro or worst\n"
-                "    row = (each.call_id, each.state.value, each.trouble, each.status)\n"
-                "    row += (each.outcome, cost, each.balance_micro, each.sent_at)\n"
-                "    return (*row, each.settled_at, each.final)",
-            ),
-        ),
-        (f"{_T_LINE}::test_the_report_equals_the_sandbox_ledger",),
-    ),
-    Broken(
         "unconfirmed prices are asked all at once",
         "Under an old price list a whole block of calls passes the cap, and not one call.",
         (
@@ -439,18 +422,6 @@ _REUSE = (
 """Duplicates and answers at hand."""
 
 _STOPPING = (
-    Broken(
-        "a stop is forgotten",
-        "A run that was stopped goes on asking and paying.",
-        (
-            Edit(
-                _RUN_STOPS,
-                "return self.reason is None and check not in self.checks",
-                "return check not in self.checks",
-            ),
-        ),
-        (f"{_T_PROMISES}::test_nothing_is_sent_after_the_deadline",),
-    ),
     Broken(
         "a refused key stops nothing",
         "Thousands of calls go out that the service refuses, and the account is locked.",
@@ -785,18 +756,6 @@ _PROCESSES = (
         (f"{_T_CALLS}::test_threads_and_processes_never_pass_a_shared_cap[sqlite]",),
     ),
     Broken(
-        "a cap on calls under way is kept by each process for itself",
-        "Several runs at once overrun the service, each within its own cap.",
-        (
-            Edit(
-                _CALLS,
-                "return max(0, min(fair, lowest - under_way.total()))",
-                "return max(0, lowest - under_way[self._me])",
-            ),
-        ),
-        (f"{_T_CLAIMS}::test_each_that_shares_a_cap_has_an_equal_part[sqlite]",),
-    ),
-    Broken(
         "a worker goes by the caps of its own machine",
         "A night with workers spends more than the lender allowed it.",
         (
@@ -887,20 +846,6 @@ _PEOPLE = (
         ("tests/storage/test_erasure.py::test_a_person_being_asked_about_is_refused[sqlite]",),
     ),
     Broken(
-        "what SQLite deletes stays in its file",
-        "An erased person can be read from the bytes of the journal's file.",
-        (
-            Edit(_ENGINE, 'cursor.execute("PRAGMA secure_delete=ON")\n', "cursor.fetchone()\n"),
-            Edit(
-                _ERASURE,
-                "def leave_no_trace(journal: Storage) -> bool:\n",
-                "def leave_no_trace(journal: Storage) -> bool:\n    return True\n\n\n"
-                "def _leave_no_trace(journal: Storage) -> bool:\n",
-            ),
-        ),
-        (f"{_T_ERASURE}::test_nothing_of_the_person_is_left_anywhere",),
-    ),
-    Broken(
         "past outputs keep the erased person",
         "The person is erased from the journal and stays in every past list.",
         (
@@ -923,18 +868,6 @@ _PEOPLE = (
             ),
         ),
         ("tests/steps/test_inbox.py::test_erasing_reaches_the_dropped_file_in_every_format",),
-    ),
-    Broken(
-        "a workbook that names the erased person stays",
-        "The person is erased from the list and stays in the workbook beside it.",
-        (
-            Edit(
-                _FORGET,
-                "                if going and folder is not None:\n",
-                "                if going and folder is not None and not declared.made_of:\n",
-            ),
-        ),
-        (f"{_T_ERASURE}::test_nothing_of_the_person_is_left_anywhere",),
     ),
     Broken(
         "a legal hold stops no erasure",
@@ -1198,18 +1131,6 @@ _DECIDING = (
             ),
         ),
         (f"{_T_DECIDE}::test_a_condition_that_fails_holds_an_approval_back",),
-    ),
-    Broken(
-        "an approve rule needs no answer of its check",
-        "A check that was switched off approves by its silence.",
-        (
-            Edit(
-                _DECIDE,
-                'return f"CAST({said} = 1 AND NOT {lacking} AS UTINYINT)"',
-                'return f"CAST({said} = 1 AS UTINYINT)"',
-            ),
-        ),
-        (f"{_T_DECIDE}::test_an_approve_rule_needs_an_answer_of_each_check_it_names",),
     ),
     Broken(
         "a condition may read files",

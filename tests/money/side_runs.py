@@ -15,23 +15,17 @@ import httpx
 
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import open_journal
-from nightscreen.journal.consents import Consents
 from nightscreen.journal.records import Records
 from nightscreen.operations.bvn.confirmations import BvnConfirmations
 from nightscreen.operations.bvn.requests import BvnRequests
-from nightscreen.operations.loans.offers import LoanOffers
 from nightscreen.operations.loans.tracking import LoanTracking
 from nightscreen.operations.person_run import PersonRun, run_people
-from nightscreen.operations.transactions.pull import TransactionPull
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.clock import system_clock, to_instant
-from nightscreen.schemas.consented import TokenAnswer
-from nightscreen.schemas.offers import LinkState, Offer, OfferLoans, TrackLoans
-from nightscreen.schemas.pulls import PullTransactions
+from nightscreen.schemas.offers import LinkState, Offer, TrackLoans
 from tests.client.fakes import Canned, FakeTransport
 from tests.screening import World
 from tests.steps.bvn_in_a_test import asked
-from tests.steps.offers_in_a_test import borrower
 from tests.steps.virtual_time import VirtualLoop
 
 if TYPE_CHECKING:
@@ -40,9 +34,7 @@ if TYPE_CHECKING:
 
 
 NUMBER = 12
-PRODUCT = {"product_id": "LP1001", "name": "Salary advance", "is_active": 1}
 OTP = "482913"
-SCOPE = "transaction:list"
 
 
 @dataclass(slots=True)
@@ -78,13 +70,6 @@ def _answer(what: str) -> dict[str, Any]:
     if last == "accounts":
         data = {"bvn": before, "first_name": "Amina", "last_name": "Bello"}
         return {"status": "success", "data": data, "meta": {"cost": 20, "balance": 4980}}
-    if last == "transactions":
-        return {"status": "success", "data": [], "meta": meta}
-    if last == "products":
-        return {"status": "success", "message": "Successful", "data": [PRODUCT]}
-    if last == "initialize":
-        link = {"reference": f"R{id(what)}", "url": "https://loans.example/l/1"}
-        return {"status": "success", "message": "Loan initialized", "data": link}
     return {"status": "success", "data": {"reference": last, "status": {"status": "PENDING"}}}
 
 
@@ -150,34 +135,6 @@ class Office:
         given = ConfirmBvns(input=str(source), output=self.out, **options)
         return self.ran(BvnConfirmations, given)
 
-    def pull(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Pull the transactions of customers who consented."""
-        with open_journal(self.folder / "home", clock=self.clock) as journal:
-            consents = Consents.of(journal)
-            for number in range(NUMBER):
-                token = TokenAnswer(
-                    access_token=f"token-{number}",
-                    username=f"c{number}@bank.example",
-                    refresh_token=f"refresh-{number}",
-                    scope=SCOPE,
-                )
-                consents.keep(f"CUST-{number:04d}", token, asked_scopes=[SCOPE], evidence={})
-        return self.ran(TransactionPull, PullTransactions(output=self.out, **options))
-
-    def offer(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Offer a product to the approved rows of a night."""
-        world = World(self.folder, clock=self.clock)
-        night = world.screen([borrower(number) for number in range(NUMBER)])
-        given = OfferLoans(
-            run_dir=str(night.folder),
-            product=str(PRODUCT["product_id"]),
-            output=self.out,
-            decisions=["approve", "review", "decline"],
-            unsolicited=True,
-            **options,
-        )
-        return self.ran(LoanOffers, given)
-
     def track(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Follow loans that were offered before."""
         with open_journal(self.folder / "home", clock=self.clock) as journal:
@@ -221,4 +178,4 @@ def status(report: dict[str, Any]) -> Counter[str]:
     return found
 
 
-FLOWS: Sequence[str] = ("request", "confirm", "pull", "offer", "track")
+FLOWS: Sequence[str] = ("request", "confirm", "track")

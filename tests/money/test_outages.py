@@ -81,7 +81,7 @@ def test_one_answer_that_asks_for_an_hour_gets_five_minutes(office: Office) -> N
         return FOR_EVER if len(at) == 1 else None
 
     office.service.fault = fault
-    report = office.pull()
+    report = office.track()
     assert (report["state"], status(report)["pending"]) == ("completed", 0)
     assert not [each for each in at[1:] if MINUTE < each - at[0] < 5 * MINUTE]
     assert at[-1] - at[0] < 10 * MINUTE
@@ -106,7 +106,7 @@ def test_a_topped_up_wallet_is_noticed(office: Office) -> None:
 def test_a_refused_key_is_not_waited_for(office: Office) -> None:
     """No waiting mends a key: the run stops at once, deadline or not, and says so."""
     office.service.fault = lambda _asked: WRONG_KEY
-    report = office.pull(deadline=office.in_hours(3))
+    report = office.track(deadline=office.in_hours(3))
     assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
     assert office.loop.time() < 5 * MINUTE
     assert len(office.service.asked) <= 2 * NUMBER

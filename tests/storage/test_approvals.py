@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from nightscreen.journal.approvals import Approvals
-from nightscreen.journal.read_only import look_into
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import MICROS, span_micros
 from nightscreen.schemas.errors import InputError
@@ -24,12 +22,6 @@ QUOTE = {"quoted": {"low": "0.00", "expected": "30.00", "high": "57.00"}, "lines
 TIMEOUT = timedelta(hours=2)
 
 
-def ended(journal: Journal, run_id: str = "run-1", stop: str = "approval") -> None:
-    """Write down a run that ended early."""
-    begin_run(journal, run_id)
-    journal.runs.finish(run_id, state="stopped", stop_reason=stop, report={})
-
-
 def ask(journal: Journal, run_id: str = "run-1", cap_micro: int | None = None) -> Approval:
     """Have a run ask for approval."""
     return Approvals.of(journal).ask(
@@ -41,16 +33,6 @@ def ask(journal: Journal, run_id: str = "run-1", cap_micro: int | None = None) -
         cap_micro=cap_micro,
         deployment_id="deployment-1",
     )
-
-
-@pytest.mark.parametrize(("cap", "lets"), [(None, 57), (50 * MICROS, 50), (60 * MICROS, 57)])
-def test_an_approval_without_an_amount_lets_spend_what_was_shown(
-    journal: Journal, cap: int | None, lets: int
-) -> None:
-    """The run's cap, or the most the quote comes to where that is less; never without a limit."""
-    ask(journal, cap_micro=cap)
-    decided = Approvals.of(journal).decide("run-1", ApprovalDecision.APPROVED, by="chief")
-    assert decided.max_spend_micro == lets * MICROS
 
 
 def test_an_approval_that_no_run_used_in_time_is_void(place: Place) -> None:
@@ -114,21 +96,3 @@ def test_a_decision_on_what_has_changed_meanwhile_is_not_written(journal: Journa
     with pytest.raises(InputError, match="has changed"):
         found.decide("run-1", ApprovalDecision.APPROVED, by="other", seen=second.key)
     assert found.newest("run-1").decision is ApprovalDecision.REFUSED  # type: ignore[union-attr]  # it was asked above
-
-
-def test_what_waits_is_listed_once(place: Place) -> None:
-    """Only runs that ended for want of approval, each once, oldest first; a look reads it too."""
-    journal = place.open()
-    for run_id in ("run-1", "run-2", "run-3"):
-        ended(journal, run_id)
-        ask(journal, run_id)
-    newest = ask(journal, "run-1")
-    ended(journal, "run-3", stop="budget")
-    waiting = Approvals.of(journal).waiting()
-    assert [each.run_id for each in waiting] == ["run-2", "run-1"]
-    assert waiting[1] == newest
-    for key, found in (("", newest), (base64.b64encode(b"x" * 32).decode(), None)):
-        look = look_into(place.settings(key))
-        assert look is not None
-        with look:
-            assert look.approval_of("run-1") == found
