@@ -111,10 +111,10 @@ def _is_theirs(row: dict[str, str]) -> bool:
 
 def test_what_a_run_asked_is_fresh_in_it_and_whenever_it_is_resumed(nights: Nights) -> None:
     """With limits of nothing a resume, days later, asks only what the cap had left."""
-    rows = [person(number) for number in range(1, 41)]
+    rows = [person(number) for number in range(1, 17)]
     limits = [f"{name}=0" for name in LIMITS]
     nights.screen(rows)
-    first = nights.after(1).screen(rows, freshness=limits, max_spend="200")
+    first = nights.after(1).screen(rows, freshness=limits, max_spend="80")
     assert first.report["stop_reason"] == "budget"
     agree(first)
     asked = len(nights.world.calls())

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-ROWS = [customer(number, **CONSENT) for number in range(120)]
+ROWS = [customer(number, **CONSENT) for number in range(60)]
 SHARED_ROWS = [
-    customer(number, phone=f"+23480300{number // 3:05d}", **CONSENT) for number in range(120)
+    customer(number, phone=f"+23480300{number // 3:05d}", **CONSENT) for number in range(60)
 ]
 SEVERAL: dict[str, Any] = {"karma_identities": ["bvn", "phone"]}
 
