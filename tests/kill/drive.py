@@ -6,7 +6,7 @@ Expectations do not belong here.
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     Steer = Callable[[Asking], Awaitable[None]]
     RunLoop = Callable[[Coroutine[Any, Any, dict[str, Any]]], dict[str, Any]]
-    Around = Callable[[], AbstractAsyncContextManager[object]]
 
 
 @dataclass(slots=True)
@@ -56,25 +55,15 @@ class Steered(Runner):
     Args:
         steer: runs beside the asking.
         ask_here: stands in for a person at the terminal.
-        around: is entered round all of the asking.
     """
 
     run: ScreeningRun  # the run, once it is open
     lookups: list[tuple[str, LookupStatus]]
 
-    def __init__(
-        self, steer: Steer | None, ask_here: Callable[[Approval], bool] | None, around: Around
-    ) -> None:
+    def __init__(self, steer: Steer | None, ask_here: Callable[[Approval], bool] | None) -> None:
         self._steer = steer
         self._ask_here = ask_here
-        self._around = around
         self.lookups = []
-
-    @asynccontextmanager
-    async def asking(self, run: ScreeningRun) -> AsyncIterator[None]:
-        """Enter what goes round the asking."""
-        async with super().asking(run), self._around():
-            yield
 
     async def open(self, parameters: ScreenBatch, settings: Settings, clock: Clock) -> ScreeningRun:
         """Open the run and keep it."""
@@ -113,7 +102,6 @@ def screen(
     clock: Clock = system_clock,
     run_loop: RunLoop = asyncio.run,
     ask_here: Callable[[Approval], bool] | None = None,
-    around: Around = nullcontext,
 ) -> Driven:
     """Carry a batch along the line and return what it came to.
 
@@ -125,9 +113,8 @@ def screen(
         clock: the present instant.
         run_loop: runs it all.
         ask_here: stands in for a person at the terminal.
-        around: is entered round all of the asking.
     """
-    runner, began = Steered(steer, ask_here, around), clock()
+    runner, began = Steered(steer, ask_here), clock()
     wire = None if transport is None else Overseen(transport, settings.home)
     screening = run_screening(parameters, settings, transport=wire, clock=clock, runner=runner)
     driven = Driven(run_loop(screening), runner.run, runner.lookups)
