@@ -101,7 +101,7 @@ def test_the_floor_is_kept(tmp_path: Path) -> None:
 
 def test_too_many_failures_stop_the_run(tmp_path: Path) -> None:
     """Beyond the tolerated share of failures nothing more is spent."""
-    bureau = desk(tmp_path)
+    bureau = Bureau(tmp_path, rows=80)
     bureau.service.before = after_number(60, REJECTED)
     report = bureau.night().report
     assert (report["state"], report["stop_reason"]) == ("stopped", "failures")
@@ -141,6 +141,7 @@ def test_a_stop_that_may_pass_is_taken_up_again(tmp_path: Path) -> None:
     What was lost as often as a lookup may be sent in a day stays in doubt, and nothing else.
     """
     bureau = desk(tmp_path, outage_give_up="PT1M", tolerated_failure_pct=100)
+    bureau.rows = 80
     start = bureau.loop.time()
 
     def fails(*_: object) -> Canned | None:
