@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SEEDS = range(4)
+REFUSAL_S = 0.005
+WARM_UP = 0.2  # share of the results that are not counted
 
 
 @dataclass
@@ -31,7 +33,6 @@ class Seen:
     share_of_maximum: float
     share_of_limit: float
     refused: float
-    caps: list[int]
 
 
 def simulate(
@@ -40,26 +41,23 @@ def simulate(
     seed: int,
     failing: float = 0.0,
     limit: Callable[[float], int] | None = None,
-    refusal_s: float = 0.005,
     results: int = 10_000,
-    warm_up: float = 0.2,
 ) -> Seen:
     """Keep the window full against a service that takes about 100 ms a call."""
     rng, cap, now, order = random.Random(seed), AdaptiveCap(maximum), 0.0, count()
     flying: list[tuple[float, int, bool, bool, CallStart]] = []
     busy, counted, refused = 0, 0, 0
     held, allowed, begun = 0.0, 0.0, 0.0
-    caps = [cap.cap]
     for number in range(results):
         while len(flying) < cap.cap:
             taken = limit is None or busy < limit(now)
-            took = 0.1 * rng.lognormvariate(0, 0.3) if taken else refusal_s * rng.uniform(0.5, 1.5)
+            took = 0.1 * rng.lognormvariate(0, 0.3) if taken else REFUSAL_S * rng.uniform(0.5, 1.5)
             strain = not taken or rng.random() < failing
             begun_as = cap.begin(len(flying) + 1)
             heapq.heappush(flying, (now + took, next(order), strain, taken, begun_as))
             busy += taken
         at, _, strain, taken, begun_as = heapq.heappop(flying)
-        if number >= warm_up * results:
+        if number >= WARM_UP * results:
             begun = begun or now
             held += cap.cap * (at - now)
             allowed += min(maximum, limit(at) if limit else maximum) * (at - now)
@@ -67,8 +65,7 @@ def simulate(
             refused += not taken
         now, busy = at, busy - taken
         cap.on_result(begun=begun_as, strain=strain, now=now)
-        caps.append(cap.cap)
-    return Seen(held / (maximum * (now - begun)), held / allowed, refused / counted, caps)
+    return Seen(held / (maximum * (now - begun)), held / allowed, refused / counted)
 
 
 @pytest.mark.parametrize("failing", [0.01, 0.5])

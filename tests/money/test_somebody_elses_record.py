@@ -60,24 +60,6 @@ def test_a_proxy_that_answers_every_karma_lookup_with_the_sample(tmp_path: Path)
     assert any("one and the same record" in notice for notice in night.report["notices"])
 
 
-def test_one_customer_answered_with_somebody_elses_record(tmp_path: Path) -> None:
-    """It is that row's alone: the night goes through, and the customer is not listed."""
-    bureau = Bureau(tmp_path, rows=ROWS)
-    asked: list[str] = []
-
-    def poison(operation: str, identity: str, _: int) -> Canned | None:
-        if operation != "karma":
-            return None
-        asked.append(identity)
-        return answered(SAMPLE) if identity == asked[0] else None
-
-    bureau.service.before = poison
-    night = bureau.night()
-    assert night.report["state"] == "completed"
-    clean = {identity for identity in asked if karma_of(identity) is not None} - {asked[0]}
-    assert statuses(night)["listed"] == len(clean)
-
-
 def test_each_answered_with_the_record_of_another(tmp_path: Path) -> None:
     """A service that mixes people up lists nobody, however many it charges for."""
     bureau = Bureau(tmp_path, rows=12)

@@ -83,14 +83,6 @@ def test_a_reason_ends_it(world: World, request: pytest.FixtureRequest) -> None:
     assert "wallet" not in {each.name for each in diagnose(world.read_settings()).findings}
 
 
-def test_a_top_up_is_called_so(world: World, request: pytest.FixtureRequest) -> None:
-    """Money that came is no warning."""
-    _, second = two_nights(world, taken=-206_000)
-    assert second["balance"]["between_runs"]["missing"] == "-206000.00"
-    assert [each for each in attention(second) if each.startswith("₦206,000.00 was added")]
-    assert not open_gaps(request.getfixturevalue("journal"))
-
-
 def test_nothing_is_missing_where_only_runs_spent(
     world: World, request: pytest.FixtureRequest
 ) -> None:

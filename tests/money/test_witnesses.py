@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 ROWS = 40
 HTML = b"<html><body>Request blocked</body></html>"
-SAMPLE = {"status": "success", "data": {"account_number": "0", "lenders": 1}}
 ODD: dict[str, Canned] = {
     "404 of a proxy": Canned(404, b"<html>nothing here</html>"),
     "302": Canned(302, b""),
@@ -32,7 +31,6 @@ ODD: dict[str, Canned] = {
         500, {"status": "error", "message": "could not find a matching price definition"}
     ),
     "200 and nothing": Canned(200, {}),
-    "sample": Canned(200, {**SAMPLE, "mock-response": "a sample"}),
 }
 WORDS = {
     "404 of a proxy": "address",
@@ -42,7 +40,6 @@ WORDS = {
     "402": "balance",
     "500 about a price": "unpriced",
     "200 and nothing": "test_mode",
-    "sample": "test_mode",
 }
 STATES = {
     "address": ("stopped", "outage"),
@@ -57,7 +54,6 @@ IDENTITIES = {"bvn": "bvn", "phone": "phone", "email": "email"}
 CASES = [
     *(("middle", odd) for odd in ONE_OF_EACH),
     *(("opening", "302"), ("first of karma", "401"), ("closing", "500 about a price")),
-    ("opening", "sample"),
 ]
 """Each moment and each answer once."""
 

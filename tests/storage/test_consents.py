@@ -8,9 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightscreen.journal.consents import REPLACED, Consents, keep_figures, live_figures
+from nightscreen.journal.consents import REPLACED, Consents
 from nightscreen.operations.consents.links import AskedConsent, ConsentLinks, Refusal
-from nightscreen.schemas.consented import CashFigures, GrantState, TokenAnswer
+from nightscreen.schemas.consented import GrantState, TokenAnswer
 
 if TYPE_CHECKING:
     from nightscreen.journal import Journal
@@ -143,25 +143,6 @@ def test_a_redirect_works_once(journal: Journal) -> None:
     assert found.count(Refusal.USED) == 15
     (asked,) = [each for each in found if isinstance(each, AskedConsent)]
     assert (asked.customer_id, asked.scopes) == ("C-1", (LIST,))
-
-
-def test_figures_of_a_later_answer_stay(journal: Journal) -> None:
-    """A pull that is closed late never puts its figures in the place of newer ones."""
-    consents = Consents.of(journal)
-    kept(consents)
-    customer = consents.customer("C-1")
-
-    def figures(at: int, months: int) -> CashFigures:
-        key, scopes = customer.hex(), (LIST,)
-        found = {"tx_months": months}
-        return CashFigures(key=key, customer=customer, at=at, scopes=scopes, figures=found)
-
-    for at, months in ((2, 6), (1, 5), (2, 7)):
-        keep_figures(journal, [figures(at, months)])
-    assert live_figures(journal, [customer])[customer].figures["tx_months"] == 7
-    assert live_figures(journal, [customer], since=3) == {}
-    consents.revoke("C-1", "customer asked")
-    assert live_figures(journal, [customer]) == {}
 
 
 def test_no_token_nor_customer_lies_in_clear(sqlite_place: Place) -> None:

@@ -82,19 +82,6 @@ def test_a_cost_that_a_later_balance_confirms_counts_under_caps(journal: Journal
     assert verify_journal(journal) == []
 
 
-def test_a_wallet_that_was_topped_up_says_nothing(journal: Journal) -> None:
-    """Nor does a journal without an earlier balance: a person settles it."""
-    settle(journal, reserve(journal, 1, caps=CAPS)[0], PRICE, WALLET)
-    call = reserve(journal, 2, caps=CAPS)[0]
-    settle(journal, call, ODD, None, odd=True)
-    found = settle(journal, reserve(journal, 3, caps=CAPS)[0], PRICE, WALLET + ODD)
-    assert found is not None
-    assert found.checks == {"karma"}
-    settle_call(journal, Actor("Ada"), call[1].call_id, PRICE)
-    assert spent(journal) == (3 * PRICE, 3 * PRICE)
-    assert verify_journal(journal) == []
-
-
 def test_a_call_in_doubt_is_settled_by_two_people(journal: Journal) -> None:
     """Until the second has confirmed it nothing changes; the figure that was seen is meant."""
     pair = reserve(journal, 1)[0]

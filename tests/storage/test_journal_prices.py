@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nightscreen.journal.money import Spent
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import (
     Caps,
@@ -14,7 +13,7 @@ from nightscreen.schemas.calls import (
     ReserveRequest,
 )
 from nightscreen.schemas.clock import MICROS
-from nightscreen.schemas.prices import MOST_COST_MICRO, RECENT_MICROS
+from nightscreen.schemas.prices import RECENT_MICROS
 from tests.storage.conftest import PRICE, asks, by_name, ended, kinds, reserve
 
 if TYPE_CHECKING:
@@ -65,26 +64,6 @@ def test_a_price_counts_until_a_weekly_run_is_over(place: Place) -> None:
     assert journal.money.prices()["karma"].highest_micro == PRICE
 
 
-def test_the_greatest_costs_add_up_exactly(journal: Journal) -> None:
-    """Counters are whole numbers of 64 bits on both databases."""
-    pairs = reserve(journal, *range(1, 301), caps=Caps(price_limits=LIMITS))
-    odd = MOST_COST_MICRO - 1
-    journal.calls.settle("run-1", [ended(each, cost=odd) for each in pairs])
-    assert journal.money.of_run("run-1") == Spent(300 * odd, 0, 300)
-    assert journal.money.this_month().spent_micro == 300 * odd
-    assert journal.money.surprises("run-1")[0].excess_micro == 300 * (odd - PRICE)
-    assert verify_journal(journal) == []
-
-
-def test_unconfirmed_calls_under_way_fit_at_the_highest_believed_price(journal: Journal) -> None:
-    """They are reserved at the known price; as many go as would fit if each cost twenty times."""
-    pairs = reserve(journal, *range(1, 9), caps=under(75))
-    assert kinds(pairs) == [ReservationStatus.GRANTED] * 3 + [ReservationStatus.LATER] * 5
-    assert reserved(journal, "run-1") == [PRICE] * 3
-    settle(journal, pairs[0], PRICE)
-    assert kinds(reserve(journal, *range(4, 9), caps=under(75))) == [ReservationStatus.GRANTED] * 5
-
-
 def test_near_the_cap_unconfirmed_calls_go_one_at_a_time(journal: Journal) -> None:
     """A miss confirms nothing: the next one goes when it has settled."""
     for number in range(1, 6):
@@ -103,24 +82,6 @@ def test_one_at_a_time_holds_over_processes_checks_and_runs(place: Place) -> Non
     wanted = asks(3, check="ecosystem")
     assert by_name(other, "run-2", wanted, day)[0].kind is (ReservationStatus.LATER)
     assert kinds(reserve(other, 4, caps=under(30), run="run-3")) == [ReservationStatus.GRANTED]
-
-
-def test_a_charge_confirms_the_price_for_every_session_under_way(place: Place) -> None:
-    """Also for another process; a session that begins later confirms anew."""
-    one, other = place.open(), place.open()
-    first = reserve(one, 1, caps=under(30))
-    assert kinds(reserve(other, 2, 3, caps=under(30), run="run-2")) == [
-        ReservationStatus.GRANTED,
-        ReservationStatus.LATER,
-    ]
-    settle(one, first[0], 2 * PRICE)
-    assert (
-        kinds(reserve(other, 3, 4, caps=under(30), run="run-2")) == [ReservationStatus.GRANTED] * 2
-    )
-    assert reserved(other, "run-2") == [PRICE, 2 * PRICE, 2 * PRICE]
-    again = place.open()
-    found = kinds(reserve(again, 5, 6, caps=under(30)))
-    assert found == [ReservationStatus.GRANTED, ReservationStatus.LATER]
 
 
 def test_the_first_charged_call_may_take_a_run_past_its_cap_and_no_other(journal: Journal) -> None:

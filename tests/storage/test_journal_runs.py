@@ -7,10 +7,9 @@ import threading
 from nightscreen.journal.engine import snapshot
 from nightscreen.journal.runs import KILLED
 from nightscreen.journal.schema import spend
-from nightscreen.schemas.calls import CallResult, CallState, Caps
-from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.calls import CallResult, CallState
 from tests.begun import begin_run
-from tests.storage.conftest import NOON, PRICE, Place, asks, by_name, ended, reserve, subject
+from tests.storage.conftest import NOON, PRICE, Place, ended, reserve, subject
 
 
 def test_runs_are_listed_newest_first_killed_ones_included(place: Place) -> None:
@@ -77,26 +76,6 @@ def test_lookups_without_an_answer_say_why(place: Place) -> None:
         ("karma", subject(9)): "in_doubt",
     }
     assert [row.call_id for row in journal.runs.in_doubt()] == [1, 2, 4]
-
-
-def test_outcomes_prices_days_and_balance_are_whole_numbers(place: Place) -> None:
-    """What quotes are made from has the same types on both databases."""
-    journal = place.open()
-    pairs = reserve(journal, 1, 2)
-    journal.calls.settle("run-1", [ended(pairs[0]), ended(pairs[1], cost=0)])
-    place.clock.now = NOON + 30 * 3600 * MICROS
-    wanted = asks(3, check="ecosystem")
-    caps = Caps()
-    grants = by_name(journal, "run-2", wanted, caps)
-    journal.calls.settle("run-2", [ended((wanted[0], grants[0]))])
-    outcomes = sorted(journal.runs.recent_outcomes())
-    assert outcomes == [("ecosystem", "bvn", "clear", 1), ("karma", "bvn", "clear", 2)]
-    assert [(day, check) for day, check, _ in journal.money.by_day()] == [
-        ("2026-03-01", "ecosystem"),
-        ("2026-02-28", "karma"),
-    ]
-    assert journal.runs.last_balance() == 1_000 * MICROS
-    assert journal.runs.seconds_per_answer() == {"ecosystem": 1.0, "karma": 1.0}
 
 
 def test_readers_do_not_keep_writers_waiting(place: Place) -> None:

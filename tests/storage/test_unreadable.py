@@ -94,24 +94,6 @@ def lost(
     return replace(settled, settled_at=at or settled.settled_at, **change)
 
 
-def test_a_kept_body_of_a_call_in_doubt_is_no_answer(journal: Journal) -> None:
-    """It hides no earlier answer and keeps nobody from asking; its worst cost stays reserved."""
-    before = journal.answers.position()
-    (pair,) = reserve(journal, 1)
-    journal.calls.settle("run-1", [ended(pair)])
-    (again,) = reserve(journal, 1)
-    journal.calls.settle("run-1", [lost(again, "unreadable")])
-    assert journal.answers.latest("karma", [subject(1)])[subject(1)].outcome == "clear"
-    found = journal.answers.latest_columns("karma", subject(1), "run-1", before)
-    assert found.call_id.tolist() == [pair[1].call_id]
-    (third,) = reserve(journal, 2)
-    journal.calls.settle("run-1", [lost(third, "unreadable")])
-    assert journal.answers.latest("karma", [subject(2)]) == {}
-    assert reserve(journal, 2)[0][1].call_id
-    assert journal.money.of_run("run-1").spent_micro == PRICE
-    assert verify_journal(journal) == []
-
-
 @pytest.mark.parametrize(("cost", "reserved"), [(0, 0), (PRICE, 0), (None, PRICE)])
 def test_a_kept_body_of_a_call_in_doubt_may_be_read_after_all(
     journal: Journal, cost: int | None, reserved: int
