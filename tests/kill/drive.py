@@ -6,16 +6,14 @@ Expectations do not belong here.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.runs.approval import may_spend
 from nightscreen.runs.screening import Runner, run_screening
-from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.clock import system_clock
-from nightscreen.schemas.errors import JournalError
 from tests.laws import Overseen, require_laws
 
 if TYPE_CHECKING:
@@ -40,8 +38,6 @@ class Driven:
 
     report: dict[str, Any]
     run: ScreeningRun  # the run, closed
-    # check and end of each of its lookups, in rank, before it asked again or closed
-    lookups: list[tuple[str, LookupStatus]]
 
 
 def settings_for(home: Path, url: str, api_key: str, **more: object) -> Settings:
@@ -58,12 +54,10 @@ class Steered(Runner):
     """
 
     run: ScreeningRun  # the run, once it is open
-    lookups: list[tuple[str, LookupStatus]]
 
     def __init__(self, steer: Steer | None, ask_here: Callable[[Approval], bool] | None) -> None:
         self._steer = steer
         self._ask_here = ask_here
-        self.lookups = []
 
     async def open(self, parameters: ScreenBatch, settings: Settings, clock: Clock) -> ScreeningRun:
         """Open the run and keep it."""
@@ -78,19 +72,13 @@ class Steered(Runner):
     async def calling(self, asking: Asking) -> AsyncIterator[None]:
         """Steer beside the calls."""
         steering = None if self._steer is None else asyncio.ensure_future(self._steer(asking))
-        try:
-            async with super().calling(asking):
-                try:
-                    yield
-                finally:
-                    if steering is not None:
-                        steering.cancel()
-                        await asyncio.wait([steering])
-        finally:
-            with suppress(JournalError):  # it may be away, and the error under way is what counts
-                blocks = asking.run.journal.lookups.in_states(asking.table, set(LookupStatus))
-                ends = [(row.check, LookupStatus(row.state)) for each in blocks for row in each]
-                self.lookups = ends
+        async with super().calling(asking):
+            try:
+                yield
+            finally:
+                if steering is not None:
+                    steering.cancel()
+                    await asyncio.wait([steering])
 
 
 def screen(
@@ -117,6 +105,6 @@ def screen(
     runner, began = Steered(steer, ask_here), clock()
     wire = None if transport is None else Overseen(transport, settings.home)
     screening = run_screening(parameters, settings, transport=wire, clock=clock, runner=runner)
-    driven = Driven(run_loop(screening), runner.run, runner.lookups)
+    driven = Driven(run_loop(screening), runner.run)
     require_laws(driven.run.folder.path, settings, began, wire)
     return driven

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 API_KEY = "made-up-key"
 NOWHERE = "http://127.0.0.1:9"
+LATENCY_S = 1.0
 PRICES = {"karma": 10, "ecosystem": 25, "bank_account": 10}
 LOST = Canned(error=httpx.ReadError("cut"))
 NO_MONEY = Canned(402, {"status": "error", "message": "Insufficient wallet balance"})
@@ -43,8 +44,6 @@ class Service:
     """Answers, charges and remembers."""
 
     wallet: int = 1_000_000  # naira left
-    # seconds by operation
-    latency_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PRICES, 1.0))
     # a fault in place of the work, told operation, identity and the call's number
     before: Fault = lambda *_: None
     after: Fault = lambda *_: None  # a fault once the work is done and charged
@@ -70,21 +69,20 @@ class Service:
         operation, identity, record = _asked(request)
         number = len(self.ledger)
         self.at_first = self.wallet if self.at_first is None else self.at_first
-        delay_s = self.latency_s[operation]
         fault = self.before(operation, identity, number)
         cost = self.prices[operation] if record is not None else 0
         if fault is None and self.prices[operation] > self.wallet:
             fault = NO_MONEY
         if fault is not None:
             self.ledger.append((operation, identity, 0))
-            return _late(fault, delay_s)
+            return _late(fault)
         self.wallet -= cost
         self.ledger.append((operation, identity, cost))
         fault = self.after(operation, identity, number)
         answer = self._answer(operation, record, cost)
         if cost and isinstance(answer.body, dict):
             answer = self.rewrite(operation, identity, answer.body) or answer
-        return _late(fault or answer, delay_s)
+        return _late(fault or answer)
 
     def _answer(self, operation: str, record: Any, cost: int) -> Canned:  # noqa: ANN401 - a record
         told = self.meta(cost, self.wallet)
@@ -100,8 +98,8 @@ class Service:
         return Canned(500, {"status": "error", "message": "invalid account", **meta})
 
 
-def _late(canned: Canned, delay_s: float) -> Canned:
-    return Canned(canned.status, canned.body, canned.headers, canned.error, delay_s)
+def _late(canned: Canned) -> Canned:
+    return Canned(canned.status, canned.body, canned.headers, canned.error, LATENCY_S)
 
 
 def _asked(request: httpx.Request) -> tuple[str, str, Any]:
