@@ -6,7 +6,7 @@ import csv
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -24,23 +24,10 @@ from nightscreen.sandbox.people import (
     person_of_bvn,
 )
 from nightscreen.sandbox.test_identifiers import by_customer, by_word
-from nightscreen.sandbox.transactions import Owner, person_of_customer, transactions_of
 
-if TYPE_CHECKING:
-    from nightscreen.sandbox.lives import Life
-
-BVNS = [f"22{number * 618_033_989 % 10**9:09d}" for number in range(4000)]
 DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
 TODAY = date(2026, 3, 1)
 LAGOS = ZoneInfo("Africa/Lagos")
-
-
-def test_the_world_changes_with_the_days_and_stays_changed() -> None:
-    """Later days bring listings and clearances; a newly listed one stays listed."""
-    first, fifth, last = ({bvn for bvn in BVNS if karma_of(bvn, day=day)} for day in (0, 5, 30))
-    assert fifth - first
-    assert first - last
-    assert fifth - first <= last
 
 
 @pytest.mark.parametrize("row", test_identifiers.TABLE, ids=lambda row: row.word)
@@ -82,11 +69,6 @@ def test_magic_tables_are_whole_and_documented() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     for rows in (people, customers, switches):
         assert "| --- |\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows) in text
-
-
-def listed(name: str, life: Life) -> list[dict[str, object]]:
-    """Return what the service lists of somebody who lives so."""
-    return transactions_of(name, 0, Owner(person_of_customer(name), life))
 
 
 def read(path: Path) -> list[list[str]]:

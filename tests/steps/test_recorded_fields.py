@@ -67,12 +67,6 @@ def test_policies_may_name_each_field() -> None:
     assert EcosystemRecord(**dict.fromkeys(names)).is_blank()
 
 
-def test_gender_of_a_history_must_be_wanted() -> None:
-    """As every other way to it."""
-    ((_, message),) = told(one("ecosystem_gender = 'Female'"))
-    assert "is sensitive" in message
-
-
 def test_status_of_the_rows_own_account_reaches_screening(world: BvnWorld) -> None:
     """As a word; another account's is only in the list."""
     world.sandbox.manners = world.sandbox.manners.model_copy(update={"bvn_finish": "accounts"})
