@@ -123,7 +123,7 @@ def _found(context: Context) -> _Found:
         person, *others = lookup_subject(context.journal, context.customers, customer_id)
     except InputError as error:
         raise DeskError(404, str(error)) from None
-    run, row = newest_row(person) or (None, None)
+    run, row = newest_row(context.journal, person) or (None, None)
     context.require_branch(branch_of(row or {}), customer_id=customer_id)
     runs = () if run is None else (run,)
     shown = Subject(person.customer_id, person.batch, person.pseudonym, runs)

@@ -208,7 +208,7 @@ class Runs:
         latest = runs.c.finished_at.desc(), runs.c.run_id.desc()
         return self._select(query.order_by(*latest).limit(limit))
 
-    def find_all(self, heads: Iterable[RunHead]) -> list[RunRecord]:
+    def find_all(self, heads: Iterable[RunHead | RunRecord]) -> list[RunRecord]:
         """Return runs whole, newest first."""
         return self._select(_NEWEST.where(runs.c.run_id.in_([head.run_id for head in heads])))
 

@@ -59,7 +59,7 @@ def explain(
     declared: Declarations = NOTHING_DECLARED,
 ) -> dict[str, Any]:
     """Return a customer's decision end to end, as JSON has it."""
-    found = newest_row(person)
+    found = newest_row(journal, person)
     run, row = found if found is not None else (None, None)
     known = customers.known([person.pseudonym]).get(person.pseudonym)
     now = journal.clock()

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from nightscreen.files.sealing import Pseudonyms
     from nightscreen.journal import Journal
     from nightscreen.journal.customers import Customers
-    from nightscreen.journal.runs import RunRecord
+    from nightscreen.journal.runs import RunHead, RunRecord
+
+_AT_ONCE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Subject:
     customer_id: str  # as the lender gives it
     batch: str  # the batch name
     pseudonym: bytes  # of the customer in that batch
-    runs: tuple[RunRecord, ...]  # the batch's runs, newest first
+    runs: tuple[RunHead | RunRecord, ...]  # the batch's runs, newest first
 
 
 def lookup_subject(
@@ -45,20 +47,20 @@ def lookup_subject(
     Raises:
         InputError: no batch knows it.
     """
-    newest = {head.batch: head for head in reversed(journal.runs.heads())}
-    names = sorted(newest, key=lambda name: newest[name].started_at, reverse=True)
+    heads_by_batch: dict[str, list[RunHead]] = {}
+    for head in journal.runs.heads():
+        heads_by_batch.setdefault(head.batch, []).append(head)
     found = []
     asked = {each.batch for each in requests_to(journal, customer_id)}
-    for name in [batch] if batch else names:
+    for name in [batch] if batch else heads_by_batch:
         pseudonym = journal.pseudonyms.customer(name, customer_id)
-        heads = [newest[name]] if name in newest else []
+        heads = heads_by_batch.get(name, [])
         if (
             name in asked
             or customers.known([pseudonym])
-            or any(find_row(run, customer_id) for run in journal.runs.find_all(heads))
+            or any(find_row(run, customer_id) for run in journal.runs.find_all(heads[:1]))
         ):
-            runs = journal.runs.newest(batch=name, limit=None)
-            found.append(Subject(customer_id, name, pseudonym, tuple(runs)))
+            found.append(Subject(customer_id, name, pseudonym, tuple(heads)))
     if not found:
         where = f"in batch {batch}" if batch else "in any batch"
         raise InputError(
@@ -68,9 +70,15 @@ def lookup_subject(
     return found
 
 
-def newest_row(person: Subject) -> tuple[RunRecord, dict[str, Any]] | None:
+def runs_of(journal: Journal, person: Subject) -> Iterator[RunRecord]:
+    """Yield a customer's runs, newest first, a few at a time: their reports are long."""
+    for start in range(0, len(person.runs), _AT_ONCE):
+        yield from journal.runs.find_all(person.runs[start : start + _AT_ONCE])
+
+
+def newest_row(journal: Journal, person: Subject) -> tuple[RunRecord, dict[str, Any]] | None:
     """Return the newest run whose files hold the customer's row, and that row."""
-    for run in person.runs:
+    for run in runs_of(journal, person):
         row = find_row(run, person.customer_id)
         if row is not None:
             return run, row

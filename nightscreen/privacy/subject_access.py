@@ -27,7 +27,7 @@ from nightscreen.privacy.explaining import (
     plain,
     shown_changes,
 )
-from nightscreen.privacy.lookup_subject import shown_rows, subjects_of
+from nightscreen.privacy.lookup_subject import runs_of, shown_rows, subjects_of
 from nightscreen.privacy.record_views import kept_until, shown_records
 from nightscreen.report.page import templates
 from nightscreen.results.one_row import find_row
@@ -72,7 +72,7 @@ def gather(
     """
     files: dict[str, list[dict[str, Any]]] = {each.section: [] for each in OUTPUTS if each.section}
     own = []
-    for person, run in [(each, run) for each in people for run in each.runs]:
+    for person, run in [(each, run) for each in people for run in runs_of(journal, each)]:
         if (row := find_row(run, person.customer_id)) is not None:
             own.append(row)
             files["rows"].append({**_of_run(run, retention.enriched_days), "row": _own(row, run)})
