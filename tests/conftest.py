@@ -47,7 +47,6 @@ FIRST = {
     "tests/docs/test_readme.py": "typed commands",
     "tests/privacy/": "privacy",
     "tests/demo/": "the demo",
-    "tests/steps/test_pulling_processes.py": "pulls",
     "tests/ops/": "on call",
     "tests/money/": "money",
     "tests/nights/": "standard nights",

@@ -134,24 +134,6 @@ def test_no_text_of_a_table_leaves_it(browser: Browser, reports: dict[str, Path]
         page.context.close()
 
 
-def test_a_screen_reader_hears_verdict_and_figures(
-    browser: Browser, reports: dict[str, Path]
-) -> None:
-    """Headings and tables are there by role; a bar stands beside its numbers."""
-    page, _ = opened(browser, reports["second"], "desktop")
-    assert page.get_by_role("heading", level=1).count() == 1
-    assert page.get_by_role("table", name="Money by check").count() == 1
-    decisions = page.get_by_role("table", name="Exposure by decision, and what is new")
-    row = decisions.get_by_role("row", name="No further lending")
-    assert "₦" in row.inner_text()
-    assert row.locator(".track[aria-hidden]").count() == 1
-    page.context.close()
-    phone, _ = opened(browser, reports["second"], "phone")
-    assert phone.get_by_role("table", name="Money by check").count() == 1
-    assert phone.get_by_role("rowheader", name="Karma blacklist").count() >= 1
-    phone.context.close()
-
-
 def test_the_page_is_dark_by_night_and_light_on_paper(
     browser: Browser, reports: dict[str, Path]
 ) -> None:

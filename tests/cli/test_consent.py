@@ -174,43 +174,6 @@ def test_codes_that_do_not_work_are_told(here: Here) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "status", "result"),
-    [
-        ("code-expired", 2, "code_refused"),
-        ("exchange-lost", 3, "in_doubt"),
-        ("scope-missing", 2, "nothing_granted"),
-    ],
-)
-def test_each_failure_has_its_status(
-    here: Here, sandbox: SandboxProcess, word: str, status: int, result: str
-) -> None:
-    """One JSON document, whatever the status; a lost answer is never asked for again."""
-    code = code_of(sandbox, customer=f"{word}@magic.example")
-    ended = here(
-        *("consent", "redeem", "--customer", CUSTOMER, "--code", code, "--scope", LIST, "--json")
-    )
-    assert ended.status == status
-    assert (ended.document["result"], ended.document["exit_status"]) == (result, status)
-
-
-def test_code_may_come_by_stdin(
-    here: Here, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So that it stands in no history of a shell."""
-    import io  # noqa: PLC0415 - here alone
-
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{code_of(sandbox)}\n"))
-    assert here("consent", "redeem", "--customer", CUSTOMER, "--code", "-").status == 0
-
-
-def test_revoking_nobody_is_a_mistake(here: Here) -> None:
-    """A misspelt id must not look like a consent taken back."""
-    here("consent", "link", CUSTOMER, "--scope", LIST)
-    ended = here("consent", "revoke", "CUST-NOBODY")
-    assert (ended.status, "no consent here" in ended.err) == (2, True)
-
-
-@pytest.mark.parametrize(
     ("changes", "arguments", "told"),
     [
         ({"REDIRECT_URI": "", "CONSENT_URL": "", "CLIENT_ID": ""}, (), "portal is not known"),

@@ -22,8 +22,8 @@ import pytest
 from nightscreen.files.local_engine import running_engine
 from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
-from tests.cli.test_up import PATIENCE_S, bearing, started, until
-from tests.services import answering, free_port, start_engine_server
+from tests.cli.test_up import bearing, started, until
+from tests.services import answering, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,9 +127,7 @@ def orders(running: Running) -> list[tuple[str, str, Any]]:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize(
-    "login", [None, "", "nightscreen:", "nightscreen:wrong", "user:of-another-server"]
-)
+@pytest.mark.parametrize("login", [None, "nightscreen:", "user:of-another-server"])
 def test_nothing_is_listed_made_started_or_read_without_the_login(
     running: Running, login: str | None
 ) -> None:
@@ -283,101 +281,6 @@ def test_no_work_is_taken_from_a_server_without_a_login(
         until(lambda: "serving" in log.read_text())
 
 
-def test_the_doctor_finds_a_door_that_is_open(
-    tmp_path: Path, strange: tuple[str, list[str]]
-) -> None:
-    """Whatever its health says; and says so no more where a person allows it."""
-    env = surroundings(tmp_path, **SERVICE, PREFECT_API_URL=strange[0])
-
-    def login() -> dict[str, str]:
-        ended = nightscreen("doctor", "--json", cwd=tmp_path, env=env)
-        found: list[dict[str, str]] = ended.document["findings"]
-        return next(each for each in found if each["name"] == "login")
-
-    assert login()["standing"] == "wrong"
-    env["NIGHTSCREEN_OPEN_ENGINE"] = "yes"
-    assert login()["standing"] == "ok"
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize("given", [{}, {"PREFECT_API_AUTH_STRING": "nightscreen:wrong"}])
-def test_a_wrong_login_is_said_before_anything_is_asked(
-    running: Running, given: dict[str, str], tmp_path: Path
-) -> None:
-    """By a command that starts, and by the doctor."""
-    (tmp_path / "batch.csv").write_text("customer_id,bvn\nC1,22123456789\n")
-    env = surroundings(tmp_path, **SERVICE, PREFECT_API_URL=running.url, **given)
-    ended = nightscreen("screen", "batch.csv", "--yes", cwd=tmp_path, env=env)
-    assert ended.status == 2
-    assert "PREFECT_API_AUTH_STRING" in ended.err
-    assert len(ended.err.splitlines()) == 1
-    found = nightscreen("doctor", "--json", cwd=tmp_path, env=env).document["findings"]
-    engine = next(each for each in found if each["name"] == "engine")
-    assert engine["standing"] == "wrong"
-    assert "PREFECT_API_AUTH_STRING" in engine["first"]
-
-
-CALLED = """
-import asyncio, json, os, sys, urllib.error, urllib.request
-import prefect  # as whoever calls a flow may have
-from nightscreen.flows.housekeeping import purge
-from nightscreen.tasks import temporary_server
-from prefect import get_client
-from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
-
-async def both():
-    return await asyncio.gather(purge(), purge())
-
-asyncio.run(both())
-(server,) = temporary_server._servers
-try:
-    status = urllib.request.urlopen(server.url + "/admin/version").status
-except urllib.error.HTTPError as error:
-    status = error.code
-with temporary_settings({PREFECT_API_URL: sys.argv[1]}):
-    with get_client(sync_client=True) as client:
-        client.api_version()
-words = open(f"/proc/{server.process.pid}/cmdline").read()
-print(json.dumps({"login": server.login, "status": status, "words": words, "own": [
-    name for name, value in os.environ.items() if server.login in value]}), flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.mark.long
-@pytest.mark.engine
-def test_a_flow_that_is_called_from_python_has_a_server_with_a_login(
-    tmp_path: Path, strange: tuple[str, list[str]]
-) -> None:
-    """Two processes at once share a HOME, each with its own login; it goes nowhere else."""
-    env = surroundings(tmp_path, **SERVICE, NIGHTSCREEN_HOME="home")
-    env.pop("PREFECT_API_URL", None)
-    callers = [
-        subprocess.Popen(
-            [sys.executable, "-c", CALLED, strange[0]],
-            cwd=tmp_path,
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    told = [json.loads(caller.stdout.readline()) for caller in callers if caller.stdout]
-    for caller in callers:
-        caller.communicate()
-    assert [each["status"] for each in told] == [401, 401]
-    assert len({each["login"] for each in told}) == 2
-    assert not any(each["login"] in each["words"] for each in told)
-    assert [each["own"] for each in told] == [[], []]
-    assert set(strange[1]) == {""}
-    databases = [*tmp_path.rglob("prefect.db")]
-    assert databases
-    for file in (tmp_path / "home").rglob("*"):
-        assert file.stat().st_mode & 0o077 == 0, file
-    assert all(file.is_relative_to(tmp_path / "home") for file in databases)
-
-
 @pytest.mark.engine
 def test_pages_of_another_origin_are_told_to_keep_out(running: Running) -> None:
     """A browser asks first: only Prefect's own pages on this machine may call."""
@@ -390,35 +293,3 @@ def test_pages_of_another_origin_are_told_to_keep_out(running: Running) -> None:
         connection.close()
         assert (allowed == origin) is mine, allowed
         assert allowed != "*"
-
-
-@pytest.mark.engine
-@pytest.mark.long
-def test_a_run_of_a_server_without_a_login_does_nothing(tmp_path: Path) -> None:
-    """Also where Prefect's own worker starts it: what it was asked to do is anybody's wish."""
-    home = tmp_path / "home"
-    (tmp_path / "engine").mkdir()
-    port = free_port()
-    server = start_engine_server(tmp_path / "engine", port, login="")
-    url = f"http://127.0.0.1:{port}/api"
-    env = surroundings(
-        tmp_path, **SERVICE, PREFECT_API_URL=url, NIGHTSCREEN_HOME=str(home), NO_COLOR="1"
-    )
-    prefect = [sys.executable, "-m", "prefect"]
-    root = Path(__file__).resolve().parents[2]
-    try:
-        for words in (("work-pool", "create", "nightscreen", "--type", "process"), ()):
-            command = [*prefect, "--no-prompt", *(words or ("deploy", "--name", "purge"))]
-            subprocess.run(command, cwd=root, env=env, check=True, capture_output=True)
-        found = asked(url, "GET", "/deployments/name/purge/purge")[1]
-        path = f"/deployments/{found['id']}/create_flow_run"
-        run = asked(url, "POST", path, None, {})[1]["id"]
-        once = [*prefect, "worker", "start", "--pool", "nightscreen", "--run-once"]
-        subprocess.run(once, cwd=tmp_path, env=env, check=True, capture_output=True)
-        state = asked(url, "GET", f"/flow_runs/{run}")[1]["state"]
-        assert state["type"] == "FAILED"
-        assert "NIGHTSCREEN_OPEN_ENGINE=yes" in state["message"]
-        assert not (home / "journal.sqlite").exists()
-    finally:
-        server.terminate()
-        server.wait(PATIENCE_S)

@@ -36,15 +36,6 @@ def test_the_values_are_the_defaults(folder: Path, monkeypatch: pytest.MonkeyPat
     assert read_settings() == defaults
 
 
-def test_a_copy_of_it_works_as_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is empty in it and needed is what a newcomer is then asked for."""
-    monkeypatch.delenv("NIGHTSCREEN_BASE_URL")
-    monkeypatch.delenv("NIGHTSCREEN_API_KEY")
-    defaults = read_settings()
-    (folder / ".env").write_text(EXAMPLE.read_text(encoding="utf-8"), encoding="utf-8")
-    assert read_settings() == defaults
-
-
 def test_every_setting_stands_under_a_sentence() -> None:
     """No setting is left to be guessed at."""
     for block in EXAMPLE.read_text(encoding="utf-8").strip().split("\n\n"):

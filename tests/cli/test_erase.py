@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -60,15 +59,6 @@ def test_whom_to_erase_may_come_from_standard_input(folder: Path) -> None:
     assert ids(folder) == ["=1+1"]
 
 
-def test_nobody_of_a_list_stops_the_others(folder: Path) -> None:
-    """Whoever is not known is named by the line, and the status says that something is left."""
-    ended = run("erase", "--customer-id", "-", "--yes", given="nobody\nC\n")
-    assert ended.exit_code == 2
-    assert "1 of 2 erased" in ended.output
-    assert "line 1: " in ended.output
-    assert ids(folder) == ["0007", "=1+1"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "given", "match"),
     [
@@ -94,23 +84,6 @@ def test_bad_usage_removes_nothing(
     assert len(ids(folder)) == 3
 
 
-def test_a_workbook_that_goes_whole_is_told_before_it_does(folder: Path) -> None:
-    """In words and as JSON; a look beforehand changes nothing."""
-    place = f"{folder.name}/decisions.xlsx"
-    (folder / "decisions.xlsx").write_bytes(b"PK")
-    looked = run("erase", "--customer-id", "0007", "--dry-run")
-    assert looked.exit_code == 0
-    assert "review import" in looked.stdout
-    assert place in looked.stdout
-    told = json.loads(run("erase", "--customer-id", "0007", "--dry-run", "--json").stdout)
-    assert (told["dry_run"], told["removed_whole"]) == (True, [place])
-    assert len(ids(folder)) == 3
-    ended = run("erase", "--customer-id", "0007", "--yes", "--json")
-    assert place in ended.stderr
-    assert json.loads(ended.stdout)["removed_whole"] == [place]
-    assert not (folder / "decisions.xlsx").exists()
-
-
 @pytest.mark.parametrize("whom", [("--customer-id", "nobody"), ("--bvn", "22200000000")])
 def test_an_unknown_person_is_told_without_being_named(whom: tuple[str, str]) -> None:
     """Exit status 2, and nothing of what was typed."""
@@ -118,32 +91,3 @@ def test_an_unknown_person_is_told_without_being_named(whom: tuple[str, str]) ->
     assert isinstance(ended.exception, InputError)
     assert ended.exception.exit_status == 2
     assert whom[1] not in str(ended.exception)
-
-
-def test_the_audit_lists_what_was_done() -> None:
-    """In numbers and instants alone."""
-    assert "Nothing was erased" in run("erase", "--list").output
-    run("erase", "--customer-id", "0007", "--yes")
-    (line,) = json.loads(run("erase", "--list", "--json").stdout)["erasures"]
-    assert (line["kind"], line["states"]) == ("erasure", 1)
-    assert "0007" not in run("erase", "--list").output
-
-
-def test_purge_keeps_what_is_young(folder: Path) -> None:
-    """Nothing of last night goes by the default periods, in a dry run or in earnest."""
-    for arguments in (("--dry-run",), ()):
-        ended = run("purge", *arguments)
-        assert ended.exit_code == 0, ended.exception
-    assert len(ids(folder)) == 3
-    document = json.loads(run("purge", "--json").stdout)
-    assert (document["files"], document["removed_files"]) == ([], 0)
-
-
-def test_a_hold_is_set_shown_and_ended() -> None:
-    """By the run's id, with a reason."""
-    assert run("purge", "--hold", "run-1", "--reason", "claim 7").exit_code == 0
-    assert "Kept, under legal hold: run-1" in run("purge", "--dry-run").output
-    ended = run("erase", "--customer-id", "0007", "--yes")
-    assert "legal hold" in str(ended.exception)
-    assert run("purge", "--release", "run-1").exit_code == 0
-    assert run("erase", "--customer-id", "0007", "--yes").exit_code == 0

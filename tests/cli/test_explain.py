@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 from nightscreen.cli.main import app
-from nightscreen.schemas.errors import InputError
 from tests.cli.list_in_a_test import screened
 
 if TYPE_CHECKING:
@@ -36,13 +35,6 @@ def test_a_decision_is_explained_on_the_terminal() -> None:
     assert "0.0 days" not in found.output
     assert "first seen under this batch name" in found.output
     assert "0000," not in found.output  # amounts have two places
-
-
-@pytest.mark.parametrize("arguments", [("nobody",), ("0007", "--batch", "other"), ("7",)])
-def test_an_unknown_customer_is_told(arguments: tuple[str, ...]) -> None:
-    """A wrong id or batch is bad usage."""
-    found = CliRunner().invoke(app, ["explain", *arguments])
-    assert isinstance(found.exception, InputError)
 
 
 def test_subject_access_writes_two_private_files(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import pytest
-
 from nightscreen.cli.main import COMMANDS
 from tests.cli.command import nightscreen, surroundings
 
@@ -32,21 +30,12 @@ def test_the_version_can_be_asked_for(here: Here) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+\n", here("--version").out)
 
 
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("nightscreen jou", "journal"),
-        ("nightscreen journal in", "in-doubt"),
-        ("nightscreen screen --max", "--max-spend"),
-    ],
-)
-def test_a_shell_is_offered_what_fits(typed: str, offered: str, tmp_path: Path) -> None:
-    """Commands, commands of a group and options, by the script that was installed."""
-    words = typed.split()
+def test_a_shell_is_offered_what_fits(tmp_path: Path) -> None:
+    """Also below a group, by the script that was installed."""
     asked = {
         "_NIGHTSCREEN_COMPLETE": "complete_bash",
-        "COMP_WORDS": typed,
-        "COMP_CWORD": str(len(words) - 1),
+        "COMP_WORDS": "nightscreen journal in",
+        "COMP_CWORD": "2",
     }
     ended = nightscreen(cwd=tmp_path, env=surroundings(tmp_path, **asked))
-    assert offered in ended.out.split()
+    assert "in-doubt" in ended.out.split()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import openpyxl
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -98,22 +97,6 @@ def test_the_mapping_is_used_and_its_mistakes_are_errors(batch: Path, tmp_path: 
         diagnose(tmp_path / "none.csv")
 
 
-def test_a_workbook_under_another_name_is_named_for_what_it_is(tmp_path: Path) -> None:
-    """Analysts rename files; the file is read as what it is, and that is said."""
-    book = openpyxl.Workbook()
-    assert book.active is not None
-    book.active.append(["Customer ID", "BVN"])
-    book.active.append(["C1", "22212345678"])
-    book.save(tmp_path / "book.csv")
-    diagnosis = diagnose(tmp_path / "book.csv")
-    assert diagnosis["format"] == "xlsx"
-    assert diagnosis["findings"] == [
-        "This is an Excel workbook, though its name ends in .csv; read as such."
-    ]
-    book.save(tmp_path / "book.xlsx")
-    assert diagnose(tmp_path / "book.xlsx")["findings"] == []
-
-
 BOOK = """IPPIS No,BVN,Loan ID,Loan Status,Total Due,Balance
 S1,22212345678,L1,Running,100,9
 S1,22212345678,L2,Settled,200,9
@@ -153,14 +136,6 @@ def test_a_file_of_which_nothing_would_be_screened_ends_with_2(tmp_path: Path) -
     result = CliRunner().invoke(app, [str(path), "--json"])
     assert result.exit_code == 2
     assert json.loads(result.stdout)["rows"] == {"read": 2, "screened": 0, "refused": 2}
-
-
-def test_what_was_paid_beside_a_total_due_makes_it_no_exposure(tmp_path: Path) -> None:
-    """A total that was due once is not what is owed; without a paid column it is taken for it."""
-    path = tmp_path / "paid.csv"
-    path.write_text(BOOK.replace("Balance", "Amount Paid"), encoding="utf-8")
-    meanings = {each["heading"]: each["meaning"] for each in diagnose(path)["columns"]}
-    assert meanings["Total Due"] is None
 
 
 def test_the_order_of_consent_dates_is_an_option_and_kept_for_the_batch(

@@ -86,23 +86,6 @@ def test_mistakes_are_told_before_the_engine_starts(here: Here) -> None:
         assert len(ended.err.splitlines()) == 1, (arguments, said)
 
 
-def test_quote_says_how_many_links(here: Here, folder: Path, sandbox: SandboxProcess) -> None:
-    """Without the engine, without a call; the customer named with --again must be one."""
-    lender = Lender(folder)
-    night = lender.screen([borrower(1), borrower(2)])
-    home = ("loans", "offer", str(night.folder), "--product", "LP1001")
-    monkey = {"NIGHTSCREEN_HOME": str(folder / "home")}
-    env = {**surroundings(folder), "NIGHTSCREEN_API_KEY": "sandbox-key", **monkey}
-    env["NIGHTSCREEN_BASE_URL"] = sandbox.url
-    quoted = nightscreen(*home, "--quote-only", "--json", cwd=folder, env=env)
-    assert (quoted.status, quoted.document["links"]) == (0, 2)
-    refused = nightscreen(*home, "--again", "C1", cwd=folder, env=env)
-    assert refused.status == 2
-    assert "never offered" in refused.err
-    assert "C1" not in refused.err
-    assert sandbox.totals()["totals"]["requests"] == 0
-
-
 @pytest.mark.engine
 @pytest.mark.long
 def test_offered_and_followed_by_hand(

@@ -125,31 +125,6 @@ def test_another_policy_moves_those_it_says(past: Path, lenient: Path, tmp_path:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_two_policies_stand_side_by_side(past: Path, lenient: Path, tmp_path: Path) -> None:
-    """One is compared with the other; a formula in an id stays text."""
-    strict = tmp_path / "strict.toml"
-    text = DEFAULT_POLICY.read_text("utf-8").replace("stacking_loans = 3", "stacking_loans = 1")
-    strict.write_text(text.replace('name = "default"', 'name = "strict"'), encoding="utf-8")
-    folder = tmp_path / "list"
-    arguments = ("backtest", "--policy", strict, "--than", lenient, past, "--output", folder)
-    document = json.loads(run(*arguments, "--json").stdout)
-    assert document["moved"]["rows"] == 3
-    with (folder / "backtest.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["customer_id"] for row in rows] == ["'=C1", "C3", "C5"]
-    assert [row["new_decision"] for row in rows] == ["review"] * 3
-    words = run(*arguments).stdout
-    assert "From lenient@" in words
-    assert "because STACKING" in words
-
-
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    """A folder without enriched rows is reported by name."""
-    result = run("backtest", "--policy", DEFAULT_POLICY, tmp_path)
-    assert result.exit_code != 0
-    assert "holds no enriched rows" in str(result.exception)
-
-
 def test_a_version_is_proposed_approved_by_somebody_else_and_shown(
     lenient: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

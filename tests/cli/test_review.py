@@ -93,15 +93,6 @@ def test_mistakes_are_listed_and_nothing_is_imported(folder: Path) -> None:
     assert (status, found["imported"]) == (2, 1)
 
 
-def test_people_are_told_in_words(folder: Path) -> None:
-    """Without --json mistakes go to stderr with their place, the outcome to stdout."""
-    fill(folder / "decisions.xlsx", {"0007": {"reviewer_decision": "approve", "reviewer": "N"}})
-    found = CliRunner().invoke(app, ["review", "import", str(folder / "decisions.xlsx")])
-    assert found.exit_code == 2
-    assert "Decisions, row 2: review_note" in found.output
-    assert "Nothing was imported" in found.output
-
-
 @pytest.mark.parametrize(
     "content", [b"", b"a,b\n1,2\n", b"PK\x03\x04 cut short", b"customer_id,reviewer\n1,N\n"]
 )

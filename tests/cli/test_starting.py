@@ -7,10 +7,6 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
-
-from nightscreen.journal import open_journal
-from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import SERVICE, nightscreen, surroundings
 
 if TYPE_CHECKING:
@@ -77,21 +73,11 @@ def test_help_of_no_command_loads_engine_or_simulator(tmp_path: Path) -> None:
     assert not loaded & {"prefect", "nightscreen.sandbox"}
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("screen", "batch.csv", "--quote-only"),
-        pytest.param(("inspect", "batch.csv"), marks=pytest.mark.long),
-        pytest.param(("quote", "batch.csv"), marks=pytest.mark.long),
-    ],
-    ids=" ".join,
-)
-def test_commands_without_a_flow_start_without_the_engine(
-    arguments: tuple[str, ...], tmp_path: Path
-) -> None:
-    """They read and reckon; nothing needs a server."""
+def test_a_quote_starts_without_the_engine(tmp_path: Path) -> None:
+    """It reads and reckons; nothing needs a server."""
     (tmp_path / "batch.csv").write_text(TABLE)
-    assert not _loaded(tmp_path, *arguments) & (NOT_TO_START | AT_THE_END - {"jinja2"})
+    loaded = _loaded(tmp_path, "screen", "batch.csv", "--quote-only")
+    assert not loaded & (NOT_TO_START | AT_THE_END - {"jinja2"})
 
 
 def test_the_first_lookup_waits_for_nothing_that_ends_a_run() -> None:
@@ -105,17 +91,6 @@ def test_the_first_lookup_waits_for_nothing_that_ends_a_run() -> None:
     assert not names & AT_THE_END
 
 
-@pytest.mark.engine
-def test_a_run_leaves_the_temporary_server_to_a_process_of_its_own(tmp_path: Path) -> None:
-    """Where none runs: what Prefect's server is made of is not loaded beside the flow."""
-    (tmp_path / "batch.csv").write_text(TABLE)
-    with SandboxProcess() as sandbox:
-        where = {"NIGHTSCREEN_BASE_URL": sandbox.url, "NIGHTSCREEN_API_KEY": sandbox.api_key}
-        loaded = _loaded(tmp_path, "screen", "batch.csv", "--yes", **where, PREFECT_API_URL="")
-    assert "nightscreen.flows.screen_batch" in loaded
-    assert not {name for name in loaded if name.startswith(("prefect.server", "docket", "alembic"))}
-
-
 def test_a_command_that_refuses_its_input_has_the_engine_write_nothing(tmp_path: Path) -> None:
     """The temporary server loads meanwhile; it makes its database once the command goes on."""
     env = surroundings(tmp_path, **SERVICE, PREFECT_API_URL="")
@@ -123,38 +98,6 @@ def test_a_command_that_refuses_its_input_has_the_engine_write_nothing(tmp_path:
     assert ended.status == 2
     assert "missing.csv" in ended.err
     assert not [*(tmp_path / "prefect").rglob("*.db*")]
-
-
-def test_a_server_that_only_prefects_profile_names_is_used(tmp_path: Path) -> None:
-    """As set by `prefect config set`: no temporary one is started instead."""
-    (tmp_path / "batch.csv").write_text(TABLE)
-    (tmp_path / "prefect").mkdir()
-    profile = 'active = "mine"\n[profiles.mine]\nPREFECT_API_URL = "http://127.0.0.1:9/api"\n'
-    (tmp_path / "prefect" / "profiles.toml").write_text(profile)
-    env = surroundings(tmp_path, **SERVICE)
-    env.pop("PREFECT_API_URL", None)
-    ended = nightscreen("screen", "batch.csv", "--yes", cwd=tmp_path, env=env)
-    assert ended.status == 2
-    assert "the Prefect server http://127.0.0.1:9/api cannot be reached" in ended.err
-    assert "temporary" not in ended.err
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("runs", "list"),
-        pytest.param(("journal", "verify"), marks=pytest.mark.long),
-        pytest.param(("journal", "in-doubt"), marks=pytest.mark.long),
-    ],
-    ids=" ".join,
-)
-def test_the_journal_is_looked_into_without_engine_or_network(
-    arguments: tuple[str, ...], tmp_path: Path
-) -> None:
-    """`runs` and `journal` need the database alone."""
-    open_journal(tmp_path / "home").close()
-    loaded = _loaded(tmp_path, *arguments, NIGHTSCREEN_HOME=str(tmp_path / "home"))
-    assert not loaded & (set(HEAVY) - {"sqlalchemy", "numpy"})
 
 
 def test_the_text_of_a_library_is_left_out() -> None:

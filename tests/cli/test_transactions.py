@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nightscreen.cli.main import app
-from nightscreen.schemas.errors import InputError, UsageError
+from nightscreen.schemas.errors import InputError
 from tests.steps.pulls_in_a_test import Lender
 
 if TYPE_CHECKING:
@@ -55,20 +55,3 @@ def test_customer_without_a_usable_consent_is_told_by_place(
     assert "nightscreen consent link" in str(ended.exception)
     assert customer not in str(ended.exception)
     assert not (lender.folder / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--run", "20260101-000000-abcdef", "--customer", "LIVE-1"), "leave --customer"),
-        (("--deadline", "tomorrow"), "--deadline"),
-    ],
-)
-@pytest.mark.usefixtures("lender")
-def test_mistaken_options_are_told_before_anything_is_begun(
-    arguments: tuple[str, ...], says: str
-) -> None:
-    """Each names the option."""
-    ended = run("transactions", "pull", *arguments)
-    assert isinstance(ended.exception, UsageError)
-    assert says in str(ended.exception)

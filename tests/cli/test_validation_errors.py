@@ -47,6 +47,7 @@ MISTAKES = {
     "missing file": Mistake('did you mean "good.csv"?', ("god.csv",)),
     "no file": Mistake("no input file was given", ()),
     "binary": _file("e.csv", b"customer_id\nC1\x00\x01\x02\xff\xfe\x81,2\n", "not a text file"),
+    "named after somebody": _file("kyc 22212345678.csv", b"customer_id\nC1\n", "rename the file"),
     "check": _option("--checks", "karmaa", "did you mean karma?"),
     "karma identity": _option("--karma-identities", "fone", "did you mean phone?"),
     "karma by image": _option(
@@ -114,6 +115,7 @@ def test_a_mistake_is_told_in_one_line_and_leaves_nothing(
         assert ended.err.count("\n") == 1
         assert ended.err.startswith("nightscreen: ")
         assert "hush" not in ended.err + ended.out
+        assert "22212345678" not in ended.err + ended.out
     assert in_words.out == ""
     assert in_json.document == {"error": in_json.err[13:-1], "exit_status": 2}
     left = {path for path in _everything(tree) - before if not path.startswith(".nightscreen")}

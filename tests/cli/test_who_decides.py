@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.cli.conftest import Here
-    from tests.desk.office import Browser
 
 WAITS, HELD, BATCH = "20260301-220000-a1b2c3", "20260301-220000-a1b2c4", "applicants"
 REASON = "A new branch."
@@ -173,40 +172,6 @@ def test_list_that_is_dropped_is_refused_where_the_desk_has_users(bank: Office) 
     assert decided(bank)["reviews"] == ["approve"]
     (wrong,) = (bank.folder / "inbox" / "failed").rglob("what-is-wrong.txt")
     assert "/decisions at the desk" in " ".join(wrong.read_text("utf-8").split())
-
-
-def test_each_page_decides_for_who_has_the_right_alone(bank: Office) -> None:
-    """Who lacks it is refused with 403, which the audit has; then somebody who has it decides."""
-    analyst, approver = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
-    reader = bank.browser("auditor", name="Eye")
-    run_id, (who, other, *_) = night_of(bank), somebody(bank)
-    (proposed,) = versions(bank.journal)
-    posts: list[tuple[Browser, Browser, str, dict[str, str]]] = [
-        (analyst, approver, f"/approvals/{WAITS}", {"do": "refuse"}),
-        (analyst, approver, f"/policy/{proposed.key}", {"do": "approve"}),
-        (reader, analyst, f"/customers/{who}/action", {"action": "Limit lowered"}),
-        (reader, analyst, "/contests", {"customer_id": other, "batch": BATCH, "said": "No."}),
-        (analyst, approver, f"/runs/{run_id}/confirm", {"note": "seen"}),
-        (analyst, approver, f"/runs/{HELD}/release", {"reason": REASON}),
-        (reader, analyst, f"/customers/{who}/review", {"decision": "decline", "run": run_id}),
-    ]
-    for number, (may_not, may, path, fields) in enumerate(posts, start=1):
-        before = decided(bank)
-        assert may_not.post(path, **fields).status_code == 403, path
-        assert decided(bank) == before
-        assert len(bank.context.audit.entries(action="refused")) == number
-        done = may.post(path, **fields)
-        assert done.status_code == 303, (path, done.text)
-    assert decided(bank) == {
-        "spending": "refused",
-        "policy": [PolicyState.APPROVED],
-        "reviews": ["decline"],
-        "confirmed": ["Bem"],
-        "actions": ["Limit lowered"],
-        "released": True,
-    }
-    assert reader.post("/money/settle", call="1", cost="5").status_code == 403
-    assert "confirmed by Bem" in analyst.get(f"/runs/{run_id}").text
 
 
 def test_a_report_is_signed_as_it_stands(bank: Office) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
-from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -103,34 +101,7 @@ def test_the_second_night_pays_nothing_and_says_what_was_saved(demo: Demo) -> No
         assert demo.second["checks"][check]["answers"] == first["answers"]
 
 
-def test_the_report_counts_what_the_rows_show(demo: Demo) -> None:
-    """Answers by status, and every distinct lookup ends exactly one way."""
-    for name, check in demo.first["checks"].items():
-        counted = Counter(row[f"{name}_status"] for row in demo.rows)
-        assert check["answers"] == dict(sorted(counted.items()))
-        ends = ("paid", "free", "reused", "spared", "failed", "pending", "in_doubt")
-        assert check["distinct"] == sum(check[end] for end in ends)
-
-
 def test_everything_lies_in_private_files(demo: Demo) -> None:
     """Made-up people are treated as real ones are."""
     for path in (demo.folder, *demo.folder.rglob("*")):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
-
-
-@pytest.mark.long
-def test_the_runs_can_be_looked_at_afterwards(demo: Demo) -> None:
-    """`runs show` says what the run itself said, in lines that fit 80 columns but for paths."""
-    env = surroundings(demo.folder.parent, NIGHTSCREEN_HOME=str(demo.folder / "home"))
-    listed = nightscreen("runs", "list", "--json", cwd=demo.folder.parent, env=env).document
-    assert [run["run_id"] for run in listed["runs"]] == [
-        demo.second["run_id"],
-        demo.first["run_id"],
-    ]
-    shown = nightscreen("runs", "show", demo.first["run_id"], cwd=demo.folder.parent, env=env)
-    assert f"Run {demo.first['run_id']} completed." in shown.out
-    assert all(len(line) <= 80 for line in shown.out.splitlines() if "/" not in line)
-    document = nightscreen(
-        "runs", "show", demo.first["run_id"], "--json", cwd=demo.folder.parent, env=env
-    ).document
-    assert document["report"] == json.loads(json.dumps(demo.first))

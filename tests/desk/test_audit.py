@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from typer.testing import CliRunner
 
-from nightscreen.cli.context import opened_journal
-from nightscreen.cli.main import app
-from nightscreen.cli.people import erase_found, look
-from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.copying import back_up, restore
@@ -19,7 +14,6 @@ from nightscreen.journal.erasure import Erasures, leave_no_trace
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.schema import ErasedPseudonyms
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.person import Whom
 from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.errors import JournalKeyError
 from tests.desk.office import Office
@@ -137,19 +131,6 @@ def test_what_was_changed_is_noticed_and_named(
     assert verify_journal(office.journal) == found
 
 
-def test_verify_exits_with_1_and_names_the_line(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`nightscreen journal verify` holds the audit too; sound, it exits with 0."""
-    monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
-    monkeypatch.setenv("NIGHTSCREEN_JOURNAL_URL", office.settings.journal_url)
-    assert CliRunner().invoke(app, ["journal", "verify"]).exit_code == 0
-    change(office, "UPDATE audit SET \"user\" = 'Bem' WHERE number = 5")
-    broken = CliRunner().invoke(app, ["journal", "verify", "--json"])
-    assert broken.exit_code == 1
-    assert "entry 5 of the desk's audit was changed" in broken.stdout
-
-
 def test_erasure_keeps_the_chain_and_leaves_no_way_to_the_customer(office: Office) -> None:
     """The lines stay and verify; neither id nor pseudonym, nor anything made of them, does."""
     pseudonym = office.context.audit.entries(customer_id="C3")[0]["pseudonym"]
@@ -161,23 +142,6 @@ def test_erasure_keeps_the_chain_and_leaves_no_way_to_the_customer(office: Offic
         assert not file.is_file() or bytes.fromhex(pseudonym) not in file.read_bytes()
     change(office, "UPDATE audit SET \"user\" = 'Bem' WHERE number = 3")
     assert verify_journal(office.journal) == [_CHANGED]
-
-
-def test_what_commands_do_and_show_stands_in_the_audit(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Under whose account on the machine they ran; an erasure stands there without whom."""
-    monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
-    monkeypatch.setenv("NIGHTSCREEN_JOURNAL_URL", office.settings.journal_url)
-    with opened_journal() as journal:
-        erase_found(journal, look(journal, Whom(customer_id="C3")))
-    (entry,) = office.context.audit.entries(action="customer erased")
-    assert (entry["user"], entry["customer_id"]) == (user_name(), "")
-    assert entry["detail"]["by_command"] is True
-    office.context.audit.write_by_command("customer seen", customer_id="C9")
-    (seen,) = office.context.audit.entries(customer_id="C9")
-    assert (seen["user"], seen["action"]) == (user_name(), "customer seen")
-    assert verify_journal(office.journal) == []
 
 
 def test_chain_goes_on_after_purge_rotation_and_restore(office: Office, tmp_path: Path) -> None:

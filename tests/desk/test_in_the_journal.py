@@ -5,25 +5,20 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import event
 
-from nightscreen.cli.context import opened_journal
-from nightscreen.cli.people import erase_found, look
-from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.context import WRITE_WAIT_S
 from nightscreen.files.keys import encode_key
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.cases import CaseTakenError
-from nightscreen.journal.copying import back_up, restore
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.person import Whom
 from nightscreen.schemas.cases import OpenCase
 from tests.desk.office import PASSWORD, Office
 from tests.desk.test_new_file import bring
@@ -109,19 +104,6 @@ def test_write_waits_for_a_busy_journal_a_second_and_says_so(tmp_path: Path) -> 
         assert [each.name for each in office.context.accounts.users()] == ["Ada"]
 
 
-def test_backup_has_users_and_audit(office: Office, tmp_path: Path) -> None:
-    """A restored desk knows its users by their passwords."""
-    office.browser("analyst", name="Ada")
-    office.context.audit.write("Ada", "customer seen", customer_id="C7")
-    back_up(office.journal, tmp_path / "copy", passphrase="a walk by the lagoon")
-    restore(tmp_path / "copy", tmp_path / "new", passphrase="a walk by the lagoon")
-    with open_journal(tmp_path / "new") as journal:
-        accounts = Accounts(journal)
-        assert accounts.check("Ada", PASSWORD) is not None
-        (entry,) = Audit(journal).entries(customer_id="C7")
-        assert (entry["user"], entry["customer_id"]) == ("Ada", "C7")
-
-
 def test_desk_that_stays_open_over_a_rotation_goes_on(office: Office) -> None:
     """Another process rotates the key: the desk reads what is sealed since, and all can read it."""
     ada = office.browser("analyst", name="Ada")
@@ -140,23 +122,3 @@ def test_desk_that_stays_open_over_a_rotation_goes_on(office: Office) -> None:
         assert [each["customer_id"] for each in audit.entries(customer_id="C8")] == ["C8"]
         with unsealed(file, journal.sealer) as clear:
             assert clear.read_bytes() == data
-
-
-def _erased(customer_id: str) -> dict[str, Any]:
-    with opened_journal() as journal:
-        return erase_found(journal, look(journal, Whom(customer_id=customer_id)))
-
-
-def test_erased_customer_is_no_longer_named_in_the_audit(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who looked and when stays; neither the id nor anything it could be found by does."""
-    monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
-    for customer in ("C7", "C8"):
-        office.context.audit.write("Ada", "customer seen", customer_id=customer)
-    assert _erased("C7")["desk_entries"] == 1
-    assert office.context.audit.entries(customer_id="C7") == []
-    erased, other = reversed(office.context.audit.entries(action="customer seen"))
-    assert (erased["user"], erased["customer_id"]) == ("Ada", "")
-    assert erased["detail"] == {"customer": "erased"}
-    assert other["customer_id"] == "C8"

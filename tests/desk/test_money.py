@@ -70,23 +70,6 @@ def test_money_shows_what_the_journal_counted(bank: Office) -> None:
             assert naira(row["closing"]) in page.text
 
 
-def test_money_is_searched_by_check_batch_run_and_day(bank: Office) -> None:
-    """Words narrow every part; what none has is said to be none."""
-    browser = bank.browser("analyst")
-    counted = [spent for _, check, spent in bank.journal.money.by_day() if check == "karma"]
-    page = browser.get("/money?search=blacklist").text
-    assert f"<b>{micro(sum(each.spent_micro for each in counted))}</b>" in page
-    assert "Bank account" not in page
-    rows, about = taken(browser.get("/money.csv?search=portfolio").text)
-    assert {row["part"] for row in rows} == {"batch", "balance of a run"}
-    assert about["filter"] == "search: portfolio"
-    assert "portfolio" not in browser.get("/money?search=nothing-of-this-name").text
-    day = max(day for day, _, _ in bank.journal.money.by_day())
-    assert taken(browser.get(f"/money.csv?since={day}&until={day}").text)[0]
-    assert taken(browser.get("/money.csv?until=2001-01-01").text)[0] == []
-    assert browser.get("/money?since=yesterday").status_code == 400
-
-
 def test_export_bears_user_time_and_filter_and_stands_in_the_audit(bank: Office) -> None:
     """Inside the file and in the audit; whom the right `export` was taken from gets none."""
     auditor = bank.browser("auditor", name="Ngozi")
@@ -102,23 +85,6 @@ def test_export_bears_user_time_and_filter_and_stands_in_the_audit(bank: Office)
     bank.context.accounts.change("Ngozi", [], {"money": False})
     assert auditor.get("/money").status_code == 403
     assert ">Money</a>" not in auditor.get("/audit").text
-
-
-def test_call_in_doubt_is_listed_with_its_worst_cost(
-    bank: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When it was sent, of which run and check, and what it may have cost."""
-    block = next(bank.journal.runs.calls(newest(bank)), None) or next(
-        bank.journal.runs.calls(bank.journal.runs.newest(limit=2)[1].run_id)
-    )
-    monkeypatch.setattr(type(bank.journal.runs), "in_doubt", lambda _: block[:1])
-    browser = bank.browser("analyst")
-    page = browser.get("/money").text
-    assert "1 call whose answer was lost" in page
-    rows, _ = taken(browser.get("/money.csv").text)
-    (row,) = [row for row in rows if row["part"] == "call in doubt"]
-    assert row["in_doubt"] == naira_text(block[0].reserved_micro)
-    assert row["run_id"] == block[0].run_id
 
 
 def test_audit_is_searched_and_paged(bank: Office, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,18 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.desk.run_rows import rows_of_run
-from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
-from nightscreen.journal.erasure import Erasures
-from nightscreen.journal.keyset import rotate_key
-from nightscreen.journal.records import Records
-from nightscreen.journal.reviews import Reviews
-from nightscreen.journal.schema import ErasedPseudonyms
 from nightscreen.privacy.contests import list_contests, open_contest
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.results.one_row import find_row
-from nightscreen.schemas.cases import OpenCase
 from nightscreen.schemas.contests import ContestOutcome
 from tests.desk.conftest import borrowers
 from tests.screening import World
@@ -301,22 +294,6 @@ def test_no_way_round_the_second_person(bank: Office, monkeypatch: pytest.Monkey
     assert saved(bank, who) == [("Ada", "approve", "Bem")]
     (answered,) = list_contests(bank.journal, answered=True)
     assert (answered["answered_by"], answered["new_decision"]) == ("Ada", "approve")
-
-
-def test_erasure_and_a_new_data_key_hold_for_cases_and_overrides(bank: Office) -> None:
-    """An erased customer is nobody's case; what waits opens under the new key."""
-    bank.context.settings = bank.settings.model_copy(update={"override_above": 0})
-    ada = bank.browser("analyst", name="Ada")
-    who = declined(bank)[0]
-    do(ada, "take", who)
-    review(ada, who, "approve")
-    rotate_key(bank.journal)
-    with open_journal(bank.folder / "home") as journal:
-        (waiting,) = Reviews.of(journal).waiting()
-        assert waiting.customer_id == who
-        (held,) = Records.of(journal, OpenCase).all(state="Ada")
-        Erasures(journal).erase(ErasedPseudonyms(customers=[held.customer]))
-        assert Records.of(journal, OpenCase).all(state="Ada") == []
 
 
 def test_name_with_a_quote_is_a_name(bank: Office) -> None:

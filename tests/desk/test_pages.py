@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import re
 from decimal import Decimal
-from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlencode, urlsplit
 
 import openpyxl
 
@@ -174,60 +172,6 @@ def test_list_is_counted_narrowed_sorted_searched_and_paged(bank: Office) -> Non
     ):
         assert browser.get(f"{at}?{query}").status_code == 200
     assert sum(facet(browser.get(at).text, "decision").values()) == 60
-
-
-def test_list_is_searched_by_name_account_and_branch(bank: Office) -> None:
-    """Words of a name in any order, the last four digits of an account, how a branch begins."""
-    browser, run = bank.browser("analyst"), bank.journal.runs.newest(limit=1)[0]
-    row, at = find_row(run, "C7"), f"/runs/{run.run_id}/decisions"
-    assert row is not None
-
-    def found(search: str) -> list[str]:
-        return listed(browser.get(f"{at}?{urlencode({'search': search})}").text)
-
-    assert "C7" in found(f"{row['last_name'].upper()}  {row['first_name'][:3]}")
-    assert found(f"{row['first_name']} Nobody") == []
-    assert "C7" in found(row["account_number"][-4:])
-    for digits in (row["account_number"][-3:], row["account_number"], row["bvn"]):
-        assert "C7" not in found(digits)
-    assert set(listed(browser.get(f"{at}?branch=Kano").text)) <= set(found("kan"))
-    assert "C7" not in found("ibad")
-    seen = bank.context.audit.entries(action="decisions seen")[0]
-    assert seen["detail"]["filter"] == "all customers; a search"
-
-
-def test_any_column_of_the_file_narrows_a_list_by_a_link_that_is_shared(bank: Office) -> None:
-    """In a run's list and over all batches; nothing that tells persons apart is offered."""
-    ada, at = bank.browser("analyst", name="Ada"), f"/runs/{newest(bank)}/decisions"
-    page = ada.get(at).text
-    offered = re.findall(r'<option value="in\.([^"]+)">', page)
-    assert {"bank_code", "Loan Officer", "exposure"} <= set(offered)
-    assert not {"bvn", "account_number", "first_name", "customer_id"} & set(offered)
-    assert facet(page, "in.Loan%20Officer") == {}
-    for address in (at, "/decisions"):
-        shown = facet(ada.get(f"{address}?by=in.Loan+Officer").text, "in.Loan%20Officer")
-        assert shown == facet(ada.get(address).text, "officer")
-        one, rows = shown.popitem()
-        query = urlencode({"in.Loan Officer": one, "sort": "customer"})
-        narrowed = ada.get(f"{address}?{query}").text
-        assert facet(narrowed, "in.Loan%20Officer") == {one: rows, **shown}
-        mine = sorted(set(re.findall(r'<a href="/customers/([^"?]+)', narrowed)))
-        assert len(mine) == rows
-        (link,) = re.findall(r'id="this-list" href="([^"]+)"', narrowed)
-        stranger = bank.browser().get(unescape(link))
-        to = parse_qs(urlsplit(stranger.headers["location"]).query)["to"][0]
-        bem = bank.browser("analyst", name=f"Bem {len(address)}")
-        assert sorted(set(re.findall(r'<a href="/customers/([^"?]+)', bem.get(to).text))) == mine
-    seen = bank.context.audit.entries(action="work seen")[0]
-    assert seen["detail"]["filter"] == "all customers; by Loan Officer"
-    nobody = bank.browser("analyst", name="Nobody")
-    bank.context.accounts.change("Nobody", [], branches=["Nowhere"])
-    assert nobody.get(f"/decisions?{query}").status_code == 200
-    many = urlencode([(f"in.{name}", "x") for name in sorted(offered)])
-    assert ada.get(f"{at}?{many}").status_code == 200
-    text = ada.get(f"{at}.csv?{query}").text
-    assert sum(line.startswith("C") for line in text.splitlines()) == 15
-    assert f"# filter: Loan Officer: {one}" in text
 
 
 def test_what_is_taken_out_bears_who_when_and_the_filter(bank: Office) -> None:

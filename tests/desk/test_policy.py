@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import html
 import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.operations.loans.loan_book import import_outcomes
 from nightscreen.policy.versions import policy_in_force, versions
-from nightscreen.schemas.clock import LAGOS, to_instant
 from tests.desk.conftest import borrowers
 from tests.screening import World, customer
-from tests.steps.loan_book_in_a_test import HEADINGS, loan
 
 if TYPE_CHECKING:
     import httpx
@@ -95,26 +91,6 @@ def test_trying_says_who_would_move_in_naira_and_by_name(bank: Office) -> None:
     assert "2 customers would move: ₦42,000." in words(answer)
     assert in_force(bank) == before
     assert versions(bank.journal) == []
-
-
-def test_trying_says_how_those_who_would_move_paid(bank: Office) -> None:
-    """Where a loan book was taken in; one loan proves nothing, and that is said."""
-    today = to_instant(bank.clock()).astimezone(LAGOS).date()
-    bank.clock.forward(days=200)
-    path = bank.folder / "book.csv"
-    with path.open("w", encoding="utf-8", newline="") as file:
-        lines = csv.writer(file)
-        lines.writerow(HEADINGS.values())
-        for who, status in ((MOVES, "Written Off"), ("C1", "Settled"), ("C2", "Settled")):
-            row = loan(who, today, status=status)
-            lines.writerow([row[name] for name in HEADINGS])
-    import_outcomes(bank.journal, path, output=bank.folder / "out")
-    browser = bank.browser("analyst")
-    typed = fields(browser, **{"threshold-past_due_naira": LENIENT})
-    said = words(browser.post("/policy/try", **typed))
-    assert re.search(r"decline to \w+ 0 1 0 100\.0 %", said)
-    assert re.search(r"stays approve 2 0 0 0\.0 %", said)
-    assert "Which is better cannot be told" in said
 
 
 def test_what_one_proposed_another_puts_in_force_for_the_next_night(bank: Office) -> None:

@@ -14,8 +14,6 @@ from tests.desk.test_pages import facet, listed, newest
 from tests.screening import World
 
 if TYPE_CHECKING:
-    import pytest
-
     from tests.desk.office import Office
 
 KANO = [f"C{number}" for number in range(1, 61) if number % 3 == 1]
@@ -134,20 +132,6 @@ def test_list_counts_and_what_is_taken_out_are_of_the_users_branches(bank: Offic
     assert {line.partition(",")[0] for line in lines if line.startswith("C")} == set(KANO)
     every = bank.browser("analyst").get(f"/runs/{run}/decisions").text
     assert facet(every, "branch") == {"Lagos": 20, "Kano": 20, "Ibadan": 20}
-
-
-def test_counter_takes_no_customer_over_from_another_branch(
-    bank: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Screened there again, the customer would become one of the user's own branch."""
-    monkeypatch.setattr("nightscreen.desk.new_file._COUNTER_BATCH", "portfolio")
-    browser = limited(bank, "Kano")
-    fields = {"first_name": "Ada", "last_name": "Obi", "bvn": "22000000001", "checks_shown": "1"}
-    page = "/new/applicant"
-    taken_over = browser.post(page, customer_id="C59", check=["karma"], do="screen", **fields)
-    assert taken_over.status_code == 403
-    assert bank.starts.started == []
-    assert browser.post(page, customer_id="C58", check=["karma"], **fields).status_code < 400
 
 
 def test_customer_of_another_branch_is_403_and_in_the_audit(bank: Office) -> None:

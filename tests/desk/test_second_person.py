@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from typer.testing import CliRunner
 
 from nightscreen.cli.main import app
-from nightscreen.files.person import user_name
 from nightscreen.privacy.contests import list_contests
 from tests.desk.office import ORIGIN, PASSWORD, Office
 from tests.desk.test_my_work import declined, review
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pytest
 
     from tests.desk.office import Browser
@@ -191,34 +190,6 @@ def test_commands_obey_the_same_rules(office: Office, monkeypatch: pytest.Monkey
     assert user.waits_for_approver, "a reset is no way round the confirmation"
     assert {"aud"} <= {each["user"] for each in office.context.audit.entries(action="user added")}
     assert re.search(r'role="alert">Eve got .* from aud', bem.get("/").text)
-
-
-def test_override_by_a_list_is_confirmed_at_the_desk(
-    bank: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without users the command takes it in and says who ran it; above the limit it waits."""
-    monkeypatch.setenv("NIGHTSCREEN_HOME", str(bank.folder / "home"))
-    monkeypatch.setenv("NIGHTSCREEN_OVERRIDE_ABOVE", "0")
-    run, (first, second, *_) = bank.journal.runs.newest(limit=1)[0], declined(bank)
-    file = back(Path(run.folder), bank.folder / "back.csv", first)
-    done = CliRunner().invoke(app, ["review", "import", str(file), "--json"])
-    found = json.loads(done.stdout)
-    assert (found["imported"], found["waiting_for_second_person"]) == (0, 1)
-    monkeypatch.setenv("NIGHTSCREEN_OVERRIDE_ABOVE", "")
-    file = back(Path(run.folder), bank.folder / "back.csv", second)
-    assert json.loads(CliRunner().invoke(app, ["review", "import", str(file), "--json"]).stdout)[
-        "imported"
-    ]
-    (review_,) = bank.context.reviews.of_batch("portfolio")
-    assert (review_.reviewer, review_.imported_by) == ("Ada", user_name())
-    ada, bem = bank.browser("analyst", name="Ada"), bank.browser("analyst", name="Bem")
-    at = f"/customers/{first}/override"
-    assert "Ada proposes to approve" in bem.get("/decisions").text
-    assert ada.post(at, do="confirm").status_code == 403
-    assert bem.post(at, do="confirm").status_code == 303
-    key = bank.journal.pseudonyms.customer("portfolio", first)
-    (stored,) = bank.context.reviews.of_customer(key)
-    assert (stored.reviewer, stored.confirmed_by) == ("Ada", "Bem")
 
 
 def back(folder: Path, file: Path, customer_id: str) -> Path:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import subprocess
 import time
 from contextlib import contextmanager
@@ -11,20 +9,16 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-import uvicorn
 
 from nightscreen.desk.accounts import Accounts
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
-from nightscreen.web.serve import ImpatientProtocol
 from tests.cli.command import COMMAND, nightscreen, surroundings
 from tests.portal.crowds import CROWDS, crowd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from starlette.types import Receive, Scope, Send
 
 
 @contextmanager
@@ -121,57 +115,3 @@ def test_desk_prints_the_first_link_and_users_are_added_by_command(tmp_path: Pat
         with open_journal(tmp_path / "home") as journal:
             entries = Audit(journal).entries()
         assert [each["action"] for each in entries] == ["user added"]
-
-
-async def test_a_connection_that_brings_no_whole_request_is_closed() -> None:
-    """Half a head, no byte at all and a drip without end; a slow file has longer to arrive."""
-    taken: list[int] = []
-
-    class Hasty(ImpatientProtocol):
-        head_within_s, body_within_s = 0.2, 1.0
-
-    async def answer(_scope: Scope, receive: Receive, send: Send) -> None:
-        size, message = 0, await receive()
-        while message.get("more_body"):
-            size += len(message["body"])
-            message = await receive()
-        if message["type"] == "http.request":
-            taken.append(size + len(message["body"]))
-            await send({"type": "http.response.start", "status": 204, "headers": []})
-            await send({"type": "http.response.body", "body": b""})
-
-    head = b"POST /new HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\na"
-    config = uvicorn.Config(answer, http=Hasty, ws="none", lifespan="off", log_config=None)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(config)
-        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
-        for half, rest, comes in (
-            (b"", b"", False),
-            (b"GET / HT", b"", False),
-            (head, b"", False),
-            (head, b"bc", True),
-        ):
-            reader, writer = await asyncio.open_connection(*listener.getsockname())
-            writer.write(half)
-            await writer.drain()
-            await asyncio.sleep(0.5)
-            writer.write(rest)
-            assert (b"204" in await reader.readline()) is comes, half
-            writer.close()
-        server.should_exit = True
-        await serving
-    assert taken == [3]
-
-
-@pytest.mark.long
-def test_desk_that_others_reach_warns(tmp_path: Path) -> None:
-    """Without a proxy that brings https, passwords would cross the network in clear."""
-    with socket.create_server(("0.0.0.0", 0)) as taken:  # noqa: S104 - so that it ends at once
-        port = str(taken.getsockname()[1])
-        done = nightscreen(
-            *("desk", "--host", "0.0.0.0", "--port", port),  # noqa: S104 - the address in question
-            cwd=tmp_path,
-            env=surroundings(tmp_path, NIGHTSCREEN_HOME=str(tmp_path / "home")),
-        )
-    assert done.status == 2
-    assert "the desk does not serve https" in done.err

@@ -169,24 +169,6 @@ def test_guesses_from_many_addresses_are_few_and_keep_no_known_device_out(office
     assert line == [401] * 5 + [429]
 
 
-def test_a_device_is_known_for_who_signed_in_from_it(office: Office) -> None:
-    """Its word is of no use for another name, nor one that was made up, nor after a reset."""
-    for name in ("ada", "bem"):
-        office.browser("analyst", name=name)
-    planted, accounts = office.browser(), office.context.accounts
-    planted.cookies[DEVICE] = "word of somebody else"
-    assert right(planted, "ada") == 303
-    for number in range(2):
-        wrong(at(office, f"192.0.2.{number}"), *["bem"] * 5)
-    assert [right(planted, "bem"), right(planted, "ada")] == [429, 303]
-    office.clock.forward(minutes=16)
-    assert right(planted, "bem") == 303
-    assert accounts.source("ada", planted.cookies[DEVICE], "").known
-    accounts.reset("ada")
-    assert not accounts.source("ada", planted.cookies[DEVICE], "").known
-    assert accounts.source("bem", planted.cookies[DEVICE], "").known
-
-
 def test_many_at_once_are_no_more_than_five_and_leave_room_for_known_devices(
     office: Office,
 ) -> None:

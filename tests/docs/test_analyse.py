@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from contextlib import chdir
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import nbformat
-import pandas as pd
 import pytest
-from nbclient import NotebookClient
 
 from tests.docs.blocks import blocks
-from tests.docs.pages import DOCS
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
@@ -82,19 +77,3 @@ def test_numbers_are_those_of_the_reports(named: dict[str, Any]) -> None:
     assert len(named["nights"]) == NIGHTS
     assert named["history"].aggregate("count(*) as n").fetchall() == [(24 + 24,)]
     assert not named["asked"]["last"].isna().any()
-
-
-def test_the_notebook_runs_as_it_stands(lender: World) -> None:
-    """From the folder that holds `out`; it is kept without outputs."""
-    book: Any = nbformat.reads(  # type: ignore[no-untyped-call]  # the library has no types
-        (DOCS / "analyse.ipynb").read_text(encoding="utf-8"), as_version=4
-    )
-    cells = [cell for cell in book.cells if cell.cell_type == "code"]
-    assert not any(cell.outputs or cell.execution_count for cell in cells)
-    done = NotebookClient(
-        book, timeout=180, kernel_name="python3", resources={"metadata": {"path": lender.folder}}
-    ).execute()
-    shown = [cell for cell in done.cells if cell.cell_type == "code" and cell.outputs]
-    last = [ast.parse(cell.source).body[-1] for cell in cells]
-    assert len(shown) >= sum(isinstance(each, ast.Expr) for each in last) - 2
-    assert not pd.read_excel(next(lender.folder.glob("out/*/summary.xlsx"))).empty

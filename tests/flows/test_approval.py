@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -10,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.config.parameters import ScreenBatch
-from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
 from tests.cli.command import COMMAND
 from tests.flows.conftest import API_KEY
@@ -26,16 +23,6 @@ if TYPE_CHECKING:
     from tests.flows.engine_in_a_test import Engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
-
-
-def screen(folder: Path, **options: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Screen a few customers in this process."""
-    make_batch(folder / "applicants.csv", rows=30, seed=5)
-    parameters = ScreenBatch(
-        input=str(folder / "applicants.csv"), output=str(folder / "out"), **options
-    )
-    report: dict[str, Any] = asyncio.run(screen_batch(parameters))
-    return report
 
 
 def command(engine: Engine, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -76,29 +63,6 @@ def dear(engine: Engine, tmp_path: Path) -> Iterator[dict[str, str]]:
     engine.change_deployment(name, {"job_variables": {"env": env}})
     yield home
     engine.change_deployment(name, {"job_variables": found["job_variables"]})
-
-
-@pytest.mark.sample
-def test_a_run_of_this_process_is_resumed_by_the_approver(
-    engine: Engine, sandbox: SandboxProcess, at_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It ends without a call; `approve` resumes it here, under the cap that was named."""
-    monkeypatch.setenv("NIGHTSCREEN_APPROVAL_ABOVE", "1")
-    report = screen(at_home)
-    run_id = report["run_id"]
-    assert (report["state"], report["stop_reason"]) == ("stopped", "approval")
-    assert calls(sandbox) == 0
-    assert (at_home / "out" / run_id / "manifest.json").exists()
-    listed = json.loads(command(engine, "runs", "list", "--json").stdout)["runs"]
-    assert [(run["run_id"], run["approval"]) for run in listed] == [(run_id, "waiting")]
-    ended = command(engine, "approve", run_id, "--max-spend", "9000", "--note", "ok", "--json")
-    assert ended.returncode == 0, ended.stderr
-    report = json.loads(ended.stdout)
-    assert (report["run_id"], report["state"]) == (run_id, "completed")
-    assert report["cost"]["cap"] == "9000.00"
-    (record,) = json.loads(command(engine, "runs", "show", run_id, "--json").stdout)["approvals"]
-    assert (record["decision"], record["note"]) == ("approved", "ok")
-    assert command(engine, "approve", run_id, "--refuse").returncode == 2
 
 
 def test_a_run_of_a_deployment_is_resumed_by_the_deployment(

@@ -14,7 +14,7 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.tasks import cancellation, server
+from nightscreen.tasks import cancellation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,26 +97,3 @@ async def test_call_that_outlasts_the_patience_is_in_doubt(
     assert doubts == states.count("in_doubt") > 0
     assert "intent" not in states
     await asyncio.to_thread(sandbox.wait_until_idle)
-
-
-async def test_signal_handler_is_given_back(at_home: Path, sandbox: SandboxProcess) -> None:
-    """A run leaves the process's answer to SIGTERM as it found it."""
-    sandbox.post("/_sandbox/latency", {"kind": "none"})
-    before = signal.getsignal(signal.SIGTERM)
-    report = await started(at_home)
-    assert report["state"] == "completed"
-    assert signal.getsignal(signal.SIGTERM) is before
-
-
-async def test_run_goes_on_when_the_server_refuses_artifacts(
-    at_home: Path, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An engine that refuses what a run shows costs the picture, never the night."""
-
-    async def refused(*_: object, **__: object) -> None:
-        raise ConnectionError("the server restarts")
-
-    sandbox.post("/_sandbox/latency", {"kind": "none"})
-    monkeypatch.setattr(server, "acreate_markdown_artifact", refused)
-    report = await started(at_home)
-    assert report["state"] == "completed"

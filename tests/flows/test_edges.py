@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +15,6 @@ from nightscreen.schemas.errors import InputError, JournalError, UnexpectedFault
 from nightscreen.tasks.cancellation import shield_until_done
 from nightscreen.tasks.error_boundary import sanitize_errors, sanitized
 from nightscreen.tasks.inbox import newest_input
-from tests.flows.engine_in_a_test import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,14 +62,6 @@ def test_pattern_stands_for_the_newest_file(tmp_path: Path) -> None:
     assert found.batch == "portfolio"
 
 
-def test_plain_names_are_left_alone(tmp_path: Path) -> None:
-    """A name without a pattern, an odd name that exists, and no name at all pass through."""
-    odd = tmp_path / "night[1].csv"
-    odd.write_text("customer_id\n")
-    for name in (str(odd), "missing.csv", ""):
-        assert newest_input(ScreenBatch(input=name)).input == name
-
-
 def test_pattern_without_a_file_says_where_it_looked(tmp_path: Path) -> None:
     """An extract that did not arrive is an input error."""
     with pytest.raises(InputError, match="has tonight's extract arrived"):
@@ -118,19 +107,3 @@ async def test_work_goes_to_the_end_through_cancellations() -> None:
     with pytest.raises(asyncio.CancelledError):
         await closing
     assert steps == [0, 1, 2, 3]
-
-
-def test_importing_the_flow_reads_and_writes_nothing(tmp_path: Path) -> None:
-    """The flow can be imported anywhere, with settings that are wrong, and leaves no trace."""
-    wrong = {"NIGHTSCREEN_BASE_URL": "ftp://nowhere", "NIGHTSCREEN_HOME": str(tmp_path / "home")}
-    done = subprocess.run(
-        [sys.executable, "-c", "import nightscreen.flows.screen_batch"],
-        env={**os.environ, **wrong, "PREFECT_HOME": str(tmp_path / "prefect")},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert ROOT not in tmp_path.parents
-    assert {path.name for path in tmp_path.iterdir()} <= {"prefect"}

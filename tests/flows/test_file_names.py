@@ -12,7 +12,6 @@ from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name
 from nightscreen.tasks.inbox import newest_input
-from tests.cli.command import SERVICE, nightscreen, surroundings
 
 KINDS = (ScreenBatch, RequestBvns, ConfirmBvns)
 SOMEBODYS = ("22212345678.csv", "customer 0803 123 4567.xlsx", "ade@example.ng.csv")
@@ -49,14 +48,3 @@ def test_the_newest_file_of_a_pattern_is_refused_by_its_name(tmp_path: Path) -> 
     with pytest.raises(InputError, match="rename it") as refused:
         newest_input(ScreenBatch(input=str(tmp_path / "loans*.csv")))
     assert "0803" not in str(refused.value)
-
-
-@pytest.mark.parametrize("command", ["screen", "quote"])
-def test_the_command_refuses_it_before_anything_is_kept(tmp_path: Path, command: str) -> None:
-    """One line says what to do, and neither the number nor a run is kept anywhere."""
-    (tmp_path / "kyc 22212345678.csv").write_text("customer_id,bvn\nC1,22212345678\n")
-    env = surroundings(tmp_path, **SERVICE)
-    ended = nightscreen(command, "kyc 22212345678.csv", cwd=tmp_path, env=env)
-    assert ended.status == 2
-    assert "22212345678" not in ended.out + ended.err
-    assert not list(tmp_path.rglob("journal*"))

@@ -95,21 +95,3 @@ def test_a_file_that_waits_for_approval_blocks_no_other(
     assert (done / "input" / "book.csv").exists()
     assert not (done / "waits-for-approval.txt").exists()
     assert list((inbox / "waiting").iterdir()) == []
-
-
-def test_a_refused_file_is_put_among_the_failed(
-    inbox: Path, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With the quote and what to do; dropped again, it says who refused and asks nothing."""
-    monkeypatch.setenv("NIGHTSCREEN_APPROVAL_ABOVE", "1")
-    drop(inbox, customers(inbox, "book.csv"))
-    assert watch() == {"waiting": 1}
-    (folder,) = (inbox / "waiting").iterdir()
-    decide(inbox, folder.name, ApprovalDecision.REFUSED)
-    assert watch() == {"failed": 1}
-    failed = inbox / "failed" / folder.name
-    assert "was refused" in (failed / "what-is-wrong.txt").read_text()
-    assert (failed / "quote.txt").exists()
-    shutil.move(failed / "book.csv", inbox)
-    assert watch() == {"failed": 1}
-    assert requests(sandbox) == 0

@@ -1,4 +1,4 @@
-"""On call, with a real server: pages arrive, and dead and late runs are found."""
+"""On call, with a real server: pages arrive, and what can wait is in the morning summary."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prefect import get_client
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
-from prefect.events import emit_event
-from prefect.states import Running, Scheduled
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.housekeeping import morning_summary
@@ -27,7 +24,6 @@ from tests.services import answering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from uuid import UUID
 
     from nightscreen.sandbox.process import SandboxProcess
     from tests.flows.engine_in_a_test import Engine
@@ -35,7 +31,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.engine, pytest.mark.alone, pytest.mark.long]
 
 AUTOMATIONS = Path("deploy/automations.yaml").read_text("utf-8")
-SOON_S = 10.0  # the least the engine waits before it takes silence for an event
 
 
 def _removed(engine: Engine, automation: str) -> bool:
@@ -69,19 +64,11 @@ def telephone(at_home: Path, engine: Engine) -> Iterator[list[dict[str, str]]]:
             until(partial(_removed, engine, each["id"]), "an automation's removal")
 
 
-async def create(engine: Engine, below: Path, within: float | None = None) -> list[str]:
-    """Create the automations as docs/operate.md says; return their names.
-
-    Args:
-        engine: the server.
-        below: where the filled-in file goes.
-        within: replaces how long is waited, so that nobody waits for minutes.
-    """
+async def create(engine: Engine, below: Path) -> list[str]:
+    """Create the automations as docs/operate.md says, filled in below a folder; name them."""
     async with get_client() as client:
         block = await client.read_block_document_by_name("on-call", "custom-webhook")
     text = re.sub("PAGE_BLOCK|SUMMARY_BLOCK", str(block.id), AUTOMATIONS)
-    if within is not None:
-        text = re.sub(r"within: \d+", f"within: {within}", text)
     file = below / "automations.yaml"
     file.write_text(text, "utf-8")
     typed = [sys.executable, "-m", "prefect", "automation", "create", "--from-file", str(file)]
@@ -120,39 +107,3 @@ async def test_test_mode_wakes_a_person_and_a_stop_waits_for_the_morning(
     assert f"nightscreen doctor {stopped['run_id']}" in summary["body"]
     assert "the wallet is too low" in summary["body"]
     assert len(telephone) == 2
-
-
-async def _flow_run(state: Any, **more: Any) -> UUID:  # noqa: ANN401 - a state of the engine
-    async with get_client() as client:
-        return (await client.create_flow_run(screen_batch, state=state, **more)).id
-
-
-async def test_dead_and_late_runs_are_found(
-    telephone: list[dict[str, str]], engine: Engine, at_home: Path
-) -> None:
-    """Heartbeats that stop mean a crash; a run nobody takes up wakes a person."""
-    await create(engine, at_home, within=SOON_S)
-    parameters = {"parameters": ScreenBatch().model_dump()}
-    dead = await _flow_run(Running(), parameters=parameters)
-    past = datetime.now(UTC) - timedelta(minutes=5)
-    await _flow_run(Scheduled(scheduled_time=past), parameters=parameters, name="tonight")
-    flow_id = engine.flow_run(str(dead))["flow_id"]
-    emit_event(
-        event="prefect.flow-run.heartbeat",
-        resource={"prefect.resource.id": f"prefect.flow-run.{dead}"},
-        related=[
-            {
-                "prefect.resource.id": f"prefect.flow.{flow_id}",
-                "prefect.resource.role": "flow",
-                "prefect.resource.name": "track-loans",
-            }
-        ],
-    )
-
-    def crashed() -> bool:
-        return bool(engine.flow_run(str(dead))["state_type"] == "CRASHED")
-
-    await asyncio.to_thread(until, crashed, "the dead run")
-    (page,) = await asyncio.to_thread(until, lambda: list(telephone), "the late run")
-    assert "has not started" in page["subject"]
-    assert "tonight" in page["body"]

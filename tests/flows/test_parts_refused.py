@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -22,7 +20,6 @@ from nightscreen.tasks.workers import DEPLOYMENT, require_worker_available, work
 from tests.screening import World, customer
 
 if TYPE_CHECKING:
-    import socket
     from pathlib import Path
 
     from prefect.client.orchestration import PrefectClient
@@ -73,13 +70,6 @@ async def test_each_reason_says_what_to_type() -> None:
         assert "\n" not in why, (server, word)
 
 
-async def test_a_run_that_came_from_the_pool_knows_that_it_has_a_worker() -> None:
-    """A server too busy to note a worker's signs of life costs no night."""
-    server = cast("PrefectClient", Server(status=NOT_READY))
-    assert await worker_problem(server, mine="nights") == ""
-    assert await worker_problem(server, mine="others")
-
-
 async def test_a_resumed_run_is_refused_as_well(world: World) -> None:
     """What a run was begun with counts when it is resumed, unless it is told otherwise."""
     settings = read_settings(base_url="http://127.0.0.1:1", api_key="k", home=world.folder / "home")
@@ -91,54 +81,6 @@ async def test_a_resumed_run_is_refused_as_well(world: World) -> None:
             await require_worker_available(ScreenBatch(run=begun.run_id), settings)
         alone = ScreenBatch(run=begun.run_id, workers=1)
         await require_worker_available(alone, settings)
-
-
-async def test_a_temporary_server_is_none_that_workers_see(world: World) -> None:
-    """It has an address as any other, and is gone with the command."""
-    settings = read_settings(base_url="http://127.0.0.1:1", api_key="k", home=world.folder / "home")
-    temporary_server.begin(world.folder / "home")
-    own = temporary_server._servers[-1].url
-    try:
-        with (
-            temporary_settings({PREFECT_API_URL: own}),
-            pytest.raises(SettingsError, match="needs a Prefect server"),
-        ):
-            await require_worker_available(ScreenBatch(input="x.csv", workers=2), settings)
-    finally:
-        temporary_server._stop()
-    assert not temporary_server.is_begun()
-
-
-def test_a_temporary_server_whose_database_another_makes_just_now_is_begun_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Two commands at once on a new machine: a migration of one may meet the other's."""
-    started, processes = temporary_server._started, list[subprocess.Popen[str]]()
-    fails = "import sys; print('here', flush=True); sys.stdin.readline(); sys.exit(3)"
-
-    def fail_once(
-        listening: socket.socket, group: int, environment: dict[str, str]
-    ) -> subprocess.Popen[str]:
-        if not processes:
-            command = [sys.executable, "-c", fails]
-            pipe = subprocess.PIPE
-            processes.append(subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe))
-        else:
-            processes.append(started(listening, group, environment))
-        return processes[-1]
-
-    monkeypatch.setattr(temporary_server, "_started", fail_once)
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    temporary_server.begin(tmp_path)
-    try:
-        served = temporary_server.let_serve()
-        assert served == temporary_server.let_serve(), "asked twice it does not wait for ever"
-        temporary_server.wait(100)
-        assert len(processes) == 2
-        assert served is not None
-        assert temporary_server.is_temporary(served[0])
-    finally:
-        temporary_server._stop()
 
 
 def test_a_temporary_server_that_dies_is_not_waited_for(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from nightscreen.calling.asking import Asking
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.schemas.errors import JournalError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,19 +62,3 @@ async def test_reentered_task_joins_and_pays_nothing_twice(
     asked_for = sum(check["distinct"] for check in report["checks"].values())
     assert totals["requests"] == asked_for
     assert all(check["pending"] == 0 for check in report["checks"].values())
-
-
-async def test_fault_of_ours_is_not_tried_again(
-    at_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What somebody must mend is reported once, as itself, from whichever task it comes."""
-    entries: Counter[str] = Counter()
-
-    async def broken(_: Asking, check: str) -> None:
-        entries[check] += 1
-        raise JournalError("the journal's disk is full: make room, then resume the run")
-
-    monkeypatch.setattr(Asking, "ask", broken)
-    with pytest.raises(JournalError, match="make room"):
-        await screen_batch(asked(at_home))
-    assert set(entries.values()) == {1}

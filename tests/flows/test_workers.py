@@ -35,7 +35,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 CAPS = {"bank_account": 6, "karma": 8, "ecosystem": 8}
 ROWS = 500
 LATENCY_MS, SLOW_MS, WAITING_MS = 40, 500, 3000
-UNDER_WAY = 60  # charges after which a run, and parts of it, are under way
 PART = "-part-"
 PARTS_A_WORKER = 2  # most that one machine takes, so that four parts are on both
 
@@ -183,36 +182,6 @@ def askers(site: Site) -> set[str]:
     with site.journal() as journal:
         newest = journal.runs.newest(limit=1)
     return holders_of(site, newest[0].run_id) if newest else set()
-
-
-@pytest.mark.long
-def test_a_run_cancelled_in_the_engine_ends_its_parts(
-    site: Site, calm: SandboxProcess, tmp_path: Path
-) -> None:
-    """The run is Cancelled with a whole report, no part goes on, and nothing is paid twice."""
-    make_batch(tmp_path / "people.csv", rows=ROWS, seed=11)
-    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": SLOW_MS})
-    out = tmp_path / "out"
-    asked = {"input": str(tmp_path / "people.csv"), "output": str(out), "workers": 2}
-    started = site.engine.start(asked)
-    until(lambda: len(askers(site)) > 1, "a call of a part")
-    until(lambda: calm.totals()["totals"]["charges"] > UNDER_WAY, "a run under way")
-    site.engine.prefect("flow-run", "cancel", started)
-    assert site.engine.wait_for_end(started)["state_name"] == "Cancelled"
-    (folder,) = out.iterdir()
-    stopped = json.loads((folder / "report.json").read_text())
-    assert stopped["stop_reason"] == "cancelled"
-    assert sum(each["in_doubt"] for each in stopped["checks"].values()) == 0
-    calm.wait_until_idle()
-    charged = calm.totals()["totals"]["charged"]
-    assert Decimal(stopped["cost"]["total"]) == Decimal(charged)
-    until(lambda: not (site.parts() or site.parts("PENDING")), "the end of all parts")
-    assert calm.totals()["totals"]["charged"] == charged
-    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
-    ended = site.screen("--run", folder.name)
-    assert ended["state"] == "completed"
-    assert calm.totals()["totals"]["repeated_charges"] == 0
-    assert Decimal(ended["cost"]["total"]) == Decimal(calm.totals()["totals"]["charged"])
 
 
 def test_a_lost_machine_costs_nothing_answered(

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from nightscreen.calling.progress import CheckProgress
-from nightscreen.calling.stops import Stops
-from nightscreen.ops.vitals import Alarm, Alarms, RecentSpeed
+from nightscreen.ops.vitals import Alarm, Alarms
 from nightscreen.schemas.stops import StopReason
 from tests.ops.signs import MINUTE, signs_in_a_test
 
@@ -68,43 +66,3 @@ def test_a_second_outage_is_told_again() -> None:
     assert alarms.due(signs_in_a_test(**silent)) == [Alarm.OUTAGE]
     assert alarms.due(signs_in_a_test()) == []
     assert alarms.due(signs_in_a_test(**silent)) == [Alarm.OUTAGE]
-
-
-def stops(**done: int) -> Stops:
-    """Return the stops of a run whose karma check is to ask a thousand."""
-    return Stops(progress={"karma": CheckProgress(wanted=1000, **done)})
-
-
-def test_the_end_is_told_from_the_pace_of_late() -> None:
-    """A hundred a minute: nine hundred are left, so nine minutes."""
-    pace, run = RecentSpeed(), stops()
-    pace.take(run, 0)
-    assert pace.finish_at(run, 0) is None
-    run.progress["karma"].paid = 100
-    pace.take(run, MINUTE)
-    assert pace.finish_at(run, MINUTE) == 10 * MINUTE
-
-
-def test_a_stopped_check_delays_nothing() -> None:
-    """What will not be asked is not waited for."""
-    pace, run = RecentSpeed(), stops(paid=10)
-    pace.take(run, 0)
-    pace.take(run, MINUTE)
-    assert pace.finish_at(run, MINUTE) is None
-    run.checks["karma"] = "auth"
-    assert pace.finish_at(run, MINUTE) == MINUTE
-
-
-def test_silence_lasts_over_tries_until_an_answer() -> None:
-    """A run that waits an outage out closes the breaker at each try; the outage goes on."""
-    pace, run = RecentSpeed(), stops()
-    run.silence.opened_at, run.silence.since = 300.0, 5 * MINUTE
-    pace.take(run, 6 * MINUTE)
-    assert pace.silent_since == 5 * MINUTE
-    run.go_on()
-    pace.take(run, 20 * MINUTE)
-    assert pace.silent_since == 5 * MINUTE
-    run.answered += 1
-    pace.take(run, 21 * MINUTE)
-    assert pace.last_answer_at == 21 * MINUTE
-    assert RecentSpeed(silent_since=pace.silent_since) == RecentSpeed()

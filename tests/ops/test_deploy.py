@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
 import tomllib
-from importlib.metadata import distribution
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from jsonschema.validators import validator_for  # type: ignore[import-untyped]
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from nightscreen.config.settings import read_settings, setting_names
@@ -84,15 +79,6 @@ def test_every_setting_of_the_compose_file_exists() -> None:
         assert given <= known
 
 
-def test_what_the_image_copies_is_there() -> None:
-    """Each COPY from the repository names a file of it, and the process is not root."""
-    text = (DEPLOY / "Dockerfile").read_text("utf-8")
-    for sources in re.findall(r"^COPY (?!--from)(?:--\S+ )*(.+) \S+$", text, re.MULTILINE):
-        assert all((ROOT / each).exists() for each in sources.split())
-    assert re.search(r"^USER nightscreen$", text, re.MULTILINE)
-    assert "HEALTHCHECK" in text
-
-
 def locked(file: str) -> dict[str, str]:
     """Return each package of a lock with its version; each has the digests of its files."""
     found: dict[str, str] = {}
@@ -159,42 +145,6 @@ def test_the_units_are_sound(tmp_path: Path) -> None:
     command = ["systemd-analyze", "verify", *units]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_the_compose_file_keeps_to_the_schema_of_such_files() -> None:
-    """A misspelt key is refused; a variable without a default is one that the page says to set."""
-    text = (
-        files("check_jsonschema").joinpath("builtin_schemas/vendor/compose-spec.json").read_text()
-    )
-    document = json.loads(text)
-    schema = validator_for(document)(document)
-    assert [each.message for each in schema.iter_errors(compose())] == []
-    misspelt = compose()
-    misspelt["services"]["flows"]["stop_grace"] = "2m"
-    assert not schema.is_valid(misspelt)
-    wanted = set(re.findall(r"\$\{(\w+):\?", (DEPLOY / "compose.yaml").read_text("utf-8")))
-    page = (ROOT / "docs" / "deploy-compose.md").read_text("utf-8")
-    assert {each for each in wanted if f"`{each}`" in page} == wanted
-
-
-@pytest.mark.parametrize("python", ["3.11.0", "3.12.0", "3.13.0", "3.14.0"])
-def test_what_is_locked_needs_nothing_else_under_any_python(python: str) -> None:
-    """A lock is written with one version of Python; under another its packages may need more."""
-    names = locked("requirements.lock").keys()
-    under = {
-        "python_full_version": python,
-        "python_version": python.rpartition(".")[0],
-        "sys_platform": "linux",
-        "extra": "",
-    }
-    lacking = {
-        f"{needed.name} of {name}"
-        for name in names
-        for needed in map(Requirement, distribution(name).requires or ())
-        if canonicalize_name(needed.name) not in names
-        and (needed.marker is None or needed.marker.evaluate(under))
-    }
-    assert lacking == set()
 
 
 def test_daily_copies_are_kept_in_number(tmp_path: Path) -> None:

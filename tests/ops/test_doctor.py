@@ -6,31 +6,21 @@ Where things are broken each is reported in words, with what to type next.
 from __future__ import annotations
 
 import base64
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from sqlalchemy import update
 
-from nightscreen.cli.engine import prepare_engine
 from nightscreen.config.settings import read_settings
 from nightscreen.files.heartbeat import write_vitals
 from nightscreen.journal import open_journal
-from nightscreen.journal.engine import writing
-from nightscreen.journal.schema import meta
 from nightscreen.ops import doctor
 from nightscreen.ops.doctor import (
-    SCHEDULE,
-    WARNING,
-    WRONG,
     Diagnosis,
-    HealthFinding,
-    Remedy,
     diagnose,
 )
 from nightscreen.ops.status import COMMANDS
-from nightscreen.schemas.errors import JournalError, SettingsError
+from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.prefect_health import look_at_engine
 from tests.begun import begin_run
@@ -122,14 +112,6 @@ def test_a_night_that_was_made_good_is_over(tmp_path: Path) -> None:
     assert (found.exit_status, found.remedy) == (0, None)
 
 
-def test_the_worst_of_several_gives_the_status(tmp_path: Path) -> None:
-    """Test mode after a plain stop is said first; among equals the newest is."""
-    with open_journal(tmp_path) as journal:
-        ended(journal, "older", batch="a", stop="deadline")
-        ended(journal, "newer", batch="b", stop="deadline")
-    assert (examined(tmp_path).run or {})["run_id"] == "newer"
-
-
 @pytest.mark.parametrize(
     ("way", "first", "status"),
     [
@@ -152,28 +134,6 @@ def test_an_outage_is_mended_by_its_cause(
     assert found.exit_status == status
     assert found.safe is (status != 2)
     assert ("no run can start: service" in (found.why_not or "")) is (status == 2)
-
-
-def test_another_schema_asks_for_the_program_that_made_it(tmp_path: Path) -> None:
-    """The journal is well; this program is another version."""
-    with open_journal(tmp_path) as journal:
-        ended(journal, "night")
-        with writing(journal.engine) as connection:
-            values = update(meta).where(meta.c.name == "schema").values(value="999")
-            connection.execute(values)
-    found = examined(tmp_path)
-    assert found.remedy is not None
-    assert found.remedy.first.startswith("install the version of nightscreen that made it")
-    assert (found.exit_status, found.safe) == (2, False)
-
-
-def test_a_mistake_in_a_table_of_cash_flow_is_found_before_the_nightly_pull(tmp_path: Path) -> None:
-    """The lender's own definitions are tried; the file is named."""
-    (tmp_path / "features.sql").write_text("CREATE VIEW tx_salary AS SELECT 1 FROM nowhere;\n")
-    found = examined(tmp_path)
-    (tables,) = [each for each in found.findings if each.name == "tables"]
-    assert tables.standing == WRONG
-    assert "features.sql" in tables.says
 
 
 def test_a_full_disk_is_to_be_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,43 +179,6 @@ def test_an_engine_without_its_database_lets_no_run_begin(tmp_path: Path, engine
     assert found.why_not == "no run can start: engine must be fixed"
 
 
-def test_an_engine_that_is_named_and_away_lets_no_run_begin(tmp_path: Path) -> None:
-    """The doctor says so, and a command that would run says the same in one line."""
-    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
-        found = examined(tmp_path, more=look_at_engine())
-        with pytest.raises(SettingsError, match="start it with prefect server start"):
-            prepare_engine()
-    assert found.remedy is not None
-    assert found.remedy.first.startswith("start it with prefect server start")
-    assert (found.exit_status, found.safe) == (2, False)
-
-
-def test_a_deployment_whose_newest_run_is_late_is_not_well(tmp_path: Path) -> None:
-    """A run that never began is in no journal: what the engine knows of it counts as well."""
-    with open_journal(tmp_path) as journal:
-        ended(journal, "night")
-    late = HealthFinding(
-        SCHEDULE,
-        WARNING,
-        "the newest run of nightly has not started",
-        Remedy("", "prefect worker start --pool nightscreen"),
-    )
-    found = examined(tmp_path, more=(late,))
-    assert found.exit_status == 3
-    assert found.remedy == late.remedy
-    assert found.safe
-
-
-def test_not_all_is_well_while_the_service_cannot_be_reached(tmp_path: Path) -> None:
-    """A run may start and wait it out; what is marked is not passed over in the last line."""
-    with open_journal(tmp_path) as journal:
-        ended(journal, "20260101-000000-000001")
-    said = lines_of(examined(tmp_path, "service.example cannot be reached (Connection refused)"))
-    assert not any("all is well" in line for line in said)
-    assert any("wait until the service answers" in line for line in said)
-    assert any("nothing: all is well" in line for line in lines_of(examined(tmp_path)))
-
-
 FACTS = ("approval", "deadline_at", "stop_reason", "missing_micro", "cap_micro", "held", "pid")
 KNOWN: dict[str, Any] = {"now": 0, "bound_micro": 0, "caps_in_the_way": [], "checks": {}}
 STATES = [
@@ -291,15 +214,6 @@ def test_an_empty_machine_is_told_what_to_set(here: Here, folder: Path, monkeypa
     assert "nightscreen quote FILE" in said.out
     assert said.out.endswith("no run can start: settings must be fixed\n")
     assert not (folder / ".nightscreen").exists()
-
-
-def test_a_service_that_cannot_be_reached_is_told_and_nothing_is_asked(here: Here) -> None:
-    """Only a connection is tried."""
-    said = here("doctor", "--json")
-    by_name = {each["name"]: each for each in said.document["findings"]}
-    assert by_name["service"]["standing"] == "warning"
-    assert "127.0.0.1:9 cannot be reached" in by_name["service"]["says"]
-    assert (said.status, said.err) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -361,23 +275,6 @@ def test_a_vanished_journal_is_no_empty_beginning(tmp_path: Path) -> None:
     found = examined(tmp_path / "home")
     assert found.exit_status == 2
     assert any("not there any more" in each.says for each in found.findings)
-
-
-def test_a_locked_journal_is_told_after_a_short_wait(tmp_path: Path) -> None:
-    """By the process that keeps it locked, and what to type then."""
-    begun(tmp_path / "home")
-    lock = sqlite3.connect(tmp_path / "home" / "journal.sqlite", isolation_level=None)
-    lock.execute("PRAGMA locking_mode=EXCLUSIVE")
-    lock.execute("BEGIN EXCLUSIVE")
-    lock.execute("CREATE TABLE in_the_way (x)")
-    try:
-        found = examined(tmp_path / "home")
-    finally:
-        lock.close()
-    assert found.exit_status == 2
-    assert any("stayed locked" in each.says for each in found.findings)
-    assert found.remedy is not None
-    assert found.remedy.command == "nightscreen doctor"
 
 
 def test_a_database_that_is_down_is_told_without_its_password(tmp_path: Path) -> None:

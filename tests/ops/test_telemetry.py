@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from nightscreen.tasks import telemetry
 from nightscreen.tasks.telemetry import Meter
 from tests.money.service_in_memory import LOST, Bureau
-from tests.services import answering
 
 if TYPE_CHECKING:
-    from http.server import BaseHTTPRequestHandler
     from pathlib import Path
-
-    import pytest
 
     from nightscreen.calling.asking import Asking
     from nightscreen.calling.run import Run
@@ -64,42 +59,6 @@ def test_calls_are_counted_by_check_outcome_and_trouble(tmp_path: Path) -> None:
     durations = kept.points("nightscreen.call.duration")
     assert sum(point.count for point in durations) == sum(point.value for point in points)
     assert all(1.0 <= point.sum / point.count < 1.1 for point in durations)
-
-
-def test_live_numbers_are_those_of_open_runs(tmp_path: Path) -> None:
-    """Spend by check, balance and caps; a run that has ended is measured no more."""
-    kept = Kept()
-    report = Bureau(tmp_path, rows=ROWS).night(steer=kept.measure).report
-    spend = {point.attributes["check"]: point.value for point in kept.points("nightscreen.spend")}
-    assert spend == {check: float(part["cost"]) for check, part in report["checks"].items()}
-    (balance,) = kept.points("nightscreen.balance")
-    assert balance.value == float(report["balance"]["closing"])
-    assert all(point.value >= 1 for point in kept.points("nightscreen.cap"))
-    assert all(point.value == 0 for point in kept.points("nightscreen.in_flight"))
-    kept.meter.end(kept.runs[0])
-    assert kept.points("nightscreen.balance") == []
-
-
-def test_what_was_measured_reaches_a_collector(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Configured by the standard variable alone, handed in when the run ends."""
-    taken: list[str] = []
-
-    def take(asked: BaseHTTPRequestHandler, _body: bytes) -> tuple[int, bytes]:
-        taken.append(asked.path)
-        return 200, b""
-
-    with answering(take) as address:
-        monkeypatch.setattr(telemetry, "_meters", [])
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
-        meter, kept = telemetry.meter(), Kept()
-        assert meter is not None
-        kept.meter = meter
-        Bureau(tmp_path, rows=ROWS).night(steer=kept.measure)
-        meter.end(kept.runs[0])
-        meter.provider.shutdown()
-    assert "/v1/metrics" in taken
 
 
 def test_without_an_exporter_nothing_is_imported() -> None:

@@ -14,8 +14,7 @@ from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.stops import StopReason
 from tests.client.fakes import Canned
-from tests.kill.drive import settings_for
-from tests.money.service_in_memory import API_KEY, DENIED, LOST, NO_MONEY, REJECTED, Bureau
+from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
 from tests.ops.walk import ask_doctor, type_it
 
 if TYPE_CHECKING:
@@ -131,30 +130,6 @@ def test_the_command_the_doctor_names_ends_a_stop(stop: Stop, tmp_path: Path) ->
     assert (healthy.exit_status, healthy.remedy) == (0, None)
 
 
-def test_a_resumed_run_keeps_a_deadline_that_lies_ahead(tmp_path: Path) -> None:
-    """A run with no money left at one o'clock still has to be done by six."""
-    bureau = Bureau(tmp_path, rows=ROWS, settings={"resume_every": "PT12H"})
-    bureau.service.wallet = 500
-    bureau.night(deadline=later(bureau, 3600 * 6))
-    found = ask_doctor(bureau)
-    assert found.remedy is not None
-    assert " --deadline 20" in found.remedy.command
-    bureau.service.wallet = 1_000_000
-    assert type_it(bureau, found)["state"] == "completed"
-
-
-def test_money_the_doctor_asks_for_is_enough_and_not_wildly_more(tmp_path: Path) -> None:
-    """The cap it names is the worst cost of what is left, not a guess."""
-    bureau = Bureau(tmp_path, rows=ROWS)
-    bureau.night(max_spend="500")
-    found = ask_doctor(bureau)
-    assert found.remedy is not None
-    named = int(found.remedy.command.split()[-1])
-    report = type_it(bureau, found)
-    assert report["state"] == "completed"
-    assert float(report["cost"]["total"]) <= named < 3 * float(report["cost"]["total"])
-
-
 def test_test_mode_is_told_with_a_status_of_its_own(tmp_path: Path) -> None:
     """Once the service is live the same run is screened in full."""
     bureau = Bureau(tmp_path, rows=ROWS)
@@ -234,35 +209,3 @@ def test_a_run_that_never_started_is_told_as_such(tmp_path: Path) -> None:
     assert found.remedy is not None
     assert "never started" in found.remedy.first
     assert found.remedy.command == "nightscreen runs list"
-
-
-def test_errors_are_told_by_kind_and_check(tmp_path: Path) -> None:
-    """What each check met is counted."""
-    bureau = Bureau(tmp_path, rows=ROWS)
-    bureau.service.before = lambda operation, _, number: (
-        REJECTED if operation == "karma" and number % 20 == 7 else None
-    )
-    bureau.night()
-    run = ask_doctor(bureau).run
-    assert run is not None
-    assert run["checks"]["karma"]["errors"] == {"rejected": pytest.approx(4, abs=3)}
-    assert run["checks"]["ecosystem"]["errors"] == {}
-    assert run["last_answer_at"] <= bureau.loop.micros()
-
-
-def test_looking_changes_nothing(tmp_path: Path) -> None:
-    """Not even a lock file: a run may be at work meanwhile."""
-    bureau = Bureau(tmp_path, rows=ROWS)
-    bureau.service.before = from_call(30, NO_MONEY)
-    bureau.night()
-    home = tmp_path / "home"
-    before = {path: path.stat().st_mtime_ns for path in home.rglob("*") if path.is_file()}
-    ask_doctor(bureau)
-    settings = settings_for(tmp_path / "nowhere", "http://127.0.0.1:9", API_KEY)
-    after = {
-        path: path.stat().st_mtime_ns
-        for path in home.rglob("*")
-        if path.is_file() and not path.name.endswith(("-shm", "-wal"))
-    }
-    assert {path: before[path] for path in after} == after
-    assert not settings.home.exists()

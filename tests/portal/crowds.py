@@ -67,9 +67,7 @@ BODY = (
     b"content-type: application/x-www-form-urlencoded\r\ncontent-length: 5000\r\n\r\n"
 )
 CROWDS = (
-    ("nothing sent, opened again at once", 300, b"", b""),
     ("half a head, opened again at once", 300, HALF, b""),
-    ("a head a byte at a time", 220, HALF, b"x"),
     ("a body a byte at a time", 220, BODY, b"x"),
 )
 """What it is, how many, and what each sends first and then."""

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader
 from nightscreen.client.aggregator import Scope
 from nightscreen.operations.bvn.links import LinkWord
 from nightscreen.operations.consents.links import Refusal
-from nightscreen.portal.pages import TEMPLATES, Pages, contact_link, style
+from nightscreen.portal.pages import TEMPLATES, Pages
 from tests.browser.chromium import chromium
 from tests.portal.visiting import LIST
 
@@ -58,18 +58,6 @@ def test_every_page_is_for_everyone() -> None:
             assert all(link.startswith(("/", "#", "tel:")) for link in links), links
 
 
-def test_a_mistake_is_announced_and_linked_to_its_field() -> None:
-    """The title begins with it, and the way back to the field is a link."""
-    name, told = PAGES[4]
-    wrong = bytes(Pages("Lender", "").page(name, **told).body).decode()
-    assert "<title>Error: " in wrong
-    assert 'role="alert" aria-labelledby="problems-title"' in wrong
-    assert "You can try once." in wrong
-    for wish in ("prefers-color-scheme:dark", "prefers-reduced-motion", "forced-colors:active"):
-        assert wish in style()
-    assert ":focus-visible{outline:3px" in style()
-
-
 def test_every_scope_and_every_way_to_fail_has_plain_words() -> None:
     """No customer is asked for a word with a colon; whatever the steps can say is reported."""
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True)
@@ -83,18 +71,3 @@ def test_every_scope_and_every_way_to_fail_has_plain_words() -> None:
     asking = {LinkWord.OPEN, LinkWord.WRONG_OTP, LinkWord.MALFORMED, LinkWord.CONFIRMED}
     by_otp = {f"otp_{each}" for each in LinkWord if each not in asking}
     assert by_link | by_state | by_otp < set(KINDS)
-
-
-CONTACTS: list[tuple[str, str]] = [
-    ("help@lender.example", "mailto:help@lender.example"),
-    ("0700 123 4567", "tel:07001234567"),
-    ("+234 (0)700-1234567", "tel:+23407001234567"),
-    ("our shop in Ikeja, weekdays", ""),
-    ("javascript:alert(1)", ""),
-]
-
-
-def test_contact_leads_where_it_can() -> None:
-    """An email and a phone number can be pressed, a sentence cannot."""
-    for contact, link in CONTACTS:
-        assert contact_link(contact) == link, (contact, link)

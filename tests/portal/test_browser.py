@@ -17,7 +17,6 @@ from nightscreen.operations.bvn.states import requests_of
 from nightscreen.sandbox.process import SandboxProcess
 from tests.browser.chromium import chromium
 from tests.portal.browsing import Served, served
-from tests.privacy.search import Search
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 
 if TYPE_CHECKING:
@@ -113,23 +112,6 @@ def test_allow(portal: Served, page: Page) -> None:
     assert portal.granted(CUSTOMER) == [("transaction:list", "profile:view")]
 
 
-def test_keyboard_alone(portal: Served, page: Page) -> None:
-    """Every step by Tab, typing and Enter, the focus always seen."""
-    page.goto(portal.quick_link("CUST-KEYS"))
-    page.keyboard.press("Tab")
-    focused = page.locator(":focus")
-    expect(focused).to_have_text(GO_ON)
-    assert focused.evaluate("each => getComputedStyle(each).outlineWidth") == "3px"
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/data-share?**")
-    page.keyboard.press("Tab")
-    expect(page.locator(":focus")).to_have_attribute("name", "customer")
-    page.keyboard.press("Tab")
-    expect(page.locator(":focus")).to_have_text("Allow")
-    page.keyboard.press("Enter")
-    heading(page, DONE)
-
-
 def asked_for_bvn(portal: Served, sandbox: SandboxProcess) -> tuple[str, str]:
     """Have a customer sent a password; return their link and the password."""
     env = portal.env
@@ -180,12 +162,3 @@ def test_one_time_password(portal: Served, page: Page, sandbox: SandboxProcess) 
     page.get_by_role("button", name="Confirm").click()
     heading(page, "Thank you, your BVN is confirmed")
     assert otp not in page.url
-
-
-def test_log_holds_nobody(portal: Served, page: Page) -> None:
-    """After all these journeys, the log has pages, statuses and references."""
-    log = portal.log.read_bytes()
-    assert b"page=come_back" in log
-    assert b"?" not in log
-    assert Search([CUSTOMER, "CUST-TAMPERED", "ada@customers.example"]).found_in(log) == set()
-    assert b"Traceback" not in log

@@ -9,9 +9,6 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import pytest
 
-from nightscreen.journal import open_journal
-from nightscreen.journal.consents import Consents
-from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.consents.links import ConsentLinks
 from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID
@@ -69,18 +66,6 @@ async def test_link_may_be_opened_often_until_it_is_used(town: Town, visitor: Vi
     assert heading(await visitor.walk(link.token)) == "Thank you, that is done"
     again = await visitor.open(link.token)
     assert (again.status_code, heading(again)) == (410, "This link has been used")
-
-
-async def test_replayed_callback_is_told_kindly_and_changes_nothing(
-    town: Town, visitor: Visitor
-) -> None:
-    """The page may be loaded again, or the back button pressed."""
-    back = await visitor.decide(await visitor.depart(town.link().token))
-    await visitor.arrive(back)
-    replay = await visitor.browser.get(back)
-    assert (replay.status_code, heading(replay)) == (410, "This answer has reached us already")
-    assert len(town.grants) == 1
-    assert len(town.calls()) == 1
 
 
 async def test_link_of_the_screen_itself_works_without_the_portals_page(
@@ -194,24 +179,6 @@ async def test_fewer_scopes_than_asked_are_told_and_kept_so(town: Town) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "status", "title"),
-    [
-        ("code-used", 400, "Your consent came too late to be used"),
-        ("code-expired", 400, "Your consent came too late to be used"),
-        ("state-changed", 400, "We cannot tell whose answer this is"),
-        ("state-lost", 400, "We cannot tell whose answer this is"),
-    ],
-)
-async def test_each_failure_of_consent_is_told(
-    town: Town, word: str, status: int, title: str
-) -> None:
-    """In words of its own, and nothing is kept."""
-    told = await Visitor(town, f"{word}@magic.example").walk(town.link().token)
-    assert (told.status_code, heading(told)) == (status, title)
-    assert town.grants == []
-
-
-@pytest.mark.parametrize(
     ("error", "status", "title"),
     [
         ("access_denied", 200, "You did not allow it"),
@@ -232,38 +199,12 @@ async def test_each_error_of_the_screen_is_told(
     assert town.calls() == []
 
 
-async def test_doubled_parameters_are_refused(town: Town, visitor: Visitor) -> None:
-    """Two codes or two states are nobody's answer (OAuth 2.0, 3.1)."""
-    back = await visitor.decide(await visitor.depart(town.link().token))
-    for extra in ("code=other", "state=other"):
-        assert (await visitor.browser.get(f"{back}&{extra}")).status_code == 400
-    assert heading(await visitor.arrive(back)) == "Thank you, that is done"
-
-
 async def test_wrong_key_is_told_as_ours_to_mend(tmp_path: Path) -> None:
     """The customer did everything right."""
     with Town(tmp_path, changes={"api_key": "another-key"}) as town:
         told = await Visitor(town).walk(town.link().token)
         assert (told.status_code, heading(told)) == (502, "Something is wrong on our side")
         assert town.grants == []
-
-
-async def test_rotation_of_the_data_key_loses_neither_link_nor_grant(
-    town: Town, visitor: Visitor
-) -> None:
-    """A portal goes on while the key is retired beside it; what it seals then can be read."""
-    early = town.link(customer="CUST-EARLY")
-    with open_journal(town.folder / "home") as desk:
-        rotate_key(desk)
-    late = town.link(customer="CUST-LATE")
-    for link in (early, late):
-        assert heading(await visitor.walk(link.token)) == "Thank you, that is done"
-    with open_journal(town.folder / "home") as afterwards:
-        consents = Consents.of(afterwards)
-        live = consents.grants(GrantState.LIVE)
-        assert [grant.customer_id for grant in live] == ["CUST-EARLY", "CUST-LATE"]
-        assert all(grant.tokens for grant in live)
-        assert verify_journal(afterwards) == []
 
 
 async def test_unknown_and_cut_links_are_told(town: Town, visitor: Visitor) -> None:
@@ -306,12 +247,3 @@ async def test_nothing_secret_is_written_anywhere(
     for file in (town.folder / "home").rglob("*"):
         if file.is_file():
             assert search.found_in(file.read_bytes()) == set(), file
-
-
-def test_portal_elsewhere_than_the_redirects_offers_no_consent(tmp_path: Path) -> None:
-    """Where another application takes the redirect, links of the portal would lead nowhere."""
-    with Town(tmp_path, changes={"portal_url": "https://otp.lender.example"}) as town:
-        paths = [route.path for route in town.app._inner.routes]  # type: ignore[attr-defined]
-        assert CALLBACK not in paths
-        assert "/otp/{token}" in paths
-    assert PORTAL != "https://otp.lender.example"

@@ -11,7 +11,6 @@ from nightscreen.journal.engine import writing
 from nightscreen.journal.schema import records
 from nightscreen.portal.config import DEPARTURES_A_MINUTE
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.web.background import RateLimit
 from tests.portal.visiting import PORTAL, Town, Visitor, settings_in
 
 if TYPE_CHECKING:
@@ -53,20 +52,6 @@ async def test_cookies_are_kept_to_the_host(town: Town, visitor: Visitor) -> Non
     assert "domain" not in cookie.lower()
 
 
-async def test_health_is_told_to_whoever_asks(town: Town) -> None:
-    """Probes come by address."""
-    answer = await client(town).get("/health", headers={"host": "10.0.0.7:8080"})
-    assert (answer.status_code, answer.json()) == (200, {"ok": True})
-
-
-async def test_other_methods_are_refused(town: Town) -> None:
-    """With a page, since a person may see it."""
-    for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"):
-        answer = await client(town).request(method, "/")
-        assert answer.status_code == 405, method
-        assert "<h1>" in answer.text, method
-
-
 async def test_fault_is_a_page_in_kind_words_and_a_line_without_a_person(
     town: Town, visitor: Visitor, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,15 +76,6 @@ async def test_fault_is_a_page_in_kind_words_and_a_line_without_a_person(
     assert token not in said + page.text
 
 
-async def test_log_may_be_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One a line, for whoever collects them."""
-    with Town(tmp_path, changes={"log_format": "json"}) as town:
-        await client(town).get("/?secret=1")
-    line = capsys.readouterr().err
-    assert '"event": "portal"' in line
-    assert "secret" not in line
-
-
 WRONG: list[tuple[dict[str, str], str]] = [
     ({"portal_url": "https://x.example/path"}, "PORTAL_URL: must end after the host"),
     ({"portal_url": "http://x.example"}, "PORTAL_URL: must begin with https"),
@@ -118,17 +94,3 @@ def test_portal_without_an_address_is_refused(tmp_path: Path) -> None:
     """Nobody would know what to print in a link."""
     with pytest.raises(SettingsError, match="NIGHTSCREEN_REDIRECT_URI"):
         Town(tmp_path, changes={"redirect_uri": ""})
-
-
-def test_pace_counts_each_link_by_itself() -> None:
-    """Two a minute, forgotten after a minute."""
-    now = [0.0]
-    pace = RateLimit(2, 60, lambda: now[0])
-    assert [pace.lets("a"), pace.lets("a"), pace.lets("a"), pace.lets("b")] == [
-        True,
-        True,
-        False,
-        True,
-    ]
-    now[0] = 60.0
-    assert pace.lets("a")

@@ -104,17 +104,6 @@ async def test_what_cannot_be_a_password_is_not_sent(desk: Desk) -> None:
         assert desk.world.sandbox.ledger.count == before, typed
 
 
-async def test_newer_request_takes_the_place_of_the_link(desk: Desk) -> None:
-    """One link for each request."""
-    desk.clock.forward(minutes=1)
-    old = desk.path
-    import asyncio  # noqa: PLC0415 - the world has a loop of its own
-
-    await asyncio.to_thread(desk.world.request, [desk.row], again=True)
-    page = await desk.browser.get(old)
-    assert (page.status_code, heading(page)) == (410, "This link does not work any more")
-
-
 async def test_many_tries_a_minute_are_slowed(desk: Desk) -> None:
     """Also those that are not sent."""
     for _ in range(TRIES_A_MINUTE):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -21,7 +20,6 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.operations.consents.links import ConsentLinks
 from nightscreen.portal.config import place_of
-from nightscreen.web.serve import is_open_to_others
 from tests.cli.command import COMMAND, surroundings
 from tests.portal.visiting import settings_in
 from tests.services import answering, free_port
@@ -144,28 +142,3 @@ def test_place_is_read_off_the_settings(tmp_path: Path) -> None:
             callback,
             port,
         )
-
-
-@pytest.mark.long
-def test_a_portal_that_others_reach_warns(tmp_path: Path) -> None:
-    """Without https the link in an address is everybody's on the way."""
-    assert is_open_to_others("0.0.0.0")  # noqa: S104 - the address in question
-    assert is_open_to_others("::")
-    assert is_open_to_others("10.0.0.7")
-    assert not is_open_to_others("127.0.0.1")
-    assert not is_open_to_others("localhost")
-    assert not is_open_to_others("::1")
-    settings = {
-        "NIGHTSCREEN_HOME": str(tmp_path / "home"),
-        "NIGHTSCREEN_PORTAL_URL": "https://consent.lender.example",
-    }
-    with socket.create_server(("0.0.0.0", 0)) as taken:  # noqa: S104 - so that it ends at once
-        port = str(taken.getsockname()[1])
-        done = subprocess.run(
-            [COMMAND, "portal", "--host", "0.0.0.0", "--port", port],  # noqa: S104
-            env=surroundings(tmp_path) | settings,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert "the portal does not serve https" in done.stderr

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.privacy.conftest import API_KEY, Place, make_place
+from tests.privacy.conftest import API_KEY, Place
 from tests.privacy.search import Search
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nightscreen.sandbox.process import SandboxProcess
     from tests.services import EngineServer
 
@@ -85,28 +83,6 @@ def test_after_a_night_with_every_fault(place: Place) -> None:
     assert Search(place.marked.values).found_in(quarantine.read_bytes())
     _search_everything(place)
     _all_is_private(place)
-
-
-def test_after_a_wrong_key(place: Place, engine_server: EngineServer) -> None:
-    """The service refuses; the key that was tried is nowhere."""
-    place.env.update(**engine_server.client, NIGHTSCREEN_API_KEY=f"{API_KEY}-old")
-    ended = place.screen(*EVERY_KIND, "--json")
-    assert (ended.status, json.loads(ended.out)["stop_reason"]) == (3, "auth")
-    _search_everything(place, engine_server)
-    _all_is_private(place)
-
-
-def test_after_a_file_that_breaks_off(
-    tmp_path: Path, sandbox: SandboxProcess, engine_server: EngineServer
-) -> None:
-    """Rows that cannot be read far below the headings end the run, not the silence."""
-    place = make_place(tmp_path, sandbox, fillers=20_000, **engine_server.client)
-    with place.marked.file.open("ab") as file:
-        file.write(b"Zqxbroken-Firstname,\xe8\x81\xff\xfe\x00,22999000001\n")
-    ended = place.screen("--json")
-    assert ended.status == 2, ended.err
-    assert ended.document["exit_status"] == 2
-    _search_everything(place, engine_server)
 
 
 def test_after_a_fault_of_our_own(place: Place, engine_server: EngineServer) -> None:

@@ -7,27 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import csv
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from nightscreen.journal import open_journal
 from nightscreen.operations.bvn.confirmations import BvnConfirmations
 from nightscreen.operations.bvn.links import LinkView, accept_otp, look_at_link
 from nightscreen.operations.bvn.requests import BvnRequests
-from nightscreen.operations.person_run import PersonRun, PersonSteps, run_people
+from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
-from nightscreen.schemas.stops import StopReason
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def asked(number: int, **changes: str) -> dict[str, str]:
@@ -69,35 +66,6 @@ class Told:
         return found
 
 
-class Cancelling(PersonSteps):
-    """Cancels a run once something is true, and closes it as the engine does."""
-
-    def __init__(self, enough: Callable[[], bool]) -> None:
-        self._enough = enough
-        self.report: dict[str, Any] = {}
-
-    @asynccontextmanager
-    async def asking(self, run: PersonRun[Any, Any]) -> AsyncIterator[None]:
-        """Cancel what is under way."""
-        asking = asyncio.current_task()
-        assert asking is not None
-
-        async def cancel() -> None:
-            while not self._enough():  # noqa: ASYNC110 - the sandbox tells nobody
-                await asyncio.sleep(0.005)
-            run.run.stops.stop(StopReason.CANCELLED)
-            asking.cancel()
-
-        cancelling = asyncio.create_task(cancel())
-        try:
-            yield
-        except asyncio.CancelledError:
-            self.report = run.close()
-            raise
-        finally:
-            cancelling.cancel()
-
-
 @dataclass
 class BvnWorld(World):
     """A world in which customers are asked for BVN consent."""
@@ -127,31 +95,12 @@ class BvnWorld(World):
         """Return where results go."""
         return str(self.folder / "out")
 
-    def _ran(
-        self,
-        kind: type[PersonRun[Any, Any]],
-        parameters: Any,  # noqa: ANN401 - the kind's own
-        steps: PersonSteps | None = None,
-    ) -> Told:
-        report = asyncio.run(
-            run_people(
-                kind,
-                parameters,
-                self.read_settings(),
-                transport=self.transport(),
-                clock=self.clock,
-                steps=steps,
-            )
+    def _ran(self, kind: type[PersonRun[Any, Any]], parameters: Any) -> Told:  # noqa: ANN401 - the kind's own
+        run = run_people(
+            kind, parameters, self.read_settings(), transport=self.transport(), clock=self.clock
         )
+        report = asyncio.run(run)
         return Told(self.folder / "out" / report["run_id"], report)
-
-    def cancelled(self, otps: Mapping[str, str], *, after: int) -> Told:
-        """Send passwords on and cancel the run once the sandbox has seen some calls."""
-        given = ConfirmBvns(output=self.out, input=str(self.write_otps(otps)))
-        steps = Cancelling(lambda: len(self.calls("bvn_finish")) >= after)
-        with pytest.raises(asyncio.CancelledError):
-            self._ran(BvnConfirmations, given, steps)
-        return Told(self.folder / "out" / steps.report["run_id"], steps.report)
 
     def write_otps(self, otps: Mapping[str, str], name: str = "otps.csv") -> Path:
         """Write a file of passwords."""

@@ -11,7 +11,6 @@ import pytest
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import live_figures
 from nightscreen.sandbox.transactions import bank_accounts_of, profile_of
-from nightscreen.schemas.errors import ServiceAddressError
 from tests.steps.pulls_in_a_test import LIST, Lender, username
 
 if TYPE_CHECKING:
@@ -99,27 +98,6 @@ def test_current_balance_is_that_of_the_linked_accounts(lender: Lender) -> None:
     after = lender.pull()
     assert figures_of(lender, after["run_id"])["C1"]["tx_balance_current"] == whole
     assert live_run(lender, "C1") == after["run_id"]
-
-
-def test_figures_that_rest_on_accounts_need_their_scope(lender: Lender) -> None:
-    """A new consent without accounts hides the figures that saw them, until the next pull."""
-    lender.consent(["C1"], LIST, ACCOUNTS)
-    first = lender.pull()
-    lender.pull_accounts()
-    lender.consent(["C1"], LIST)
-    assert live_run(lender, "C1") is None
-    after = lender.pull()
-    assert live_run(lender, "C1") == after["run_id"] != first["run_id"]
-
-
-def test_where_the_operations_lie_is_a_setting(lender: Lender) -> None:
-    """The experimental paths follow NIGHTSCREEN_AGGREGATOR_PATH: a wrong one finds nothing."""
-    lender.consent(["C1"], ACCOUNTS)
-    lender.settings["aggregator_path"] = "/v2/elsewhere"
-    with pytest.raises(ServiceAddressError):
-        lender.pull_accounts()
-    lender.settings["aggregator_path"] = "/v2/aggregator"
-    assert lender.pull_accounts()["customers"]["pulled"] == 1
 
 
 def test_a_profile_that_fails_spoils_no_accounts(lender: Lender) -> None:

@@ -14,10 +14,10 @@ from nightscreen.journal.audit import Audit
 from nightscreen.journal.schema import KINDS, TOMBSTONE
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.contests import open_contest
-from nightscreen.privacy.purging import due, hold, purge
+from nightscreen.privacy.purging import due, purge
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.records import Ground
-from tests.screening import CONSENT, World, customer
+from tests.screening import CONSENT, Night, Screened, World, customer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,16 +32,28 @@ def applicant(number: int, **changes: str) -> dict[str, str]:
     return customer(number, **CONSENT, **changes)
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    """A world after one night of applications."""
-    world = World(tmp_path)
+def _apply(world: World) -> list[Night]:
+    """Screen a night of applications."""
     people = [applicant(number) for number in DECLINED[:-1]]
     people += [applicant(DECLINED[-1], phone=PHONE), applicant(1, phone=PHONE)]
     night = world.screen(people, purpose="origination", batch="applications")
     assert {row["customer_id"] for row in night.rows if row["decision"] == "decline"} == {
         f"C{number}" for number in DECLINED
     }
+    return [night]
+
+
+@pytest.fixture(scope="module")
+def screened(tmp_path_factory: pytest.TempPathFactory) -> Screened:
+    """The night of applications, to be put back."""
+    return Screened(tmp_path_factory.mktemp("screened"), _apply)
+
+
+@pytest.fixture
+def world(tmp_path: Path, screened: Screened) -> World:
+    """A world after one night of applications."""
+    world = World(tmp_path)
+    screened.put_back(world)
     return world
 
 
@@ -108,15 +120,6 @@ def test_a_contest_keeps_the_runs_of_its_batch(world: World) -> None:
         assert answered(journal, "phone", PHONE)
     purged(world, 400)
     assert in_clear(world) == set()
-
-
-def test_a_hold_keeps_applicants_too(world: World) -> None:
-    """Whatever the period, nothing of the journal or the held run goes."""
-    with at(world, 0) as journal:
-        (run,) = journal.runs.newest(limit=1)
-        hold(journal, run.run_id, "claim 7")
-    purged(world, 300)
-    assert {"C13", "C36"} <= in_clear(world)
 
 
 def test_each_ground_has_its_own_period(tmp_path: Path) -> None:

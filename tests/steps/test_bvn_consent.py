@@ -324,14 +324,6 @@ def test_requests_are_abandoned_after_a_set_time(world: BvnWorld) -> None:
     assert len(world.calls()) == 2
 
 
-def test_test_mode_counts_for_nothing(world: BvnWorld) -> None:
-    """A sample answer asks nobody."""
-    world.sandbox.faults = FaultPlan(0, rates={"all": {"mock_response": 1.0}})
-    told = world.request([asked(1)])
-    assert (told.report["state"], told.states) == ("test_mode", {"test_mode": 1})
-    assert not (told.folder / "manifest.json").exists()
-
-
 def test_watch_list_reaches_later_screening_runs_with_consent_alone(world: BvnWorld) -> None:
     """A confirmed BVN on the watch list declines; without consent it is not shown."""
     rows = [of_magic("watchlisted", 1), of_magic("details", 2), asked(3)]
@@ -347,24 +339,6 @@ def test_watch_list_reaches_later_screening_runs_with_consent_alone(world: BvnWo
     assert told["M-watchlisted"]["decision"] == "decline"
     assert "CBN_WATCHLIST" in told["M-watchlisted"]["reasons"]
     assert "CBN_WATCHLIST" not in told["M-silent"]["reasons"]
-
-
-def test_cancelled_run_is_closed_honestly_and_taken_up(world: BvnWorld) -> None:
-    """What was in flight settles; the rest waits; nothing is sent or paid for twice."""
-    rows = [asked(number) for number in range(1, 41)]
-    world.request(rows)
-    otps = {row["customer_id"]: world.otp(row) or "" for row in rows}
-    cut = world.cancelled(otps, after=8)
-    assert (cut.report["state"], cut.report["stop_reason"]) == ("stopped", "cancelled")
-    part = cut.report["checks"]["bvn_finish"]
-    assert part["distinct"] == 40 == part["paid"] + part["pending"]
-    assert cut.states == {"awaiting_otp": part["pending"], "confirmed": part["paid"]}
-    assert 8 <= part["paid"] < 40
-    assert cut.report["cost"]["total"] == f"{world.charged}.00" == f"{20 * part['paid']}.00"
-    whole = world.confirm(world.folder / "otps.csv", run=cut.report["run_id"])
-    assert whole.states == {"confirmed": 40}
-    assert len(world.calls("bvn_finish")) == 40
-    assert whole.report["cost"]["total"] == "800.00"
 
 
 def test_subject_access_shows_requests_and_the_record(world: BvnWorld) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.journal import open_journal
@@ -53,15 +50,6 @@ def test_a_night_with_a_fifth_of_the_contacts_wrong(world: BvnWorld) -> None:
     done = world.confirm({**otps, "C5": "123456"})
     assert done.states == {"confirmed": CUSTOMERS - wrong, "wrong_contact": wrong}
     assert [code for _, code in done.problems] == ["request_wrong_contact"]
-
-
-def test_calls_say_why_and_hold_no_contact(world: BvnWorld) -> None:
-    """The call sheet has the trouble; the report and the sheet have no hint of anybody."""
-    told = world.request([asked(1, phone=ELSEWHERE), asked(2)])
-    calls = pq.read_table(told.folder / "calls.parquet").to_pylist()
-    assert Counter(call["trouble"] for call in calls) == {"wrong_contact": 1, None: 1}
-    text = (told.folder / "report.json").read_text("utf-8") + json.dumps(calls, default=str)
-    assert "****" not in text
 
 
 def test_corrected_contact_is_asked_again_and_the_same_one_is_not(world: BvnWorld) -> None:

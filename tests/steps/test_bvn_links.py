@@ -11,7 +11,6 @@ import pytest
 
 from nightscreen.operations.bvn.links import LinkWord, accept_otp
 from nightscreen.sandbox.app import application
-from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.schemas.clock import MICROS, system_clock
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 
@@ -78,18 +77,6 @@ def test_two_at_a_time_are_one(world: BvnWorld) -> None:
     assert set(words) <= {LinkWord.CONFIRMED, LinkWord.BUSY}
     assert len(world.calls("bvn_finish")) == 1
     assert world.charged == "20"
-
-
-def test_lost_answer_is_told_and_not_repeated(world: BvnWorld) -> None:
-    """The customer is told that it is being looked into; the password is not sent again."""
-    link = link_of(world)
-    world.sandbox.faults = FaultPlan(
-        0, script=[Scripted("bvn_finish", 1, 1, "http_502_after_charge")]
-    )
-    otp = world.otp(asked(1)) or ""
-    assert world.type_otp(link, otp).word is LinkWord.IN_DOUBT
-    assert world.type_otp(link, otp).word is LinkWord.IN_DOUBT
-    assert len(world.calls("bvn_finish")) == 1
 
 
 def test_limit_of_the_lender_sends_nothing(world: BvnWorld) -> None:

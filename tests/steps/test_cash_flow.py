@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -63,21 +62,6 @@ def test_a_pay_day_slides_and_december_comes_early(lender: CashFlow) -> None:
     row = figures(lender, alive() + [item(day, SALARY, "ACME LTD") for day in days])
     assert (row["tx_salary"], row["tx_salary_months"]) == (True, 6)
     assert row["tx_income_low"] == Decimal(SALARY)
-
-
-def test_two_employers_and_a_salary_in_two_parts_add_up(lender: CashFlow) -> None:
-    """Both employers are sources; the two halves of one salary are one."""
-    halves = each_month(25, 60_000, "NIP/ACME LTD/SAL") + each_month(27, 40_000, "NIP/ACME LTD/BAL")
-    row = figures(lender, alive() + halves + each_month(5, 50_000, "BETA SCHOOLS WAGES"))
-    assert (row["tx_income_sources"], row["tx_income_monthly"]) == (2, Decimal(150_000))
-    assert row["tx_salary_monthly"] == Decimal(150_000)
-
-
-def test_payers_known_by_a_number_alone_are_different_sources(lender: CashFlow) -> None:
-    """Where nothing but digits stands in a narration, other digits are another payer."""
-    first = each_month(25, SALARY, "0034598712")
-    row = figures(lender, alive() + first + each_month(5, 50_000, "7781203345"))
-    assert (row["tx_income_sources"], row["tx_income_monthly"]) == (2, Decimal(SALARY + 50_000))
 
 
 def test_a_salary_that_stopped_is_none(lender: CashFlow) -> None:
@@ -330,17 +314,6 @@ def test_a_platforms_uneven_payouts_are_an_income_and_no_salary(lender: CashFlow
     assert (row["tx_salary"], row["tx_salary_day"]) == (True, None)
 
 
-def test_the_shipped_rules_are_well_formed() -> None:
-    """The file loads; every category it names is used by the definitions or is plain spending."""
-    rules = load_narrations().rule
-    assert len({rule.name for rule in rules}) == len(rules)
-    definitions = DEFINITIONS.read_text("utf-8")
-    assert {rule.category for rule in rules if f"'{rule.category}'" not in definitions} <= {
-        *("charge", "refund", "interest")
-    }
-    assert tomllib.loads(NARRATIONS.read_text("utf-8"))["thresholds"]["min_months"] == 3
-
-
 def test_a_lender_corrects_a_definition(tmp_path: Path) -> None:
     """A file under HOME replaces the package's."""
     own = DEFINITIONS.read_text("utf-8").replace(
@@ -382,33 +355,6 @@ def test_a_definition_that_gives_two_rows_is_refused(tmp_path: Path) -> None:
     (tmp_path / "features.sql").write_text(own, "utf-8")
     with pytest.raises(SettingsError, match="tx_inflow_monthly gives a customer several rows"):
         figures(cash_flow(tmp_path), alive())
-
-
-def test_repayments_long_ago_are_none_lately(lender: CashFlow) -> None:
-    """Whose last repayment is older than 180 days has made none, which is known."""
-    old = item("2025-11-20", -30_000, "LOAN RPMT OKASH 9912")
-    row = figures(lender, [old, *alive()])
-    assert (row["tx_repayments"], row["tx_lenders"]) == (0, 0)
-
-
-def test_days_on_which_nothing_counts_bring_zero(lender: CashFlow) -> None:
-    """Where all transactions of the last 30 days are left out, nothing came in or was left."""
-    quiet = [item("2026-06-20", -9_000, "RVSL"), item("2026-07-01", 8_000, "RVSL")]
-    row = figures(lender, alive(range(1, 6))[:-1] + quiet)
-    assert (row["tx_inflow_30d"], row["tx_net_30d"]) == (Decimal(0), Decimal(0))
-
-
-def test_twelve_months_are_covered_at_most(lender: CashFlow) -> None:
-    """The last day being the last of a month, thirteen months lie within a year of it."""
-    days = [
-        item(f"{year}-{month:02d}-{day}", -500, "POS PURCHASE CORNER SHOP")
-        for year, month in [(2025, each) for each in range(1, 13)]
-        + [(2026, each) for each in range(1, 7)]
-        for day in ("02", "28")
-    ]
-    row = figures(lender, [*days, item("2026-06-30", -100, "POS PURCHASE CORNER SHOP")])
-    assert row["tx_months"] == 12
-    assert row["tx_month_names"][0] == "2025-07"
 
 
 def test_one_credit_is_the_other_side_of_one_payment(lender: CashFlow) -> None:

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.config.settings import overridden
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents, keep_figures
-from nightscreen.results.held_data import affordable, instalment_of
 from nightscreen.schemas.cashflow import FEATURES, TX_FIELDS, figures_document
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.consented import CashFigures, TokenAnswer
-from nightscreen.schemas.errors import SettingsError
 from tests.screening import CONSENT, World, customer, days_ago
 
 if TYPE_CHECKING:
@@ -111,15 +108,6 @@ def test_figures_of_applicants_grow_old_in_a_week(world: World) -> None:
     assert [rows[each]["tx_months"] for each in ("C1", "C2")] == [6, None]
 
 
-def test_their_age_can_be_set_for_a_run(world: World) -> None:
-    """`--freshness cash_flow.pulled=90` shows older ones; another word is refused."""
-    held(world, "C1", age_days=80)
-    row = screened(world, customer(1), freshness=["cash_flow.pulled=90"])["C1"]
-    assert row["tx_months"] == 6
-    with pytest.raises(SettingsError, match=r"cash_flow\.pulled"):
-        overridden({}, ["cash_flow.found=90"])
-
-
 def test_what_is_requested_is_read_and_held_against_the_figures(world: World) -> None:
     """Amount and tenor, or an instalment, whatever the headings; unknown where neither is there."""
     for number in range(1, 6):
@@ -168,13 +156,3 @@ def test_a_policy_may_rest_on_figures_and_absence_is_no_obstacle(world: World) -
     clear = {name for name, row in rows.items() if row["karma_status"] == "clear"}
     assert {"C1", "C2", "C3"} == clear
     assert [rows[f"C{n}"]["decision"] for n in (1, 2, 3)] == ["review", "approve", "approve"]
-
-
-def test_an_instalment_of_amount_and_tenor() -> None:
-    """Equal parts, one a month; a short loan at once; an instalment that is given goes first."""
-    assert instalment_of(Decimal(90_000), 90, None) == Decimal(30_000)
-    assert instalment_of(Decimal(90_000), 14, None) == Decimal(90_000)
-    assert instalment_of(Decimal(90_000), 90, Decimal(35_000)) == Decimal(35_000)
-    assert instalment_of(Decimal(90_000), None, None) is None
-    assert affordable(Decimal(10), Decimal(10)) is True
-    assert affordable(Decimal(10), None) is None

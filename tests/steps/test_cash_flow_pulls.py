@@ -66,29 +66,6 @@ def test_who_consents_no_more_has_no_row(lender: Lender) -> None:
         assert held_of(consents.journal, "C1")["cash_flow"] == []
 
 
-def test_the_next_pull_follows_what_changed(lender: Lender) -> None:
-    """Modified and removed transactions change the figures; a second pull has rows of its own."""
-    first = lender.pull()
-    lender.sandbox.day = 25
-    second = lender.pull()
-    before, after = (rows_of(lender, each["run_id"])["C1"] for each in (first, second))
-    assert second["changes"]["removed"] > 0
-    assert before["tx_as_of"] < after["tx_as_of"]
-    assert before["tx_net_30d"] != after["tx_net_30d"]
-    with lender.consents() as consents:
-        (kept,) = live_figures(consents.journal, [consents.customer("C1")]).values()
-        assert kept.run_id == second["run_id"]
-        assert live_figures(consents.journal, [consents.customer("C1")], kept.at + 1) == {}
-
-
-def test_a_new_consent_without_the_scope_shows_no_figures(lender: Lender) -> None:
-    """Figures of an earlier grant are not shown under one that lacks the scope."""
-    lender.pull()
-    lender.consent(["C1"], "profile:view")
-    with lender.consents() as consents:
-        assert live_figures(consents.journal, [consents.customer("C1")]) == {}
-
-
 def test_explain_says_which_rules_took_what(
     lender: Lender, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

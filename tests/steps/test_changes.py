@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.checks.declaration import Column, Compare, Kind
-from nightscreen.results.changes import differences, field_kind, merged, unreached_checks
+from nightscreen.results.changes import field_kind, merged
 from nightscreen.results.tracked_state import _field_texts, states_of
 from nightscreen.schemas.decisions import ChangeKind, CheckState, State
 from tests.how_many import examples
@@ -143,15 +143,6 @@ def test_an_older_run_resumed_after_a_newer_one_does_not_undo_it(nights: Nights)
     assert nights.night("run-4", newest) == []
 
 
-def test_nothing_is_kept_before_the_report(nights: Nights) -> None:
-    """A run that died after telling but before keeping tells the same again."""
-    nights.night("run-1", enriched_row("A"))
-    rows = [enriched_row("A", **listed(), **LATER)]
-    nights.compare("run-2", rows)
-    once = nights.told("run-2")
-    assert nights.night("run-2", *rows) == once
-
-
 def test_who_comes_back_is_told(nights: Nights) -> None:
     """A customer told gone who is in the batch again is no new one."""
     nights.night("run-1", enriched_row("A"), enriched_row("B"))
@@ -182,26 +173,6 @@ def test_names_are_not_shown(nights: Nights) -> None:
     assert kinds["bank_account_status"]["kind"] == "worse"
     data = (nights.folder("run-2").path / "changes.parquet").read_bytes()
     assert not any(word in data for word in (b"HASSAN", b"AMAKA", b"CUST-77", b"22212345678"))
-
-
-def test_states_are_sealed(nights: Nights) -> None:
-    """The journal's file shows neither customer id nor field."""
-    nights.night("run-1", enriched_row("CUST-77", **listed()))
-    files = (nights.home / "home").glob("journal.sqlite*")
-    held = b"".join(path.read_bytes() for path in files if path.is_file())
-    assert b"karma_amount_in_contention" not in held
-    assert b"CUST-77" not in held
-
-
-def test_counts_are_customers_not_fields(nights: Nights) -> None:
-    """The report counts each customer once in each kind."""
-    nights.night("run-1", enriched_row("A"), enriched_row("B"))
-    compared = nights.compare("run-2", [enriched_row("A", **listed(), **LATER)])
-    assert compared.report()["new_listing"] == 1
-    assert compared.report()["gone"] == 1
-    assert compared.report()["customers"] == 2
-    first = compared.news.to_pylist()[0]
-    assert (first[":change"], first[":previous"]) == ("new_listing", "approve")
 
 
 def test_a_decision_that_waits_for_evidence_is_no_change(nights: Nights) -> None:
@@ -279,12 +250,6 @@ def test_merging_keeps_the_newest_and_loses_no_check(old: State, new: State) -> 
     assert merged(found, new) == found
 
 
-@given(STATES)
-def test_no_state_differs_from_itself(state: State) -> None:
-    """What is the same is not told."""
-    assert differences(state, state) == []
-
-
 @pytest.mark.parametrize(
     ("compare", "old", "new", "kind"),
     [
@@ -318,12 +283,6 @@ def test_amounts_compare_whatever_their_scale() -> None:
     averages = [state["ecosystem"].values["ecosystem_loan_amount_average"] for state in states]
     assert amounts == ["1000", "1000", "0.5"]
     assert averages == ["0", "100.5", "0.000001"]
-
-
-def test_a_check_with_open_lookups_is_unreached() -> None:
-    """Only checks that left nothing open count as asked in full."""
-    done = {"pending": 0, "failed": 0, "in_doubt": 0, "spared": 0, "unreadable": 0}
-    assert unreached_checks({"karma": {**done, "failed": 1}, "ecosystem": done}) == {"karma"}
 
 
 def test_a_list_that_identifies_somebody_is_kept_as_a_digest() -> None:

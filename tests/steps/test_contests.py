@@ -21,7 +21,6 @@ from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.contests import answer_contest, list_contests, open_contest
 from nightscreen.results.ask_again import parameters_again, rows_as_part
 from nightscreen.runs.run import lasting
-from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.contests import Contest, ContestAbout, ContestOutcome
 from nightscreen.schemas.errors import InputError, NotAllowedError
 from nightscreen.schemas.policy import Decision
@@ -30,7 +29,7 @@ from tests.screening import Night, World, customer
 from tests.steps.enriched_in_a_test import enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, DAY, SECOND, Nights
 from tests.steps.reviewing import filled, save
-from tests.steps.test_explaining import begin, explained
+from tests.steps.test_explaining import begin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,13 +89,6 @@ def test_each_contest_has_the_clock_of_its_kind(nights: Nights) -> None:
     ] == "answered"
 
 
-def test_a_second_contest_of_the_same_is_refused_while_one_is_open(nights: Nights) -> None:
-    """The message names the one that is open."""
-    first = contested(nights)
-    with pytest.raises(InputError, match=first.key):
-        contested(nights)
-
-
 def test_there_is_no_last_day_to_contest(nights: Nights) -> None:
     """Years later, when nothing is held of the customer any more, it is taken down all the same."""
     nights.now += 4000 * DAY
@@ -149,14 +141,6 @@ def test_a_contest_stays_open_where_its_new_decision_could_not_be_saved(
     assert not nights.reviews.active(BATCH, nights.now)
     assert answered(nights, contest, **APPROVED).new_decision == Decision.APPROVE
     assert nights.reviews.active(BATCH, nights.now)
-
-
-def test_a_contest_is_shown_where_the_customer_is_explained(nights: Nights) -> None:
-    """With what was said, by when it is due, and how it stands."""
-    contest = contested(nights)
-    (shown,) = explained(nights)["contests"]
-    assert (shown["contest_id"], shown["said"]) == (contest.key, "I paid in May.")
-    assert shown["due_at"] == instant_text(contest.due_at)
 
 
 def test_an_open_contest_is_never_purged_and_an_answered_one_is(nights: Nights) -> None:

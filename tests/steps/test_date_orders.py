@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -91,16 +91,6 @@ def test_dates_far_below_show_the_order_of_those_above(tmp_path: Path) -> None:
     assert problems == [(22, "consented_at", "date_order_shown")]
 
 
-def test_one_column_says_nothing_of_another(tmp_path: Path) -> None:
-    """Dates of birth may be written otherwise than dates of consent."""
-    path = file(tmp_path, "31/12/1980,03/04/2026", column="date_of_birth,consented_at")
-    source = open_source(path)
-    (batch,) = source.batches()
-    rows = Intake(source.header, orders=DateOrders(source)).take(batch).rows
-    assert rows["date_of_birth"].to_pylist() == [date(1980, 12, 31)]
-    assert rows["flaws"].to_pylist() == [int(Flaw.CONSENT)]
-
-
 def test_an_answer_fills_what_is_open_and_no_more(tmp_path: Path) -> None:
     """The dates' own order stands against it; a declared one stands against both."""
     assert orders(file(tmp_path, "03/04/2026"), "mdy").of("consented_at") == "mdy"
@@ -184,16 +174,6 @@ def test_open_consents_are_refused_unattended_and_the_report_is_not_green(tmp_pa
     page = (night.folder / "report.html").read_text("utf-8")
     assert "consent_unreadable" in page.partition("<table")[0]
     assert 'class="verdict good' not in page
-
-
-def test_a_run_without_checks_that_need_consent_stays_green(tmp_path: Path) -> None:
-    """Nothing was left out for it; an unapproved policy or missing money is not green either."""
-    night = World(tmp_path).screen(book([f"{LATELY:%d/%m/%Y}"]), checks=["karma"])
-    report = approved(night.report)
-    assert verdict(report).tone == "good"
-    assert verdict(night.report).tone == "warn"
-    for lost in ({"drift": "5.00"}, {"between_runs": {"missing": "5.00", "run_before": "r"}}):
-        assert verdict({**report, "balance": {**report["balance"], **lost}}).tone == "warn"
 
 
 def test_the_last_answer_of_a_batch_is_used_unattended(tmp_path: Path) -> None:

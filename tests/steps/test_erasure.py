@@ -209,17 +209,6 @@ def test_a_shared_identifier_is_asked_again(world: World) -> None:
     assert second.column("karma_source") == ["reused"] * (len(OTHERS) + 1)
 
 
-def test_a_batch_narrows_whom_an_id_means(world: World) -> None:
-    """The same id under another batch name may be somebody else."""
-    world.screen([ERASED, OTHERS[0]], **OPTIONS)
-    stranger = {**OTHERS[1], "customer_id": "CUST-3"}
-    other = world.screen([stranger], **{**OPTIONS, "batch": "traders"})
-    with open_journal(world.folder / "home") as journal:
-        erased(journal, customer_id="CUST-3", batch="borrowers")
-        assert lookup_subject(journal, Customers.of(journal), "CUST-3")[0].batch == "traders"
-    assert other.column("customer_id") == ["CUST-3"]
-
-
 def test_erasing_again_finishes_after_a_crash(
     journal: Journal,
     nights: list[Night],
@@ -304,16 +293,6 @@ def test_a_run_taken_up_again_meanwhile_is_told(
     ]
 
 
-def test_parts_of_files_that_a_killed_run_left_go_too(
-    journal: Journal, nights: list[Night]
-) -> None:
-    """They may hold anybody."""
-    left = nights[0].folder / "enriched" / ".part-00001.parquet.77-abcd.part"
-    left.write_bytes(ERASED["bvn"].encode())
-    erased(journal, customer_id="CUST-3")
-    assert not left.exists()
-
-
 def test_a_run_under_way_is_waited_for(journal: Journal, world: World) -> None:
     """Whatever it works on, nothing is changed before it has ended."""
     with open_journal(world.folder / "home") as other:
@@ -367,25 +346,3 @@ def test_a_workbook_that_shows_an_approved_customer_goes(
     assert f"{night.report['run_id']}/decisions.xlsx" in done["removed_whole"]
     for path, held in everything(world.folder):
         assert approved.encode() not in held, path
-
-
-def test_a_workbook_without_its_list_goes(journal: Journal, nights: list[Night]) -> None:
-    """Nobody can tell whom it names."""
-    for night in nights:
-        (night.folder / "decisions.csv").unlink()
-    done = erased(journal, customer_id="CUST-3")
-    assert len(done["removed_unread"]) == 2
-    assert not [path for night in nights for path in night.folder.glob("*.xlsx")]
-
-
-def test_a_folder_that_is_gone_is_told(journal: Journal, nights: list[Night]) -> None:
-    """Outputs that were moved away are not reached."""
-    nights[0].folder.rename(nights[0].folder.with_name("moved"))
-    assert erased(journal, customer_id="CUST-3")["absent_folders"] == 1
-
-
-def test_nobody_is_told_by_name(journal: Journal) -> None:
-    """Errors and what is found never show an identifier."""
-    found = look(journal, Customers.of(journal), Whom(customer_id="CUST-3", bvn=ERASED["bvn"]))
-    assert ERASED["bvn"] not in repr(found)
-    assert "CUST-3" not in repr(found)

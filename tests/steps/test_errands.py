@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from pydantic import ValidationError
 
 from nightscreen.calling.caller import Caller
 from nightscreen.calling.run import Run
@@ -120,29 +119,6 @@ def test_finish_is_charged_and_capped(tmp_path: Path) -> None:
     assert (task.status, task.reading) == (LookupStatus.WAITING, None)
     assert sandbox.ledger.count == 0
     run.close()
-
-
-def test_wrong_key_stops_the_run(tmp_path: Path) -> None:
-    """A refused key is a stop, told once, and the run can be resumed."""
-    run = opened(tmp_path, Operation.LOAN_PRODUCTS)
-    (task,) = made(run, Sandbox(Opening(api_key="another")), _products)
-    report = reported(run, [task], Operation.LOAN_PRODUCTS)
-    assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
-    page = (run.folder.path / "report.html").read_text("utf-8")
-    assert "the service refused the API key" in page
-    run.close()
-    again = opened(tmp_path, Operation.LOAN_PRODUCTS, run=run.run_id)
-    assert again.run_id == run.run_id
-    (task,) = made(again, Sandbox(Opening()), _products)
-    assert reported(again, [task], Operation.LOAN_PRODUCTS)["state"] == "completed"
-    assert (run.folder.path / "report-1.json").exists()
-    again.close()
-
-
-def test_results_go_into_a_folder() -> None:
-    """An address is refused in words, instead of a folder of that name."""
-    with pytest.raises(ValidationError, match="must be a folder on this machine"):
-        ApiRunParameters(output="s3://bucket/results")
 
 
 def test_calls_of_any_flow_wait_for_their_part_of_a_shared_cap(tmp_path: Path) -> None:

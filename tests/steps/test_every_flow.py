@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -42,10 +43,10 @@ LN-S,STAYS-1,2026-03-01,5000,2026-04-01,2026-03-02,Active
 """The second row is refused: it says the same loan and day again."""
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A lender's folder after all that can be done with two customers."""
-    folder = tmp_path / "lent"
+@pytest.fixture(scope="module")
+def lent(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A lender's folder after all that can be done with two customers, and a copy of it."""
+    folder = tmp_path_factory.mktemp("every") / "lent"
     folder.mkdir()
     people = list(enumerate((GONE, STAYS), start=1))
     lender, world, puller = Lender(folder), BvnWorld(folder), Puller(folder)
@@ -63,7 +64,14 @@ def folder(tmp_path: Path) -> Path:
     (folder / "book.csv").write_text(BOOK)
     with open_journal(folder / "home") as journal:
         import_outcomes(journal, folder / "book.csv", output=folder / "out")
-    return folder
+    return folder, shutil.copytree(folder, folder.with_name("saved"))
+
+
+@pytest.fixture
+def folder(lent: tuple[Path, Path]) -> Path:
+    """That folder, put back where it was."""
+    shutil.rmtree(lent[0])
+    return shutil.copytree(lent[1], lent[0])
 
 
 def tables(folder: Path) -> dict[str, list[dict[str, Any]]]:

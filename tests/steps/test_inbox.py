@@ -24,13 +24,12 @@ from nightscreen.files.inbox import Inbox
 from nightscreen.inbox.file_intake import MOST_ATTEMPTS, Examined, Fate, examine, settle, told_name
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.reviews import Reviews
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import InputError
-from tests.screening import CONSENT, World, customer
+from tests.screening import World, customer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,26 +132,6 @@ def test_a_file_dropped_twice_is_screened_once(desk: Desk) -> None:
     (report,) = desk.reports()
     assert len(desk.calls()) == asked
     assert [report["run_id"] in text for text in desk.told("already-screened.txt")] == [True] * 2
-
-
-def test_on_another_night_the_same_content_is_new_under_a_new_name(desk: Desk) -> None:
-    """An extract that did not change is a new night; the very same file is not."""
-    kept = desk.drop("book-20260301.csv")
-    desk.run(desk.take())
-    with sqlite3.connect(desk.folder / "home" / "journal.sqlite") as journal:
-        journal.execute("UPDATE runs SET started_at = started_at - ?", (2 * DAY_MICROS,))
-    shutil.copy(kept, desk.dropped / "book-20260301.csv")
-    assert desk.run(desk.take()) is Fate.REPEATED
-    shutil.copy(kept, desk.dropped / "book-20260302.csv")
-    assert desk.run(desk.take()) is Fate.SCREENED
-    assert [report["batch"] for report in desk.reports()] == ["book", "book"]
-
-
-def test_a_file_screened_by_command_is_not_screened_again(desk: Desk) -> None:
-    """The journal knows all runs, wherever they were started."""
-    kept = desk.drop("book.csv")
-    desk.screen(input=str(kept))
-    assert desk.run(desk.take()) is Fate.REPEATED
 
 
 @pytest.mark.parametrize(
@@ -291,22 +270,6 @@ def test_a_decision_list_that_came_back_is_imported(desk: Desk) -> None:
     assert desk.reports() == []
 
 
-def test_an_override_that_came_back_waits_for_a_second_person(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A decline that a list turns into approve above the threshold is no review yet."""
-    night = desk.screen([customer(number, **CONSENT) for number in range(1, 60)])
-    back = reviewed(night.folder, "decline", reviewer_decision="approve", review_note="Seen.")
-    for above, waits in (("0", 1), ("100000000", 0)):
-        monkeypatch.setenv("NIGHTSCREEN_OVERRIDE_ABOVE", above)
-        desk.inbox  # noqa: B018 - makes the folder
-        shutil.copy(back, desk.dropped / "decisions.csv")
-        assert desk.run(desk.take()) is Fate.IMPORTED
-        with open_journal(desk.folder / "home") as journal:
-            assert len(Reviews.of(journal).waiting()) == waits
-            assert len(Reviews.of(journal).of_batch(night.report["batch"])) == 1 - waits
-
-
 def test_a_mistaken_decision_list_is_refused_whole_with_each_line(desk: Desk) -> None:
     """Nothing of it is taken; the text names line, column and what to do, and no customer."""
     night = desk.screen([customer(number) for number in range(1, 60)])
@@ -344,9 +307,7 @@ def _csv(rows: list[list[str]], separator: str = ",") -> str:
 
 FORMS = {
     "book.csv": lambda rows: _csv(rows).encode(),
-    "semicolons.csv": lambda rows: _csv(rows, ";").encode("cp1252"),
     "wide.csv": lambda rows: _csv(rows, "\t").encode("utf-16"),
-    "marked.csv": lambda rows: _csv(rows).encode("utf-8-sig"),
     "book.parquet": _parquet,
     "book.xlsx": _workbook,
 }
@@ -463,18 +424,3 @@ def test_a_file_that_nobody_can_read_goes_and_so_does_text_without_headings(desk
     assert not (desk.dropped / "failed" / "a" / "book.xlsx").exists()
     assert "failed/b" in done["removed_whole"]
     assert not (desk.dropped / "failed" / "b" / "notes.txt").exists()
-
-
-def test_nobody_known_takes_no_unreadable_file_away(desk: Desk) -> None:
-    """An id that was mistyped erases nothing, whatever lies there."""
-    desk.screen([customer(1)])
-    broken = desk.dropped / "failed" / "a" / "book.xlsx"
-    desk.inbox  # noqa: B018 - makes the folder
-    broken.parent.mkdir(parents=True)
-    broken.write_bytes(b"PK\x03\x04 broken")
-    with (
-        open_journal(desk.folder / "home") as journal,
-        pytest.raises(InputError, match="nothing is held"),
-    ):
-        look(journal, Customers.of(journal), Whom(customer_id="C77"), inbox=desk.dropped)
-    assert broken.exists()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -25,15 +23,16 @@ from nightscreen.operations.loans.offers import LoanOffers, ask_again
 from nightscreen.privacy.contests import answer_contest, open_contest
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.sandbox.faults import FaultPlan, Scripted
-from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.contests import ContestOutcome, Review
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.stops import REFUSALS
 from tests.screening import Night
-from tests.steps.offers_in_a_test import PRODUCT, Lender, borrower
+from tests.steps.offers_in_a_test import PRODUCT, Lender, Offered, borrower
 from tests.storage.conftest import by_name
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
 
@@ -105,9 +104,11 @@ def test_rows_of_a_portfolio_are_offered_only_where_they_ask(tmp_path: Path) -> 
 
 def test_each_approved_customer_gets_one_link(lender: Lender, night: Night) -> None:
     """Ready for a mail merge: who, where to, which product, reference and link."""
-    found = lender.offer(night)
     approved = chosen(night)
-    assert len(approved) > 8
+    assert lender.quote(night)["links"] == len(approved) > 8
+    assert lender.calls() == []
+    found = lender.offer(night)
+    assert lender.quote(night)["links"] == 0
     assert states(found.offers) == dict.fromkeys(approved, "offered")
     assert len(lender.calls("loan_start")) == len(approved)
     book = lender.sandbox.loans.loans
@@ -207,15 +208,6 @@ def test_no_more_links_than_asked_for(lender: Lender, night: Night) -> None:
     rest = lender.offer(night)
     assert rest.report["offers"]["already_offered"] == 3
     assert len(lender.calls("loan_start")) == len(chosen(night))
-
-
-def test_quote_asks_nothing(lender: Lender, night: Night) -> None:
-    """How many links it would be, before and after."""
-    quote = lender.quote(night)
-    assert quote["links"] == len(chosen(night))
-    assert lender.calls("loan_products") == []
-    lender.offer(night)
-    assert lender.quote(night)["links"] == 0
 
 
 # --- whose decision counts ---
@@ -327,13 +319,6 @@ def test_stopped_run_is_taken_on_purpose(lender: Lender, night: Night) -> None:
     assert states(found.offers) == dict.fromkeys(chosen(night), "offered")
 
 
-def test_folder_of_offers_is_no_source(lender: Lender, night: Night) -> None:
-    """A run of offers has no decisions."""
-    found = lender.offer(night)
-    with pytest.raises(InputError, match="not of screening"):
-        lender.offer(night, run_dir=str(found.folder))
-
-
 def test_unknown_product_leaves_nothing(lender: Lender, night: Night) -> None:
     """The list is looked at first, and what it has is reported."""
     with pytest.raises(UsageError, match="there are: LP1001, LP1002"):
@@ -385,23 +370,11 @@ def test_lost_answer_is_named_and_never_asked_again_by_machine(
     assert (row["state"], row["number"]) == ("offered", 2)
     assert len(lender.calls("loan_start")) == made + 1
     assert lender.offer(night).offers[doubted]["state"] == "already_offered"
-
-
-def test_another_link_is_refused_where_there_is_one(lender: Lender, night: Night) -> None:
-    """An open offer has its link; strangers and customers without one are reported by place."""
-    asked = lender.asked(night, {})
     with (
         open_journal(lender.folder / "home") as journal,
-        pytest.raises(InputError, match=r"number 1 .* never offered"),
+        pytest.raises(InputError, match="number 1 of those given has an open offer"),
     ):
-        ask_again(journal, asked, ["C1"])
-    lender.offer(night)
-    with open_journal(lender.folder / "home") as journal:
-        with pytest.raises(InputError, match="number 1 of those given has an open offer") as told:
-            ask_again(journal, asked, ["C1"])
-        assert "C1" not in str(told.value)
-        with pytest.raises(InputError, match=r"number 1 .* no row"):
-            ask_again(journal, asked, ["C999"])
+        ask_again(journal, lender.asked(night, {}), [doubted])
 
 
 def test_refused_start_is_failed_and_may_be_offered_again(lender: Lender, night: Night) -> None:
@@ -468,45 +441,17 @@ def test_what_a_dead_run_left_is_learnt(
     assert len(lender.sandbox.loans.loans) == made
 
 
-PROGRAM = """
-import asyncio, json, sys
-from nightscreen.config.settings import read_settings
-from nightscreen.operations.loans.offers import LoanOffers
-from nightscreen.operations.person_run import run_people
-from nightscreen.schemas.offers import OfferLoans
+def test_two_runs_at_once_make_one_link_each(lender: Lender, night: Night) -> None:
+    """Begun together on one journal, each customer is offered by one of them."""
 
-url, key, home, run_dir, out = sys.argv[1:]
-settings = read_settings(base_url=url, api_key=key, home=home)
-asked = OfferLoans(run_dir=run_dir, product="LP1001", output=out)
-print(json.dumps(asyncio.run(run_people(LoanOffers, asked, settings))["offers"]))
-"""
+    async def both() -> list[Offered]:
+        asked = lender.asked(night, {})
+        return list(await asyncio.gather(*(lender.ran(LoanOffers, asked) for _ in range(2))))
 
-
-def begun(lender: Lender, night: Night, sandbox: SandboxProcess) -> subprocess.Popen[str]:
-    """Begin to offer in a process of its own, over sockets."""
-    folder = lender.folder
-    given = [sandbox.url, "sandbox-key", *map(str, (folder / "home", night.folder, folder / "out"))]
-    root = Path(__file__).resolve().parents[2]
-    program = [sys.executable, "-c", PROGRAM, *given]
-    return subprocess.Popen(program, cwd=root, stdout=subprocess.PIPE, text=True)
-
-
-def starts(sandbox: SandboxProcess) -> int:
-    """Return how many links were asked for."""
-    seen = sandbox.totals()["totals"]["by_operation"].get("loan_start")
-    return 0 if seen is None else int(seen["requests"])
-
-
-def test_two_processes_at_once_make_one_link_each(lender: Lender, night: Night) -> None:
-    """Real processes on one journal, started together, over sockets."""
-    with SandboxProcess("calm", api_key="sandbox-key") as sandbox:
-        sandbox.post("/_sandbox/latency", {"kind": "none"})
-        processes = [begun(lender, night, sandbox) for _ in range(2)]
-        told = [process.communicate(timeout=120)[0] for process in processes]
-        assert [process.returncode for process in processes] == [0, 0]
-        made = starts(sandbox)
-    assert made == len(chosen(night))
-    assert sum(int(re.findall(r'"offered": (\d+)', text)[0]) for text in told) == made
+    done = asyncio.run(both())
+    made = [row for each in done for row in each.offers.values() if row["state"] == "offered"]
+    assert sorted(row["customer_id"] for row in made) == sorted(chosen(night))
+    assert len(lender.calls("loan_start")) == len(chosen(night))
 
 
 def test_nothing_personal_is_in_the_clear_at_home(lender: Lender, night: Night) -> None:

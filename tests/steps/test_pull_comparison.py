@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from nightscreen.files.sealing import Pseudonyms
 from nightscreen.operations.transactions.records import (
     Drift,
-    changed_fields,
     json_text,
     load_fields,
     parse_text,
@@ -121,13 +120,6 @@ def test_what_is_older_than_a_long_list_is_out_of_reach() -> None:
     assert (recent.out_of_reach, len(recent.removed)) == (0, 3)
 
 
-def test_modified_is_told_beside_what_was_known() -> None:
-    """The same key with other content is one modification."""
-    before, now = answered(1, 2, 3), answered(1, 2) + answered(3, content=" other")
-    ((old, new),) = held_against(before, now).modified
-    assert (old.key, new.content) == (b"key3", b"3 other")
-
-
 def test_the_same_id_with_other_content_is_kept_and_told() -> None:
     """Both are kept, the second under a key of its own, as a record that cannot be trusted."""
     read = keys(
@@ -145,15 +137,6 @@ def test_customers_never_share_a_key() -> None:
     assert one.key != two.key
 
 
-def test_record_nested_beyond_reason_is_a_problem_not_a_crash() -> None:
-    """A record deeper than anything readable is reported, its neighbours are read."""
-    deep = '{"id": "x", "a": ' + "[" * 600 + "]" * 600 + "}"
-    raw = read_list(f'[{{"id": "y", "amount": "1"}}, {deep}]'.encode())
-    assert raw is not None
-    read, _ = FIELDS.read(raw.records, PSEUDONYMS, CUSTOMER, Drift())
-    assert [each.problem for each in read] == [None, "too_deep"]
-
-
 @pytest.mark.parametrize(
     "number", ["1.10", "1E5", "-0", "0.1000", "12345678901234567890.123", "1e-7", "100"]
 )
@@ -164,10 +147,3 @@ def test_numbers_survive_to_the_letter(number: str) -> None:
     text = json_text(raw.records[0])
     assert text == f'{{"amount":{number},"deep":[{{"n":{number}}}]}}'
     assert json_text(parse_text(text.encode())) == text
-
-
-def test_changed_fields_are_named() -> None:
-    """Fields that differ, came or went; the order of inner fields is no change."""
-    before = b'{"a": 1, "b": {"x": 1, "y": 2}, "c": 1.0, "gone": 1}'
-    after = b'{"a": 1, "b": {"y": 2, "x": 1}, "c": 1.00, "new": null}'
-    assert changed_fields(before, after) == ["c", "new", "gone"]

@@ -186,12 +186,3 @@ def test_a_purge_cut_short_is_finished_by_the_next(
     manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
     assert "quarantine.csv" not in manifest["files"]
     assert len(manifest["rewritten"]) == 1
-
-
-def test_nothing_due_changes_nothing(world: World, night: Night) -> None:
-    """No line of audit, no file touched."""
-    before = {path: path.stat().st_mtime_ns for path in night.folder.rglob("*")}
-    assert purged(world, 1)["removed_files"] == 0
-    assert before == {path: path.stat().st_mtime_ns for path in night.folder.rglob("*")}
-    with open_journal(world.folder / "home") as journal:
-        assert Erasures(journal).audit() == []

@@ -173,20 +173,6 @@ def test_a_drain_among_doubts_is_told_apart_from_them(seed: int, turns: int) -> 
     assert holds(balance, service.calls)
 
 
-@settings(max_examples=examples(60), deadline=None)
-@given(st.integers(0, 10_000), st.integers(1, 30))
-def test_order_of_entry_does_not_matter(seed: int, number: int) -> None:
-    """Blocks may come in any order: the journal's order is that of intents, not of sending."""
-    rng = random.Random(seed)
-    service = Service()
-    service.call()
-    service.crowd(number, rng)
-    service.call()
-    before = service.balance()
-    rng.shuffle(service.calls)
-    assert service.balance() == before
-
-
 def test_a_call_in_doubt_accounts_for_less_than_its_worst_cost() -> None:
     """It is reserved at the highest price known; what the service took may be less."""
     service = Service()
@@ -197,32 +183,6 @@ def test_a_call_in_doubt_accounts_for_less_than_its_worst_cost() -> None:
     service.call(0)
     balance = service.balance()
     assert (balance.explained_in_doubt_micro, balance.drift_micro) == (PRICE // 3, 0)
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(st.lists(st.sampled_from([0, PRICE, PRICE, 5 * PRICE // 2]), min_size=4, max_size=30))
-def test_balances_from_before_the_last_charge_are_not_exact(prices: list[int]) -> None:
-    """Free calls and charged ones report it; it shows wherever two prices meet."""
-    service, last = Service(), 0
-    for price in [PRICE, 0, 5 * PRICE // 2, *prices, PRICE, 0]:
-        last = price or last
-        service.call(price)
-        service.calls[-1] = service.calls[-1]._replace(balance=service.wallet + last)
-    assert not service.balance().exact
-
-
-def test_a_call_that_may_be_charged_late_leaves_the_closing_open() -> None:
-    """Given up after a minute, it may be charged a minute later, after the last balance."""
-    service = Service()
-    service.call()
-    service.call(0)
-    service.call(0, lost=True, told=False, took=60_000_000)
-    service.call(0)
-    assert not service.balance().exact
-    service.now += 60_000_000
-    service.call(PRICE)
-    service.call(0)
-    assert service.balance().exact
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -256,12 +216,3 @@ def test_exact_is_said_only_where_both_ends_are_the_wallets(
         assert holds(balance, service.calls)
     if balance.exact:
         assert (balance.opening_micro, balance.closing_micro) == (opening, service.wallet)
-
-
-def test_a_last_answer_that_does_not_say_what_it_cost_leaves_the_closing_open() -> None:
-    """Paid, and neither cost nor balance told: the wallet holds less than the last balance says."""
-    service = Service()
-    for price in (PRICE, 0, 2 * PRICE, 0):
-        service.call(price)
-    service.call(told=False, cost_told=False)
-    assert not service.balance().exact

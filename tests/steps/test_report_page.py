@@ -10,13 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.report.page import report_page
-from nightscreen.report.summary import summary_markdown
-from tests.screening import CONSENT, World, customer
 from tests.steps.reports_in_a_test import IDENTIFIERS, Nights, batch, odd_nights, read
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.screening import Night
 
 
@@ -170,12 +166,6 @@ def test_colours_can_be_told_apart_from_their_ground(pages: dict[str, str]) -> N
             assert _contrast(look[bar], look["quiet"]) >= 3, bar
 
 
-def test_charts_take_their_colours_from_the_page(pages: dict[str, str]) -> None:
-    """No bar and no line has a colour of its own, so that every look of the page fits."""
-    for html in pages.values():
-        assert not re.search(r"#[0-9a-f]{6}\b", html.split("</style>")[1])
-
-
 def test_amounts_on_the_page_are_those_of_the_report(
     nights: dict[str, Night], pages: dict[str, str]
 ) -> None:
@@ -186,23 +176,6 @@ def test_amounts_on_the_page_are_those_of_the_report(
         for amount in amounts:
             assert f"₦{float(amount):,.2f}" in pages[name]
     assert "₦4,999,999,999,999,999.95" in json.dumps(pages["huge"], ensure_ascii=False)
-
-
-def test_an_exposure_that_nobody_knows_is_no_zero(tmp_path: Path) -> None:
-    """Without an exposure column no figure, table or artifact says 0 naira at risk."""
-    bare = [{**customer(number, **CONSENT), "exposure": ""} for number in range(1, 9)]
-    night = World(tmp_path).screen(bare)
-    text = read(report_page(night.report)).text
-    first = next(each for each in text if each.startswith("Approved without credit history: "))
-    assert first.endswith("their exposure is not known.")
-    summary = summary_markdown(night.report, "out")
-    without = night.report["exposure"]["not_screened"]["rows"]
-    assert (
-        f"| Exposure not screened in full | {without} customers, their exposure is not known |"
-        in summary
-    )
-    doubled = [each for each in text if re.search(r"(\d+ customers?), \1", each)]
-    assert not doubled
 
 
 def test_test_mode_is_said_loudly(pages: dict[str, str]) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import re
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -52,14 +51,6 @@ def strict(tmp_path: Path) -> Path:
     return path
 
 
-def _listed(folder: Path) -> list[tuple[str, str, str, str]]:
-    """Return whom `shadow.csv` names: both decisions, and the reasons of the second policy."""
-    columns = ("customer_id", "decision", "shadow_decision", "shadow_reasons")
-    with (folder / "shadow.csv").open(encoding="utf-8", newline="") as lines:
-        found = [tuple(row[name] for name in columns) for row in csv.DictReader(lines)]
-    return cast("list[tuple[str, str, str, str]]", found)
-
-
 def test_an_erased_customer_leaves_the_file_of_a_second_policy(world: World, strict: Path) -> None:
     """The other lines stay as they are."""
     night = world.screen(ROWS, shadow=str(strict))
@@ -70,14 +61,6 @@ def test_an_erased_customer_leaves_the_file_of_a_second_policy(world: World, str
         erase(journal, look(journal, Customers.of(journal), Whom(customer_id=gone.strip('"'))))
     after = path.read_text("utf-8").splitlines()
     assert after == [line for line in before if not line.startswith(f"{gone},")]
-
-
-def test_merged_customers_move_once_with_all_they_owe(world: World, strict: Path) -> None:
-    """A second policy sees customers, as the one in force does."""
-    half = [{**row, "exposure": "300"} for row in ROWS[:4]]
-    night = world.screen([*half, *half], shadow=str(strict), merge_rows=True)
-    assert sum(each["rows"] for each in night.report["shadow"]["matrix"]) == 4
-    assert [(now, why) for _, _, now, why in _listed(night.folder)] == [("decline", "BIG")] * 4
 
 
 def test_the_setting_tries_it_in_every_run_and_without_it_nothing_is_there(

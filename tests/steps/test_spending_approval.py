@@ -158,22 +158,6 @@ def test_a_yes_at_the_terminal_is_recorded_and_caps_the_run(bureau: Bureau) -> N
     assert to_micro(Decimal(report["cost"]["cap"])) == shown.ceiling_micro
 
 
-def test_a_no_at_the_terminal_leaves_the_run_waiting(bureau: Bureau) -> None:
-    """Somebody else may approve it still."""
-    report = bureau.night(ask_here=lambda _: False).report
-    assert report["stop_reason"] == "approval"
-    given = decide(bureau, report["run_id"], ApprovalDecision.APPROVED)
-    assert bureau.night(**given).report["state"] == "completed"
-
-
-def test_a_deadline_that_lies_ahead_holds_after_the_approval(bureau: Bureau) -> None:
-    """What was to be done by six is to be done by six also when it was approved at two."""
-    run_id = bureau.night(deadline="06:00").report["run_id"]
-    assert decide(bureau, run_id, ApprovalDecision.APPROVED)["deadline"].endswith("T06:00")
-    bureau.loop.now_s += timedelta(days=1).total_seconds()
-    assert "deadline" not in decide(bureau, run_id, ApprovalDecision.APPROVED)
-
-
 def test_the_doctor_says_how_an_approval_stands(bureau: Bureau) -> None:
     """Waiting, refused, approved and void each have their words and their command."""
     run_id = bureau.night().report["run_id"]

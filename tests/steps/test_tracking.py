@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from nightscreen.journal import open_journal
-from nightscreen.journal.keyset import rotate_key
-from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.loans.offers import list_products
 from nightscreen.operations.loans.tracking import LoanTracking
-from nightscreen.sandbox.faults import FaultPlan, Scripted
+from nightscreen.sandbox.faults import FaultPlan
 from nightscreen.schemas.offers import TrackLoans
 from tests.steps.offers_in_a_test import Lender, Offered, borrower
 
@@ -54,11 +50,6 @@ def lender(offered: tuple[Path, Lender, Offered], tmp_path: Path) -> Lender:
 def asked(lender: Lender) -> TrackLoans:
     """Return what a run that follows loans is given."""
     return TrackLoans(output=str(lender.folder / "out"))
-
-
-def statuses(found: Offered) -> dict[str, str]:
-    """Return each reference with its status word."""
-    return {reference: row["status"] for reference, row in found.loans.items()}
 
 
 def said(lender: Lender, reference: str) -> dict[str, str | None]:
@@ -152,21 +143,6 @@ def test_unknown_reference_is_told_once_and_asked_on(lender: Lender, offers: Off
     assert [(each["field"], each["new"]) for each in back] == [("reference", "known")]
 
 
-@pytest.mark.long
-def test_what_could_not_be_asked_keeps_its_word(lender: Lender, offers: Offered) -> None:
-    """A loan whose calls fail is reported as failed, and asked again the next time."""
-    lender.track()
-    lender.settings["attempts"] = 1
-    script = [Scripted("loan_view", 1, 10**6, "http_500")]
-    lender.sandbox.faults = FaultPlan(0, script=script)
-    found = lender.track()
-    assert {row["state"] for row in found.loans.values()} <= {"failed", "pending"}
-    assert set(statuses(found).values()) == {"PENDING"}
-    assert found.changes == []
-    lender.sandbox.faults = FaultPlan(0)
-    assert lender.track().report["followed"]["followed"] == len(offers.offers)
-
-
 def test_what_a_dead_run_saw_is_told_by_the_next(lender: Lender, offers: Offered) -> None:
     """Once: by the next run, or by itself where it is resumed."""
     lender.dies(LoanTracking, asked(lender), "report")
@@ -190,31 +166,4 @@ def test_two_runs_at_once_tell_each_change_once(lender: Lender, offers: Offered)
     done = asyncio.run(both())
     told = [each["reference"] for one in done for each in one.changes if each["field"] == "status"]
     assert sorted(told) == sorted(offers.loans_offered)
-    assert all(set(statuses(one).values()) == {"PENDING"} for one in done)
-
-
-def test_loans_are_sealed_and_rotate_with_the_key(lender: Lender, offers: Offered) -> None:
-    """References, links and amounts open under the new key, and nothing is in the clear."""
-    lender.on_day(6)
-    before = statuses(lender.track())
-    home = lender.folder / "home"
-    with open_journal(home) as journal:
-        rotate_key(journal)
-        assert verify_journal(journal) == []
-    assert statuses(lender.track()) == before
-    content = b"".join(path.read_bytes() for path in home.rglob("*") if path.is_file())
-    for row in offers.offers.values():
-        for name in ("reference", "url", "email", "phone"):
-            assert row[name].encode() not in content
-
-
-def test_products_are_listed_without_a_run(tmp_path: Path) -> None:
-    """The list comes with what the specification does not name; no run and no folder are left."""
-    lender = Lender(tmp_path)
-    transport = lender.transport()
-    listed = asyncio.run(list_products(lender.read_settings(), transport=transport))
-    assert [one.product_id for one in listed.products][:2] == ["LP1001", "LP1002"]
-    assert listed.products[0].disburse_to == "bank_account"
-    with open_journal(tmp_path / "home") as journal:
-        assert journal.runs.newest() == []
-        assert verify_journal(journal) == []
+    assert all({row["status"] for row in one.loans.values()} == {"PENDING"} for one in done)

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.operations.transactions.records import OTHER_NAME, Drift, load_fields, parse_text
-from nightscreen.schemas.errors import SettingsError
+from nightscreen.operations.transactions.records import Drift, load_fields, parse_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,13 +100,6 @@ def test_instants_are_utc(text: str) -> None:
     assert values["transaction_date"] == datetime(2026, 3, 1, 10, 0, 0, 123000, tzinfo=UTC)
 
 
-def test_names_that_may_be_values_are_not_told() -> None:
-    """A field named by an account number or a sentence is counted without its name."""
-    drift = Drift()
-    seen('{"0123456789": 1, "Ada Obi, Lagos": 2, "tags": 3}', drift)
-    assert drift.document()["new"] == {OTHER_NAME: 2, "tags": 1}
-
-
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False),
@@ -125,35 +117,9 @@ def test_whatever_comes_can_be_viewed_and_written(value: Any, name: str) -> None
     pa.Table.from_pylist([{**view.values, **whole}], schema=FIELDS.schema)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("field = 3", "field"),
-        ("[[field]]\ncolumn = 'a'\nkind = 'date'\nnames = ['a']", "kind"),
-        ("[[field]]\ncolumn = 'extra'\nkind = 'text'\nnames = ['a']", "extra stands there twice"),
-        ("= = =", "no TOML"),
-    ],
-)
-def test_mistakes_in_the_table_are_named(tmp_path: Path, text: str, says: str) -> None:
-    """A lender who corrects a line is told what is wrong with it."""
-    path = tmp_path / "fields.toml"
-    path.write_text(text)
-    with pytest.raises(SettingsError, match=says):
-        load_fields(path=path)
-
-
 def test_renamed_field_is_read_once_its_name_is_added(tmp_path: Path) -> None:
     """The correction the guide speaks of: another name in the table."""
     path = tmp_path / "fields.toml"
     path.write_text("[[field]]\ncolumn = 'amount'\nkind = 'money'\nnames = ['amount', 'value']\n")
     view = load_fields(path=path).view(parse_text(b'{"value": "7.25"}'))
     assert view.values["amount"] == Decimal("7.25")
-
-
-def test_some_columns_alone_are_read_as_in_the_whole() -> None:
-    """A reader of a few columns sees what the typed record has."""
-    raw = b'{"id": "t1", "amount": "twelve", "narration": "\\u20a6", "balance": 1.10}'
-    wanted = ("amount", "balance", "narration", "bank_name")
-    whole = FIELDS.typed(raw)
-    assert FIELDS.typed(raw, wanted) == {name: whole[name] for name in ("balance", "narration")}
-    assert FIELDS.typed(b'"no record"', wanted) == {}

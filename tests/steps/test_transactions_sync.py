@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nightscreen.operations.transactions.pull import list_request
-from nightscreen.operations.transactions.store import PullStore
 from nightscreen.sandbox.transactions import transactions_of
 from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
 from nightscreen.schemas.pulls import PulledKind
@@ -200,19 +199,6 @@ def test_refresh_in_doubt_leaves_the_grant_alive(lender: Lender) -> None:
         assert {grant.state for grant in consents.grants()} == {"live"}
 
 
-def test_newer_consent_is_used_in_a_pull_taken_up_again(lender: Lender) -> None:
-    """A customer who consented anew since the run began is pulled under the new grant."""
-    lender.consent(["C1"])
-    pull = lender.open()
-    close_stopped(pull)
-    (newer,) = lender.consent(["C1"])
-    report = lender.pull(run=pull.run.run_id)
-    assert report["customers"]["pulled"] == 1
-    with lender.consents() as consents:
-        (kept,) = PullStore(consents.journal).pulls.of_run(pull.run.run_id)
-    assert kept.grant_id == newer.grant_id
-
-
 # --- lists that are not as they should be ---
 
 
@@ -234,29 +220,6 @@ def test_short_answer_removes_nothing_until_it_is_confirmed(lender: Lender, word
     expected = changes_between(customer, 0, 2)
     assert recovered["changes"]["removed"] == len(expected["removed"])
     assert recovered["customers"]["pulled"] == 1
-
-
-def test_second_short_answer_confirms(lender: Lender) -> None:
-    """What two pulls in a row do not list is gone."""
-    lender.consent(["empty-answer@magic.example"])
-    before = lender.pull()["changes"]["added"]
-    lender.sandbox.day = 1
-    lender.pull()
-    confirmed = lender.pull()
-    assert confirmed["changes"]["removed"] == before
-    assert len(lender.changes(confirmed["run_id"])) == before
-
-
-def test_failed_answer_removes_nothing(lender: Lender) -> None:
-    """A body without a list is no answer, and everything known stays."""
-    lender.settings["attempts"] = 1
-    lender.consent(["null-answer@magic.example"])
-    lender.pull()
-    lender.sandbox.day = 1
-    report = lender.pull()
-    assert (report["customers"]["in_doubt"], report["changes"]["removed"]) == (1, 0)
-    lender.sandbox.day = 2
-    assert lender.pull()["changes"]["held"] == 0
 
 
 def test_unreadable_records_go_to_quarantine_and_stay_sealed(lender: Lender) -> None:
