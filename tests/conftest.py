@@ -51,7 +51,9 @@ FIRST = {
     "tests/money/": "money",
     "tests/nights/": "standard nights",
     "tests/steps/test_line.py": "standard nights",
-    "tests/steps/test_outcomes.py": "standard nights",
+    "tests/steps/test_report_page.py": "standard nights",
+    "tests/steps/test_run_summary.py": "standard nights",
+    "tests/browser/test_report.py": "standard nights",
     "tests/storage/test_outputs.py": "standard nights",
 }
 """What takes longest is begun first, and what shares a fixture of a session shares a process."""

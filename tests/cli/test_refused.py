@@ -34,17 +34,15 @@ def refusing(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("command", [("loans", "products"), CODE], ids=lambda words: words[0])
-@pytest.mark.parametrize("path", ["", "/v2/"])
 def test_commands_of_one_call(
     here: Here,
     monkeypatch: pytest.MonkeyPatch,
     refusing: tuple[str, str],
     command: tuple[str, ...],
-    path: str,
 ) -> None:
     """The sentence that says what to do, and the exit status of its kind; with the version too."""
     trouble, address = refusing
-    for name, value in consenting(f"{address}{path}").items():
+    for name, value in consenting(f"{address}/v2/").items():
         monkeypatch.setenv(name, value)
     ended = here(*command)
     assert ended.status == STATUS[trouble]

@@ -42,9 +42,7 @@ def _has_a_server(process: Path) -> bool:
 
 
 BEGINNINGS: dict[str, Callable[[Path], bool]] = {
-    "the command itself": partial(_has_loaded, library="_ctypes"),
     "reading the file": partial(_has_loaded, library="libarrow"),
-    "loading the engine": partial(_has_loaded, library="_pendulum"),
     "starting the temporary server": _has_a_server,
 }
 """Moments of a start, each by what can be seen of it from outside, however slow the machine is."""

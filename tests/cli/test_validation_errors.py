@@ -139,29 +139,6 @@ def test_another_journals_key_is_refused_and_the_journal_left_as_it_was(
     assert here("runs", "list", "--json").document == {"runs": []}
 
 
-def test_a_strange_setting_is_mentioned_and_goes_no_further(
-    tree: Path, here: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A name that resembles no setting may be somebody else's: a warning, not an error."""
-    monkeypatch.setenv("NIGHTSCREEN_FAVOURITE_COLOUR", "blue")
-    ended = here("quote", "good.csv", "--json")
-    assert ended.status == 0
-    assert "NIGHTSCREEN_FAVOURITE_COLOUR is no setting" in ended.err
-    assert "blue" not in ended.err
-    assert ended.document["rows"]["read"] == 1
-
-
-def test_dotenv_in_the_working_directory_is_heeded(
-    tree: Path, here: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its settings count, and its misspelt ones are reported."""
-    monkeypatch.delenv("NIGHTSCREEN_BASE_URL")
-    (tree / ".env").write_text("NIGHTSCREEN_BASE_URL=http://far.example\n")
-    assert "must begin with https://" in here("screen", "good.csv").err
-    (tree / ".env").write_text("NIGHTSCREEN_BASE_ULR=https://far.example\n")
-    assert "did you mean NIGHTSCREEN_BASE_URL?" in here("screen", "good.csv").err
-
-
 COMMANDS: list[tuple[tuple[str, ...], str]] = [
     (("scren",), "Did you mean 'screen'?"),
     (("screen", "--chekcs", "karma"), "No such option: --chekcs. Did you mean '--checks'?"),

@@ -1,4 +1,4 @@
-"""One demo of 400 rows: every naira and every word of it."""
+"""One demo of 150 rows: every naira and every word of it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.engine
 
-ROWS = 400
+ROWS = 150
 ON_STDERR = (
-    r"400 fictional customers, about 2 % with bad data: .*",
+    r"150 fictional customers, about 2 % with bad data: .*",
     r"The simulator runs at .*; nothing here costs real money\.",
     r"Starting a temporary Prefect server, about ten seconds .*",
-    r"Run \S+: 400 rows read, .*",
+    r"Run \S+: 150 rows read, .*",
     r"[\d,]+ of [\d,]+ done, .*",
 )
 Row = dict[str, Any]
@@ -65,7 +65,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 def test_a_newcomer_sees_nothing_that_is_not_about_the_batch(demo: Demo) -> None:
     """No traceback, no warning, no line of the engine; the wait is announced first."""
     lines = demo.ended.err.splitlines()
-    assert [line.split()[0] for line in lines[:3]] == ["400", "The", "Starting"]
+    assert [line.split()[0] for line in lines[:3]] == ["150", "The", "Starting"]
     strange = [each for each in lines if not any(re.fullmatch(form, each) for form in ON_STDERR)]
     assert strange == []
 

@@ -310,20 +310,6 @@ def test_killed_between_intent_and_state_is_told_by_the_journal(
     assert len(world.calls("bvn_finish")) == 1
 
 
-def test_requests_are_abandoned_after_a_set_time(world: BvnWorld) -> None:
-    """A day by default; a password that comes then is not sent on."""
-    clock = Moved()
-    world.clock = clock
-    world.request([asked(1), asked(2)])
-    otp = world.otp(asked(1)) or ""
-    clock.ahead = timedelta(days=1, seconds=1)
-    told = world.confirm({"C1": otp})
-    assert told.problems == [("2", "request_abandoned")]
-    assert told.states == {"abandoned": 2}
-    assert world.request([asked(1), asked(2)]).states == {"abandoned": 2}
-    assert len(world.calls()) == 2
-
-
 def test_watch_list_reaches_later_screening_runs_with_consent_alone(world: BvnWorld) -> None:
     """A confirmed BVN on the watch list declines; without consent it is not shown."""
     rows = [of_magic("watchlisted", 1), of_magic("details", 2), asked(3)]

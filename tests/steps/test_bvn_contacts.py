@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.journal import open_journal
-from nightscreen.operations.bvn.states import bring_up_to_date, requests_of
 from nightscreen.sandbox.otp import masked_contact
 from nightscreen.sandbox.people import person_of_bvn
-from nightscreen.schemas.bvn import BvnState
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 
 if TYPE_CHECKING:
@@ -60,17 +56,3 @@ def test_corrected_contact_is_asked_again_and_the_same_one_is_not(world: BvnWorl
     told = world.request([asked(1), asked(2, phone=ELSEWHERE), asked(3)])
     assert told.report["checks"]["bvn_start"]["distinct"] == 1
     assert told.states == {"awaiting_otp": 2, "wrong_contact": 1}
-
-
-def test_contact_refused_in_a_run_that_died_is_known_from_its_call(world: BvnWorld) -> None:
-    """Where the process died before the state was written, the journal's call says what it is."""
-    told = world.request([asked(1, phone=ELSEWHERE)])
-    with open_journal(world.folder / "home") as journal:
-        consents = requests_of(journal)
-        (request,) = consents.all(batch=told.rows["C1"]["batch"])
-        held = replace(request.held, masked_contact=None)
-        earlier = {"state": BvnState.REQUESTED, "trouble": None, "held": held}
-        consents.put([request.model_copy(update=earlier)], journal.clock())
-        bring_up_to_date(journal, world.read_settings().bvn_consent)
-        (after,) = consents.all(batch=request.batch)
-    assert (after.state, after.trouble) == (BvnState.WRONG_CONTACT, "wrong_contact")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import Any
 
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents, keep_figures
@@ -15,17 +13,8 @@ from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.consented import CashFigures, TokenAnswer
 from tests.screening import CONSENT, World, customer, days_ago
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 LIST = "transaction:list"
 TX = [name for name, _ in TX_FIELDS]
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    """A world with one journal."""
-    return World(tmp_path)
 
 
 def held(
@@ -98,14 +87,6 @@ def test_figures_stand_beside_the_checks_of_those_who_consent_and_nobody_else(
     revoke(world, "C1")
     again = screened(world, customer(1), customer(8))
     assert (again["C1"]["tx_months"], again["C8"]["tx_months"]) == (None, 6)
-
-
-def test_figures_of_applicants_grow_old_in_a_week(world: World) -> None:
-    """A portfolio's are good for a month."""
-    held(world, "C1", age_days=6)
-    held(world, "C2", age_days=8)
-    rows = screened(world, customer(1), customer(2), purpose="origination")
-    assert [rows[each]["tx_months"] for each in ("C1", "C2")] == [6, None]
 
 
 def test_what_is_requested_is_read_and_held_against_the_figures(world: World) -> None:

@@ -94,22 +94,6 @@ def test_a_check_that_was_not_reached_is_no_change(nights: Nights) -> None:
     assert {each["kind"] for each in told} == {"cleared"}
 
 
-def test_a_listing_that_may_only_not_have_been_asked_is_not_told_cleared(nights: Nights) -> None:
-    """Where karma lookups were left open, a listing by phone that is missing may still stand."""
-    both = listed("8000", kind="phone")
-    both["karma_listings"] = [*both["karma_listings"], *listed("100")["karma_listings"]]
-    both["karma_listed_by"] = ["phone", "bvn"]
-    nights.night("run-1", enriched_row("A", **both))
-    only_bvn = enriched_row("A", **listed("100"), **LATER)
-    assert nights.night("run-2", only_bvn, unreached={"karma"}) == []
-    told = nights.night("run-3", only_bvn)
-    assert brief(told) == {
-        ("karma_listed_by", "better"),
-        ("karma_listings", "better"),
-        ("karma_amount_in_contention", "better"),
-    }
-
-
 def test_a_killed_run_tells_the_same_when_it_is_taken_up_again(nights: Nights) -> None:
     """States kept, and the process dead before the run's end: nothing is told twice or lost."""
     nights.night("run-1", enriched_row("A"), enriched_row("B"))
@@ -143,17 +127,6 @@ def test_an_older_run_resumed_after_a_newer_one_does_not_undo_it(nights: Nights)
     assert nights.night("run-4", newest) == []
 
 
-def test_who_comes_back_is_told(nights: Nights) -> None:
-    """A customer told gone who is in the batch again is no new one."""
-    nights.night("run-1", enriched_row("A"), enriched_row("B"))
-    assert [each["kind"] for each in nights.night("run-2", enriched_row("A"))] == ["gone"]
-    assert nights.night("run-3", enriched_row("A")) == []
-    back = nights.night("run-4", enriched_row("A"), enriched_row("B"))
-    assert [(each["kind"], each["old"], each["new"]) for each in back] == [
-        ("changed", "gone", "present")
-    ]
-
-
 def test_names_are_not_shown(nights: Nights) -> None:
     """Of a field that identifies only that it differs is reported; the file has no customer id."""
     nights.night("run-1", enriched_row("CUST-77"))
@@ -173,15 +146,6 @@ def test_names_are_not_shown(nights: Nights) -> None:
     assert kinds["bank_account_status"]["kind"] == "worse"
     data = (nights.folder("run-2").path / "changes.parquet").read_bytes()
     assert not any(word in data for word in (b"HASSAN", b"AMAKA", b"CUST-77", b"22212345678"))
-
-
-def test_a_decision_that_waits_for_evidence_is_no_change(nights: Nights) -> None:
-    """Undecided for want of an answer says nothing; undecided with every answer does."""
-    nights.night("run-1", enriched_row("A", decision="review", reasons=["KARMA_WEAK"]))
-    waiting = enriched_row("A", decision="undecided", ecosystem_status="pending")
-    assert nights.night("run-2", waiting) == []
-    whole = enriched_row("A", decision="undecided", ecosystem_status="off")
-    assert brief(nights.night("run-3", whole)) == {("decision", "changed"), ("reasons", "changed")}
 
 
 KARMA = st.sampled_from(

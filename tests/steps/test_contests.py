@@ -159,12 +159,6 @@ def test_an_open_contest_is_never_purged_and_an_answered_one_is(nights: Nights) 
 ROWS = [customer(number, customer_id=f"C{number}", score=str(number)) for number in (1, 2, 3)]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    """A world without a night yet."""
-    return World(tmp_path)
-
-
 def test_asking_again_repeats_one_check_of_one_customer_under_the_cap(world: World) -> None:
     """One call is made though its answer is fresh; the rest of the batch is not told as gone."""
     first: Night = world.screen(ROWS, batch=BATCH, checks=["bank_account", "karma"])

@@ -109,17 +109,6 @@ def test_open_consent_dates_are_refused_and_the_rest_is_read(tmp_path: Path) -> 
     assert problems == [(2, "consented_at", "consent_unreadable")]
 
 
-def test_an_example_of_what_is_open_is_one_with_two_readings(tmp_path: Path) -> None:
-    """Of consent only: open dates of birth are never waited for."""
-    path = file(tmp_path, "31/31/2026", "05/05/2026", "03/04/2026")
-    assert orders(path).open_consent() == ("consented_at", "03/04/2026")
-    assert orders(path, "dmy").open_consent() == ("consented_at", "03/04/2026")
-    assert orders(file(tmp_path, "13/03/2026")).open_consent() is None
-    assert orders(file(tmp_path, "03/04/1980", column="date_of_birth")).open_consent() is None
-    declared = file(tmp_path, "03/04/2026", more='date_order = "dmy"')
-    assert orders(declared).open_consent() is None
-
-
 @pytest.mark.parametrize("cell", ["withdrawn", "45999", "03/04/2026", "2026-02-30", "31/12/26"])
 def test_a_withdrawal_that_cannot_be_read_counts(tmp_path: Path, cell: str) -> None:
     """Whoever wrote something there withdrew, whenever it was."""

@@ -21,12 +21,10 @@ from nightscreen.files.run_folder import RunFolder
 from nightscreen.results import decision_files, decision_list
 from nightscreen.results.decision_files import (
     COLUMNS,
-    LONGEST_TEXT,
     PEOPLE,
     column_of,
     csv_bytes,
     read_returned,
-    title,
 )
 from nightscreen.results.decision_list import heading, list_schema, write_decisions
 from nightscreen.results.wording import RuleWords
@@ -181,17 +179,6 @@ def test_a_column_of_the_file_may_bear_a_name_of_the_list(
     assert "own words" not in (found["change"], found["previous_decision"], found["karma_type"])
 
 
-def test_a_code_of_two_effects_has_the_sentence_of_the_decision(tmp_path: Path) -> None:
-    """PAST_DUE declines or asks for a review, each in its own words."""
-    rows = [
-        enriched_row("A", decision="review", reasons=["PAST_DUE"]),
-        enriched_row("B", decision="decline", reasons=["PAST_DUE"]),
-    ]
-    write(tmp_path, rows)
-    texts = {row["customer_id"]: row["reason_text"] for row in csv_rows(tmp_path)}
-    assert texts == {"A": "Something is past due.", "B": "Much is past due."}
-
-
 def test_the_list_shows_no_other_identifier(tmp_path: Path) -> None:
     """Neither BVN, account nor phone is in either file; a malformed BVN shows no digits."""
     rows = [
@@ -333,11 +320,3 @@ def test_a_column_that_a_program_reads_has_no_guard() -> None:
     """A phone number stays a phone number; the text beside it is guarded."""
     table = pa.table({"phone": ["+2348031112223"], "name": ["+x"]})
     assert csv_bytes(table, as_is=["phone"]) == b'"+2348031112223","\'+x"\r\n'
-
-
-def test_a_text_too_long_for_a_cell_is_cut(tmp_path: Path) -> None:
-    """A cell of a workbook holds 32,767 characters; the CSV keeps them all."""
-    write(tmp_path, [enriched_row("A", decision="review", bank_account_name="é" * 40_000)])
-    place = sheet(tmp_path, "Details")[0].index(title("bank_account_name"))
-    assert len(sheet(tmp_path, "Details")[1][place]) == LONGEST_TEXT
-    assert len(csv_rows(tmp_path)[0]["bank_account_name"]) == 40_000

@@ -49,12 +49,6 @@ REFUSED = {"customer_id": "", "bvn": "22000000099", "first_name": "Other"}
 ROWS = [*OTHERS[:3], ERASED, *OTHERS[3:], BROKEN, NAMELESS, REFUSED]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    """A world without a night yet."""
-    return World(tmp_path)
-
-
 @pytest.fixture(scope="module")
 def screened(tmp_path_factory: pytest.TempPathFactory) -> Screened:
     """Two nights in which everybody was screened, to be put back."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -15,7 +14,6 @@ from nightscreen.calling.run import Run
 from nightscreen.client import loans, wire
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
-from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal import open_journal
 from nightscreen.report.api_run import close_api_run
 from nightscreen.report.summary import summary_markdown
@@ -27,7 +25,7 @@ from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.calls import CallResult, CallState, LookupStatus, ReserveRequest
 from nightscreen.schemas.checks import Operation, SubjectKind
-from nightscreen.schemas.errors import InputError, OutputError, ServiceAddressError
+from nightscreen.schemas.errors import InputError, ServiceAddressError
 from nightscreen.schemas.stops import ADDRESS
 from tests.storage.conftest import by_name
 
@@ -186,21 +184,6 @@ def test_a_resumed_run_at_a_wrong_address_ends_by_its_stop(tmp_path: Path) -> No
     report = reported(resumed, [], Operation.LOAN_PRODUCTS)
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
     resumed.close()
-
-
-def test_a_run_without_a_folder_is_not_written_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A disk that takes nothing leaves no run that would count as under way."""
-
-    def refuse(_folder: RunFolder) -> None:
-        raise OutputError("the folder cannot be written: make room")
-
-    monkeypatch.setattr(RunFolder, "begin", refuse)
-    with pytest.raises(OutputError):
-        opened(tmp_path, Operation.LOAN_PRODUCTS)
-    with closing(open_journal(tmp_path / "home")) as journal:
-        assert journal.runs.newest() == []
 
 
 def test_what_a_killed_quote_left_goes_with_the_next_run_of_any_flow(tmp_path: Path) -> None:

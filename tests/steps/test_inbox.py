@@ -21,21 +21,33 @@ import pytest
 from nightscreen.config.parameters import WatchInbox
 from nightscreen.config.settings import Retention, read_settings
 from nightscreen.files.inbox import Inbox
-from nightscreen.inbox.file_intake import MOST_ATTEMPTS, Examined, Fate, examine, settle, told_name
+from nightscreen.inbox.file_intake import (
+    MOST_ATTEMPTS,
+    Examined,
+    Fate,
+    decided_runs,
+    examine,
+    settle,
+    told_name,
+)
 from nightscreen.journal import open_journal
+from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.customers import Customers
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge
+from nightscreen.runs.screening import Runner
+from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import InputError
-from tests.screening import World, customer
+from tests.screening import Unasked, World, customer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.config.settings import Settings
     from nightscreen.files.inbox import Ticket
+    from nightscreen.runs.screening_run import ScreeningRun
 
 ROWS = 12
 DAY_MICROS = 86_400_000_000
@@ -46,6 +58,7 @@ class Desk(World):
     """A world with an inbox, watched by hand: one file at a time."""
 
     options: dict[str, Any] = field(default_factory=dict)
+    runner: type[Unasked] = Unasked
 
     @property
     def dropped(self) -> Path:
@@ -86,7 +99,7 @@ class Desk(World):
         if found.parameters is None:
             assert found.fate is not None
             return found.fate
-        night = self.screen(**found.parameters.model_dump())
+        night = self.screen_by(self.runner(), **found.parameters.model_dump())
         assert found.content is not None
         found.content.release()
         return settle(ticket, night.report, self.set_up, self.inbox)
@@ -99,6 +112,14 @@ class Desk(World):
     def told(self, name: str) -> list[str]:
         """Return the texts of a name that people find in the inbox."""
         return [path.read_text() for path in sorted(self.dropped.glob(f"*/*/{name}"))]
+
+
+class Held(Unasked):
+    """Spends what somebody approved, as a run of the watch does."""
+
+    async def may_spend(self, run: ScreeningRun) -> bool:
+        """Return whether the run may spend what it was quoted at."""
+        return await Runner.may_spend(self, run)
 
 
 @pytest.fixture
@@ -199,6 +220,38 @@ def test_a_run_that_ended_before_its_file_was_moved_is_not_repeated(desk: Desk) 
     assert desk.run(again) is Fate.SCREENED
     assert len(desk.calls()) == asked
     assert len(desk.told("result.txt")) == 1
+
+
+@pytest.mark.parametrize(
+    ("decision", "fate", "place"),
+    [
+        (ApprovalDecision.APPROVED, Fate.SCREENED, "done"),
+        (ApprovalDecision.REFUSED, Fate.FAILED, "failed"),
+    ],
+)
+def test_a_file_that_waits_for_approval_is_gone_on_with_once_somebody_decided(
+    desk: Desk, decision: ApprovalDecision, fate: Fate, place: str
+) -> None:
+    """It lies aside with its quote, and nothing is asked meanwhile, also where it comes again."""
+    desk.settings["approval_above"], desk.runner = "1", Held
+    kept = desk.drop("book.csv")
+    assert desk.run(desk.take()) is Fate.WAITING
+    (run_id,) = desk.inbox.waiting_runs()
+    assert f"nightscreen approve {run_id}" in desk.told("waits-for-approval.txt")[0]
+    assert (desk.dropped / "waiting" / run_id / "quote.txt").exists()
+    shutil.copy(kept, desk.dropped / "book.csv")
+    assert desk.run(desk.take()) is Fate.REPEATED
+    assert decided_runs(desk.set_up, [run_id]) == []
+    assert desk.calls() == []
+    with open_journal(desk.folder / "home") as journal:
+        Approvals.of(journal).decide(run_id, decision, by="chief")
+    assert decided_runs(desk.set_up, [run_id]) == [run_id]
+    ticket = desk.inbox.take_waiting(run_id)
+    assert ticket is not None
+    assert desk.run(ticket) is fate
+    assert (desk.dropped / place / run_id).exists()
+    assert desk.inbox.waiting_runs() == []
+    assert bool(desk.calls()) is (fate is Fate.SCREENED)
 
 
 def test_a_content_that_is_being_screened_is_left_alone(desk: Desk) -> None:

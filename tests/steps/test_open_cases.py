@@ -6,7 +6,6 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import pytest
 from sqlalchemy import update
 
 from nightscreen.config.settings import Cutoffs
@@ -25,7 +24,6 @@ from tests.steps.reviewing import filled, save
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from nightscreen.journal import Journal
 
@@ -38,12 +36,6 @@ def rows(*listed: int, of: int = 6) -> list[dict[str, str]]:
         customer(number, **({"bvn": f"2299900000{number}"} if number in listed else {}))
         for number in range(1, of + 1)
     ]
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    """A world without a night yet."""
-    return World(tmp_path)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,9 +17,6 @@ from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.errors import InputError
 from tests.begun import begin_run
 from tests.screening import CONSENT, Night, Screened, World, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = [
     *(customer(number, **CONSENT) for number in (1, 2, 3)),
@@ -35,12 +32,6 @@ PERSONAL = {
     "quarantine.csv",
 }
 ROWS_IN_CLEAR = {"enriched/part-00000.parquet", "decisions.xlsx"}
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    """A world after one night."""
-    return World(tmp_path)
 
 
 @pytest.fixture(scope="module")

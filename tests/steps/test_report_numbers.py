@@ -6,12 +6,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.report.facts import CAUSES, OPEN, facts_of, share_pct
+from nightscreen.report.facts import CAUSES, OPEN, facts_of
 from nightscreen.schemas.clock import DAY_MICROS
 from tests.how_many import examples
 from tests.screening import World, customer
@@ -75,23 +74,6 @@ def test_every_row_and_kobo_is_in_one_place(rows: list[dict[str, Any]], cut: int
     assert sum(each["rows"] for each in facts["ages"]) == len(rows)
     waiting = [row for row in rows if {row["karma"], row["ecosystem"]} & set(OPEN)]
     assert facts["coverage"]["due_rows"] - facts["coverage"]["answered_rows"] == len(waiting)
-
-
-def test_age_is_that_of_the_oldest_answer() -> None:
-    """Classes hold their upper end; a row without any answer is apart."""
-    days = [0.5, 1, 7, 30, 31, 90, 91]
-    rows = [{"karma": "clear", "days": each, "exposure": Decimal(1)} for each in days]
-    ages = counted(enriched([*rows, {"karma": "pending"}]))["ages"]
-    assert [each["rows"] for each in ages] == [2, 1, 1, 2, 1, 1]
-    assert [each["evidence"] for each in ages] == [True] * 5 + [False]
-
-
-@pytest.mark.parametrize(
-    ("part", "whole", "pct"), [(0, 0, None), (1, 3, 33.33), (99999, 100000, 99.99)]
-)
-def test_a_share_is_never_called_whole_too_early(part: int, whole: int, pct: float | None) -> None:
-    """Shares are rounded towards zero."""
-    assert share_pct(part, whole) == pct
 
 
 def test_news_tell_turned_from_first_decisions() -> None:

@@ -118,24 +118,6 @@ def test_a_list_imported_twice_is_stored_once_at_any_hour(
     assert len(nights.reviews.of_customer(nights.pseudonym("A"))) == 1
 
 
-def test_a_reviewers_last_word_of_a_day_holds(nights: Nights) -> None:
-    """Approve, decline and approve again at written hours are three reviews, not two."""
-    nights.now = to_micros(datetime(2026, 3, 5, 18, tzinfo=LAGOS))
-    for hour, word in ((9, "Approved"), (11, "Declined"), (15, "Approved")):
-        cell = f"2026-03-05 {hour:02}:00"
-        judged = import_rows(nights, row("A", word, reviewed_at=cell))
-        assert (judged.known, codes(judged)) == (0, [])
-    assert len(nights.reviews.of_customer(nights.pseudonym("A"))) == 3
-
-
-def test_a_date_alone_is_known_where_the_day_is(nights: Nights) -> None:
-    """A spreadsheet that drops the time of day makes no other review; another day is one."""
-    nights.now = to_micros(datetime(2026, 3, 5, 18, tzinfo=LAGOS))
-    import_rows(nights, row("A", reviewed_at="2026-03-04 09:30:00"))
-    assert import_rows(nights, row("A", reviewed_at="2026-03-04")).known == 1
-    assert import_rows(nights, row("A", reviewed_at="2026-03-05")).sound
-
-
 def test_a_list_that_comes_back_after_its_reviews_ended_renews_none(nights: Nights) -> None:
     """Nobody has looked again: the old file is known, with a date or without."""
     for cell in ("", "2026-03-02"):

@@ -21,17 +21,9 @@ from nightscreen.privacy.subject_access import access_page, gather
 from tests.screening import World, customer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.screening import Night
 
 PHONE = "08031234567"
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    """A world without a night yet."""
-    return World(tmp_path)
 
 
 def screened(world: World, batch: str, *rows: dict[str, str], **options: Any) -> Night:  # noqa: ANN401 - as `ScreenBatch` takes them

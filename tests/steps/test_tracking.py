@@ -18,15 +18,15 @@ from tests.steps.offers_in_a_test import Lender, Offered, borrower
 if TYPE_CHECKING:
     from pathlib import Path
 
-DAYS = (0, 1, 2, 3, 4, 5, 6, 20, 35, 70, 130)
+DAYS = (0, 1, 3, 6, 20, 70, 130)
 
 
 @pytest.fixture(scope="module")
 def offered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lender, Offered]:
-    """A lender who has offered a product to thirty approved customers."""
+    """A lender who has offered a product to approved customers."""
     folder = tmp_path_factory.mktemp("offered")
     lender = Lender(folder)
-    night = lender.screen([borrower(number) for number in range(1, 31)])
+    night = lender.screen([borrower(number) for number in range(1, 19)])
     return folder, lender, lender.offer(night)
 
 
@@ -96,10 +96,10 @@ def test_followed_to_the_end_with_every_change_told_once(lender: Lender, offers:
             assert [each["status"] for each in row["history"]] == words[reference]
             if row["status"] in {"SETTLED", "CANCELLED"}:
                 ended.add(reference)
-        assert lender.track().changes == []
+    assert lender.track().changes == []
     assert ["PENDING", "RUNNING", "SETTLED"] in words.values()
     assert ["PENDING", "CANCELLED"] in words.values()
-    assert found.report["statuses"]["SETTLED"] > 15
+    assert found.report["statuses"]["SETTLED"] > 8
 
 
 def test_new_word_is_kept_and_followed(lender: Lender, offers: Offered) -> None:
