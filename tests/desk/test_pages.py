@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import re
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import openpyxl
-
 from nightscreen.desk.pages import lagos, naira
 from nightscreen.files.heartbeat import write_vitals
 from nightscreen.files.sealed_file import unsealed
-from nightscreen.journal.records import Records
-from nightscreen.privacy.contests import list_contests
 from nightscreen.reading.open_file import open_source
 from nightscreen.results import settle_case
 from nightscreen.results.one_row import find_row
 from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.clock import MICROS
-from nightscreen.schemas.contests import CustomerAction, ToldNotice
 from tests.desk.office import Office
 from tests.ops.signs import signs_in_a_test
 
@@ -35,23 +29,6 @@ ROW = re.compile(r'<tr><th scope="row"><a href="/customers/([^"?]+)')
 def newest(bank: Office) -> str:
     """Return the id of the last run."""
     return bank.journal.runs.newest(limit=1)[0].run_id
-
-
-def act_against(bank: Office, customer_id: str) -> None:
-    """Record that a loan was called in, which its borrower must be told of."""
-    journal = bank.journal
-    key = journal.pseudonyms.customer("portfolio", customer_id)
-    action = CustomerAction(
-        key="a-1",
-        customer=key,
-        batch="portfolio",
-        run_id=newest(bank),
-        at=journal.clock(),
-        customer_id=customer_id,
-        action="loan called in",
-        by="Chief",
-    )
-    Records.of(journal, CustomerAction).add([action])
 
 
 def listed(page: str) -> list[str]:
@@ -174,24 +151,6 @@ def test_list_is_counted_narrowed_sorted_searched_and_paged(bank: Office) -> Non
     assert sum(facet(browser.get(at).text, "decision").values()) == 60
 
 
-def test_what_is_taken_out_bears_who_when_and_the_filter(bank: Office) -> None:
-    """CSV and workbook hold the rows shown, and say whose they are; the audit has both."""
-    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
-    text = browser.get(f"/runs/{run}/decisions.csv?branch=Kano").text
-    lines = text.lstrip("\ufeff").splitlines()
-    assert lines[0].startswith("customer_id,decision,why")
-    assert sum(line.startswith("C") for line in lines[1:]) == 20
-    assert "# exported by: Ada" in text
-    assert "# filter: branch: Kano" in text
-    book = openpyxl.load_workbook(
-        io.BytesIO(browser.get(f"/runs/{run}/decisions.xlsx?branch=Kano").content)
-    )
-    assert book["Decisions"].max_row == 21
-    about = {row[0].value: row[1].value for row in book["About"].iter_rows()}
-    assert about["exported by"] == "Ada"
-    assert bank.actions().count("list exported") == 2
-
-
 def test_customer_shows_evidence_until_its_consent_ends(bank: Office) -> None:
     """A card a check, the BVN nowhere; a year after consent the history's card shows nothing."""
     page = bank.browser("analyst").get("/customers/C59").text
@@ -271,61 +230,6 @@ def test_review_is_saved_and_the_next_customer_follows(
     assert rewritten == [run], "what the customer is told follows the review"
 
 
-def test_a_customer_is_marked_as_told_of_the_notice_that_was_shown(bank: Office) -> None:
-    """How and by whom stand on the page and in the audit; of another notice nothing is written."""
-    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
-    first = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[0]
-    act_against(bank, first)
-    path = f"/customers/{first}"
-    shown = browser.get(f"{path}?run={run}").text
-    (digest,) = re.findall(r'name="digest" value="([^"]+)"', shown)
-    fields = {"run": run, "how": "text message"}
-    stale = browser.post(f"{path}/told", digest="0" * 16, **fields)
-    unknown = browser.post(f"{path}/told", digest=digest, run=run, how="pigeon")
-    assert (stale.status_code, unknown.status_code) == (409, 400)
-    store = Records.of(bank.journal, ToldNotice)
-    key = bank.journal.pseudonyms.customer("portfolio", first)
-    assert store.of_customers([key]) == []
-    told, again = (browser.post(f"{path}/told", digest=digest, **fields) for _ in range(2))
-    assert (told.status_code, again.status_code) == (303, 409)
-    page = browser.get(told.headers["location"]).text
-    assert page.count("Ada told the customer by text message on ") == 1
-    assert "It is written down that the customer was told." in page
-    (record,) = store.of_customers([key])
-    assert (record.told_how, record.told_by, record.run_id) == ("text message", "Ada", run)
-    assert bank.context.audit.entries(customer_id=first, action="notice told")
-
-
-def test_refused_review_keeps_what_was_typed(bank: Office) -> None:
-    """Without a decision, or changing one without reason and note, nothing is saved or lost."""
-    browser, run = bank.browser("analyst"), newest(bank)
-    first = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[0]
-    for decision, reason, note in (
-        ("", "", "my long note"),
-        ("approve", "", ""),
-        ("approve", "", "my long note"),
-        ("review", "Other, see the note", ""),
-    ):
-        fields = {"decision": decision, "reason": reason, "note": note}
-        answer = browser.post(f"/customers/{first}/review", run=run, **fields)
-        assert answer.status_code == 400
-        assert not reason or f"<option selected>{reason}<" in answer.text
-        assert f">{note}</textarea>" in answer.text
-    key = bank.journal.pseudonyms.customer("portfolio", first)
-    assert bank.context.reviews.of_customer(key) == []
-
-
-def test_overriding_is_a_right_of_its_own(bank: Office) -> None:
-    """A reviewer from whom it was taken may agree with the policy and no more."""
-    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
-    bank.context.accounts.change("Ada", [], {"override": False})
-    first = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[0]
-    fields = {"run": run, "reason": "The policy is right", "note": "seen"}
-    path = f"/customers/{first}/review"
-    assert browser.post(path, decision="approve", **fields).status_code == 403
-    assert browser.post(path, decision="decline", **fields).status_code == 303
-
-
 def test_override_right_holds_against_the_latest_decision_too(
     bank: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,37 +253,3 @@ def test_override_right_holds_against_the_latest_decision_too(
         note="seen",
     )
     assert answer.status_code == 403
-
-
-def test_contest_is_recorded_and_answered_by_somebody_who_did_not_decide(bank: Office) -> None:
-    """It waits on the front page; the reviewer may not answer it, and nothing typed is lost."""
-    ada, run = bank.browser("analyst", name="Ada"), newest(bank)
-    first = listed(ada.get(f"/runs/{run}/decisions?decision=decline").text)[0]
-    at = f"/customers/{first}"
-    fields = {"run": run, "decision": "decline", "reason": "The policy is right", "note": "seen"}
-    assert ada.post(f"{at}/review", **fields).status_code == 303
-    assert 'id="notice"' not in ada.get(f"{at}?run={run}").text, "nothing was done to a borrower"
-    act_against(bank, first)
-    assert 'id="notice"' in ada.get(f"{at}?run={run}").text
-    said = "The loan was settled in May"
-    made = ada.post("/contests", customer_id=first, batch="portfolio", run=run, said=said)
-    assert made.headers["location"].startswith(f"{at}?run={run}")
-    page = ada.get(at).text
-    assert said in page
-    assert 'id="notice"' not in page
-    assert "1 contest</b> to answer" in ada.get("/").text
-    (contest,) = list_contests(bank.journal)
-    path = f"/contests/{contest['contest_id']}/answer"
-    refused = ada.post(path, outcome="stands", answer="We looked again")
-    assert refused.status_code == 403
-    assert ">We looked again</textarea>" in refused.text
-    privacy = bank.browser("privacy", name="Ngozi")
-    changed = {"outcome": "changed", "decision": "approve", "answer": "It is settled"}
-    assert privacy.post(path, **changed).status_code == 403
-    stands = {"outcome": "stands", "answer": "The listing is of June"}
-    assert privacy.post(path, **stands).status_code == 303
-    assert list_contests(bank.journal) == []
-    assert bank.browser("auditor").post("/contests", said="x").status_code == 403
-    assert [each["user"] for each in bank.context.audit.entries(action="contest answered")] == [
-        "Ngozi"
-    ]

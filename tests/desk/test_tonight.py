@@ -6,9 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from nightscreen.journal.cases import Cases
-from tests.desk.furnished import WAITING, wait_for_approval
 from tests.desk.test_my_work import declined, needing, review
-from tests.desk.test_pages import begin
 
 if TYPE_CHECKING:
     from tests.desk.office import Browser, Office
@@ -43,25 +41,3 @@ def test_what_waits_is_counted_anew_at_each_look(bank: Office) -> None:
     assert 0 < to_review(bem) < to_review(ada)
     assert "60 checked" not in page
     assert "Declined, %" not in page
-
-
-def test_runs_that_wait_say_for_what_and_are_tried_from_there(bank: Office) -> None:
-    """One for approval, one for want of money; neither is the last night, nor in its figures."""
-    before = re.findall(r"<figure.*?</figure>", bank.browser("auditor").get("/").text)
-    wait_for_approval(bank, "Ada")
-    begin(bank, "20260302-220000-a1b2c3", "salaries")
-    bank.journal.runs.finish(
-        "20260302-220000-a1b2c3", state="stopped", stop_reason="balance", report={}
-    )
-    chief = bank.browser("analyst", "approver", name="Chief")
-    page = chief.get("/").text
-    assert f'href="/approvals#{WAITING}"' in page
-    for path in ("/", "/runs"):
-        assert '<span class="word waiting">waits for approval' in chief.get(path).text, path
-    assert "<b>salaries</b> stopped early: the wallet is too low" in page
-    assert "The portfolio night ended" in page
-    assert re.findall(r"<figure.*?</figure>", page) == before
-    assert page.count(">Try now</button>") == 1
-    assert chief.post("/runs/20260302-220000-a1b2c3/resume").status_code == 303
-    assert [each.run for each in bank.starts.started] == ["20260302-220000-a1b2c3"]
-    assert ">Try now</button>" not in bank.browser("privacy").get("/").text

@@ -97,7 +97,7 @@ async def test_denial_is_taken_kindly_and_the_link_still_works(
     assert heading(await visitor.walk(link.token)) == "Thank you, that is done"
 
 
-STRANGE = (None, "", "x", "x.y", "é", "%00", "a" * 3000, ".", "=.=")
+STRANGE = (None, "x.y", "é", "%00", "a" * 3000)
 ANSWERS = {
     **{f"state {state!r:.9}": ({"state": state}, "") for state in STRANGE},
     **{

@@ -133,17 +133,6 @@ def book(dates: list[str], **more: str) -> list[dict[str, str]]:
     ]
 
 
-def test_a_book_with_british_dates_is_asked_about(tmp_path: Path) -> None:
-    """One date with one reading is enough; the report says which order it is."""
-    dates = [f"{day:%d/%m/%Y}" for day in (LATELY, LATELY, AFTER_12TH)]
-    night = World(tmp_path).screen(book(dates), checks=["karma", "ecosystem"])
-    assert "refused" not in night.column("ecosystem_status")
-    assert night.report["checks"]["ecosystem"]["rows_refused"] == 0
-    codes = {each["code"]: each["count"] for each in night.report["findings"]["values"]}
-    assert codes == {"date_order_shown": 1}
-    assert verdict(approved(night.report)).tone == "good"
-
-
 def test_open_consents_are_refused_unattended_and_the_report_is_not_green(tmp_path: Path) -> None:
     """The rest is screened; consent that cannot be read is not said to be missing."""
     world = World(tmp_path)

@@ -10,11 +10,10 @@ import pytest
 from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.versions import decide_version, propose
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
-from nightscreen.schemas.contests import PolicyState, Review
+from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import PolicyError
 from tests.screening import CONSENT, World, customer
 
@@ -108,43 +107,3 @@ def test_an_unapproved_policy_is_reported_and_refused_where_a_setting_says_so(
     strict.write_text(STRICT.replace("500", "600"))
     with pytest.raises(PolicyError):
         world.screen(ROWS[:2], policy=str(strict))
-
-
-def test_overrides_stand_in_the_report_by_reason_and_reviewer(world: World, strict: Path) -> None:
-    """A review that agrees with the policy is none; two of one reviewer and reason are one line."""
-    rows = [{**row, "exposure": "900"} for row in ROWS[:4]]
-    night = world.screen(rows, policy=str(strict), batch="book")
-    assert set(night.column("decision")) == {"decline"}
-    with open_journal(world.folder / "home", clock=world.clock) as journal:
-        now = journal.clock()
-        decided = zip(rows, ("approve", "approve", "review", "decline"), strict=True)
-        Reviews.of(journal).add(
-            [
-                Review(
-                    customer=journal.pseudonyms.customer("book", row["customer_id"]),
-                    batch="book",
-                    run_id=night.report["run_id"],
-                    listed="decline",
-                    decision=word,
-                    reviewer="Bola Ojo" if word == "approve" else "Musa Sani",
-                    note="",
-                    reviewed_at=now,
-                    until=now + 86_400_000_000,
-                    evidence=b"",
-                    at=now,
-                )
-                for row, word in decided
-            ],
-        )
-    again = world.screen(rows, policy=str(strict), batch="book")
-    assert again.report["overrides"] == [
-        {
-            "reason": "BIG",
-            "reviewer": reviewer,
-            "from": "decline",
-            "to": word,
-            "customers": customers,
-        }
-        for reviewer, word, customers in (("Bola Ojo", "approve", 2), ("Musa Sani", "review", 1))
-    ]
-    assert "Bola Ojo" in (again.folder / "report.html").read_text(encoding="utf-8")
