@@ -22,7 +22,7 @@ from nightscreen.schemas.contests import Contest, ContestState, PolicyState
 if TYPE_CHECKING:
     from pathlib import Path
 
-NIGHTS = 3
+NIGHTS = 2
 
 
 def test_the_demo_opens_with_work_for_everybody(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_the_demo_opens_with_work_for_everybody(tmp_path: Path) -> None:
     )
     transport = httpx.ASGITransport(application(sandbox))
     office = Office(tmp_path, settings, seed=1, damage_pct=5.0, transport=transport)
-    tokens = office.furnish(120, nights=NIGHTS)
+    tokens = office.furnish(60, nights=NIGHTS)
 
     with journal_of(settings) as journal:
         accounts = Accounts(journal)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from tests.cli.command import SERVICE, nightscreen, surroundings
+from tests.cli.command import SERVICE, surroundings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,26 +78,6 @@ def test_a_quote_starts_without_the_engine(tmp_path: Path) -> None:
     (tmp_path / "batch.csv").write_text(TABLE)
     loaded = _loaded(tmp_path, "screen", "batch.csv", "--quote-only")
     assert not loaded & (NOT_TO_START | AT_THE_END - {"jinja2"})
-
-
-def test_the_first_lookup_waits_for_nothing_that_ends_a_run() -> None:
-    """A flow that is loaded can ask; what writes its report is loaded once it has."""
-    code = "import sys, nightscreen.flows.screen_batch; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    names = set(loaded.stdout.split())
-    assert "nightscreen.tasks.screening_runner" in names
-    assert not names & AT_THE_END
-
-
-def test_a_command_that_refuses_its_input_has_the_engine_write_nothing(tmp_path: Path) -> None:
-    """The temporary server loads meanwhile; it makes its database once the command goes on."""
-    env = surroundings(tmp_path, **SERVICE, PREFECT_API_URL="")
-    ended = nightscreen("screen", "missing.csv", cwd=tmp_path, env=env)
-    assert ended.status == 2
-    assert "missing.csv" in ended.err
-    assert not [*(tmp_path / "prefect").rglob("*.db*")]
 
 
 def test_the_text_of_a_library_is_left_out() -> None:

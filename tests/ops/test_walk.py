@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.asking import Asking
 
-ROWS = 80
+ROWS = 40
 
 
 def later(bureau: Bureau, seconds: float) -> str:
@@ -83,11 +83,12 @@ STOPS = [
     Stop("auth", fault=from_call(30, DENIED), first="NIGHTSCREEN_API_KEY"),
     Stop("outage", fault=from_call(30, LOST), first="the service answers again"),
     Stop("failures", fault=from_call(60, REJECTED), first="errors by kind", rows=120),
-    Stop("deadline", parameters={"deadline": "soon"}, first="--deadline"),
+    Stop("deadline", parameters={"deadline": "soon"}, first="--deadline", rows=80),
     Stop(
         "quota",
         settings={"max_per_day": {"karma": 50}},
         wait_s=86_400,
+        rows=80,
         first="MAX_PER_DAY",
     ),
     Stop("approval", steer=unapproved),

@@ -41,11 +41,6 @@ def nights(tmp_path: Path) -> Iterator[Nights]:
     found.journal.close()
 
 
-def brief(changes: list[dict[str, Any]]) -> set[tuple[str | None, str]]:
-    """Return field and kind of each change."""
-    return {(each["field"], each["kind"]) for each in changes}
-
-
 def test_three_nights_tell_every_change_once(nights: Nights) -> None:
     """A new listing is reported on its night alone; so are its end and who came and went."""
     first = nights.night("run-1", enriched_row("A"), enriched_row("B"), enriched_row("C"))

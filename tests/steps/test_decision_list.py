@@ -128,16 +128,19 @@ def test_worst_exposure_comes_first_and_unknown_between(tmp_path: Path) -> None:
     assert [row["customer_id"] for row in csv_rows(tmp_path)] == ["C2", "C3", "C1", "C0", "C4"]
 
 
-def test_rows_of_many_blocks_keep_their_order(tmp_path: Path) -> None:
+def test_rows_of_many_blocks_keep_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """More rows than a block come out sorted over the whole list."""
+    monkeypatch.setattr(decision_list, "BLOCK_ROWS", 16)
     rows = [
-        enriched_row(f"C{n}", decision="review", exposure=Decimal(n * 7919 % 4500))
-        for n in range(9000)
+        enriched_row(f"C{n}", decision="review", exposure=Decimal(n * 7919 % 150))
+        for n in range(300)
     ]
     write(tmp_path, rows)
     found = [(Decimal(row["exposure"]), int(row["customer_id"][1:])) for row in csv_rows(tmp_path)]
     assert found == sorted(found, key=lambda each: (-each[0], each[1]))
-    assert len(found) == 9000
+    assert len(found) == 300
 
 
 def test_the_listing_shown_is_the_one_by_bvn_with_its_own_amount(tmp_path: Path) -> None:
