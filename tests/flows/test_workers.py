@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import secrets
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
 
 from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
@@ -33,9 +31,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 
 CAPS = {"bank_account": 6, "karma": 8, "ecosystem": 8}
-ROWS = 500
-LATENCY_MS, SLOW_MS, WAITING_MS = 40, 500, 3000
-PART = "-part-"
+ROWS = 250
+LATENCY_MS, WAITING_MS = 40, 3000
 PARTS_A_WORKER = 2  # most that one machine takes, so that four parts are on both
 
 
@@ -94,10 +91,6 @@ class Site:
             text=True,
         )
 
-    def screen(self, *arguments: str, status: int = 0, **more: str) -> dict[str, Any]:
-        """Screen on the first machine and return the report."""
-        return self.report(self.command(self.homes[0], *arguments, "--json", **more), status)
-
     def report(self, running: subprocess.Popen[str], status: int = 0) -> dict[str, Any]:
         """Wait for a command and return the report it prints."""
         said, complaint = running.communicate(timeout=240)
@@ -112,47 +105,24 @@ class Site:
             data_key=self.settings["NIGHTSCREEN_DATA_KEY"],
         )
 
-    def parts(self, state: str = "RUNNING") -> list[dict[str, Any]]:
-        """Return the flow runs of parts in a state."""
-        found = self.engine.post(
-            "/flow_runs/filter",
-            {"flow_runs": {"name": {"like_": PART}, "state": {"type": {"any_": [state]}}}},
-        )
-        return list(found)
 
-
-@pytest.fixture(scope="module")
-def journal_url(postgresql: str) -> str:
-    """The URL of an empty schema for all tests here."""
-    url = make_url(postgresql).set(drivername="postgresql+psycopg")
-    name = f"w{secrets.token_hex(6)}"
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        connection.execute(text(f"CREATE SCHEMA {name}"))
-    engine.dispose()
-    given = url.update_query_dict({"options": f"-c search_path={name}"})
-    return given.render_as_string(hide_password=False)
-
-
-@pytest.fixture(scope="module")
-def site(
-    tmp_path_factory: pytest.TempPathFactory,
-    running_sandbox: SandboxProcess,
-    journal_url: str,
-) -> Iterator[Site]:
+@pytest.fixture
+def site(tmp_path: Path, running_sandbox: SandboxProcess, schema_url: str) -> Iterator[Site]:
     """Two workers of one pool."""
-    folder = tmp_path_factory.mktemp("site")
+    folder = tmp_path / "site"
+    folder.mkdir()
     homes = (folder / "one", folder / "two")
     settings = {
         "NIGHTSCREEN_BASE_URL": running_sandbox.url,
-        "NIGHTSCREEN_JOURNAL_URL": journal_url,
+        "NIGHTSCREEN_JOURNAL_URL": schema_url,
         "NIGHTSCREEN_DATA_KEY": base64.b64encode(os.urandom(32)).decode(),
         "NIGHTSCREEN_TOLERATED_FAILURE_PCT": "100",
         "NIGHTSCREEN_SHARE_CAPS": "true",
     }
     extra = {**settings, "NIGHTSCREEN_HOME": str(homes[0])}
     with ExitStack() as stack:
-        home = tmp_path_factory.mktemp("prefect")
+        home = tmp_path / "prefect"
+        home.mkdir()
         engine = stack.enter_context(engine_of_its_own(home, extra, API_KEY, limit=PARTS_A_WORKER))
         yield Site(engine, homes, settings, stack)
 
@@ -171,51 +141,36 @@ def assert_within_caps(sandbox: SandboxProcess, *, times: int) -> None:
     assert all(1 < peaks[check] <= times * cap for check, cap in CAPS.items()), peaks
 
 
-def holders_of(site: Site, run_id: str) -> set[str]:
-    """Return the processes that asked for a run."""
-    with site.journal() as journal:
-        return {row.holder for block in journal.runs.calls(run_id) for row in block}
-
-
 def askers(site: Site) -> set[str]:
     """Return the processes that have asked for the run begun last; none while there is none."""
     with site.journal() as journal:
         newest = journal.runs.newest(limit=1)
-    return holders_of(site, newest[0].run_id) if newest else set()
+        calls = journal.runs.calls(newest[0].run_id) if newest else ()
+        return {row.holder for block in calls for row in block}
 
 
 def test_a_lost_machine_costs_nothing_answered(
     site: Site, calm: SandboxProcess, tmp_path: Path
 ) -> None:
-    """Of four parts those on one machine die by SIGKILL: others take up what they had in hand."""
-    running = under_way_on_both(site, calm, tmp_path / "out", seed=12)
-    site.kill_second()
-    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
-    assert_nothing_was_lost(site, site.report(running), calm)
-    site.start_second()
+    """Of four parts those on one machine die by SIGKILL: others take up what they had in hand.
 
-
-def under_way_on_both(
-    site: Site, sandbox: SandboxProcess, output: Path, *, seed: int
-) -> subprocess.Popen[str]:
-    """Return a run of four parts, under way on both machines."""
-    people = output.with_name("people.csv")
-    make_batch(people, rows=ROWS, seed=seed)
-    sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": WAITING_MS})
-    words = (str(people), "--output", str(output), "--json", "--workers", "4")
+    Every lookup has its answer, each was paid for once, and the caps held.
+    """
+    people = tmp_path / "people.csv"
+    make_batch(people, rows=ROWS, seed=12)
+    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": WAITING_MS})
+    words = (str(people), "--output", str(tmp_path / "out"), "--json", "--workers", "4")
     running = site.command(site.homes[0], *words)
     until(site.parts_on_second, "a part on the second machine")
     until(lambda: len(askers(site)) > PARTS_A_WORKER + 1, "calls of parts on both machines")
-    return running
-
-
-def assert_nothing_was_lost(site: Site, report: dict[str, Any], sandbox: SandboxProcess) -> None:
-    """Every lookup has its answer, each was paid for once, and the caps held."""
-    sandbox.wait_until_idle()
+    site.kill_second()
+    calm.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
+    report = site.report(running)
+    calm.wait_until_idle()
     assert report["state"] == "completed"
     assert sum(each["pending"] + each["reused"] for each in report["checks"].values()) == 0
-    assert_no_answer_was_paid_twice(site, report, sandbox)
-    assert_within_caps(sandbox, times=2)  # it may still be busy with calls of who was killed
+    assert_no_answer_was_paid_twice(site, report, calm)
+    assert_within_caps(calm, times=2)  # it may still be busy with calls of who was killed
 
 
 def processes_at(home: Path) -> set[int]:

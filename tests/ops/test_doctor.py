@@ -182,7 +182,7 @@ def test_an_engine_without_its_database_lets_no_run_begin(tmp_path: Path, engine
 
 FACTS = ("approval", "deadline_at", "stop_reason", "missing_micro", "cap_micro", "held", "pid")
 KNOWN: dict[str, Any] = {"now": 0, "bound_micro": 0, "caps_in_the_way": [], "checks": {}}
-STATES = [
+STATES: list[dict[str, Any]] = [
     *({"state": "stopped", "stop_reason": reason} for reason in StopReason if reason != "approval"),
     *({"state": state} for state in ("killed", "hung", "running", "test_mode")),
     {"state": "completed", "held": True},

@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from nightscreen.config.settings import Retention
+from nightscreen.journal import open_journal
+from nightscreen.journal.loan_offers import linked_offers
+from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.loans.tracking import LoanTracking
+from nightscreen.privacy.purging import due, purge
 from nightscreen.sandbox.faults import FaultPlan
+from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.offers import TrackLoans
 from tests.steps.offers_in_a_test import Lender, Offered, borrower
 
@@ -167,3 +173,26 @@ def test_two_runs_at_once_tell_each_change_once(lender: Lender, offers: Offered)
     told = [each["reference"] for one in done for each in one.changes if each["field"] == "status"]
     assert sorted(told) == sorted(offers.loans_offered)
     assert all({row["status"] for row in one.loans.values()} == {"PENDING"} for one in done)
+
+
+def test_old_lists_and_ended_loans_are_purged(tmp_path: Path) -> None:
+    """Lists go with enriched rows; ended loans with decisions; an open one stays while followed."""
+    lender = Lender(tmp_path)
+    night = lender.screen([borrower(number) for number in (1, 2, 4, 5)], batch="borrowers")
+    offered = lender.offer(night)
+    lender.on_day(6)
+    followed = lender.track()
+    later = system_clock() + 365 * 8 * DAY_MICROS
+    late = Lender(lender.folder, sandbox=lender.sandbox, clock=lambda: later)
+    open_before = [row for row in followed.loans.values() if row["status"] == "RUNNING"]
+    assert open_before
+    late.track()
+    with open_journal(lender.folder / "home", clock=late.clock) as journal:
+        purge(journal, due(journal, Retention()))
+        left = linked_offers(journal)
+        assert {each.status for each in left} <= {"RUNNING", "PENDING"}
+        assert len(left) >= len(open_before)
+        assert verify_journal(journal) == []
+    assert not (offered.folder / "offers.parquet").exists()
+    assert not (offered.folder / "offers.csv").exists()
+    assert not (followed.folder / "loans.parquet").exists()
