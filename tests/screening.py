@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
+from nightscreen.operations.person_run import run_people
 from nightscreen.runs.screening import Runner, run_screening
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import person_of_bvn
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.config.settings import Settings
+    from nightscreen.operations.person_run import PersonRun
     from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.clock import Clock
 
@@ -147,8 +149,20 @@ class World:
             require_laws(runner.folder, settings, began, wire, Decimal(self.charged) - before)
         return Night(runner.folder, report)
 
+    def run_persons(self, kind: type[PersonRun[Any, Any]], parameters: Any) -> dict[str, Any]:  # noqa: ANN401 - the kind's own
+        """Make a run of another flow, person by person, and return its report."""
+        return self.carry(
+            run_people(
+                kind,
+                parameters,
+                self.read_settings(),
+                transport=self.transport(),
+                clock=self.clock,
+            )
+        )
+
     def carry(self, screening: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
-        """Screen in an event loop of its own and return the report."""
+        """Carry a run in an event loop of its own and return the report."""
         return asyncio.run(screening)
 
     def transport(self) -> httpx.AsyncBaseTransport:

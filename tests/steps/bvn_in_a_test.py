@@ -18,13 +18,14 @@ from nightscreen.journal import open_journal
 from nightscreen.operations.bvn.confirmations import BvnConfirmations
 from nightscreen.operations.bvn.links import LinkView, accept_otp, look_at_link
 from nightscreen.operations.bvn.requests import BvnRequests
-from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from tests.screening import CONSENT, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from nightscreen.operations.person_run import PersonRun
 
 
 def asked(number: int, **changes: str) -> dict[str, str]:
@@ -96,10 +97,7 @@ class BvnWorld(World):
         return str(self.folder / "out")
 
     def _ran(self, kind: type[PersonRun[Any, Any]], parameters: Any) -> Told:  # noqa: ANN401 - the kind's own
-        run = run_people(
-            kind, parameters, self.read_settings(), transport=self.transport(), clock=self.clock
-        )
-        report = asyncio.run(run)
+        report = self.run_persons(kind, parameters)
         return Told(self.folder / "out" / report["run_id"], report)
 
     def write_otps(self, otps: Mapping[str, str], name: str = "otps.csv") -> Path:

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from nightscreen.config.settings import Settings
 
 PRODUCT = "LP1001"
-NOWHERE = "http://127.0.0.1:1"
 
 
 def borrower(number: int, **changes: str) -> dict[str, str]:
@@ -120,12 +118,6 @@ class Lender(World):
 
     # answers some requests in the sandbox's place
     instead: Callable[[httpx.Request], httpx.Response | None] = lambda _request: None
-    # address of a sandbox elsewhere that makes and shows loans, in place of the world's
-    url: str = NOWHERE
-
-    def read_settings(self) -> Settings:
-        """Return the lender's settings."""
-        return super().read_settings().model_copy(update={"base_url": self.url})
 
     def transport(self) -> httpx.AsyncBaseTransport:
         """Return what carries calls to the sandbox of the world, but for those answered here."""
@@ -163,7 +155,7 @@ class Lender(World):
             kind,
             parameters,
             self.read_settings(),
-            transport=self.transport() if self.url == NOWHERE else None,
+            transport=self.transport(),
             clock=self.clock,
             steps=steps,
         )

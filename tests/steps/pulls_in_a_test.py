@@ -6,12 +6,10 @@ requests reach its application through httpx's own transport.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pyarrow.parquet as pq
 
 from nightscreen.calling.caller import Caller
@@ -19,23 +17,20 @@ from nightscreen.config.settings import Retention, read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.customers import Customers
-from nightscreen.operations.person_run import run_people
 from nightscreen.operations.transactions.pull import pull_of
 from nightscreen.operations.transactions.store import PullStore
 from nightscreen.privacy.lookup_subject import Subject
 from nightscreen.privacy.subject_access import gather
-from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import NO_WAIT
 from nightscreen.sandbox.state import Opening, Sandbox
-from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.consented import PULLS, TokenAnswer
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.pulls import PullAccounts, PullTransactions
 from nightscreen.schemas.stops import StopReason
+from tests.screening import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
@@ -43,7 +38,6 @@ if TYPE_CHECKING:
     from nightscreen.operations.transactions.pull import Due, Pull
     from nightscreen.operations.transactions.store import Version
     from nightscreen.sandbox.process import SandboxProcess
-    from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.consented import Grant
 
 LIST = "transaction:list"
@@ -58,28 +52,30 @@ def quick_sandbox(**opening: Any) -> Sandbox:  # noqa: ANN401 - as Opening has t
 
 
 @dataclass
-class Lender:
-    """A sandbox, a HOME and an output folder that several pulls share.
+class Lender(World):
+    """A world in which several pulls share a sandbox, a HOME and an output folder.
 
     Customers sign in at the service under the name `<customer_id>@bank.example`, magic ones under
     their own.
     """
 
-    folder: Path
     sandbox: Sandbox = field(default_factory=quick_sandbox)
-    settings: dict[str, Any] = field(default_factory=dict)
-    clock: Clock = system_clock
+
+    def read_settings(self) -> Settings:
+        """Return the lender's settings."""
+        usual = {
+            "base_url": "http://127.0.0.1:1",
+            "api_key": "sandbox-key",
+            "home": self.folder / "home",
+            "tolerated_failure_pct": 100,
+        }
+        return read_settings(**{**usual, **self.settings})
 
     @contextmanager
     def consents(self) -> Iterator[Consents]:
         """Open the journal's consents."""
-        with open_journal(self.folder / "home", url=self.journal_url, clock=self.clock) as journal:
+        with open_journal(self.folder / "home", clock=self.clock) as journal:
             yield Consents.of(journal)
-
-    @property
-    def journal_url(self) -> str:
-        """Where the journal lies; empty for SQLite under HOME."""
-        return str(self.settings.get("journal_url", ""))
 
     def expire_tokens(self) -> None:
         """Let every access token expire at the service."""
@@ -111,24 +107,13 @@ class Lender:
     ) -> Pull:
         """Open a pull and find who is due."""
         parameters = model(output=str(self.folder / "out"), **options)
-        pull = pull_of(parameters).open(parameters, self.read, clock=self.clock)
+        pull = pull_of(parameters).open(parameters, self.read_settings(), clock=self.clock)
         try:
             pull.take_in()
         except InputError:
             pull.run.close()
             raise
         return pull
-
-    @property
-    def read(self) -> Settings:
-        """The lender's settings."""
-        usual = {
-            "base_url": "http://127.0.0.1:1",
-            "api_key": "sandbox-key",
-            "home": self.folder / "home",
-            "tolerated_failure_pct": 100,
-        }
-        return read_settings(**{**usual, **self.settings})
 
     def pull(
         self,
@@ -137,15 +122,7 @@ class Lender:
     ) -> dict[str, Any]:
         """Pull and return the report."""
         parameters = model(output=str(self.folder / "out"), **options)
-        return asyncio.run(
-            run_people(
-                pull_of(parameters),
-                parameters,
-                self.read,
-                transport=httpx.ASGITransport(application(self.sandbox)),
-                clock=self.clock,
-            )
-        )
+        return self.run_persons(pull_of(parameters), parameters)
 
     def pull_accounts(self) -> dict[str, Any]:
         """Pull linked accounts and return the report."""
@@ -153,7 +130,7 @@ class Lender:
 
     async def ask(self, pull: Pull, *, until: int = 10**9) -> None:
         """Ask every customer; send nothing more once so many are written down."""
-        session = Caller(run=pull.run, transport=httpx.ASGITransport(application(self.sandbox)))
+        session = Caller(run=pull.run, transport=self.transport())
         learn, done = pull.learn, []
 
         def stopping(person: Due, end: CallEnd | None) -> None:

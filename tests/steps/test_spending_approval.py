@@ -89,7 +89,7 @@ def test_more_than_was_approved_must_be_approved(bureau: Bureau) -> None:
     assert report["stop_reason"] == "approval"
     assert bureau.service.charged == spent
     given = decide(bureau, run_id, ApprovalDecision.APPROVED)
-    assert given["max_spend"] == "750.00", "the most of its quote, less than the cap asked for"
+    assert given["max_spend"] == "615.00", "the most of its quote, less than the cap asked for"
     assert bureau.night(**given).report["state"] == "completed"
 
 
