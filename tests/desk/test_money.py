@@ -120,7 +120,7 @@ def test_audit_names_no_customer_to_who_sees_none(bank: Office) -> None:
 
 def test_an_invoice_below_the_reservation_takes_two_people(tmp_path: Path) -> None:
     """Who entered it cannot confirm it, an auditor changes nothing; then the counters agree."""
-    bureau = Bureau(tmp_path, rows=60)
+    bureau = Bureau(tmp_path, rows=30)
     odd_answer(bureau, "ecosystem", 2_500_000)
     bureau.service.meta = lambda cost, _: {"cost": cost}
     call = str(bureau.night().report["cost"]["disputed"][0]["call_id"])
