@@ -12,7 +12,6 @@ import pytest
 from nightscreen.config.parameters import WatchInbox
 from nightscreen.config.settings import read_settings
 from nightscreen.files.inbox import Inbox
-from nightscreen.schemas.errors import SettingsError
 from nightscreen.tasks.inbox_watch import open_watch
 
 if TYPE_CHECKING:
@@ -99,13 +98,3 @@ def test_a_file_that_another_watcher_left_comes_first(settings: Settings) -> Non
     ticket.release()
     (inbox.path / "new.csv").write_bytes(b"customer_id\nC2\n")
     assert list(asyncio.run(_arrivals(settings, 2))) == ["old.csv", "new.csv"]
-
-
-def test_what_would_go_wrong_with_every_file_is_told_first(settings: Settings) -> None:
-    """No file is taken while the settings cannot work."""
-    Inbox.open(settings.inbox, settings.home)
-    (settings.inbox / "a.csv").write_bytes(b"customer_id\nC1\n")
-    wrong = settings.model_copy(update={"base_url": ""})
-    with pytest.raises(SettingsError, match="NIGHTSCREEN_BASE_URL is not set"):
-        asyncio.run(_arrivals(wrong, 1))
-    assert (settings.inbox / "a.csv").exists()

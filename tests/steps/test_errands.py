@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -14,7 +15,10 @@ from nightscreen.calling.run import Run
 from nightscreen.client import loans, wire
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
+from nightscreen.files.heartbeat import read_vitals
 from nightscreen.journal import open_journal
+from nightscreen.ops.doctor import diagnose
+from nightscreen.ops.vitals import ASKING, WRITING
 from nightscreen.report.api_run import close_api_run
 from nightscreen.report.summary import summary_markdown
 from nightscreen.runs.run import open_api_run
@@ -27,6 +31,8 @@ from nightscreen.schemas.calls import CallResult, CallState, LookupStatus, Reser
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errors import InputError, ServiceAddressError
 from nightscreen.schemas.stops import ADDRESS
+from nightscreen.tasks.engine_run import EngineSteps
+from nightscreen.tasks.monitoring import RunMonitor
 from tests.storage.conftest import by_name
 
 if TYPE_CHECKING:
@@ -193,3 +199,34 @@ def test_what_a_killed_quote_left_goes_with_the_next_run_of_any_flow(tmp_path: P
     (left / "rows.csv").write_text("C-1\n")
     opened(tmp_path, Operation.LOAN_PRODUCTS).close()
     assert not left.exists()
+
+
+def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
+    """Phase, calls and money are in its file while it works, and the doctor reads them there."""
+    run = opened(tmp_path, Operation.LOAN_PRODUCTS, max_spend="500", deadline="06:00")
+    live = EngineSteps(run)
+    seen: list[dict[str, Any]] = []
+
+    async def lived() -> None:
+        watch = RunMonitor(run, live.phase)
+        seen.append(await watch.look())
+        session = Caller(run=run, transport=httpx.ASGITransport(application(Sandbox(Opening()))))
+        live.client, live.at_work = session.client, ASKING
+        task = session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
+        await session.make([task])
+        seen.append(await watch.look())
+        ask = partial(diagnose, run.settings, run.run_id, reaching=lambda _: None)
+        found = await asyncio.to_thread(ask)
+        assert found.run is not None
+        assert (found.run["flow"], found.run["phase"]) == ("a_flow", "asking")
+        assert found.run["deadline_at"] == run.stops.deadline_at
+        assert found.run["checks"]["loan_products"]["answered"] == 1
+        await session.close()
+        live.client, live.at_work = None, WRITING
+        seen.append(await watch.look())
+
+    asyncio.run(lived())
+    assert [signs["phase"] for signs in seen] == ["reading", "asking", "writing"]
+    assert seen[1]["checks"]["loan_products"]["done"] == 1
+    assert read_vitals(run.settings.home, run.run_id) == seen[-1]
+    run.close()
