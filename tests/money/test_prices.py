@@ -94,21 +94,6 @@ def test_a_cost_that_the_wallet_did_lose_counts_in_full(tmp_path: Path) -> None:
     assert sum(report["checks"][check]["pending"] for check in PRICES) > 0
 
 
-def test_a_second_absurd_cost_stops_its_check_and_names_the_price_list(tmp_path: Path) -> None:
-    """The other checks go through; with the list corrected the run ends the work."""
-    bureau = Bureau(tmp_path, rows=60)
-    service = bureau.service
-    service.prices = {**PRICES, "ecosystem": 501}
-    report = bureau.night().report
-    assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
-    assert report["checks"]["ecosystem"]["pending"] > 0
-    assert report["checks"]["bank_account"]["pending"] == report["checks"]["karma"]["pending"] == 0
-    assert any("prices.toml" in notice for notice in report["notices"])
-    assert Decimal(report["cost"]["total"]) == service.charged
-    service.prices = PRICES
-    assert bureau.night(run=report["run_id"]).report["state"] == "completed"
-
-
 def test_costs_that_no_counter_could_hold_count_at_the_believed_price(tmp_path: Path) -> None:
     """However many answers name them: the balances contradict each, and the night goes through."""
     bureau = Bureau(tmp_path, rows=40)
