@@ -88,9 +88,9 @@ def desk(
             names = ("127.0.0.1", "localhost", "[::1]")
             local = {at, *(f"http://{name}:{urlsplit(at).port}" for name in names)}
             origins = {origin_of(settings.desk_url)} if settings.desk_url else local
-            desks.append(
-                Context(journal, settings, EngineStarter(settings), frozenset(origins), keep_at)
-            )
+            starter = EngineStarter(settings)
+            starter.prepare()
+            desks.append(Context(journal, settings, starter, frozenset(origins), keep_at))
             return application(desks[0])
 
         def announce(at: str) -> str:
@@ -117,6 +117,12 @@ class EngineStarter:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+
+    def prepare(self) -> None:
+        """Load the engine's client where a server is known: the first run need not wait for it."""
+        set_engine_defaults()
+        if "PREFECT_API_URL" in os.environ:
+            import prefect.deployments  # noqa: F401 - loaded for what comes
 
     def start(self, parameters: ScreenBatch) -> None:
         """Start a run, or resume the one that the parameters name.

@@ -63,6 +63,8 @@ _ENGINE = {
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
         "prefect.server.concurrency.lease_storage.filesystem"
     ),
+    # a run that waits for the one before it begins soon after, and not up to half a minute later
+    "PREFECT_DEPLOYMENT_CONCURRENCY_SLOT_WAIT_SECONDS": "1",
 }
 
 
@@ -218,7 +220,7 @@ class Services:
         flows = [service for service in running if service.name == FLOWS]
         needed = [service for service in running if service.needed]
         others = [service for service in running if service not in (*flows, *needed)]
-        runs = {pid for flow in flows if flow.process for pid in _children_of(flow.process.pid)}
+        runs = {pid for flow in flows if flow.process for pid in runs_of(flow.process.pid)}
         for pid in runs:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -242,6 +244,11 @@ def _end(services: Sequence[Service], number: signal.Signals) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def runs_of(flows: int) -> set[int]:
+    """Return the processes of runs that the process of the flows has under way, through others."""
+    return {run for below in _children_of(flows) for run in _children_of(below)}
 
 
 def _children_of(parent: int) -> set[int]:

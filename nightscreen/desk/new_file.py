@@ -10,14 +10,17 @@ from collections import Counter
 from contextlib import contextmanager
 from datetime import datetime, time
 from typing import TYPE_CHECKING, Any, Final, get_args
+from urllib.parse import quote as quoted
 
 from pydantic import ValidationError
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.parameters import USUAL_CHECKS, PurposeName
 from nightscreen.desk.context import DeskError, plain_naira
+from nightscreen.desk.run_rows import Filter, rows_of_run
 from nightscreen.desk.uploads import TYPED
 from nightscreen.files.sealed_file import unsealed
+from nightscreen.journal.runs import RUNNING
 from nightscreen.reading.columns import meanings
 from nightscreen.reading.date_orders import ORDERS, DateOrders
 from nightscreen.reading.mapping_file import DATE_ORDERS, read_mapping
@@ -28,7 +31,7 @@ from nightscreen.runs.diagnosis import diagnose
 from nightscreen.runs.intake import Intake
 from nightscreen.runs.run import require_service
 from nightscreen.runs.screening import quote_batch
-from nightscreen.schemas.clock import LAGOS
+from nightscreen.schemas.clock import LAGOS, MICROS
 from nightscreen.schemas.columns import KNOWN_COLUMNS
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.rows import Action
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.desk.context import Context
+    from nightscreen.journal.runs import RunRecord
     from nightscreen.reading.open_file import TableSource
     from nightscreen.runs.corrections import Corrections
     from nightscreen.schemas.uploads import Upload
@@ -153,21 +157,35 @@ def file(context: Context) -> Response:
     upload = _own(context)
     run = context.uploads.run_of(upload)
     if run is not None or upload.started_at is not None:
-        return _started(context, upload, None if run is None else run.run_id)
+        return _started(context, upload, run)
     if upload.state == GONE:
         raise DeskError(410, "This file was removed, as nobody screened it. Upload it again.")
     return _file(context, upload)
 
 
-def _started(context: Context, upload: Upload, run_id: str | None) -> Response:
-    waited = context.clock() - (upload.started_at or context.clock())
+def _started(context: Context, upload: Upload, run: RunRecord | None) -> Response:
+    """Show that a run starts, then lead to it; one of an applicant leads to what was decided."""
+    goes_on = "" if run is None else _goes_on(context, upload, run)
     follows = context.request.headers.get("hx-request") == "true"
-    if run_id is not None and not follows:
-        return onward(f"/runs/{run_id}")
-    response = context.page("starting", upload=upload, waited=waited // 1_000_000)
-    if run_id is not None:
-        response.headers["hx-redirect"] = f"/runs/{run_id}"
+    if goes_on and not follows:
+        return onward(goes_on)
+    waited_s = (context.clock() - (upload.started_at or context.clock())) // MICROS
+    response = context.page("starting", upload=upload, waited_s=waited_s, run=run)
+    if goes_on:
+        response.headers["hx-redirect"] = goes_on
     return response
+
+
+def _goes_on(context: Context, upload: Upload, run: RunRecord) -> str:
+    """Return the page that an upload leads to, empty while an applicant is being screened."""
+    at_the_counter = TYPED in upload.choices and upload.batch == _COUNTER_BATCH
+    if at_the_counter and run.state == RUNNING:
+        return ""
+    rows = rows_of_run(run) if at_the_counter and context.may("people") else None
+    shown = [] if rows is None else rows.page(Filter(), 0, 2)
+    if len(shown) != 1:
+        return f"/runs/{run.run_id}"
+    return f"/customers/{quoted(shown[0]['customer_id'], safe='')}?run={run.run_id}"
 
 
 @contextmanager
@@ -445,7 +463,7 @@ def applicant(context: Context) -> Response:
 
 
 def take_applicant(context: Context) -> Response:
-    """Quote one applicant at the counter, or quote and screen at once."""
+    """Quote one applicant at the counter, or screen at once."""
     typed = {name: context.text(name, 200) for name, _, _ in AT_THE_COUNTER}
     if not typed["customer_id"]:
         raise DeskError(400, "Customer id: every applicant needs one.")
@@ -462,9 +480,10 @@ def take_applicant(context: Context) -> Response:
     hints = [cell["hint"] for cell in row["cells"] if cell["hint"]]
     if row["refused"] or hints:
         raise InputError(row["refused"] or " ".join(hints))
-    upload = context.uploads.choose(upload, {"quote": quote_upload(context, upload)})
     if context.text("do") == "screen":
         begin(context, upload)
+    else:
+        context.uploads.choose(upload, {"quote": quote_upload(context, upload)})
     return onward(f"/new/{upload.upload_id}")
 
 

@@ -1,7 +1,8 @@
 """The deployments of `prefect.yaml`, served by one process: what `nightscreen up` runs.
 
-The file beside the present folder counts, else the package's. Runs are processes of their own; a
-work pool is not needed. The inbox is watched by a process of its own and not scheduled here.
+The file beside the present folder counts, else the package's. Runs are processes of their own, with
+everything loaded before they begin; a work pool is not needed. The inbox is watched by a process of
+its own and not scheduled here.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from nightscreen.config.settings import read_settings
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.shipped import template
 from nightscreen.tasks.prefect_health import require_engine
+from nightscreen.tasks.warm_process import start_runs_warm
 
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 FILE = "prefect.yaml"
 _ELSEWHERE = frozenset({"inbox"})
 _AT_ONCE = 4
+_ASKS_EVERY_S = 0.5
+"""How often the server is asked for runs: who waits at the counter waits for this too."""
 
 
 def deployments(text: str) -> list[RunnerDeployment]:
@@ -102,7 +106,14 @@ def main() -> None:
     names = ", ".join(each.full_name for each in found)
     sys.stdout.write(f"serving {names}\n")
     sys.stdout.flush()
-    serve(*found, pause_on_shutdown=False, print_starting_message=False, limit=_AT_ONCE)
+    start_runs_warm({str(each.entrypoint).rpartition(".")[0] for each in found})
+    serve(
+        *found,
+        pause_on_shutdown=False,
+        print_starting_message=False,
+        limit=_AT_ONCE,
+        query_seconds=_ASKS_EVERY_S,
+    )
 
 
 if __name__ == "__main__":

@@ -61,7 +61,12 @@ def _shared_database(*, optimizer: bool) -> DuckDBPyConnection:
     return locked_connection(MEMORY, optimizer=optimizer)
 
 
-atexit.register(_shared_database.cache_clear)  # DuckDB's own module complains of what outlives it
+def close_shared_database() -> None:
+    """Close what the process shares; it is opened again where it is asked for."""
+    _shared_database.cache_clear()
+
+
+atexit.register(close_shared_database)  # DuckDB's own module complains of what outlives it
 
 
 def bounded(connection: DuckDBPyConnection, sql: str, timeout_s: float = TIMEOUT_S) -> pa.Table:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 TEMPLATES = DATA / "pages"
+SCREENING_PAGE = "report.html.j2"
 _TONES = {Tone.GOOD: "good", Tone.BAD: "bad", Tone.DOUBTFUL: "warn"}
 _NO_CODE = "no rule: evidence is missing"
 
@@ -49,7 +50,7 @@ def report_page(report: Mapping[str, Any]) -> str:
 
     each = {word: decided(report, word) for word in words.DECISIONS}
     return _page(
-        "report.html.j2",
+        SCREENING_PAGE,
         report,
         verdict=verdict(report),
         attention=attention(report),

@@ -24,7 +24,7 @@ from prefect.settings import (
 
 from nightscreen.config.settings import read_settings
 from nightscreen.tasks.monitoring import paging_false_starts
-from nightscreen.tasks.prefect_health import require_engine
+from nightscreen.tasks.prefect_health import refuse_open_engine
 from nightscreen.tasks.temporary_server import at_hand
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ async def _refuse_open_engine(name: str) -> None:
     run = None if context is None else context.flow_run
     if run is not None and run.deployment_id is not None:
         with paging_false_starts(name, ""):
-            allowed = read_settings().open_engine
-            await asyncio.to_thread(require_engine, takes_work=True, open_engine=allowed)
+            if not read_settings().open_engine:
+                await asyncio.to_thread(refuse_open_engine)
 
 
 @asynccontextmanager

@@ -90,7 +90,18 @@ def require_engine(*, takes_work: bool = False, open_engine: bool = False) -> No
                 raise SettingsError(
                     f"the Prefect server {url} refuses the login: {_LOGIN}; nothing was asked"
                 ) from None
-    if takes_work and not open_engine and answers_anybody(url):
+    if takes_work and not open_engine:
+        refuse_open_engine()
+
+
+def refuse_open_engine() -> None:
+    """Refuse work from a server that answers anybody.
+
+    Raises:
+        SettingsError: saying what to do.
+    """
+    url = str(PREFECT_API_URL.value())
+    if answers_anybody(url):
         raise SettingsError(f"{_OPEN.format(url)}: {_CLOSE}")
 
 

@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from nightscreen.cli.up import runs_of
 from nightscreen.files.local_engine import running_engine
 from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
@@ -221,6 +223,42 @@ def test_the_login_goes_to_those_who_need_it_alone(running: Running) -> None:
             if secret.encode() in file.read_bytes():
                 holders.append(file.name)
     assert holders == ["engine.login"]
+
+
+@pytest.mark.engine
+def test_a_run_that_dies_has_crashed_and_takes_nothing_with_it(running: Running) -> None:
+    """Each is a process of its own under a limit of memory; the next one is screened as ever."""
+    found = asked(running.url, "GET", MORNING, running.login)[1]
+    (flows,) = [
+        pid
+        for pid in bearing(running.mark)
+        if b"nightscreen.flows.served" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    ]
+
+    def start() -> str:
+        path = f"/deployments/{found['id']}/create_flow_run"
+        return str(asked(running.url, "POST", path, running.login, {})[1]["id"])
+
+    def state(run: str) -> str:
+        return str(asked(running.url, "GET", f"/flow_runs/{run}", running.login)[1]["state_type"])
+
+    def limited() -> set[int]:
+        limits = set()
+        for pid in runs_of(flows):
+            with suppress(OSError):
+                lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+                (most,) = [line.split()[3] for line in lines if line.startswith("Max data size")]
+                limits |= {pid} - ({pid} if most == "unlimited" else set())
+        return limits
+
+    first = start()
+    until(lambda: bool(limited()))
+    for pid in limited():
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: state(first) == "CRASHED")
+    second = start()
+    until(lambda: state(second) in {"COMPLETED", "FAILED", "CRASHED"})
+    assert state(second) == "COMPLETED", running.log.read_text()[-3000:]
 
 
 @pytest.fixture

@@ -193,7 +193,7 @@ def test_upload_goes_after_a_day_if_nobody_screened_it(office: Office) -> None:
 
 
 def test_one_applicant_is_screened_at_once(office: Office) -> None:
-    """The form is checked, quoted and started with origination's purpose; a wrong BVN is said."""
+    """The form is checked and started with origination's purpose; it leads to what was decided."""
     browser = office.browser("analyst")
     row = customer(5)
     fields: dict[str, Any] = {
@@ -209,13 +209,28 @@ def test_one_applicant_is_screened_at_once(office: Office) -> None:
     assert wrong.status_code == 400
     assert 'value="A-1"' in wrong.text
     assert office.starts.started == []
-    assert browser.post("/new/applicant", **fields).status_code == 303
+    sent = browser.post("/new/applicant", **fields)
+    assert sent.status_code == 303
     (started,) = office.starts.started
     assert (started.purpose, started.batch) == ("origination", "applicants")
     with unsealed(Path(started.input), office.journal.sealer) as path:
         header = open_source(path).header
     assert header.fed_back, "applicants of before are not gone"
     assert "line" not in {column.heading for column in header.columns}
+    address = sent.headers["location"]
+    assert 'hx-trigger="every 400ms"' in browser.get(address).text
+    office.journal.close()
+    night = World(office.folder).screen(**started.model_dump(include=started.model_fields_set))
+    with Office(office.folder) as again:
+        browser = again.browser("analyst", name="Bem")
+        upload = again.context.uploads.find(address.rpartition("/")[2])
+        assert upload is not None
+        again.context.uploads._set(upload, user="Bem")
+        decided = f"/customers/A-1?run={night.report['run_id']}"
+        assert browser.get(address).headers["location"] == decided
+        follows = browser.ask("GET", address, headers={"hx-request": "true"})
+        assert follows.headers["hx-redirect"] == decided
+        assert "What was decided" in browser.get(decided).text
 
 
 @pytest.mark.parametrize(
