@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import json
 import threading
 from dataclasses import dataclass, replace
 from functools import cache
@@ -137,11 +138,8 @@ class _Sheet:
         for row in self.kept:
             yield row.line, list(row.cells), row.column, row.hint
         if self.which == REFUSED:
-            with self.quarantine.open(encoding="utf-8", newline="") as file:
-                for cells in islice(csv.reader(file), 1, None):
-                    plain = list(map(unescape_formula, cells))
-                    line, column, _, hint = plain[-_OWN:]
-                    yield int(line), plain[:-_OWN], column, hint
+            for cells, (line, column, _, hint) in _refused_rows(self.quarantine):
+                yield int(line), cells, column, hint
 
     def rows(
         self, form: AnyMapping[str, list[str]], start: int = 0, number: int | None = None
@@ -243,17 +241,33 @@ def _by_rule(context: Context, sheet: _Sheet) -> list[_Row]:
 
 
 def _dismiss(context: Context, sheet: _Sheet) -> None:
-    """Write down that a refused row is nobody's."""
+    """Write down that a refused row is nobody's, here and in later files that have it again."""
     named, run = context.text("dismiss", 9), sheet.run
-    lines = {str(row.line): row.line for row in sheet.rows({}) if row.line not in sheet.done}
-    line = lines.get(named)
-    if sheet.which != REFUSED or line is None:
+    refused = () if sheet.which == VALUES else _refused_rows(sheet.quarantine)
+    cells, why = next(((cells, why) for cells, why in refused if why[0] == named), ([], ["0"]))
+    line, ids = int(why[0]), sheet.about("customer_id")
+    if not cells or line in sheet.done:
         raise DeskError(409, "This row is not one to dismiss: it was sent again, or is gone.")
-    about: dict[str, Any] = {"run_id": run.run_id, "batch": run.batch, "by": context.name}
-    key = f"{run.run_id}.{line}"
-    made = Dismissal(key=key, at=context.clock(), line=line, **about)
+    customer_id = "" if ids is None else cells[ids].strip()
+    made = Dismissal(
+        key=f"{run.run_id}.{line}",
+        customer=context.journal.pseudonyms.customer(run.batch, customer_id)
+        if customer_id
+        else b"",
+        batch=run.batch,
+        run_id=run.run_id,
+        at=context.clock(),
+        row=_digest(cells, why),
+        by=context.name,
+    )
     if Records.of(context.journal, Dismissal).add([made]):
         context.record("quarantine dismissed", run_id=run.run_id, line=line)
+
+
+def _digest(cells: Sequence[str], why: Sequence[str]) -> str:
+    """Return what tells a refused row, as it came and with why it is refused, from any other."""
+    _, column, code, _ = why
+    return hashlib.sha256(json.dumps([*cells, column, code]).encode()).hexdigest()
 
 
 def _send(context: Context, sheet: _Sheet, upload: Upload, customers: Sequence[str]) -> Response:
@@ -344,9 +358,21 @@ def _number(context: Context, run: RunRecord, which: str) -> int:
     return _refused(run) if (Path(run.folder) / QUARANTINE).is_file() else 0
 
 
+def _refused_rows(quarantine: Path) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the cells of each refused row as they came, and its line, column, code and hint."""
+    with quarantine.open(encoding="utf-8", newline="") as file:
+        for cells in islice(csv.reader(file), 1, None):
+            plain = list(map(unescape_formula, cells))
+            yield plain[:-_OWN], plain[-_OWN:]
+
+
 def _dismissed(context: Context, run: RunRecord) -> dict[int, Dismissal]:
-    kept = Records.of(context.journal, Dismissal).of_run(run.run_id)
-    return {each.line: each for each in kept}
+    """Return which refused rows somebody dismissed, here or in an earlier file, by line."""
+    kept = Records.of(context.journal, Dismissal).all(batch=run.batch)
+    gone, quarantine = {each.row: each for each in kept}, Path(run.folder) / QUARANTINE
+    refused = _refused_rows(quarantine) if gone else ()
+    found = ((int(why[0]), gone.get(_digest(cells, why))) for cells, why in refused)
+    return {line: each for line, each in found if each is not None}
 
 
 def _sent_again(
@@ -411,7 +437,7 @@ def _sound_customers(
             for heading, was, now in zip(sheet.headings, row.came, row.cells, strict=True)
             if was != now and known.get(heading) in _PROVED
         }
-        if sheet.which == VALUES and proved and not reference:
+        if proved and not reference:
             wrong.append(
                 f"{', '.join(sorted(proved))}: write under Reference where the evidence is, such "
                 "as the number of a form"
@@ -434,11 +460,13 @@ def _sound_customers(
             for row, was, now in zip(rows, came, customers, strict=True)
             if was != now
         ]
-    elif not wrong and not sheet.run.parameters.get("merge_rows"):
+    elif not wrong:
         screened = rows_of_run(sheet.run)
         there_already = set() if screened is None else screened.among(customers)
+        merged = sheet.run.parameters.get("merge_rows")
+        keep = "correct your file, where its rows are merged" if merged else "keep one of them"
         wrong = [
-            f"line {row.line}: A customer with this id was screened in this run; keep one of them."
+            f"line {row.line}: A customer with this id was screened in this run; {keep}."
             for row, customer_id in zip(rows, customers, strict=True)
             if customer_id in there_already
         ]

@@ -56,16 +56,19 @@ class Correction(JournalRecord):
 
 
 class Dismissal(JournalRecord):
-    """A refused row of a run that is nobody's: a total, a signature, a row that came twice.
+    """A refused row that is nobody's: a total, a signature, a row that came twice.
+
+    It holds for later files of the batch while they have the same row, refused for the same reason.
 
     Attributes:
-        line: of the row in the lender's file.
+        row: digest of the row as it came and of why it was refused.
         by: who said so.
     """
 
     kind: ClassVar[RecordKind] = RecordKind.DISMISSAL
     ground: ClassVar[Ground] = Ground.DECISIONS
-    section: ClassVar[str] = ""
+    section: ClassVar[str] = "dismissed_rows"
+    unshown: ClassVar[frozenset[str]] = frozenset({"row"})
 
-    line: int
+    row: str = Field(repr=False)
     by: str

@@ -391,8 +391,8 @@ def test_a_correction_that_is_not_sound_starts_nothing(
     assert Records.of(half.journal, Correction).all() == []
 
 
-def test_a_total_or_a_row_that_came_twice_is_dismissed(bank: Office) -> None:
-    """It is not to fix any more, and cannot be sent; who said so is shown and in the audit."""
+def test_a_total_or_a_row_that_came_twice_is_dismissed(bank: Office, refused: Path) -> None:
+    """It is not to fix any more, and cannot be sent; also in later files, until its row changes."""
     browser, at = bank.browser("analyst", name="Ada"), run_of(bank)
     assert browser.post(at, dismiss="10").status_code == 303
     page = browser.get(at).text
@@ -400,6 +400,44 @@ def test_a_total_or_a_row_that_came_twice_is_dismissed(bank: Office) -> None:
     assert {row for row, _ in cells(page)} == {7, 8}
     assert "2 rows to fix" in browser.get("/").text
     assert bank.actions().count("quarantine dismissed") == 1
-    for place in ("9", "x", "-1"):
+    for place in ("9", "x", "-1", "0"):
         assert browser.post(at, dismiss=place).status_code == 409, place
     assert bank.browser("auditor").post(at, dismiss="7").status_code == 403
+    later, given = extract(), {"batch": "portfolio", "checks": ["karma"]}
+    given["mapping"] = str(refused / "mapping.toml")
+    shown: list[set[int]] = []
+    for repeated in (extract()[7], extract()[7] | {"Remark": "changed"}):
+        later = [extract()[0], *extract()[5:7], repeated]
+        screened(bank, later, **given)
+        bank = Office(bank.folder)
+        browser = bank.browser("analyst", name=f"Bem {len(shown)}")
+        page = browser.get(run_of(bank)).text
+        assert ("dismissed</span> by Ada in" in page) is (not shown)
+        shown.append({row for row, _ in cells(page)})
+        assert f"{len(shown[-1])} rows to fix" in browser.get("/").text
+    bank.journal.close()
+    assert shown == [{3, 4}, {3, 4, 6}], "of three rows with a line more in one of them"
+
+
+def test_an_identifier_of_a_refused_row_needs_a_reference(bank: Office) -> None:
+    """As one of a row that was screened does; an id of the lender's own needs none."""
+    browser, at = bank.browser("analyst", name="Ada"), run_of(bank)
+    edits = {(7, "Ref"): "C6", (7, "bvn"): customer(9)["bvn"]}
+    refused = typed(browser, at, edits, do="screen")
+    assert "bvn: write under Reference" in refused.text
+    assert not bank.starts.started
+    assert typed(browser, at, edits, do="screen", **FORM).status_code == 303
+
+
+def test_values_of_merged_rows_are_corrected_in_the_file(tmp_path: Path) -> None:
+    """The page of the run says so; a row cannot be given to a customer who was screened there."""
+    rows = [*half_read()[:2], {**customer(1), "customer_id": ""}]
+    World(tmp_path).screen(rows, batch="portfolio", checks=["karma"], merge_rows=True)
+    with Office(tmp_path) as office:
+        browser, at = office.browser("analyst"), run_of(office)
+        page = browser.get(at.removesuffix("/fix")).text
+        assert "2 values need a look. The rows of a customer were merged here" in page
+        assert "Correct values" not in page
+        answer = typed(browser, at, {(4, "customer_id"): "C1"}, do="screen")
+        assert "correct your file, where its rows are merged" in answer.text
+        assert not office.starts.started
