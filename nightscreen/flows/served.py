@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FILE = "prefect.yaml"
 _ELSEWHERE = frozenset({"inbox"})
 _AT_ONCE = 4
-_ASKS_EVERY_S = 0.5
+_ASKS_EVERY_S = 0.3
 """How often the server is asked for runs: who waits at the counter waits for this too."""
 
 
