@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import shutil
+import stat
 from collections import Counter
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.desk.pages import NOTHING
 from nightscreen.policy.load import load_policy
 from nightscreen.results.backtest import past_run, rows_of
 from nightscreen.results.decide import decide
+from tests.desk.office import Office
+from tests.nights.fixed_world import DATA_KEY
 from tests.nights.spent import WORLDS
+from tests.recomputed import Folder
 
 if TYPE_CHECKING:
     from tests.nights.standard import StandardNight
@@ -38,6 +46,60 @@ def test_every_row_leaves_with_a_decision_and_the_policy_it_rests_on(
         if row["decision"] == "approve":
             assert row["karma_status"] == "clear"
             assert row["bank_account_status"] == "verified"
+
+
+@pytest.mark.parametrize("name", sorted(DECIDED, key=lambda name: name != "killed"))
+def test_figures_are_the_same_wherever_they_are_read(
+    standard_night: StandardNight, name: str, tmp_path: Path
+) -> None:
+    """Tonight, Money, the run's page, its report, its CSV and its Parquet: rows, naira and cost.
+
+    The killed night goes first: it is spent in a fork, which must not have a desk's database.
+    """
+    spent = standard_night(name)
+    shutil.copytree(spent.world.folder / "home", tmp_path / "home")
+    for path in (tmp_path / "home", *(tmp_path / "home").rglob("*")):
+        path.chmod(path.stat().st_mode | stat.S_IWUSR)
+    with Office(tmp_path, changes={"data_key": DATA_KEY}) as office:
+        ended = [run for run in office.journal.runs.newest(limit=100) if run.report]
+        browser = office.browser("approver", "auditor")
+        tonight, money = browser.get("/").text, browser.get("/money").text
+        page = browser.get(f"/runs/{spent.night.report['run_id']}").text
+    read = {run.run_id: json.loads((Path(run.folder) / "report.json").read_text()) for run in ended}
+    shown = [re.findall(r"<td[^>]*>(?:<[^>]*>)?([^<]*)", row) for row in ROW.findall(tonight)]
+    assert shown
+    for run_id, *_, rows, cost in shown:
+        assert plain(rows) == read[run_id]["rows"]["screened"]
+        assert plain(cost) == Decimal(read[run_id]["cost"]["total"])
+    by_batch = ROW.findall(money[money.index("By batch</h2>") : money.index("In doubt</h2>")])
+    costs: dict[str, Decimal] = dict.fromkeys((run.batch for run in ended), Decimal())
+    for run in ended:
+        costs[run.batch] += Decimal(read[run.run_id]["cost"]["total"])
+    assert by_batch or not sum(costs.values())
+    for row in by_batch:
+        batch, _, cost, _ = re.findall(r">([^<>]+)</t[hd]>", f"<th>{row}")
+        assert plain(cost) == costs[batch]
+    counted = Folder(spent.night.folder).counted
+    rows = Counter(row["decision"] for row in counted)
+    exposure = dict.fromkeys(rows, Decimal())
+    for row in counted:
+        exposure[row["decision"]] += row["exposure"] or 0
+    decisions = spent.night.report["decisions"]
+    assert {word: number for word, number in decisions.items() if number} == rows
+    tiles = re.findall(r'said (\w+)" href=[^>]*><span>\w+</span><b>([^<]*)</b><span>([^<]*)', page)
+    assert {word: plain(number) for word, number, _ in tiles if plain(number)} == rows
+    assert all(plain(naira) == exposure.get(word, 0) for word, _, naira in tiles)
+    with (spent.night.folder / "decisions.csv").open(encoding="utf-8-sig", newline="") as file:
+        listed = Counter(row["decision"] for row in csv.DictReader(file))
+    assert listed == {word: number for word, number in rows.items() if word in listed}
+
+
+ROW = re.compile(r'<tr><th scope="row">(.*?)</tr>', re.DOTALL)
+
+
+def plain(shown: str) -> Decimal:
+    """Return a number as a page shows it."""
+    return Decimal(shown.replace("₦", "").replace(",", "").replace(NOTHING, "0").strip() or 0)
 
 
 def test_a_second_policy_decides_beside_the_one_in_force(standard_night: StandardNight) -> None:
