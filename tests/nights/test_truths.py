@@ -91,7 +91,11 @@ def test_figures_are_the_same_wherever_they_are_read(
     assert all(plain(naira) == exposure.get(word, 0) for word, _, naira in tiles)
     with (spent.night.folder / "decisions.csv").open(encoding="utf-8-sig", newline="") as file:
         listed = Counter(row["decision"] for row in csv.DictReader(file))
-    assert listed == {word: number for word, number in rows.items() if word in listed}
+    # whom people have decided on is not to work on any more
+    reviewed = {"decline": 1, "undecided": 1} if name == "reviewed" else {}
+    assert listed == {
+        word: number - reviewed.get(word, 0) for word, number in rows.items() if word != "approve"
+    }
 
 
 ROW = re.compile(r'<tr><th scope="row">(.*?)</tr>', re.DOTALL)
