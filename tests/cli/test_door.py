@@ -24,8 +24,8 @@ from nightscreen.cli.up import runs_of
 from nightscreen.files.local_engine import running_engine
 from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
-from tests.cli.test_up import bearing, started, until
-from tests.services import answering, free_port
+from tests.cli.test_up import PATIENCE_S, bearing, started, until
+from tests.services import answering, free_port, start_engine_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -328,3 +328,97 @@ def test_pages_of_another_origin_are_told_to_keep_out(running: Running) -> None:
         connection.close()
         assert (allowed == origin) is mine, allowed
         assert allowed != "*"
+
+
+@pytest.mark.engine
+@pytest.mark.long
+def test_a_run_of_a_server_without_a_login_does_nothing(tmp_path: Path) -> None:
+    """Also where Prefect's own worker starts it: what it was asked to do is anybody's wish."""
+    home = tmp_path / "home"
+    (tmp_path / "engine").mkdir()
+    port = free_port()
+    server = start_engine_server(tmp_path / "engine", port, login="")
+    url = f"http://127.0.0.1:{port}/api"
+    env = surroundings(
+        tmp_path, **SERVICE, PREFECT_API_URL=url, NIGHTSCREEN_HOME=str(home), NO_COLOR="1"
+    )
+    prefect = [sys.executable, "-m", "prefect"]
+    root = Path(__file__).resolve().parents[2]
+    try:
+        for words in (("work-pool", "create", "nightscreen", "--type", "process"), ()):
+            command = [*prefect, "--no-prompt", *(words or ("deploy", "--name", "purge"))]
+            subprocess.run(command, cwd=root, env=env, check=True, capture_output=True)
+        found = asked(url, "GET", "/deployments/name/purge/purge")[1]
+        path = f"/deployments/{found['id']}/create_flow_run"
+        run = asked(url, "POST", path, None, {})[1]["id"]
+        once = [*prefect, "worker", "start", "--pool", "nightscreen", "--run-once"]
+        subprocess.run(once, cwd=tmp_path, env=env, check=True, capture_output=True)
+        state = asked(url, "GET", f"/flow_runs/{run}")[1]["state"]
+        assert state["type"] == "FAILED"
+        assert "NIGHTSCREEN_OPEN_ENGINE=yes" in state["message"]
+        assert not (home / "journal.sqlite").exists()
+    finally:
+        server.terminate()
+        server.wait(PATIENCE_S)
+
+
+CALLED = """
+import asyncio, json, os, sys, urllib.error, urllib.request
+import prefect  # as whoever calls a flow may have
+from nightscreen.flows.housekeeping import purge
+from nightscreen.tasks import temporary_server
+from prefect import get_client
+from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
+
+async def both():
+    return await asyncio.gather(purge(), purge())
+
+asyncio.run(both())
+(server,) = temporary_server._servers
+try:
+    status = urllib.request.urlopen(server.url + "/admin/version").status
+except urllib.error.HTTPError as error:
+    status = error.code
+with temporary_settings({PREFECT_API_URL: sys.argv[1]}):
+    with get_client(sync_client=True) as client:
+        client.api_version()
+words = open(f"/proc/{server.process.pid}/cmdline").read()
+print(json.dumps({"login": server.login, "status": status, "words": words, "own": [
+    name for name, value in os.environ.items() if server.login in value]}), flush=True)
+sys.stdin.read()
+"""
+"""What calls a flow from Python, and what it tells of its server."""
+
+
+@pytest.mark.long
+@pytest.mark.engine
+def test_a_flow_that_is_called_from_python_has_a_server_with_a_login(
+    tmp_path: Path, strange: tuple[str, list[str]]
+) -> None:
+    """Two processes at once share a HOME, each with its own login; it goes nowhere else."""
+    env = surroundings(tmp_path, **SERVICE, NIGHTSCREEN_HOME="home")
+    env.pop("PREFECT_API_URL", None)
+    callers = [
+        subprocess.Popen(
+            [sys.executable, "-c", CALLED, strange[0]],
+            cwd=tmp_path,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    told = [json.loads(caller.stdout.readline()) for caller in callers if caller.stdout]
+    for caller in callers:
+        caller.communicate()
+    assert [each["status"] for each in told] == [401, 401]
+    assert len({each["login"] for each in told}) == 2
+    assert not any(each["login"] in each["words"] for each in told)
+    assert [each["own"] for each in told] == [[], []]
+    assert set(strange[1]) == {""}
+    databases = [*tmp_path.rglob("prefect.db")]
+    assert databases
+    for file in (tmp_path / "home").rglob("*"):
+        assert file.stat().st_mode & 0o077 == 0, file
+    assert all(file.is_relative_to(tmp_path / "home") for file in databases)

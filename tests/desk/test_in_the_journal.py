@@ -5,11 +5,13 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import event
 
+from nightscreen.cli.context import opened_journal
+from nightscreen.cli.people import erase_found, look
 from nightscreen.desk.context import WRITE_WAIT_S
 from nightscreen.files.keys import encode_key
 from nightscreen.files.sealed_file import unsealed
@@ -19,6 +21,7 @@ from nightscreen.journal.cases import CaseTakenError
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
+from nightscreen.privacy.person import Whom
 from nightscreen.schemas.cases import OpenCase
 from tests.desk.office import PASSWORD, Office
 from tests.desk.test_new_file import bring
@@ -122,3 +125,23 @@ def test_desk_that_stays_open_over_a_rotation_goes_on(office: Office) -> None:
         assert [each["customer_id"] for each in audit.entries(customer_id="C8")] == ["C8"]
         with unsealed(file, journal.sealer) as clear:
             assert clear.read_bytes() == data
+
+
+def _erased(customer_id: str) -> dict[str, Any]:
+    with opened_journal() as journal:
+        return erase_found(journal, look(journal, Whom(customer_id=customer_id)))
+
+
+def test_erased_customer_is_no_longer_named_in_the_audit(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looked and when stays; neither the id nor anything it could be found by does."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
+    for customer in ("C7", "C8"):
+        office.context.audit.write("Ada", "customer seen", customer_id=customer)
+    assert _erased("C7")["desk_entries"] == 1
+    assert office.context.audit.entries(customer_id="C7") == []
+    erased, other = reversed(office.context.audit.entries(action="customer seen"))
+    assert (erased["user"], erased["customer_id"]) == ("Ada", "")
+    assert erased["detail"] == {"customer": "erased"}
+    assert other["customer_id"] == "C8"

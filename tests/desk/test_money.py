@@ -9,6 +9,7 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from nightscreen.desk import audit_page
 from nightscreen.desk.pages import micro, naira
 from nightscreen.journal.money import Spent
 from nightscreen.journal.verify import verify_journal
@@ -21,6 +22,8 @@ from tests.screening import World, customer
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 
 def taken(text: str) -> tuple[list[dict[str, str]], dict[str, str]]:
@@ -178,3 +181,38 @@ def test_missing_money_is_red_until_its_reason_is_noted(tmp_path: Path) -> None:
         for path in ("/", "/money"):
             assert "left the wallet" not in ngozi.get(path).text
         assert "missing money explained" in ngozi.get("/audit").text
+
+
+def test_audit_is_searched_and_paged(bank: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By words, number, customer and day; older entries follow page by page."""
+    write = bank.context.audit.write
+    monkeypatch.setattr(audit_page, "SHOWN", 20)
+    write("Ada", "customer seen", customer_id="C7", run_id="R-1")
+    write("Bem", "policy approved", version=3, note="after the committee")
+    for number in range(25):
+        write("Ada", "decisions seen", run_id=f"R-{number}")
+    browser = bank.browser("auditor")
+    first = browser.get("/audit").text
+    assert "20 of 27 entries" in first
+    older = re.search(r'rel="next" href="([^"]+)"', first)
+    assert older
+    assert "7 of 27 entries" in browser.get(older[1].replace("&amp;", "&")).text
+    for query, number, actions in (
+        ("search=committee", 1, "policy approved"),
+        ("search=BEM+policy", 1, "policy approved"),
+        ("search=C7", 1, "customer seen"),
+        ("search=2", 1, "policy approved"),
+        ("customer_id=C7", 1, "customer seen"),
+        ("run_id=R-1&action=decisions seen", 1, "decisions seen"),
+        ("user=Ada", 26, "decisions seen"),
+        ("search=%27+OR+1%3D1", 0, ""),
+        ("until=2001-01-01", 0, ""),
+    ):
+        page = browser.get(f"/audit?{query}").text
+        found = re.search(r">(?:\d+) of (\d+) entr", page)
+        if query == "search=2":
+            assert "after the committee" in page
+            continue
+        assert (int(found[1]) if found else 0) == number, query
+        assert f"<td>{actions}</td>" in page or not number
+    assert browser.get("/audit?since=soon").status_code == 400

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import re
 from decimal import Decimal
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import openpyxl
 
 from nightscreen.desk.pages import lagos, naira
 from nightscreen.files.heartbeat import write_vitals
 from nightscreen.files.sealed_file import unsealed
+from nightscreen.journal.records import Records
 from nightscreen.reading.open_file import open_source
 from nightscreen.results import settle_case
 from nightscreen.results.one_row import find_row
 from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.contests import CustomerAction, ToldNotice
 from tests.desk.office import Office
 from tests.ops.signs import signs_in_a_test
 
@@ -29,6 +36,23 @@ ROW = re.compile(r'<tr><th scope="row"><a href="/customers/([^"?]+)')
 def newest(bank: Office) -> str:
     """Return the id of the last run."""
     return bank.journal.runs.newest(limit=1)[0].run_id
+
+
+def act_against(bank: Office, customer_id: str) -> None:
+    """Record that a loan was called in, which its borrower must be told of."""
+    journal = bank.journal
+    key = journal.pseudonyms.customer("portfolio", customer_id)
+    action = CustomerAction(
+        key="a-1",
+        customer=key,
+        batch="portfolio",
+        run_id=newest(bank),
+        at=journal.clock(),
+        customer_id=customer_id,
+        action="loan called in",
+        by="Chief",
+    )
+    Records.of(journal, CustomerAction).add([action])
 
 
 def listed(page: str) -> list[str]:
@@ -253,3 +277,119 @@ def test_override_right_holds_against_the_latest_decision_too(
         note="seen",
     )
     assert answer.status_code == 403
+
+
+def test_list_is_searched_by_name_account_and_branch(bank: Office) -> None:
+    """Words of a name in any order, the last four digits of an account, how a branch begins."""
+    browser, run = bank.browser("analyst"), bank.journal.runs.newest(limit=1)[0]
+    row, at = find_row(run, "C7"), f"/runs/{run.run_id}/decisions"
+    assert row is not None
+
+    def found(search: str) -> list[str]:
+        return listed(browser.get(f"{at}?{urlencode({'search': search})}").text)
+
+    assert "C7" in found(f"{row['last_name'].upper()}  {row['first_name'][:3]}")
+    assert found(f"{row['first_name']} Nobody") == []
+    assert "C7" in found(row["account_number"][-4:])
+    for digits in (row["account_number"][-3:], row["account_number"], row["bvn"]):
+        assert "C7" not in found(digits)
+    assert set(listed(browser.get(f"{at}?branch=Kano").text)) <= set(found("kan"))
+    assert "C7" not in found("ibad")
+    seen = bank.context.audit.entries(action="decisions seen")[0]
+    assert seen["detail"]["filter"] == "all customers; a search"
+
+
+def test_any_column_of_the_file_narrows_a_list_by_a_link_that_is_shared(bank: Office) -> None:
+    """In a run's list and over all batches; nothing that tells persons apart is offered."""
+    ada, at = bank.browser("analyst", name="Ada"), f"/runs/{newest(bank)}/decisions"
+    page = ada.get(at).text
+    offered = re.findall(r'<option value="in\.([^"]+)">', page)
+    assert {"bank_code", "Loan Officer", "exposure"} <= set(offered)
+    assert not {"bvn", "account_number", "first_name", "customer_id"} & set(offered)
+    assert facet(page, "in.Loan%20Officer") == {}
+    for address in (at, "/decisions"):
+        shown = facet(ada.get(f"{address}?by=in.Loan+Officer").text, "in.Loan%20Officer")
+        assert shown == facet(ada.get(address).text, "officer")
+        one, rows = shown.popitem()
+        query = urlencode({"in.Loan Officer": one, "sort": "customer"})
+        narrowed = ada.get(f"{address}?{query}").text
+        assert facet(narrowed, "in.Loan%20Officer") == {one: rows, **shown}
+        mine = sorted(set(re.findall(r'<a href="/customers/([^"?]+)', narrowed)))
+        assert len(mine) == rows
+        (link,) = re.findall(r'id="this-list" href="([^"]+)"', narrowed)
+        stranger = bank.browser().get(unescape(link))
+        to = parse_qs(urlsplit(stranger.headers["location"]).query)["to"][0]
+        bem = bank.browser("analyst", name=f"Bem {len(address)}")
+        assert sorted(set(re.findall(r'<a href="/customers/([^"?]+)', bem.get(to).text))) == mine
+    seen = bank.context.audit.entries(action="work seen")[0]
+    assert seen["detail"]["filter"] == "all customers; by Loan Officer"
+    nobody = bank.browser("analyst", name="Nobody")
+    bank.context.accounts.change("Nobody", [], branches=["Nowhere"])
+    assert nobody.get(f"/decisions?{query}").status_code == 200
+    many = urlencode([(f"in.{name}", "x") for name in sorted(offered)])
+    assert ada.get(f"{at}?{many}").status_code == 200
+    text = ada.get(f"{at}.csv?{query}").text
+    assert sum(line.startswith("C") for line in text.splitlines()) == 15
+    assert f"# filter: Loan Officer: {one}" in text
+
+
+def test_what_is_taken_out_bears_who_when_and_the_filter(bank: Office) -> None:
+    """CSV and workbook hold the rows shown, and say whose they are; the audit has both."""
+    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
+    text = browser.get(f"/runs/{run}/decisions.csv?branch=Kano").text
+    lines = text.lstrip("\ufeff").splitlines()
+    assert lines[0].startswith("customer_id,decision,why")
+    assert sum(line.startswith("C") for line in lines[1:]) == 20
+    assert "# exported by: Ada" in text
+    assert "# filter: branch: Kano" in text
+    book = openpyxl.load_workbook(
+        io.BytesIO(browser.get(f"/runs/{run}/decisions.xlsx?branch=Kano").content)
+    )
+    assert book["Decisions"].max_row == 21
+    about = {row[0].value: row[1].value for row in book["About"].iter_rows()}
+    assert about["exported by"] == "Ada"
+    assert bank.actions().count("list exported") == 2
+
+
+def test_a_customer_is_marked_as_told_of_the_notice_that_was_shown(bank: Office) -> None:
+    """How and by whom stand on the page and in the audit; of another notice nothing is written."""
+    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
+    first = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[0]
+    act_against(bank, first)
+    path = f"/customers/{first}"
+    shown = browser.get(f"{path}?run={run}").text
+    (digest,) = re.findall(r'name="digest" value="([^"]+)"', shown)
+    fields = {"run": run, "how": "text message"}
+    stale = browser.post(f"{path}/told", digest="0" * 16, **fields)
+    unknown = browser.post(f"{path}/told", digest=digest, run=run, how="pigeon")
+    assert (stale.status_code, unknown.status_code) == (409, 400)
+    store = Records.of(bank.journal, ToldNotice)
+    key = bank.journal.pseudonyms.customer("portfolio", first)
+    assert store.of_customers([key]) == []
+    told, again = (browser.post(f"{path}/told", digest=digest, **fields) for _ in range(2))
+    assert (told.status_code, again.status_code) == (303, 409)
+    page = browser.get(told.headers["location"]).text
+    assert page.count("Ada told the customer by text message on ") == 1
+    assert "It is written down that the customer was told." in page
+    (record,) = store.of_customers([key])
+    assert (record.told_how, record.told_by, record.run_id) == ("text message", "Ada", run)
+    assert bank.context.audit.entries(customer_id=first, action="notice told")
+
+
+def test_refused_review_keeps_what_was_typed(bank: Office) -> None:
+    """Without a decision, or changing one without reason and note, nothing is saved or lost."""
+    browser, run = bank.browser("analyst"), newest(bank)
+    first = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[0]
+    for decision, reason, note in (
+        ("", "", "my long note"),
+        ("approve", "", ""),
+        ("approve", "", "my long note"),
+        ("review", "Other, see the note", ""),
+    ):
+        fields = {"decision": decision, "reason": reason, "note": note}
+        answer = browser.post(f"/customers/{first}/review", run=run, **fields)
+        assert answer.status_code == 400
+        assert not reason or f"<option selected>{reason}<" in answer.text
+        assert f">{note}</textarea>" in answer.text
+    key = bank.journal.pseudonyms.customer("portfolio", first)
+    assert bank.context.reviews.of_customer(key) == []

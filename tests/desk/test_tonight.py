@@ -5,11 +5,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from nightscreen.desk.pages import micro
 from nightscreen.journal.cases import Cases
+from tests.desk.furnished import WAITING, wait_for_approval
+from tests.desk.office import Office
+from tests.desk.test_fix import typed
 from tests.desk.test_my_work import declined, needing, review
+from tests.desk.test_pages import begin, newest
+from tests.screening import World, customer
 
 if TYPE_CHECKING:
-    from tests.desk.office import Browser, Office
+    from pathlib import Path
+
+    from tests.desk.office import Browser
 
 
 def to_review(browser: Browser) -> int:
@@ -41,3 +49,60 @@ def test_what_waits_is_counted_anew_at_each_look(bank: Office) -> None:
     assert 0 < to_review(bem) < to_review(ada)
     assert "60 checked" not in page
     assert "Declined, %" not in page
+
+
+def test_runs_that_wait_say_for_what_and_are_tried_from_there(bank: Office) -> None:
+    """One for approval, one for want of money; neither is the last night, nor in its figures."""
+    before = re.findall(r"<figure.*?</figure>", bank.browser("auditor").get("/").text)
+    wait_for_approval(bank, "Ada")
+    begin(bank, "20260302-220000-a1b2c3", "salaries")
+    bank.journal.runs.finish(
+        "20260302-220000-a1b2c3", state="stopped", stop_reason="balance", report={}
+    )
+    chief = bank.browser("analyst", "approver", name="Chief")
+    page = chief.get("/").text
+    assert f'href="/approvals#{WAITING}"' in page
+    for path in ("/", "/runs"):
+        assert '<span class="word waiting">waits for approval' in chief.get(path).text, path
+    assert "<b>salaries</b> stopped early: the wallet is too low" in page
+    assert "The portfolio night ended" in page
+    assert re.findall(r"<figure.*?</figure>", page) == before
+    assert page.count(">Try now</button>") == 1
+    assert chief.post("/runs/20260302-220000-a1b2c3/resume").status_code == 303
+    assert [each.run for each in bank.starts.started] == ["20260302-220000-a1b2c3"]
+    assert ">Try now</button>" not in bank.browser("privacy").get("/").text
+
+
+def test_rows_to_fix_are_those_nobody_has_sent_again(tmp_path: Path) -> None:
+    """Each row that is sent again leaves one less; with none left the line goes."""
+    rows = [customer(each) for each in (1, 2, 3)]
+    for row in rows[1:]:
+        row["customer_id"] = ""
+    World(tmp_path).screen(rows, batch="portfolio", checks=["karma"])
+    with Office(tmp_path) as office:
+        browser = office.browser("analyst")
+        at = f"/runs/{newest(office)}/fix"
+        for line, left in ((3, "2 rows"), (4, "1 row")):
+            page = browser.get("/").text
+            assert f"<b>{left} to fix</b> in portfolio" in page
+            assert f'href="{at}"' in page
+            edit = {(line, "customer_id"): f"C{line - 1}"}
+            assert typed(browser, at, edit, do="screen").status_code == 303
+        assert "to fix</b>" not in browser.get("/").text
+
+
+def test_the_wallet_lasts_as_long_as_what_is_in_it(bank: Office) -> None:
+    """Nights and naira are of one balance; money is seen by who may see it."""
+    auditor = bank.browser("auditor")
+    balance = bank.journal.runs.last_balance()
+    assert balance is not None
+    spent = sum(each.spent_micro for _, _, each in bank.journal.money.by_day())
+    found = re.search(
+        r"Wallet lasts</span><b>([\d,]+) nights?</b><span>(₦[\d,.]+) left", auditor.get("/").text
+    )
+    assert found
+    assert int(found[1].replace(",", "")) == balance // spent
+    assert found[2] == micro(balance)
+    page = bank.browser("privacy").get("/").text
+    assert "Spent today" not in page
+    assert "₦" not in page.partition("Fourteen nights")[2]

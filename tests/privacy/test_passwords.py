@@ -1,0 +1,112 @@
+"""No one-time password is left anywhere, and nobody's data but in the BVN table and quarantine.
+
+Both stages run as a user runs them, on a server of the engine. Everything that is left is searched:
+its database, the journal, what was said, outputs, file names.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.command import Ended, nightscreen
+from tests.privacy.search import Search
+from tests.steps.bvn_in_a_test import asked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from nightscreen.sandbox.process import SandboxProcess
+    from tests.privacy.conftest import Place
+    from tests.services import EngineServer
+
+pytestmark = [pytest.mark.engine, pytest.mark.long]
+
+CUSTOMERS = 30
+PERMITTED = re.compile(r"out/[^/]+/(bvn/|quarantine\.csv)")
+
+
+def written(path: Path, rows: list[dict[str, str]]) -> Path:
+    """Write a CSV file."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def run(place: Place, *arguments: str) -> Ended:
+    """Run a command, and keep what it said with the rest."""
+    ended = nightscreen("bvn", *arguments, cwd=place.folder, env=place.env, patience_s=240)
+    said = place.folder / f"said-{arguments[0]}-{len(list(place.folder.iterdir()))}.txt"
+    said.write_text(ended.out + ended.err, encoding="utf-8")
+    return ended
+
+
+def left(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of everything that is left, tables also decoded."""
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        yield name, name.encode()
+        if path.is_file():
+            yield name, path.read_bytes()
+            if path.suffix == ".parquet":
+                yield name, str(pq.read_table(path).to_pylist()).encode()
+
+
+def passwords_of(sandbox: SandboxProcess) -> dict[str, str]:
+    """Return the password that each customer holds, by BVN."""
+    return {
+        each["bvn"]: each["otp"] for each in sandbox.get("/_sandbox/otps")["otps"] if each["otp"]
+    }
+
+
+def test_both_stages_leave_no_password(
+    place: Place, sandbox: SandboxProcess, engine_server: EngineServer
+) -> None:
+    """Right, wrong, malformed and unknown ones: none is found, in clear or encoded."""
+    rows = [
+        asked(
+            7000 + number, customer_id=f"MARKED-ID-{number:04d}", last_name=f"Zqxlast{number:03d}"
+        )
+        for number in range(CUSTOMERS)
+    ]
+    first = run(place, "request", str(written(place.folder.parent / "who.csv", rows)), "--json")
+    assert first.status == 0, first.err
+    assert json.loads(first.out)["states"] == {"awaiting_otp": CUSTOMERS}
+    held = passwords_of(sandbox)
+    given = {row["customer_id"]: held[row["bvn"]] for row in rows[:20]}
+    given |= {row["customer_id"]: f"{860_003 + 7 * n}" for n, row in enumerate(rows[20:28])}
+    given |= {rows[28]["customer_id"]: "86x1937", "MARKED-NOBODY-1": "861999"}
+    file = written(
+        place.folder.parent / "otps.csv",
+        [{"customer_id": name, "otp": otp} for name, otp in given.items()],
+    )
+    second = run(place, "confirm", str(file), "--json")
+    assert second.status == 0, second.err
+    report = json.loads(second.out)
+    assert report["states"] == {"awaiting_otp": 2, "confirmed": 20, "wrong_otp": 8}
+    assert report["rows"] == {"read": 30, "screened": 28, "quarantined": 2}
+    assert report["cost"]["total"] == "400.00"
+    assert list(engine_server.folder.rglob("*.db"))
+    otps = re.compile(
+        b"(?<![0-9.])(" + b"|".join(otp.encode() for otp in given.values()) + b")(?![0-9])"
+    )
+    people = Search(
+        value
+        for row in rows
+        for value in (row["customer_id"], row["bvn"], row["phone"], row["last_name"])
+    )
+    found = {
+        name: (otps.findall(content), people.found_in(content))
+        for folder in (place.folder, engine_server.folder)
+        for name, content in left(folder)
+        if otps.search(content) or (not PERMITTED.match(name) and people.found_in(content))
+    }
+    assert found == {}
