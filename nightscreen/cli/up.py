@@ -344,16 +344,18 @@ def _engine(services: Services, settings: Settings, port: int) -> RunningEngine 
     return None
 
 
-def _one_authority(folder: Path) -> Path:
-    """Write the certificate of one authority into a folder, and return its file.
+def _one_authority(folder: Path) -> dict[str, str]:
+    """Return settings by which clients of our server load the certificate of one authority.
 
     Each of Prefect's clients loads those it is given; all of them take 25 ms, a dozen times a run.
-    Our server is on this machine and is reached without TLS.
+    Our server is on this machine and is reached without TLS. Empty where no authority is known.
     """
-    first = httpx.create_ssl_context().get_ca_certs(binary_form=True)[0]
+    known = httpx.create_ssl_context().get_ca_certs(binary_form=True)
+    if not known:
+        return {}
     file = folder / "authority.pem"
-    write_private(file, ssl.DER_cert_to_PEM_cert(first).encode())
-    return file
+    write_private(file, ssl.DER_cert_to_PEM_cert(known[0]).encode())
+    return {"PREFECT_API_SSL_CERT_FILE": str(file)}
 
 
 def _port_to_listen_on(port: int, option: str) -> int:
@@ -379,8 +381,7 @@ def _start_others(
     ours = {name: os.environ[name] for name in (LOGIN,) if name in os.environ}
     if engine.login:
         ours = client_environment(engine.url, engine.login)
-        authority = _one_authority(Path(os.environ["PREFECT_HOME"]))
-        ours["PREFECT_API_SSL_CERT_FILE"] = str(authority)
+        ours |= _one_authority(Path(os.environ["PREFECT_HOME"]))
     commands = {FLOWS: ["nightscreen.flows.served"], "inbox": ["nightscreen.cli", "inbox"]}
     if settings.redirect_uri or settings.portal_url:
         commands["portal"] = ["nightscreen.cli", "portal"]

@@ -16,6 +16,7 @@ from nightscreen.desk.run_rows import Filter, rows_of_run
 from nightscreen.files.heartbeat import read_vitals
 from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
+from nightscreen.journal.audit import RUN_STOPPED
 from nightscreen.journal.read_only import Look
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
@@ -106,7 +107,13 @@ def _standing(context: Context, run: RunRecord, is_asked: bool) -> Standing:
         words = f"waits for {signs['waiting_for'].replace('_', ' ')}"
         return Standing(run, WAITS, words, signs.get("next_try_at"))
     held = bool(report.get("held")) and not report.get("released")
-    facts = {"state": state, "stop_reason": run.stop_reason, "held": held, "approval": None}
+    facts = {
+        "state": state,
+        "stop_reason": run.stop_reason,
+        "stopped_by": Look.of(context.journal).stopped_by(run),
+        "held": held,
+        "approval": None,
+    }
     return Standing(run, state, ending(facts))
 
 
@@ -226,7 +233,7 @@ def stop(context: Context) -> Response:
     if not facts["may_stop"]:
         raise DeskError(409, "This run is not under way; there is nothing to stop.")
     context.starter.stop(found.run_id, facts["pid"])
-    context.record("run stopped", run_id=found.run_id)
+    context.record(RUN_STOPPED, run_id=found.run_id)
     return onward(f"/runs/{found.run_id}")
 
 

@@ -33,6 +33,8 @@ ENDS: Final = "audit"
 """Name in `meta` of where the chain begins and ends, sealed."""
 NEWEST: Final = 2**62
 """No entry has a number like that."""
+RUN_STOPPED: Final = "run stopped"
+"""What an entry says of who stopped a run at the desk."""
 _BATCH = "desk audit"
 _NAMED = 20
 """This many findings are named, the rest counted."""

@@ -13,6 +13,7 @@ from sqlalchemy import BigInteger, func, select
 
 from nightscreen.files.keys import configured_key
 from nightscreen.journal.approvals import Approvals
+from nightscreen.journal.audit import RUN_STOPPED
 from nightscreen.journal.engine import (
     holders_folder,
     look_first,
@@ -26,12 +27,13 @@ from nightscreen.journal.money import Money
 from nightscreen.journal.opening import has_tables, journal_url, make_holders, refuse_vanished
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import Runs
-from nightscreen.journal.schema import VERSION, calls, read_meta, records, require_declared
+from nightscreen.journal.schema import VERSION, audit, calls, read_meta, records, require_declared
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.records import RecordKind
+from nightscreen.schemas.stops import StopReason
 from nightscreen.schemas.wallet import OPEN, WalletGap
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from nightscreen.config.settings import Settings
     from nightscreen.journal.holders import Holders
     from nightscreen.journal.opening import Journal
+    from nightscreen.journal.runs import RunRecord
 
 PATIENCE_S = 3.0
 """How long a look waits where another process has the journal locked."""
@@ -109,6 +112,19 @@ class Look:
     def approval_of(self, run_id: str) -> Approval | None:
         """Return a run's newest request for approval; None where it has none, or without a key."""
         return None if self.approvals is None else self.approvals.newest(run_id)
+
+    def stopped_by(self, run: RunRecord) -> str | None:
+        """Return who stopped a run at the desk since it was last begun; None where nobody did."""
+        if run.stop_reason != StopReason.CANCELLED:
+            return None
+        query = (
+            select(audit.c.user)
+            .where(audit.c.run_id == run.run_id, audit.c.action == RUN_STOPPED)
+            .where(audit.c.at >= run.begun_at)
+            .order_by(audit.c.number.desc())
+        )
+        with reading(self.engine) as connection:
+            return connection.execute(query.limit(1)).scalar()
 
     def runs_with_open_gaps(self) -> list[str]:
         """Return the runs before which money is missing without a reason, oldest first."""

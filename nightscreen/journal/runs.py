@@ -55,6 +55,7 @@ class RunRecord:
     stop_reason: str | None
     holder: str | None
     started_at: int
+    begun_at: int
     finished_at: int | None
     input_digest: str
     folder: str
@@ -120,12 +121,14 @@ class Runs:
         parameters: Mapping[str, Any],
     ) -> RunRecord:
         """Write a run down as running, a new one or one resumed, and return it."""
+        now = self._clock()
         values = {
             "flow": flow,
             "batch": batch,
             "purpose": purpose,
             "state": RUNNING,
             "stop_reason": None,
+            "begun_at": now,
             "finished_at": None,
             "folder": folder,
             "holder": self._holders.name,
@@ -138,9 +141,7 @@ class Runs:
                 update(runs).where(runs.c.run_id == run_id).values(values)
             ).rowcount
             if not known:
-                connection.execute(
-                    insert(runs), {**values, "run_id": run_id, "started_at": self._clock()}
-                )
+                connection.execute(insert(runs), {**values, "run_id": run_id, "started_at": now})
         run = self.find(run_id)
         assert run is not None  # noqa: S101 - written in the lines above
         return run

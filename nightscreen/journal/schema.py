@@ -192,6 +192,7 @@ runs = Table(
     Column("state", Text, nullable=False),  # running, completed, stopped, test_mode
     *_optional(Text, "stop_reason", "holder"),
     Column("started_at", BigInteger, nullable=False),
+    Column("begun_at", BigInteger, nullable=False),  # when it was last begun, or resumed
     Column("finished_at", BigInteger),
     *_required(Text, "input_digest", "folder"),
     Column("cap_micro", BigInteger),

@@ -110,6 +110,7 @@ def condition_of(
         "batch": run.batch,
         "state": state_of(settings.home, run, now),
         "stop_reason": run.stop_reason,
+        "stopped_by": look.stopped_by(run),
         "held": bool(report.get("held")) and not report.get("released"),
         "approval": None
         if approval is None
@@ -241,6 +242,8 @@ def ending(run: Mapping[str, Any]) -> str:
             ApprovalState.VOID: f"its approval by {by} is void: no run used it in time",
         }[approval["state"]]
     held = ", but held back as implausible" if run["held"] else ""
+    if state == "stopped" and run["stopped_by"]:
+        return f"stopped by {run['stopped_by']}"
     return {
         "stopped": f"stopped early: {ENDS.get(run['stop_reason'], 'it was stopped')}",
         KILLED: "killed: its process died before it was done; nothing is lost",

@@ -111,8 +111,8 @@ def test_request_decided_meanwhile_is_not_decided_twice(office: Office) -> None:
     assert office.starts.started == []
 
 
-def test_run_under_way_shows_its_progress(office: Office) -> None:
-    """While it runs the page asks again by itself, and offers to stop it."""
+def begin(office: Office) -> None:
+    """Begin the run, or resume it."""
     office.journal.runs.begin(
         RUN,
         flow="screen_batch",
@@ -123,7 +123,12 @@ def test_run_under_way_shows_its_progress(office: Office) -> None:
         cap_micro=None,
         parameters={},
     )
-    browser = office.browser("analyst")
+
+
+def test_run_under_way_shows_its_progress(office: Office) -> None:
+    """While it runs the page asks again by itself, and offers to stop it; then says who did."""
+    begin(office)
+    browser = office.browser("analyst", name="Ada")
     page = browser.get(f"/runs/{RUN}").text
     assert 'hx-trigger="every 2s"' in page
     assert ">Stop</button>" in page
@@ -131,6 +136,12 @@ def test_run_under_way_shows_its_progress(office: Office) -> None:
     assert part.lstrip().startswith('<section id="live"')
     assert browser.post(f"/runs/{RUN}/stop").status_code == 303
     assert office.starts.stopped == [RUN]
+    for is_stopped in (True, False):  # resumed by command, then interrupted there
+        office.journal.runs.finish(RUN, state="stopped", stop_reason="cancelled", report={})
+        assert ("stopped by Ada" in browser.get("/runs").text) is is_stopped
+        assert (">stopped</span> by Ada" in browser.get(f"/runs/{RUN}").text) is is_stopped
+        office.clock.forward(seconds=60)
+        begin(office)
 
 
 def test_whoever_resumed_a_run_does_not_approve_it(office: Office) -> None:
