@@ -17,6 +17,7 @@ from nightscreen.desk.uploads import TYPED
 from nightscreen.journal.wallet import open_gaps
 from nightscreen.schemas.clock import spending_day
 from nightscreen.schemas.money import from_micro
+from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,8 +114,8 @@ def _lines(
     for run in runs:
         report = run.report or {}
         decided, exposure = report.get("decisions") or {}, report.get("exposure") or {}
-        if run.finished_at is None or not decided:
-            continue
+        if run.finished_at is None or not decided or run.stop_reason == StopReason.APPROVAL:
+            continue  # nothing was asked: it is no night of its day
         whole = Decimal(exposure.get("total") or 0)
         missed = Decimal((exposure.get("not_screened") or {}).get("exposure") or 0)
         parts = {

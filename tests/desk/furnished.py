@@ -89,7 +89,9 @@ def wait_for_approval(office: Office, by: str) -> None:
         cap_micro=4_000_000_000,
         parameters=parameters.model_dump(exclude={"run", "yes", "quote_only"}),
     )
-    office.journal.runs.finish(WAITING, state="stopped", stop_reason="approval", report={})
+    nothing = {"total": "600000.00", "not_screened": {"exposure": "600000.00"}}
+    report = {"decisions": {"undecided": 120}, "exposure": nothing}
+    office.journal.runs.finish(WAITING, state="stopped", stop_reason="approval", report=report)
     office.context.approvals.ask(
         WAITING,
         by=by,
