@@ -133,7 +133,7 @@ def furnished(folder: Path, *, nights: int = 2, number: int = 60) -> Iterator[Of
 def places(office: Office) -> dict[str, str]:
     """Return the address of every page by a name."""
     runs = office.journal.runs.newest(limit=10)
-    run = next(each for each in runs if (each.report or {}).get("decisions"))
+    run = next(each for each in runs if (each.report or {}).get("rows"))
     rows = rows_of_run(run)
     assert rows is not None
     customers = {
