@@ -42,7 +42,7 @@ from nightscreen.results.wording import customer_name
 from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.cases import CaseComment
 from nightscreen.schemas.checks import NoAnswer
-from nightscreen.schemas.clock import MICROS, lagos_day, to_instant
+from nightscreen.schemas.clock import MICROS, lagos_day, to_instant, to_micros
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.contests import ContestState
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
@@ -157,7 +157,7 @@ def _page(context: Context, *, link: str = "", again: dict[str, Any] | None = No
         also=_also(document, shown),
         no_answer=STATUSES,
         again=again or {"checks": _asked_checks(context, found), "check": "", "price": None},
-        cards=[] if row is None else _cards(row, document, allowed=allowed),
+        cards=[] if row is None else _cards(row, document, context.clock()),
         changes=[
             each
             for each in document["changes"]
@@ -400,10 +400,9 @@ def _consents(row: Mapping[str, Any], now: int) -> bool:
     )
 
 
-def _cards(
-    row: Mapping[str, Any], document: Mapping[str, Any], *, allowed: bool
-) -> list[dict[str, Any]]:
+def _cards(row: Mapping[str, Any], document: Mapping[str, Any], now: int) -> list[dict[str, Any]]:
     """Return each check's card: status, fields, age, source, consent and cost."""
+    allowed = _consents(row, now)
     ages = {each["check"]: each for each in document["evidence"]}
     costs: dict[str, Any] = {}
     for lookup in document["lookups"]:
@@ -428,7 +427,7 @@ def _cards(
             continue
         if declared.needs_consent and not allowed:
             word = "unreadable consent" if row.get(CONSENT_UNREADABLE) else "no consent"
-            card |= {"status": word, "closed": _why_closed(row), "evidence": None}
+            card |= {"status": word, "closed": _why_closed(row, now), "evidence": None}
             card["cost"] = Decimal(0)
         else:
             card["fields"] = list(_fields(check, row))
@@ -436,13 +435,15 @@ def _cards(
     return cards
 
 
-def _why_closed(row: Mapping[str, Any]) -> str:
-    """Say why nothing is asked or shown."""
+def _why_closed(row: Mapping[str, Any], now: int) -> str:
+    """Say why nothing is asked or shown now."""
     reference, given = row.get("consent_reference"), row.get("consented_at")
     if row.get(CONSENT_UNREADABLE):
         return "The consent on record has a date that cannot be read. Nothing is asked or shown."
     if not reference or given is None:
         return "No consent is on record. Nothing is asked or shown."
+    if to_micros(given) > now:
+        return f"Consent {reference} begins on {given:%d %B %Y}. Nothing is asked or shown."
     ended = row.get("consent_withdrawn_at") or row.get("consent_expires_at")
     ended = ended or twelve_months_after(given)
     return f"Consent {reference} ended on {ended:%d %B %Y}. Nothing is asked or shown."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from datetime import datetime, timedelta
 from decimal import Decimal
 from html import unescape
 from pathlib import Path
@@ -20,10 +21,11 @@ from nightscreen.reading.open_file import open_source
 from nightscreen.results import settle_case
 from nightscreen.results.one_row import find_row
 from nightscreen.runs.screening import quote_batch
-from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.clock import LAGOS, MICROS
 from nightscreen.schemas.contests import CustomerAction, ToldNotice
 from tests.desk.office import Office
 from tests.ops.signs import signs_in_a_test
+from tests.screening import World, customer, days_ago
 
 if TYPE_CHECKING:
     import pytest
@@ -393,3 +395,11 @@ def test_refused_review_keeps_what_was_typed(bank: Office) -> None:
         assert f">{note}</textarea>" in answer.text
     key = bank.journal.pseudonyms.customer("portfolio", first)
     assert bank.context.reviews.of_customer(key) == []
+
+
+def test_consent_that_has_not_begun_is_said_to_begin(tmp_path: Path) -> None:
+    """It is no consent yet, and none that has ended."""
+    World(tmp_path).screen([customer(1, consent_reference="CNS-1", consented_at=days_ago(-32))])
+    with Office(tmp_path) as office:
+        page = office.browser("analyst").get("/customers/C1").text
+    assert f"Consent CNS-1 begins on {datetime.now(LAGOS) + timedelta(days=32):%d %B %Y}" in page
