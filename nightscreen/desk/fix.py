@@ -26,7 +26,7 @@ from nightscreen.desk.runs import find_run
 from nightscreen.desk.uploads import TYPED, chosen_mapping
 from nightscreen.files.outputs import QUARANTINE
 from nightscreen.files.person import same_person
-from nightscreen.files.quarantine import escape_formula, unescape_formula
+from nightscreen.files.quarantine import escape_formula, records, unescape_formula
 from nightscreen.files.sealed_file import in_memory, unsealed
 from nightscreen.journal.records import Records
 from nightscreen.reading.columns import meanings
@@ -328,9 +328,8 @@ def _sheet(context: Context, run: RunRecord) -> _Sheet:
     if which == VALUES:
         headings = list(kept[0].headings)
     else:
-        with quarantine.open(encoding="utf-8", newline="") as file:
-            named = next(csv.reader(file), [])
-        headings = [unescape_formula(each) for each in named[:-_OWN]]
+        named, _ = next(records(quarantine), ([], ""))
+        headings = named[:-_OWN]
     done, waiting = _sent_again(context, run, which)
     gone = _dismissed(context, run) if which == REFUSED else {}
     shown = ((run.report or {}).get("provenance") or {}).get("date_orders", {}).values()
@@ -360,10 +359,8 @@ def _number(context: Context, run: RunRecord, which: str) -> int:
 
 def _refused_rows(quarantine: Path) -> Iterator[tuple[list[str], list[str]]]:
     """Yield the cells of each refused row as they came, and its line, column, code and hint."""
-    with quarantine.open(encoding="utf-8", newline="") as file:
-        for cells in islice(csv.reader(file), 1, None):
-            plain = list(map(unescape_formula, cells))
-            yield plain[:-_OWN], plain[-_OWN:]
+    for cells, _ in islice(records(quarantine), 1, None):
+        yield cells[:-_OWN], cells[-_OWN:]
 
 
 def _dismissed(context: Context, run: RunRecord) -> dict[int, Dismissal]:

@@ -10,6 +10,7 @@ import csv
 import re
 import shutil
 from contextlib import ExitStack
+from itertools import islice
 from typing import TYPE_CHECKING, Self
 
 from nightscreen.files.private_files import atomic_write
@@ -112,12 +113,24 @@ def append_problems(path: Path, problems: Iterable[Problem]) -> None:
             csv.writer(file, lineterminator="\n").writerows(map(_problem_row, problems))
 
 
+def records(file: Path) -> Iterator[tuple[list[str], str]]:
+    """Yield the cells of each record of a CSV file, without guards, and its text unchanged."""
+    with file.open(encoding="utf-8", newline="") as content:
+        consumed: list[str] = []
+
+        def lines() -> Iterator[str]:
+            for line in content:
+                consumed.append(line)
+                yield line
+
+        for cells in csv.reader(lines()):
+            yield list(map(unescape_formula, cells)), "".join(consumed)
+            consumed.clear()
+
+
 def quarantined(path: Path) -> Iterator[tuple[str, ...]]:
     """Yield line, column, code and hint of each row of a `quarantine.csv`, and nothing else."""
     if not path.exists():
         return
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = csv.reader(file)
-        next(rows, None)
-        for row in rows:
-            yield tuple(unescape_formula(cell) for cell in row[-len(QUARANTINE_COLUMNS) :])
+    for cells, _ in islice(records(path), 1, None):
+        yield tuple(cells[-len(QUARANTINE_COLUMNS) :])

@@ -6,7 +6,6 @@ decides what they hold, `privacy/` which rows and files of past runs go.
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from nightscreen.files.places import (
     withdraw_manifest,
 )
 from nightscreen.files.private_files import atomic_write, make_private_folder, write_private
-from nightscreen.files.quarantine import unescape_formula
+from nightscreen.files.quarantine import records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -354,21 +353,6 @@ def read_columns(file: Path, columns: Sequence[str]) -> pa.Table:
     with pq.ParquetFile(file) as content:
         present = [name for name in content.schema_arrow.names if name in columns]
         return content.read(columns=present)
-
-
-def records(file: Path) -> Iterator[tuple[list[str], str]]:
-    """Yield the cells of each record of a CSV file, without guards, and its text unchanged."""
-    with file.open(encoding="utf-8", newline="") as content:
-        consumed: list[str] = []
-
-        def lines() -> Iterator[str]:
-            for line in content:
-                consumed.append(line)
-                yield line
-
-        for cells in csv.reader(lines()):
-            yield list(map(unescape_formula, cells)), "".join(consumed)
-            consumed.clear()
 
 
 def rows_in(path: Path) -> int | None:

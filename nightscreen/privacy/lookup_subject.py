@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.files.outputs import OUTPUTS, Whose
-from nightscreen.files.run_folder import RowFilter, records
+from nightscreen.files.quarantine import records
+from nightscreen.files.run_folder import RowFilter
 from nightscreen.operations.bvn.states import requests_to
 from nightscreen.results.one_row import find_row
 from nightscreen.schemas.columns import IDENTIFIERS
