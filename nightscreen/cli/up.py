@@ -222,7 +222,7 @@ class Services:
         flows = [service for service in running if service.name == FLOWS]
         needed = [service for service in running if service.needed]
         others = [service for service in running if service not in (*flows, *needed)]
-        runs = {pid for flow in flows if flow.process for pid in runs_of(flow.process.pid)}
+        runs = {pid for flow in flows if flow.process for pid in run_processes(flow.process.pid)}
         for pid in runs:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -248,7 +248,7 @@ def _end(services: Sequence[Service], number: signal.Signals) -> None:
             process.wait()
 
 
-def runs_of(flows: int) -> set[int]:
+def run_processes(flows: int) -> set[int]:
     """Return the processes of runs that the process of the flows has under way, through others."""
     return {run for below in _children_of(flows) for run in _children_of(below)}
 
@@ -314,9 +314,10 @@ def _engine(services: Services, settings: Settings, port: int) -> RunningEngine 
         os.environ.setdefault(name, value)
     configured = os.environ.get("PREFECT_API_URL")
     if configured:
-        from nightscreen.tasks.prefect_health import require_engine
+        from nightscreen.tasks.prefect_health import refuse_open_engine, require_engine
 
-        require_engine(takes_work=True, open_engine=settings.open_engine)
+        require_engine()
+        refuse_open_engine(allowed=settings.open_engine)
         _say(f"The Prefect server at {configured} is used.")
         return RunningEngine(configured, "")
     folder = make_private_folder((settings.home / "prefect").absolute())

@@ -24,7 +24,7 @@ from prefect.types.entrypoint import EntrypointType
 from nightscreen.config.settings import read_settings
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.shipped import template
-from nightscreen.tasks.prefect_health import require_engine
+from nightscreen.tasks.prefect_health import refuse_open_engine, require_engine
 from nightscreen.tasks.warm_process import start_runs_warm
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ def main() -> None:
         SettingsError: the server is away, refuses us, or answers anybody.
     """
     if PREFECT_API_URL.value():
-        require_engine(takes_work=True, open_engine=read_settings().open_engine)
+        require_engine()
+        refuse_open_engine(allowed=read_settings().open_engine)
     own = Path(FILE)
     text = (own if own.exists() else template(FILE)).read_text("utf-8")
     found = deployments(text)

@@ -90,8 +90,8 @@ async def _refuse_open_engine(name: str) -> None:
     run = None if context is None else context.flow_run
     if run is not None and run.deployment_id is not None:
         with paging_false_starts(name, ""):
-            if not read_settings().open_engine:
-                await asyncio.to_thread(refuse_open_engine)
+            allowed = read_settings().open_engine
+            await asyncio.to_thread(refuse_open_engine, allowed=allowed)
 
 
 @asynccontextmanager

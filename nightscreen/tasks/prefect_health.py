@@ -67,12 +67,8 @@ def answers_anybody(url: str) -> bool:
         return False
 
 
-def require_engine(*, takes_work: bool = False, open_engine: bool = False) -> None:
-    """Refuse a server that is away or refuses our login, and work from one that has no login.
-
-    Args:
-        takes_work: this process will do what the server says.
-        open_engine: a server without a login is taken all the same.
+def require_engine() -> None:
+    """Refuse a server that is away or refuses our login.
 
     Raises:
         SettingsError: saying what to do.
@@ -90,18 +86,16 @@ def require_engine(*, takes_work: bool = False, open_engine: bool = False) -> No
                 raise SettingsError(
                     f"the Prefect server {url} refuses the login: {_LOGIN}; nothing was asked"
                 ) from None
-    if takes_work and not open_engine:
-        refuse_open_engine()
 
 
-def refuse_open_engine() -> None:
-    """Refuse work from a server that answers anybody.
+def refuse_open_engine(*, allowed: bool) -> None:
+    """Refuse work from a server that answers anybody, unless that is allowed.
 
     Raises:
         SettingsError: saying what to do.
     """
     url = str(PREFECT_API_URL.value())
-    if answers_anybody(url):
+    if not allowed and answers_anybody(url):
         raise SettingsError(f"{_OPEN.format(url)}: {_CLOSE}")
 
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from nightscreen.cli.up import runs_of
+from nightscreen.cli.up import run_processes
 from nightscreen.files.local_engine import running_engine
 from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
@@ -244,7 +244,7 @@ def test_a_run_that_dies_has_crashed_and_takes_nothing_with_it(running: Running)
 
     def limited() -> set[int]:
         limits = set()
-        for pid in runs_of(flows):
+        for pid in run_processes(flows):
             with suppress(OSError):
                 lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
                 (most,) = [line.split()[3] for line in lines if line.startswith("Max data size")]
