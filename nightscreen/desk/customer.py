@@ -136,7 +136,8 @@ def _page(context: Context, *, link: str = "", again: dict[str, Any] | None = No
     declared = read_declarations(context.settings)
     document = explain(context.journal, context.customers, context.reviews, person, declared)
     shown = None if row is None else dict(in_words(context, [row], run.purpose if run else None)[0])
-    allowed = row is not None and _consents(row, context.clock())
+    now = context.clock()
+    allowed = row is not None and _consents(row, now)
     gated = {check for check, each in CHECKS.items() if each.needs_consent}
     rows = context.rows_of(run) if run is not None else None
     next_id, place, listed = (None, 0, 0) if rows is None else rows.next_after(person.customer_id)
@@ -157,7 +158,7 @@ def _page(context: Context, *, link: str = "", again: dict[str, Any] | None = No
         also=_also(document, shown),
         no_answer=STATUSES,
         again=again or {"checks": _asked_checks(context, found), "check": "", "price": None},
-        cards=[] if row is None else _cards(row, document, context.clock()),
+        cards=[] if row is None else _cards(row, document, now, allowed=allowed),
         changes=[
             each
             for each in document["changes"]
@@ -400,9 +401,10 @@ def _consents(row: Mapping[str, Any], now: int) -> bool:
     )
 
 
-def _cards(row: Mapping[str, Any], document: Mapping[str, Any], now: int) -> list[dict[str, Any]]:
+def _cards(
+    row: Mapping[str, Any], document: Mapping[str, Any], now: int, *, allowed: bool
+) -> list[dict[str, Any]]:
     """Return each check's card: status, fields, age, source, consent and cost."""
-    allowed = _consents(row, now)
     ages = {each["check"]: each for each in document["evidence"]}
     costs: dict[str, Any] = {}
     for lookup in document["lookups"]:

@@ -94,10 +94,11 @@ class Standing:
 def standings(context: Context, found: Iterable[RunRecord]) -> list[Standing]:
     """Return how runs stand."""
     asked = {each.run_id for each in context.waiting_approvals}
-    return [_standing(context, run, run.run_id in asked) for run in found]
+    look = Look.of(context.journal)
+    return [_standing(context, look, run, run.run_id in asked) for run in found]
 
 
-def _standing(context: Context, run: RunRecord, is_asked: bool) -> Standing:
+def _standing(context: Context, look: Look, run: RunRecord, is_asked: bool) -> Standing:
     if is_asked and run.stop_reason == StopReason.APPROVAL:
         return Standing(run, WAITS, "waits for approval")
     settings, report = context.settings, run.report or {}
@@ -110,7 +111,7 @@ def _standing(context: Context, run: RunRecord, is_asked: bool) -> Standing:
     facts = {
         "state": state,
         "stop_reason": run.stop_reason,
-        "stopped_by": Look.of(context.journal).stopped_by(run),
+        "stopped_by": look.stopped_by(run),
         "held": held,
         "approval": None,
     }
