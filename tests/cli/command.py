@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from tests import session_end
 from tests.shifted.sitecustomize import SHIFT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 COMMAND = str(Path(sys.executable).with_name("nightscreen"))
 NOBODY_LISTENS = "http://127.0.0.1:9"
@@ -47,6 +48,31 @@ def surroundings(folder: Path, **settings: str) -> dict[str, str]:
         "COLUMNS": "100",
         **settings,
     }
+
+
+@contextmanager
+def serving(
+    *arguments: str, cwd: Path, env: Mapping[str, str], patience_s: float = 60
+) -> Iterator[Callable[[], str]]:
+    """Run a command that serves, stop it in good order; give what reads a line that it says."""
+    with (cwd / f"{arguments[0]}.log").open("wb") as log:
+        child = subprocess.Popen(
+            [COMMAND, *arguments],
+            cwd=cwd,
+            env=dict(env),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    assert child.stdout is not None
+    lines = child.stdout
+    try:
+        yield lambda: lines.readline().rstrip("\n")
+    finally:
+        child.terminate()
+        status = child.wait(patience_s)
+        lines.close()
+    assert status == 0
 
 
 def nightscreen(

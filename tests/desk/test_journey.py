@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
 from nightscreen.sandbox.process import SandboxProcess
 from tests.browser.chromium import chromium
-from tests.cli.command import COMMAND, nightscreen, surroundings
+from tests.cli.command import nightscreen, serving, surroundings
 from tests.desk.conftest import BRANCHES
 from tests.desk.office import PASSWORD
 from tests.screening import CONSENT, customer
@@ -84,24 +83,8 @@ def served(folder: Path, sandbox: SandboxProcess, browser: Browser) -> Iterator[
         PYTHONPATH=str(Path(__file__).parents[2]),
     )
     env.pop("PREFECT_API_URL", None)
-    with (folder / "desk.log").open("wb") as log:
-        child = subprocess.Popen(
-            [COMMAND, "desk", "--port", "0"],
-            cwd=folder,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=log,
-        )
-    try:
-        assert child.stdout is not None
-        origin = child.stdout.readline().decode().split()[-1]
-        first = child.stdout.readline().decode().split()[-1]
-        yield Desk(origin, first, folder, env, browser)
-    finally:
-        child.terminate()
-        child.wait(20)
-        if child.stdout is not None:
-            child.stdout.close()
+    with serving("desk", "--port", "0", cwd=folder, env=env) as says:
+        yield Desk(says().split()[-1], says().split()[-1], folder, env, browser)
 
 
 def messy_workbook(path: Path, number: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from nightscreen.desk.accounts import Accounts
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
 from nightscreen.schemas.users import Role
-from tests.cli.command import COMMAND, nightscreen, surroundings
+from tests.cli.command import nightscreen, serving, surroundings
 from tests.portal.crowds import CROWDS, crowd
 
 if TYPE_CHECKING:
@@ -23,29 +22,12 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def serving(folder: Path, env: dict[str, str]) -> Iterator[tuple[str, str]]:
+def new_desk(folder: Path, env: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Run a new desk; give its address, and the link that makes the first user."""
-    with (folder / "log").open("wb") as log:
-        child = subprocess.Popen(
-            [COMMAND, "desk", "--port", "0"],
-            cwd=folder,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=log,
-        )
-    try:
-        assert child.stdout is not None
-        says = child.stdout.readline().decode().strip()
-        assert says.startswith("desk listening on "), says
-        line = child.stdout.readline().decode().strip()
-        link = line.removeprefix("first user: ")
-        yield says.removeprefix("desk listening on "), link
-    finally:
-        child.terminate()
-        status = child.wait(60)
-        if child.stdout is not None:
-            child.stdout.close()
-    assert status == 0
+    with serving("desk", "--port", "0", cwd=folder, env=env) as says:
+        line = says()
+        assert line.startswith("desk listening on "), line
+        yield line.removeprefix("desk listening on "), says().removeprefix("first user: ")
 
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -63,7 +45,7 @@ def new(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, Pa
     """A desk that nobody has used yet: its address, its first link, its folder."""
     folder = tmp_path_factory.mktemp("desk")
     env = surroundings(folder, NIGHTSCREEN_HOME=str(folder / "home"))
-    with serving(folder, env) as (address, first):
+    with new_desk(folder, env) as (address, first):
         yield address, first, folder
 
 
@@ -130,5 +112,5 @@ def test_where_a_sign_in_comes_from_is_told_by_nobody_unless_configured(
 def test_where_a_sign_in_comes_from_is_believed_of_configured_proxies(tmp_path: Path) -> None:
     """Others behind the same proxy are not held up."""
     home = {"NIGHTSCREEN_HOME": str(tmp_path / "home"), "NIGHTSCREEN_DESK_PROXIES": "127.0.0.1"}
-    with serving(tmp_path, surroundings(tmp_path, **home)) as (address, _):
+    with new_desk(tmp_path, surroundings(tmp_path, **home)) as (address, _):
         assert held_up(address, tmp_path / "home") == [429, 303]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from nightscreen.operations.consents.links import ConsentLinks
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.consented import GrantState
 from tests.browser.chromium import chromium
-from tests.cli.command import COMMAND, surroundings
+from tests.cli.command import serving, surroundings
 from tests.services import free_port
 
 if TYPE_CHECKING:
@@ -45,19 +44,9 @@ def served(folder: Path, sandbox: SandboxProcess) -> Iterator[str]:
         NIGHTSCREEN_PORTAL_NAME="Palmwine Credit",
         NIGHTSCREEN_HOME=str(folder / "home"),
     )
-    child = subprocess.Popen(
-        [COMMAND, "portal"], cwd=folder, env=env, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert child.stdout is not None
-        assert child.stdout.readline() == f"portal listening on {origin} for {origin}\n"
+    with serving("portal", cwd=folder, env=env) as says:
+        assert says() == f"portal listening on {origin} for {origin}"
         yield origin
-    finally:
-        child.terminate()
-        status = child.wait(20)
-        if child.stdout is not None:
-            child.stdout.close()
-    assert status == 0
 
 
 def heading(page: Page, text: str) -> None:
