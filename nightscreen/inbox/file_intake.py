@@ -1,32 +1,46 @@
 """What to do with a file in the inbox: is it new, was it screened already, can it be read at all.
 
 Exactly once: a content is screened once a night whatever its name, and once under a name for good.
-An interrupted run of it is resumed instead of started again. Moving files is
-`files.inbox`, the words are `notifications`.
+An interrupted run of it is resumed instead of started again. Moving files is `files.inbox`. The
+texts beside a file are templates in `data/pages/inbox/`, for the person who dropped it: numbers and
+ids only, plain words, and what to do next in the last lines.
 """
 
 from __future__ import annotations
 
+import re
+import textwrap
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.files.inbox import QUOTE, REPEATED, RESULT, WAITS, WRONG, Inbox, Lock, Ticket
 from nightscreen.files.outputs import INBOX_TEXTS, INPUT
-from nightscreen.inbox.notifications import result_text, text_of
+from nightscreen.files.templates import text_templates
 from nightscreen.journal import journal_of
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.read_only import look_into
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.reading.open_file import file_digest
+from nightscreen.report.format import DECISIONS, count, lasting, moment, naira, some
+from nightscreen.report.page import TEMPLATES
+from nightscreen.report.verdict import attention, lists_of, next_steps, verdict
 from nightscreen.results.decision_files import is_returned, read_returned
 from nightscreen.results.settle_case import import_reviews
 from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.approvals import ApprovalState
-from nightscreen.schemas.clock import LAGOS, span_micros, spending_day, system_clock, to_instant
+from nightscreen.schemas.clock import (
+    LAGOS,
+    instant_text,
+    span_micros,
+    spending_day,
+    system_clock,
+    to_instant,
+)
 from nightscreen.schemas.errors import InputError, NotAllowedError, UsageError
 from nightscreen.schemas.naming import batch_name, contains_identifier
 from nightscreen.schemas.stops import COMPLETED, StopReason
@@ -34,12 +48,18 @@ from nightscreen.schemas.stops import COMPLETED, StopReason
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from jinja2 import Environment
+
     from nightscreen.config.parameters import WatchInbox
     from nightscreen.config.settings import Settings
-    from nightscreen.journal.read_only import Look
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.clock import Clock
 
+_WIDTH = 96  # of the texts
+_RENAMED = (
+    "The file's name looked like somebody's number or address, so it goes by another name now. "
+    "Name files after what they are, such as portfolio-20260301.xlsx: names are seen by many."
+)
 MOST_ATTEMPTS = 3  # how often a file is started before it counts as one that cannot be screened
 
 
@@ -106,8 +126,7 @@ def examine(ticket: Ticket, options: WatchInbox, settings: Settings, inbox: Inbo
         else:
             found = _examined(ticket, digest, options, settings, inbox)
     except (InputError, NotAllowedError) as error:
-        _refuse(ticket, inbox, _about_wrong(ticket, error))
-        found = Examined(fate=Fate.FAILED)
+        found = Examined(fate=refuse(ticket, error, inbox))
     except BaseException:
         if content is not None:
             content.release()
@@ -120,22 +139,15 @@ def examine(ticket: Ticket, options: WatchInbox, settings: Settings, inbox: Inbo
 
 
 def _import_reviews(ticket: Ticket, settings: Settings, inbox: Inbox) -> Fate:
-    """Take a decision list in that came back: all of it or, on any mistake, nothing.
-
-    Raises:
-        InputError: it cannot be read to its end.
-        NotAllowedError: the desk has users, who review customers there.
-    """
+    """Take a decision list in that came back: all of it or, on any mistake, nothing."""
     rows = read_returned(ticket.file)
     with journal_of(settings) as journal:
         found = import_reviews(journal, Actor.by_command(settings), rows, settings)
     mistakes = found.judged.mistakes
     if mistakes or not rows:
-        _refuse(ticket, inbox, text_of("mistakes", ticket, mistakes=mistakes))
-        return Fate.FAILED
+        return _refuse(ticket, inbox, text_of("mistakes", ticket, mistakes=mistakes))
     ticket.write(RESULT, text_of("imported", ticket, taken=found, known=found.judged.known))
-    folder = inbox.done / ticket.folder.name
-    ticket.move(folder, folder / ticket.file.name)
+    _put_done(ticket, inbox)
     return Fate.IMPORTED
 
 
@@ -157,10 +169,12 @@ def _examined(
     if earlier is not None and earlier.state == RUNNING:
         return Examined(fate=Fate.HELD)
     if earlier is not None and (earlier.state == COMPLETED or _waits(earlier, ticket)):
-        return Examined(fate=_repeat(ticket, earlier, inbox))
+        ticket.write(REPEATED, text_of("repeated", ticket, earlier=earlier))
+        _put_done(ticket, inbox)
+        return Examined(fate=Fate.REPEATED)
     if ticket.count_attempt() > MOST_ATTEMPTS:
-        _refuse(ticket, inbox, text_of("gave_up", ticket, attempts=MOST_ATTEMPTS))
-        return Examined(fate=Fate.FAILED)
+        gave_up = text_of("gave_up", ticket, attempts=MOST_ATTEMPTS)
+        return Examined(fate=_refuse(ticket, inbox, gave_up))
     parameters = fresh
     if earlier is not None:
         parameters = fresh.model_copy(update={"run": earlier.run_id})
@@ -185,20 +199,17 @@ def decided_runs(settings: Settings, run_ids: Sequence[str]) -> list[str]:
     look = look_into(settings)
     if look is None:
         return []
+    valid, found = span_micros(settings.approval_timeout), []
     with look:
-        return [run_id for run_id in run_ids if _is_decided(look, run_id, settings)]
-
-
-def _is_decided(look: Look, run_id: str, settings: Settings) -> bool:
-    run = look.runs.find(run_id)
-    if run is None or run.state == RUNNING:
-        return False
-    if run.state == KILLED or run.stop_reason != StopReason.APPROVAL.value:
-        return True
-    found = look.approval_of(run_id)
-    valid = span_micros(settings.approval_timeout)
-    state = None if found is None else found.state(system_clock(), valid_micros=valid)
-    return state in {ApprovalState.APPROVED, ApprovalState.REFUSED}
+        for run_id in run_ids:
+            run, asked = look.runs.find(run_id), look.approval_of(run_id)
+            if run is None or run.state == RUNNING:
+                continue
+            state = None if asked is None else asked.state(system_clock(), valid_micros=valid)
+            waits = run.state != KILLED and run.stop_reason == StopReason.APPROVAL
+            if not waits or state in {ApprovalState.APPROVED, ApprovalState.REFUSED}:
+                found.append(run_id)
+    return found
 
 
 def _waits(earlier: RunRecord, ticket: Ticket) -> bool:
@@ -222,11 +233,9 @@ def _earlier(runs: Sequence[RunRecord], ticket: Ticket, inbox: Inbox, now: int) 
     return None
 
 
-def _repeat(ticket: Ticket, earlier: RunRecord, inbox: Inbox) -> Fate:
-    ticket.write(REPEATED, text_of("repeated", ticket, earlier=earlier))
+def _put_done(ticket: Ticket, inbox: Inbox) -> None:
     folder = inbox.done / ticket.folder.name
     ticket.move(folder, folder / ticket.file.name)
-    return Fate.REPEATED
 
 
 def settle(ticket: Ticket, report: Mapping[str, Any], settings: Settings, inbox: Inbox) -> Fate:
@@ -255,24 +264,44 @@ def settle(ticket: Ticket, report: Mapping[str, Any], settings: Settings, inbox:
     if failed:
         ticket.write(WRONG, text_of("refused", ticket, report=report, folder=folder))
     else:
-        ticket.write(RESULT, result_text(report, ticket, folder))
+        told = {"report": report, "folder": folder, "verdict": verdict(report)}
+        told |= {"attention": attention(report), "lists": lists_of(report)}
+        told |= {"decisions": DECISIONS, "steps": next_steps(report)}
+        ticket.write(RESULT, text_of("result", ticket, **told))
     ticket.move(beside, file)
     return Fate.FAILED if failed else Fate.SCREENED
 
 
-def refuse(ticket: Ticket, error: InputError, inbox: Inbox) -> Fate:
-    """Put a file that turned out to be unreadable in mid-run where the failed ones are."""
-    _refuse(ticket, inbox, _about_wrong(ticket, error))
-    return Fate.FAILED
+def refuse(ticket: Ticket, error: UsageError, inbox: Inbox) -> Fate:
+    """Put a file that cannot be read where the failed ones are, and say why beside it."""
+    problem = str(error).replace(str(ticket.file), ticket.name)
+    return _refuse(ticket, inbox, text_of("wrong", ticket, problem=problem))
 
 
-def _refuse(ticket: Ticket, inbox: Inbox, text: str) -> None:
+def _refuse(ticket: Ticket, inbox: Inbox, text: str) -> Fate:
     ticket.write(WRONG, text)
     folder = inbox.failed / ticket.folder.name
     ticket.move(folder, folder / ticket.file.name)
+    return Fate.FAILED
 
 
-def _about_wrong(ticket: Ticket, error: UsageError) -> str:
-    """Return what is wrong with a file, under the name that it was dropped by."""
-    problem = str(error).replace(str(ticket.file), ticket.name)
-    return text_of("wrong", ticket, problem=problem)
+# --- the texts ---
+
+
+def text_of(template: str, ticket: Ticket, **values: object) -> str:
+    """Return a text about a dropped file; a paragraph that is indented keeps its lines."""
+    rendered = _templates().get_template(f"inbox/{template}.j2").render(values).strip()
+    title, *paragraphs = re.split(r"\n{2,}", rendered)
+    shown = [
+        text if text.startswith("  ") else textwrap.fill(text, _WIDTH, break_long_words=False)
+        for text in [*paragraphs, *([_RENAMED] if ticket.renamed else [])]
+    ]
+    return "\n\n".join([f"{title}\n{'=' * len(title)}", *shown]) + "\n"
+
+
+@cache
+def _templates() -> Environment:
+    found = text_templates(TEMPLATES)
+    filters = (count, instant_text, lasting, moment, naira, some)
+    found.filters |= {each.__name__: each for each in filters}
+    return found

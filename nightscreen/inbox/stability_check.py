@@ -18,18 +18,12 @@ LONGER = 6  # how many times longer to wait for an empty file, or one that seems
 
 
 @dataclass(slots=True)
-class _Waiting:
-    stamp: Stamp
-    since_s: float
-    looks: int = 1
-
-
-@dataclass(slots=True)
 class Settling:
     """Remembers what was seen of each file."""
 
     settle_s: float  # how long a file must stay as it is
-    _waiting: dict[str, _Waiting] = field(default_factory=dict)
+    # of each file: how it was, since when in seconds, and how often it was seen so
+    _seen: dict[str, tuple[Stamp, float, int]] = field(default_factory=dict)
 
     def look(
         self,
@@ -39,34 +33,25 @@ class Settling:
         is_whole: Callable[[str], bool],
         is_being_written: Callable[[str], bool],
     ) -> list[str]:
-        """Return the files that have arrived, those that have waited longest first.
+        """Return which of the files there have arrived, those that have waited longest first.
 
-        Args:
-            seen: the files there.
-            now_s: the present on a clock that never goes back.
-            is_whole: returns whether a file seems to be complete.
-            is_being_written: returns whether somebody writes a file at this moment.
+        Whether one seems to be complete, and whether somebody writes it at this moment, is asked.
         """
-        self._waiting = {name: self._next(name, stamp, now_s) for name, stamp in seen.items()}
-        ready = []
-        for name, waiting in self._waiting.items():
-            rested_s = now_s - waiting.since_s
-            if waiting.looks < LOOKS or rested_s < self.settle_s or is_being_written(name):
+        before, self._seen, ready = self._seen, {}, []
+        for name, stamp in seen.items():
+            was, since_s, looks = before.get(name, (stamp, now_s, 0))
+            if was != stamp:
+                since_s, looks = now_s, 0
+            self._seen[name] = stamp, since_s, looks + 1
+            rested_s = now_s - since_s
+            if looks + 1 < LOOKS or rested_s < self.settle_s or is_being_written(name):
                 continue
-            unfinished = waiting.stamp.size == 0 or not is_whole(name)
-            if unfinished and rested_s < LONGER * self.settle_s:
-                continue
-            ready.append((waiting.since_s, name))
+            unfinished = stamp.size == 0 or not is_whole(name)
+            if not unfinished or rested_s >= LONGER * self.settle_s:
+                ready.append((since_s, name))
         return [name for _, name in sorted(ready)]
 
     @property
     def waits(self) -> bool:
         """Return whether any file is being waited for."""
-        return bool(self._waiting)
-
-    def _next(self, name: str, stamp: Stamp, now_s: float) -> _Waiting:
-        known = self._waiting.get(name)
-        if known is None or known.stamp != stamp:
-            return _Waiting(stamp, now_s)
-        known.looks += 1
-        return known
+        return bool(self._seen)
