@@ -118,13 +118,9 @@ def _advice(remedy: Remedy | None) -> dict[str, str | None]:
 def unreadable_settings(error: NightscreenError, more: tuple[HealthFinding, ...]) -> Diagnosis:
     """Return the diagnosis where the settings cannot be read, so that nothing else can be."""
     mend = Remedy("correct it in .env or the environment", DOCTOR)
-    return Diagnosis(
-        findings=[HealthFinding("settings", WRONG, str(error), mend), *more],
-        safe=False,
-        why_not="no run can start: settings must be fixed",
-        remedy=mend,
-        exit_status=2,
-    )
+    found = Diagnosis(findings=[HealthFinding("settings", WRONG, str(error), mend), *more])
+    _conclude(found, "")
+    return found
 
 
 def diagnose(
@@ -178,9 +174,8 @@ def _find_run(settings: Settings, run_id: str, clock: Clock, found: Diagnosis) -
         with look:
             found.findings = [HealthFinding("journal", OK, "can be read"), _key(look)]
             found.findings += _wallet(look)
-            wanted = [run_id] if run_id else [run.run_id for run in newest_runs(look, clock)]
-            known = [condition_of(settings, each, look, clock) for each in wanted]
-            runs = [run for run in known if run is not None]
+            wanted = [look.runs.find(run_id)] if run_id else newest_runs(look, clock)
+            runs = [condition_of(each, settings, look, clock) for each in wanted if each]
             found.run = min(runs, key=_urgency, default=None)
             found.others = [run for run in runs if run is not found.run]
     except (NightscreenError, OSError) as error:

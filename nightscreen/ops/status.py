@@ -30,11 +30,9 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.clock import Clock
 
-SILENT_S = 120
-"""Age of a living run's signs from which its process counts as hung."""
+SILENT_S = 120  # age of a living run's signs from which its process counts as hung
 HUNG = "hung"
-RECENT = timedelta(days=14)
-"""A batch that had no run for longer is nobody's nightly any more."""
+RECENT = timedelta(days=14)  # a batch that had no run for longer is nobody's nightly any more
 _MOST_RUNS = 2_000
 DAY_BEGINS = "which begins at noon in Lagos"
 ENDS: Mapping[str, str] = {**WHY, StopReason.BUDGET: "a spending cap was reached"}
@@ -83,17 +81,8 @@ def state_of(home: Path, run: RunRecord, now: int) -> str:
     return HUNG if now - signs["at"] > SILENT_S * MICROS else RUNNING
 
 
-def condition_of(
-    settings: Settings, run_id: str, look: Look, clock: Clock
-) -> dict[str, Any] | None:
-    """Return the facts of a run, of the newest where no id is given; None where there is none.
-
-    Instants are microseconds, money is micro-naira.
-    """
-    newest = None if run_id else next(iter(look.runs.newest(limit=1)), None)
-    run = look.runs.find(run_id) if run_id else newest
-    if run is None:
-        return None
+def condition_of(run: RunRecord, settings: Settings, look: Look, clock: Clock) -> dict[str, Any]:
+    """Return the facts of a run; instants are microseconds, money is micro-naira."""
     now, holder = clock(), run.holder
     activity = look.pulse(run.run_id, alive=holder is not None)
     report, signs = run.report or {}, read_vitals(settings.home, run.run_id) or {}
@@ -141,7 +130,6 @@ def condition_of(
         "in_doubt": activity.in_doubt,
         "in_doubt_micro": activity.in_doubt_micro,
         "finish_at": live.get("finish_at"),
-        "rest_s": None if running else _rest_s(settings, checks, look),
         "deadline_at": live.get("deadline_at") if running else _deadline(run),
         "folder": run.folder,
         "pid": None if holder is None else pid_of(holder),
@@ -177,20 +165,6 @@ def _deadline(run: RunRecord) -> int | None:
         return deadline_instant(str(run.parameters.get("deadline") or ""), run.started_at)
     except NightscreenError:
         return None
-
-
-def _rest_s(
-    settings: Settings, checks: Mapping[str, Mapping[str, Any]], look: Look
-) -> float | None:
-    """Return how many seconds the rest may take, by the slowest check."""
-    if any(check["left"] is None for check in checks.values()):
-        return None
-    each_s = look.runs.seconds_per_answer()
-    rests = [
-        check["left"] * each_s.get(name, 0.0) / settings.max_in_flight.get(name, 1)
-        for name, check in checks.items()
-    ]
-    return max(rests, default=0.0)
 
 
 def _missing(
@@ -258,9 +232,7 @@ def deadline_words(run: Mapping[str, Any]) -> str | None:
     if deadline_at is None or run["state"] in {"completed", "test_mode"}:
         return None
     if run["state"] not in {RUNNING, HUNG}:
-        if deadline_at <= run["now"]:
-            return "has passed"
-        finish_at = None if run["rest_s"] is None else run["now"] + int(run["rest_s"] * MICROS)
+        return "has passed" if deadline_at <= run["now"] else "is still to come"
     if finish_at is None:
         return "not known yet whether it is met"
     late_s = (finish_at - deadline_at) / MICROS

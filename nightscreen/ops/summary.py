@@ -23,7 +23,9 @@ _STATES = ("completed", "stopped", "test_mode", "killed", "running")
 
 
 def last_night(settings: Settings) -> dict[str, Any]:
-    """Return the numbers of the night that just ended.
+    """Return the numbers of the night that just ended, and `text` with them.
+
+    A night is the day from noon to noon in Lagos; money is decimal text in naira.
 
     Raises:
         JournalError: the journal cannot be read, or there is none.
@@ -35,14 +37,10 @@ def last_night(settings: Settings) -> dict[str, Any]:
             "runs to where runs keep their state"
         )
     with look:
-        return night_of(look, system_clock())
+        return _night_of(look, system_clock())
 
 
-def night_of(look: Look, now: int) -> dict[str, Any]:
-    """Return the numbers of the night that an instant belongs to, and `text` with them.
-
-    A night is the day from noon to noon in Lagos; money is decimal text in naira.
-    """
+def _night_of(look: Look, now: int) -> dict[str, Any]:
     night = spending_day(now)
     newest = (
         (run.finished_at or run.started_at, run) for run in look.runs.newest(limit=_MOST_RUNS)

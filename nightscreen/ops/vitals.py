@@ -79,14 +79,7 @@ class RecentSpeed:
 
 
 def vitals_of(run: Run, pace: RecentSpeed, now: int, *, phase: str) -> dict[str, Any]:
-    """Return a run's signs at an instant; instants in microseconds.
-
-    Args:
-        run: the run.
-        pace: how fast it went of late.
-        now: the instant.
-        phase: which part of its work it is in.
-    """
+    """Return a run's signs now, in a phase of its work; instants in microseconds."""
     stops = run.stops
     waiting_for, waiting_since = stops.waiting or (None, None)
     return {
