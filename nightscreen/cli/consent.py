@@ -23,7 +23,7 @@ from nightscreen.operations.consents.admin import consent_by_hand, grant_rows, r
 from nightscreen.operations.consents.admin import revoke as revoke_grant
 from nightscreen.operations.consents.links import ConsentLinks
 from nightscreen.operations.consents.links import redeem as redeem_code
-from nightscreen.portal.config import place_of
+from nightscreen.portal.pages import place_of
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.consented import GrantState
 from nightscreen.schemas.errors import UsageError

@@ -223,7 +223,7 @@ def reset(
         token = accounts.reset(name)
         audit.write_by_command("user reset", name=name)
         if second_factor:
-            accounts.remove_second(name)
+            accounts.set(name, second="")
             audit.write_by_command("second factor removed", name=name)
     return _linked(name, token)
 

@@ -11,9 +11,8 @@ import hashlib
 import hmac
 import secrets
 import threading
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
@@ -38,40 +37,28 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
 
 LINK_S = 24 * 3600
-IDLE_S = 2 * 3600
-"""A session without a request for this long has ended."""
-SEEN_EVERY_S = 60
-"""How often at most a browser gets a new token, which says that its session goes on."""
-SESSION_S = 12 * 3600
-"""No session outlives a working day."""
-HALF_S = 15 * 60
-"""So long after the password the second factor may be given, or set up."""
-SHORTEST_PASSWORD = 8
-LONGEST_PASSWORD = 1024
+IDLE_S = 2 * 3600  # a session without a request for this long has ended
+SEEN_EVERY_S = (
+    60  # at most so often a browser gets a new token, which says that its session goes on
+)
+SESSION_S = 12 * 3600  # no session outlives a working day
+HALF_S = 15 * 60  # so long after the password the second factor may be given, or set up
+PASSWORD_LENGTHS = range(8, 1025)
 LONGEST_NAME = 60
-FAILURES_S = 15 * 60
-"""Within this time wrong passwords are counted."""
-FAILURES = 5
-"""So many under one name from one known device, or from one address, are too many there."""
-FAILURES_OF_NAME = 10
-"""So many under one name, from whatever unknown devices, are too many from any of them."""
-FAILURES_OF_ADDRESS = 100
-"""So many from one address, under whatever names, are too many from unknown devices there."""
-DEVICE_S = 180 * 24 * 3600
-"""A browser keeps for so long that somebody signed in from it."""
+FAILURES_S = 15 * 60  # within this time wrong passwords are counted
+FAILURES = 5  # so many of one name from one known device, or one address, are too many there
+FAILURES_OF_NAME = 10  # so many of one name are too many from any unknown device
+FAILURES_OF_ADDRESS = 100  # so many from one address, of whatever names, are too many there
+DEVICE_S = 180 * 24 * 3600  # a browser keeps for so long that somebody signed in from it
 _USERS_OF_DEVICE: Final = 10
-STEP_S: Final = 30
-"""How long a code of an authenticator is shown (RFC 6238)."""
-_AROUND: Final = (-1, 0, 1)
-"""Steps beside the present one whose codes count: clocks of phones differ."""
+STEP_S: Final = 30  # how long a code of an authenticator is shown (RFC 6238)
+_AROUND: Final = (-1, 0, 1)  # steps beside the present one that count: clocks of phones differ
 RESET_SLEEP_S: Final = 24 * 3600
 """So long the rights of a user sleep who was reset at the host; others see it meanwhile."""
-SHOWN_S: Final = 7 * 24 * 3600
-"""So long everybody is shown that rights were given without a second person."""
+SHOWN_S: Final = 7 * 24 * 3600  # so long all see that rights were given without a second person
 _STRANGERS_AT_ONCE = 3
 """Of the few threads that make pages, sign-ins from unknown devices hold no more than these."""
-_TWO_APPROVERS: Final = "two_approvers"
-"""Name in `meta` of the instant since when there were two."""
+_TWO_APPROVERS: Final = "two_approvers"  # name in `meta` of the instant since when there were two
 _SLOW: Final = (
     "Too many failed attempts; try again in 15 minutes, or sign in from a browser that you have "
     "signed in from before."
@@ -87,37 +74,27 @@ class HeldUpError(Exception):
     """A password or a code is not looked at now; says when it will be."""
 
 
-@dataclass(frozen=True, slots=True)
-class SignInSource:
-    """Where somebody tries to sign in from.
+class SignInSource(NamedTuple):
+    """Where somebody tries to sign in from."""
 
-    Attributes:
-        key: the device or the address, as a digest.
-        known: the name has signed in from this device before; what others try does not count.
-    """
-
-    key: str
+    key: str  # the device or the address, as a digest
+    # the name has signed in from this device before: what others try does not count
     known: bool
 
 
-AT_THE_HOST: Final = SignInSource("host", known=True)
-"""A command typed on the desk's own machine."""
+AT_THE_HOST: Final = SignInSource("host", known=True)  # a command typed on the desk's own machine
 
 
 class Accounts:
-    """Reads and writes users, and signs them in.
-
-    Args:
-        journal: an open journal.
-    """
+    """Reads and writes the users of a journal, and signs them in."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self.clock = journal.clock
         self._kept = Records.of(journal, User)
         self._hasher = PasswordHasher()
+        # each hash takes 64 MiB: many sign-ins at once wait for one another
         self._one_at_a_time = threading.Semaphore(2)
-        """Each hash takes 64 MiB: many sign-ins at once wait for one another."""
         self.strangers = threading.Semaphore(_STRANGERS_AT_ONCE)
         self._nobody = ""
 
@@ -128,8 +105,8 @@ class Accounts:
         return sorted(map(self._as_now, self._kept.all()), key=lambda each: each.key)
 
     def find(self, name: str) -> User | None:
-        """Return a user, or None."""
-        user = self._kept.find(key_of(name))
+        """Return a user, however the name is written, or None."""
+        user = self._kept.find(name.casefold())
         return None if user is None else self._as_now(user)
 
     def _as_now(self, user: User) -> User:
@@ -151,25 +128,22 @@ class Accounts:
     def set(self, name: str, *, ends_sessions: bool = False, **values: object) -> User:
         """Write a user down with other values; return it as it is then.
 
-        Args:
-            name: whose.
-            ends_sessions: the user's sessions and links end, in whatever browser.
-            values: what changes.
+        Where `ends_sessions`, the user's sessions and links end, in whatever browser.
+
+        Raises:
+            UsageError: there is no such user.
         """
+        key = self._known(name).key
         with self._writing() as (connection, users):
-            before = users[key_of(name)]
-            epoch = {"epoch": before.epoch + 1} if ends_sessions else {}
-            after = before.model_copy(update=values | epoch)
+            epoch = {"epoch": users[key].epoch + 1} if ends_sessions else {}
+            after = users[key].model_copy(update=values | epoch)
             self._kept.update(connection, [after], self.clock())
         return self._as_now(after)
 
     def add(self, name: str, roles: Collection[Role], *, by: str = "") -> str:
         """Make a user and return the token of the link by which the password is set.
 
-        Args:
-            name: of the new user.
-            roles: what the user is there for.
-            by: the user of the desk who adds; empty for the command line.
+        `by` is the user of the desk who adds; empty for the command line.
 
         Raises:
             UsageError: the name is taken or cannot be one, or no role was given.
@@ -185,8 +159,9 @@ class Accounts:
         return self.link(user.name)
 
     def _new(self, name: str, roles: Collection[Role], password: str = "") -> User:
-        name, given = _sound_name(name), tuple(sorted(set(roles)))
-        return User(key=key_of(name), at=self.clock(), name=name, roles=given, password=password)
+        name, given = _sound_word(name, "a name", "it stands in the audit"), sorted(set(roles))
+        at = self.clock()
+        return User(key=name.casefold(), at=at, name=name, roles=tuple(given), password=password)
 
     def change(
         self,
@@ -232,15 +207,12 @@ class Accounts:
     def reset(self, name: str, *, by: str = "") -> str:
         """End a user's password and sessions; return the token of a link that sets another.
 
-        Args:
-            name: whose.
-            by: the user of the desk who resets; empty for the command line.
+        `by` is the user of the desk who resets; empty for the command line.
 
         Raises:
             UsageError: there is no such user.
         """
-        user = self._known(name)
-        sleeps = self._asleep(user, by, is_reset=True)
+        sleeps = self._asleep(self._known(name), by, is_reset=True)
         self.set(name, ends_sessions=True, password="", **sleeps)
         return self.link(name)
 
@@ -283,11 +255,10 @@ class Accounts:
             until = max(until, now + RESET_SLEEP_S * MICROS)
         elif not alone:
             until = UNTIL_CONFIRMED
-        is_shown = holds and (alone or not by)
         return {
             "asleep_until": until if holds else 0,
             "link_known_to": () if alone and holds and by else tuple(sorted(known)),
-            **({"alone_at": now, "alone_by": who} if is_shown else {}),
+            **({"alone_at": now, "alone_by": who} if holds and (alone or not by) else {}),
         }
 
     def unconfirmed(self, by: User) -> list[User]:
@@ -355,18 +326,20 @@ class Accounts:
         is_open, whose = self.link_for(token)
         if not is_open:
             raise UsageError(_LINK_ENDED)
-        _require_sound(password)
+        if len(password) not in PASSWORD_LENGTHS:
+            least = PASSWORD_LENGTHS.start
+            raise UsageError(f"a password has at least {least} characters; choose a longer one")
         with self._one_at_a_time:
             hashed = self._hasher.hash(password)
         first = self._new(name, list(Role), hashed) if whose is None else None
         epoch = self._read("link", token).get("epoch")
         with self._writing() as (connection, users):
+            user = None if whose is None else users[whose.casefold()]
             if first is not None and not users:
                 self._kept.insert(connection, [first])
-            elif whose is not None and users[key_of(whose)].epoch == epoch:
-                set_ = {"password": hashed, "epoch": epoch + 1}
-                user = users[key_of(whose)].model_copy(update=set_)
-                self._kept.update(connection, [user], self.clock())
+            elif user is not None and user.epoch == epoch:
+                changed = user.model_copy(update={"password": hashed, "epoch": epoch + 1})
+                self._kept.update(connection, [changed], self.clock())
             else:
                 raise UsageError(_LINK_ENDED)
         self.needs_two()  # from the second approver's first sign-in on
@@ -377,16 +350,13 @@ class Accounts:
     def source(self, name: str, device: str, address: str) -> SignInSource:
         """Return where somebody tries to sign in from: a device known for the name, or an address.
 
-        Args:
-            name: as it was typed.
-            device: the token that the browser was given at an earlier sign-in; may be empty.
-            address: of the browser.
+        `device` is the token that the browser was given at an earlier sign-in; it may be empty.
         """
         user, said = self.find(name), self._read("device", device)
-        mark, at = said.get("users", {}).get(key_of(name), ("", 0))
+        mark, at = said.get("users", {}).get(name.casefold(), ("", 0))
         is_recent = at > self.clock() - DEVICE_S * MICROS
         known = user is not None and is_recent and mark == _mark(user)
-        return SignInSource(_digest(said["word"] if known else address), known=known)
+        return SignInSource(_digest(said["word"] if known else address), known)
 
     def device(self, user: User, device: str) -> str:
         """Return a token by which a browser is known for a user, and for those it was known for.
@@ -415,29 +385,25 @@ class Accounts:
             if not self._nobody:
                 self._nobody = self._hasher.hash(secrets.token_urlsafe())
             with suppress(VerificationError):
-                self._hasher.verify(stored or self._nobody, password[:LONGEST_PASSWORD])
+                longest = PASSWORD_LENGTHS.stop - 1
+                self._hasher.verify(stored or self._nobody, password[:longest])
                 return bool(stored)
             return False
 
-        if not (source.known or self.strangers.acquire(blocking=False)):
-            raise HeldUpError(_BUSY)
-        try:
-            with self._one_at_a_time:
-                sound = self._attempt(name, source, verify)
-        finally:
+        with ExitStack() as held:
             if not source.known:
-                self.strangers.release()
-        return user if sound else None
+                if not self.strangers.acquire(blocking=False):
+                    raise HeldUpError(_BUSY)
+                held.callback(self.strangers.release)
+            held.enter_context(self._one_at_a_time)
+            return user if self._attempt(name, source, verify) else None
 
     def _attempt(self, name: str, source: SignInSource, verify: Callable[[], bool]) -> bool:
         """Tell whether what was typed under a name is right.
 
         It counts as a failure until it is known to be none, so that many at once are held up too.
-
-        Raises:
-            HeldUpError: too many wrong ones came before.
         """
-        key, kept = _digest(key_of(name)), failures.c
+        key, kept = _digest(name.casefold()), failures.c
         with recording(self._journal.engine, Turn.DESK) as connection:
             since = self.clock() - FAILURES_S * MICROS
             connection.execute(delete(failures).where(kept.at <= since))
@@ -452,16 +418,10 @@ class Accounts:
             connection.execute(delete(failures).where(kept.failure_id == attempt))
         return True
 
-    # --- the second factor ---
-
     def code_counts(self, user: User, secret: str, code: str, source: SignInSource) -> bool:
         """Tell whether a code of an authenticator counts for a user; it counts once.
 
-        Args:
-            user: whose.
-            secret: in the authenticator: the user's own, or one that is offered.
-            code: as it was typed.
-            source: where it comes from.
+        The secret in the authenticator is the user's own, or one that is offered.
 
         Raises:
             HeldUpError: too many wrong ones came.
@@ -483,32 +443,21 @@ class Accounts:
 
         return bool(secret) and self._attempt(f"second factor of {user.name}", source, verify)
 
-    def remove_second(self, name: str) -> None:
-        """Remove a user's second factor.
-
-        Raises:
-            UsageError: there is no such user.
-        """
-        self.set(self._known(name).name, second="")
-
     # --- sessions ---
 
-    def sign_in(self, user: User, *, half: bool = False) -> str:
-        """Return the token of a new session; half of one waits for the second factor."""
-        return self._session(user, half=half, began=self.clock())
+    def sign_in(self, user: User, *, half: bool = False, began: int | None = None) -> str:
+        """Return the token of a session, a new one where it is not said when it began.
 
-    def _session(self, user: User, *, half: bool, began: int) -> str:
-        times = {"began": began, "seen": self.clock()}
+        Half of one waits for the second factor.
+        """
+        now = self.clock()
+        times = {"began": now if began is None else began, "seen": now}
         return self._sign("session", user=user.key, epoch=user.epoch, half=half, **times)
 
     def session(self, token: str, *, half: bool = False) -> tuple[User, str] | None:
         """Return whose session a token is, as the user is now, and the token to keep from now on.
 
-        None where it has ended.
-
-        Args:
-            token: as the browser sends it.
-            half: one that waits for the second factor yet.
+        None where it has ended. Half of a session waits for the second factor yet.
         """
         said, now = self._read("session", token), self.clock()
         user = self.find(said["user"]) if said.get("half") is half else None
@@ -518,17 +467,8 @@ class Accounts:
         if idle_s >= IDLE_S or since_s >= (HALF_S if half else SESSION_S):
             return None
         if idle_s > SEEN_EVERY_S:
-            token = self._session(user, half=half, began=said["began"])
+            token = self.sign_in(user, half=half, began=said["began"])
         return user, token
-
-    def end_sessions(self, user: User) -> User:
-        """End every session of a user, in whatever browser."""
-        return self.set(user.name, ends_sessions=True)
-
-
-def key_of(name: str) -> str:
-    """Return what a user is found by, however the name is written."""
-    return name.casefold()
 
 
 def _mark(user: User) -> str:
@@ -555,11 +495,7 @@ def _may_confirm(user: User, by: User) -> bool:
 
 
 def _require_left(user: User, after: User, users: Collection[User]) -> None:
-    """Hold a change against what somebody must be left to do.
-
-    Raises:
-        UsageError: nobody else can do it.
-    """
+    """Hold a change against what somebody must be left to do."""
     others = [each for each in users if each.name != user.name and each.password]
     for what, role in (("users", Role.ADMINISTRATOR), ("approve", Role.APPROVER)):
         leaves = user.holds(what) and not after.holds(what)
@@ -574,35 +510,17 @@ def _is_raised(before: User, after: User) -> bool:
     return bool(wider or after.held - before.held)
 
 
-def _sound_name(name: str) -> str:
-    """Return a name without blanks round it.
-
-    Raises:
-        UsageError: it cannot be one.
-    """
-    name = " ".join(name.split())
-    if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        raise UsageError(f"a name has 1 to {LONGEST_NAME} letters; it stands in the audit")
-    return name
+def _sound_word(text: str, what: str, why: str) -> str:
+    """Return a name without blanks round it."""
+    text = " ".join(text.split())
+    if not text or len(text) > LONGEST_NAME or not text.isprintable():
+        raise UsageError(f"{what} has 1 to {LONGEST_NAME} letters; {why}")
+    return text
 
 
 def _sound_branches(given: Collection[str]) -> tuple[str, ...]:
-    """Return branches without blanks round them, each once.
-
-    Raises:
-        UsageError: one of them cannot be the name of a branch.
-    """
-    found = tuple(dict.fromkeys(plain for each in given if (plain := " ".join(each.split()))))
-    if any(len(each) > LONGEST_NAME or not each.isprintable() for each in found):
-        raise UsageError(f"a branch has 1 to {LONGEST_NAME} letters, as the lender's file has it")
-    return found
-
-
-def _require_sound(password: str) -> None:
-    if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
-        raise UsageError(
-            f"a password has at least {SHORTEST_PASSWORD} characters; choose a longer one"
-        )
+    why = "write it as the lender's file has it"
+    return tuple(dict.fromkeys(_sound_word(e, "a branch", why) for e in given if e.strip()))
 
 
 def _digest(text: str) -> str:

@@ -12,22 +12,18 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
 
 from nightscreen.desk import (
-    approvals,
-    audit_page,
+    books,
     contests,
     customer,
-    decisions,
     fix,
-    money,
-    my_work,
+    lists,
     new_file,
     policy,
     runs,
-    sign_in,
     tonight,
     users,
 )
-from nightscreen.desk.context import DeskError, page
+from nightscreen.desk.context import EVERY_BRANCH, DeskError, page
 from nightscreen.desk.pages import POLICY, STATIC, TEMPLATES, html
 from nightscreen.desk.uploads import LARGEST
 from nightscreen.results import case_comments
@@ -43,8 +39,7 @@ if TYPE_CHECKING:
     from nightscreen.desk.context import Context, View
 
 LARGEST_FORM: Final = 256 * 1024
-LARGEST_TABLE: Final = 4 * LARGEST_FORM
-"""A page of a quarantine, with a field for each cell."""
+LARGEST_TABLE: Final = 4 * LARGEST_FORM  # a page of a quarantine, with a field for each cell
 SWEEP_S: Final = 30
 
 
@@ -102,15 +97,14 @@ def _routes(desk: Context) -> list[Route]:
         return Route(path, endpoint, methods=["POST"], max_body_size=largest)
 
     file = {"takes_file": True, "largest": LARGEST + LARGEST_FORM}
-    every = {"all_branches": True}
     return [
-        get("/sign-in", sign_in.sign_in, signed_in=False),
-        post("/sign-in", sign_in.enter, on=sign_in.sign_in, signed_in=False),
-        get("/first", sign_in.first, signed_in=False),
-        post("/first", sign_in.use_link, on=sign_in.first, signed_in=False),
-        get("/second-factor", sign_in.second_factor, signed_in=False),
-        post("/second-factor", sign_in.take_code, on=sign_in.second_factor, signed_in=False),
-        post("/sign-out", sign_in.sign_out),
+        get("/sign-in", users.sign_in, signed_in=False),
+        post("/sign-in", users.enter, on=users.sign_in, signed_in=False),
+        get("/first", users.first, signed_in=False),
+        post("/first", users.use_link, on=users.first, signed_in=False),
+        get("/second-factor", users.second_factor, signed_in=False),
+        post("/second-factor", users.take_code, on=users.second_factor, signed_in=False),
+        post("/sign-out", users.sign_out),
         get("/", tonight.tonight),
         get("/new", new_file.new, "screen"),
         post("/new", new_file.receive, "screen", on=new_file.new, **file),
@@ -119,30 +113,35 @@ def _routes(desk: Context) -> list[Route]:
         get("/new/{upload_id}", new_file.file, "screen"),
         post("/new/{upload_id}/quote", new_file.quote, "screen", on=new_file.file),
         post("/new/{upload_id}/screen", new_file.screen, "screen", on=new_file.file),
-        get("/approvals", approvals.approvals, "approvals"),
-        post("/approvals/{run_id}", approvals.decide, "approve", on=approvals.approvals),
+        get("/approvals", runs.approvals, "approvals"),
+        post("/approvals/{run_id}", runs.decide, "approve", on=runs.approvals),
         get("/runs", runs.runs, "runs"),
         get("/runs/{run_id}", runs.run, "runs"),
         post("/runs/{run_id}/stop", runs.stop, "screen", on=runs.run),
         post("/runs/{run_id}/resume", runs.resume, "screen", on=runs.run),
-        post("/runs/{run_id}/sign", approvals.sign, "runs", "sign", on=runs.run, **every),
-        post("/runs/{run_id}/confirm", approvals.confirm, "approve", on=runs.run, **every),
-        post("/runs/{run_id}/release", approvals.release, "approve", on=runs.run, **every),
-        get("/runs/{run_id}/report", runs.report, "runs", **every),
+        post("/runs/{run_id}/sign", runs.sign, "runs", "sign", EVERY_BRANCH, on=runs.run),
+        post("/runs/{run_id}/confirm", runs.confirm, "approve", EVERY_BRANCH, on=runs.run),
+        post("/runs/{run_id}/release", runs.release, "approve", EVERY_BRANCH, on=runs.run),
+        get("/runs/{run_id}/report", runs.report, "runs", EVERY_BRANCH),
         get("/runs/{run_id}/files/{name:path}", runs.file, "runs"),
-        get("/runs/{run_id}/fix", fix.fix, "screen", **every),
+        get("/runs/{run_id}/fix", fix.fix, "screen", EVERY_BRANCH),
         post(
-            "/runs/{run_id}/fix", fix.fix_rows, "screen", on=fix.fix, largest=LARGEST_TABLE, **every
+            "/runs/{run_id}/fix",
+            fix.fix_rows,
+            "screen",
+            EVERY_BRANCH,
+            on=fix.fix,
+            largest=LARGEST_TABLE,
         ),
-        get("/runs/{run_id}/decisions", decisions.run_decisions, "people"),
-        get("/runs/{run_id}/decisions.{kind}", decisions.take_out, "people", "export"),
-        get("/decisions", my_work.my_work, "people"),
-        post("/decisions", my_work.act, "review", on=my_work.my_work),
+        get("/runs/{run_id}/decisions", lists.run_decisions, "people"),
+        get("/runs/{run_id}/decisions.{kind}", lists.export, "people", "export"),
+        get("/decisions", lists.my_work, "people"),
+        post("/decisions", lists.act, "review", on=lists.my_work),
         get("/contests", contests.contests, "people"),
         post("/contests", contests.record, "contest", on=contests.contests),
         post("/contests/{contest_id}/answer", contests.answer, "contest", on=contests.contests),
         get("/policy", policy.policy, "runs"),
-        post("/policy/try", policy.try_on_past_runs, "people", on=policy.policy, **every),
+        post("/policy/try", policy.try_on_past_runs, "people", EVERY_BRANCH, on=policy.policy),
         post("/policy/propose", policy.propose, "propose", on=policy.policy),
         post("/policy/{key}", policy.decide, "runs", on=policy.policy),
         *(
@@ -170,13 +169,13 @@ def _routes(desk: Context) -> list[Route]:
         post("/users", users.change, "users", on=users.users),
         post("/users/confirm", users.confirm, "approve"),
         post("/users/give-up", users.give_up),
-        get("/money", money.money, "money"),
-        post("/money/settle", money.settle, "settle", on=money.money),
-        post("/money/confirm", money.confirm, "settle", on=money.money),
-        post("/money/missing", money.explain, "settle", on=money.money),
-        get("/money.csv", money.take_out, "money", "take out"),
-        get("/audit", audit_page.audit, "audit"),
-        get("/audit.csv", audit_page.take_out, "audit", "take out"),
+        get("/money", books.money, "money"),
+        post("/money/settle", books.settle, "settle", on=books.money),
+        post("/money/confirm", books.confirm, "settle", on=books.money),
+        post("/money/missing", books.explain, "settle", on=books.money),
+        get("/money.csv", books.export_money, "money", "take out"),
+        get("/audit", books.audit, "audit"),
+        get("/audit.csv", books.export_audit, "audit", "take out"),
         Route("/static/{name}", static, methods=["GET"]),
         Route("/health", health, methods=["GET"]),
     ]

@@ -11,9 +11,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import re
-from dataclasses import dataclass, field
 from datetime import date
-from decimal import Decimal
 from functools import cached_property, wraps
 from ipaddress import IPv4Address, ip_address
 from itertools import islice
@@ -24,9 +22,8 @@ from starlette.responses import RedirectResponse
 
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.pages import html
-from nightscreen.desk.run_rows import branch_of, rows_of_run
+from nightscreen.desk.rows import WorkList, branch_of, rows_of_run
 from nightscreen.desk.uploads import Uploads
-from nightscreen.desk.work_list import WorkList
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.audit import Audit
@@ -35,11 +32,12 @@ from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.results.one_row import find_row
 from nightscreen.schemas.errors import JournalBusyError, NightscreenError, NotAllowedError
-from nightscreen.web.forms import read_file_form, read_form
-from nightscreen.web.guard import note, page_of
+from nightscreen.schemas.users import ALLOWED, RIGHTS
+from nightscreen.web.forms import read_form
+from nightscreen.web.guard import page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
     from starlette.datastructures import UploadFile
@@ -49,14 +47,13 @@ if TYPE_CHECKING:
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
     from nightscreen.desk.accounts import SignInSource
-    from nightscreen.desk.run_rows import RunRows
-    from nightscreen.desk.work_list import OpenCases
+    from nightscreen.desk.rows import OpenCases, RunRows
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.approvals import Approval
-    from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.contests import Review
     from nightscreen.schemas.users import User
+    from nightscreen.web.forms import Form
 
     View = Callable[["Context"], Response]
 
@@ -66,15 +63,11 @@ WRITE_WAIT_S: Final = 1.0
 """How long a write of a page waits where a run has the journal locked; then the page says so."""
 COOKIE: Final = "nightscreen-desk"
 DEVICE_COOKIE: Final = "nightscreen-desk-device"
-MOST_FIELDS: Final = 1_400
-"""A page of a quarantine has the most: a field for each cell."""
-_NAIRA: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
-_FIRST_YEAR: Final = 2000
-"""No run is older."""
-LONGEST_ADDRESS: Final = 2000
-"""Of a page of ours that somebody comes back to once signed in."""
-_LOOKED_AT: Final = 60
-"""Runs that are searched for a customer's newest row."""
+MOST_FIELDS: Final = 1_400  # a page of a quarantine has the most: a field for each cell
+LONGEST_ADDRESS: Final = 2000  # of a page of ours that somebody comes back to once signed in
+EVERY_BRANCH: Final = "every branch"  # beside the rights of a page that shows all customers
+_FIRST_YEAR: Final = 2000  # no run is older
+_LOOKED_AT: Final = 60  # runs that are searched for a customer's newest row
 NAVIGATION: Final = (
     ("/", "Tonight", ""),
     ("/new", "New file", "screen"),
@@ -88,27 +81,21 @@ NAVIGATION: Final = (
     ("/users", "Users", "users"),
 )
 """Path, word and the right without which the entry is not shown."""
-_NEEDS: Final = {
-    "approvals": "Approvals are for users with the role approver or auditor.",
-    "approve": "Only users with the role approver can approve spending.",
-    "audit": "The audit is for users with the role auditor.",
-    "users": "Only an administrator can manage users.",
-    "people": "Your roles do not include customer data.",
-    "runs": "Your roles do not include runs.",
-    "screen": "Only users with the role analyst can screen files.",
-    "review": "Only users with the role analyst can review customers.",
-    "contest": "Only analysts, approvers and privacy can record and answer contests.",
-    "export": "Exporting requires the export permission; an administrator can give it to you.",
-    "take out": "The export permission was taken from you; an administrator can give it back.",
-    "money": "Costs require the money permission; an administrator can give it to you.",
-    "settle": "An auditor sees what runs cost and changes nothing.",
-    "propose": "Only users with the role analyst can propose a policy.",
-    "policy": "Putting a policy in force requires the policy permission; an administrator can "
-    "give it to you.",
-    "sign": "Signing reports requires the sign permission; an administrator can give it to you.",
-    "override": "Deciding differently from the policy requires the override permission; an "
-    "administrator can give it to you.",
+_DOING: Final = {
+    "approve": "Approving",
+    "contest": "Recording and answering contests",
+    "export": "Exporting",
+    "money": "Seeing costs",
+    "override": "Deciding differently from the policy",
+    "people": "Seeing customers",
+    "policy": "Putting a policy in force",
+    "review": "Reviewing customers",
+    "screen": "Screening files",
+    "settle": "Changing what calls cost",
+    "sign": "Signing reports",
+    "take out": "Exporting",
 }
+"""What a right is needed for, where its word does not say it."""
 BUSY: Final = "The journal is busy, and nothing was saved. Try again in a few seconds."
 SAID: Final = {
     "saved": "The review is saved.",
@@ -123,8 +110,7 @@ SAID: Final = {
 """What a page says once something was done, by the word in its address."""
 _OF_COMMANDS: Final = re.compile(r"; see(?: all with)?: nightscreen .*", re.DOTALL)
 """What a message says to whoever typed a command; a page has the thing itself."""
-_NOT_MENDED: Final = frozenset({403, 404, 410})
-"""With these no other form of the page does better."""
+_NOT_MENDED: Final = frozenset({403, 404, 410})  # no other form of the page does better
 _TITLES: Final = {
     403: "You may not see this",
     404: "Page not found",
@@ -142,81 +128,54 @@ class DeskError(Exception):
 
 
 class Starter(Protocol):
-    """Starts and stops runs outside this process."""
+    """Starts and stops runs outside this process; each raises UsageError where it cannot."""
 
     def start(self, parameters: ScreenBatch) -> None:
-        """Start a run, or resume the one that the parameters name.
-
-        Raises:
-            UsageError: nothing can be started.
-        """
+        """Start a run, or resume the one that the parameters name."""
 
     def resume(self, approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool) -> None:
-        """Resume an approved run by what started it; the watch resumes what waits in the inbox.
-
-        Raises:
-            UsageError: nothing can be resumed.
-        """
+        """Resume an approved run by what started it; the watch resumes what waits in the inbox."""
 
     def stop(self, run_id: str, pid: int | None) -> None:
-        """Ask a run to stop in good order.
-
-        Raises:
-            UsageError: it cannot be reached from here.
-        """
+        """Ask a run to stop in good order."""
 
 
-@dataclass
 class Context:
     """The desk's parts, made once when it is served; each request has a copy with its own fields.
 
-    Attributes:
+    Args:
         journal: an open journal.
         settings: those of the product.
         starter: starts and stops runs.
         origins: addresses under which browsers reach the desk.
         output: where runs that are started here put their results.
-        request: as it came.
-        user: who is signed in.
-        session: the token that the browser is to keep; empty where nobody is signed in.
-        form: the fields of a form, each with every value given.
-        file: the file of a form that bears one.
-        error: what is wrong with the form; what was typed is shown again then.
-        status: of the page.
     """
 
-    journal: Journal
-    settings: Settings
-    starter: Starter
-    origins: frozenset[str]
-    output: Path
-    clock: Clock = field(init=False)
-    accounts: Accounts = field(init=False)
-    audit: Audit = field(init=False)
-    customers: Customers = field(init=False)
-    approvals: Approvals = field(init=False)
-    uploads: Uploads = field(init=False)
-    reviews: Reviews = field(init=False)
-    cases: Cases = field(init=False)
-    work: WorkList = field(init=False)
-    request: Request = field(init=False)
-    user: User | None = None
-    session: str = ""
-    form: Mapping[str, list[str]] = field(default_factory=dict)
-    file: UploadFile | None = None
-    error: str = ""
-    status: int = 200
+    request: Request  # as it came
 
-    def __post_init__(self) -> None:
-        self.clock = self.journal.clock
-        self.accounts = Accounts(self.journal)
-        self.audit = Audit(self.journal)
-        self.customers = Customers.of(self.journal)
-        self.reviews = Reviews.of(self.journal)
-        self.approvals = Approvals.of(self.journal)
-        self.uploads = Uploads(self.journal, self.audit, self.approvals, self.output)
-        self.cases = Cases(self.journal)
-        self.work = WorkList(self.journal, self.cases)
+    def __init__(
+        self,
+        journal: Journal,
+        settings: Settings,
+        starter: Starter,
+        origins: frozenset[str],
+        output: Path,
+    ) -> None:
+        self.journal, self.settings = journal, settings
+        self.starter, self.origins, self.output = starter, origins, output
+        self.clock = journal.clock
+        self.accounts, self.audit = Accounts(journal), Audit(journal)
+        self.customers, self.reviews = Customers.of(journal), Reviews.of(journal)
+        self.approvals = Approvals.of(journal)
+        self.uploads = Uploads(journal, self.audit, self.approvals, output)
+        self.cases = Cases(journal)
+        self.work = WorkList(journal, self.cases)
+        self.user: User | None = None  # who is signed in
+        self.session = ""  # the token that the browser is to keep; empty where nobody is signed in
+        self.form: Form = {}  # the fields of a form, each with every value given
+        self.file: UploadFile | None = None  # of a form that bears one
+        self.error = ""  # what is wrong with the form; what was typed is shown again then
+        self.status = 200  # of the page
 
     def of(self, request: Request) -> Context:
         """Return the context of one request: whose it is."""
@@ -255,7 +214,6 @@ class Context:
             self.cookie_name(name),
             value,
             max_age=seconds,
-            path="/",
             secure=self.is_secure,
             httponly=True,
             samesite="lax",
@@ -291,27 +249,16 @@ class Context:
         return self.user is not None and self.user.may(what)
 
     def refuse(self, needs: str, sentence: str, **about: str) -> NoReturn:
-        """Refuse to go on; it is written into the audit.
-
-        Args:
-            needs: what the user would need.
-            sentence: why, for the user.
-            about: the run or the customer that it was about.
-
-        Raises:
-            DeskError: 403.
-        """
+        """Refuse to go on, as something is needed; it is written into the audit."""
         self.record("refused", page=page_of(self.request.scope), needs=needs, **about)
         raise DeskError(403, sentence)
 
     def require(self, what: str) -> None:
-        """Refuse to go on without a right.
-
-        Raises:
-            DeskError: 403.
-        """
-        if not self.may(what):
-            self.refuse(what, _NEEDS.get(what, "Your roles do not allow this."))
+        """Refuse to go on without a right, or who sees some branches alone (`EVERY_BRANCH`)."""
+        if what == EVERY_BRANCH:
+            self.require_branch()
+        elif not self.may(what):
+            self.refuse(what, who_may(what))
 
     @property
     def branches(self) -> tuple[str, ...]:
@@ -323,24 +270,11 @@ class Context:
         lower = {each.lower() for each in self.branches}
         return not lower or branch.strip().lower() in lower
 
-    def require_branch(self, branch: str, **about: str) -> None:
-        """Refuse to show a customer of another branch.
-
-        Raises:
-            DeskError: 403.
-        """
+    def require_branch(self, branch: str = "", **about: str) -> None:
+        """Refuse to show a customer of another branch, or of every branch where none is named."""
         if not self.sees_branch(branch):
             theirs = "You see customers of these branches: " + ", ".join(self.branches)
             self.refuse("branch", theirs, **about)
-
-    def require_all_branches(self) -> None:
-        """Refuse what shows customers of every branch to a user who is limited to some.
-
-        Raises:
-            DeskError: 403.
-        """
-        if self.branches:
-            self.require_branch("")
 
     def proposals(self) -> list[Review]:
         """Return the overrides of customers the user sees that wait for a second person."""
@@ -364,9 +298,7 @@ class Context:
     def sees(self, customer_id: str, batch: str) -> bool:
         """Tell whether a customer is of a branch that the user sees, by the newest row there is.
 
-        Args:
-            customer_id: the customer.
-            batch: the batch name; empty for any.
+        Of a batch, or of any where none is named.
         """
         if not self.branches:
             return True
@@ -380,13 +312,9 @@ class Context:
         return False
 
     def require_seen(self, customer_id: str, batch: str) -> None:
-        """Refuse to go on with a customer of a branch that the user does not see.
-
-        Raises:
-            DeskError: 403.
-        """
+        """Refuse to go on with a customer of a branch that the user does not see."""
         if not self.sees(customer_id, batch):
-            self.require_branch("", customer_id=customer_id)
+            self.require_branch(customer_id=customer_id)
 
     def rows_of(self, run: RunRecord) -> RunRows | None:
         """Return a run's rows of the branches this user sees; None where its files are gone."""
@@ -401,11 +329,7 @@ class Context:
         return given[-1].strip()[:most]
 
     def chosen(self, name: str, among: Iterable[W], sentence: str) -> W:
-        """Return which of some words a field of the form has.
-
-        Raises:
-            DeskError: none of them; says the sentence.
-        """
+        """Return which of some words a field of the form has."""
         text = self.text(name, 200)
         for word in among:
             if word == text:
@@ -415,10 +339,7 @@ class Context:
     def typed(self, name: str, default: object = "", of: str = "") -> object:
         """Return what a field of a page is to hold: what was typed where it is shown again.
 
-        Args:
-            name: of the field.
-            default: what it holds at first.
-            of: of which part of the page it is, where several have such a field.
+        Where several parts of the page have such a field, `of` names one.
         """
         here = not of or of in (self.text("of", 200), *self.request.path_params.values())
         return self.text(name) if self.error and here and name in self.form else default
@@ -438,11 +359,7 @@ class Context:
         return int(text) if text.isdecimal() and len(text) < 9 else 0  # noqa: PLR2004 - no list is longer
 
     def day(self, name: str) -> str:
-        """Return a day of the address as ISO text; empty where none is given.
-
-        Raises:
-            DeskError: it is no day.
-        """
+        """Return a day of the address as ISO text; empty where none is given."""
         text = self.asked_first(name).strip()
         try:
             day = date.fromisoformat(text) if text else None
@@ -479,19 +396,13 @@ class Context:
         return html(template, self.status, **{**shown, **values})
 
     def slice(self, number: int, size: int) -> tuple[int, dict[str, int]]:
-        """Return where the page of a list begins that the address names, and what says so there.
-
-        Args:
-            number: how many rows the list has.
-            size: how many a page has.
-        """
+        """Return where the page of a list begins that the address names, and what says so there."""
         last = max(0, (number - 1) // size)
         page = min(self.whole_number("page"), last)
         return page * size, {"number": number, "page": page, "last": last, "start": page * size}
 
     def refusal(self, error: DeskError) -> Response:
         """Return the page of a refused request."""
-        note(self.request.scope, refused=str(error.status))
         title = _TITLES.get(error.status, "That did not work")
         self.status = error.status
         return self.page("trouble", title=title, sentence=error.sentence, error="")
@@ -502,10 +413,14 @@ def plain_naira(text: str) -> str:
     return text.replace(",", "").replace("₦", "").strip()
 
 
-def naira_typed(text: str) -> Decimal | None:
-    """Return an amount of naira as it was typed; None where it is none, or empty."""
-    plain = plain_naira(text)
-    return Decimal(plain) if _NAIRA.fullmatch(plain) else None
+def who_may(what: str) -> str:
+    """Say who has a right, for somebody who lacks it."""
+    doing = _DOING.get(what, "This")
+    right = "export" if what == "take out" else what
+    if right in RIGHTS:
+        return f"{doing} requires the {right} permission; an administrator can give it to you."
+    roles = " or ".join(role for role, rights in ALLOWED.items() if right in rights)
+    return f"{doing} is for users with the role {roles or 'analyst or approver'}."
 
 
 def page(
@@ -514,7 +429,6 @@ def page(
     *needs: str,
     on: View | None = None,
     signed_in: bool = True,
-    all_branches: bool = False,
     takes_file: bool = False,
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint of a view, which runs beside the loop.
@@ -525,15 +439,12 @@ def page(
         needs: the rights without which it is refused; those of a form are those of its page, too.
         on: makes the page that the form is on.
         signed_in: somebody must be signed in.
-        all_branches: refused to users who see some branches alone.
         takes_file: the form bears a file.
     """
 
     def let_in(context: Context) -> None:
         for each in needs:
             context.require(each)
-        if all_branches:
-            context.require_all_branches()
 
     @wraps(view)  # the log and the audit name the page by its view
     async def endpoint(request: Request) -> Response:
@@ -543,10 +454,10 @@ def page(
         refused = await asyncio.to_thread(_answered, context, let_in)  # before a body is read
         if refused is not None:
             return refused
-        if request.method == "POST" and takes_file:
-            context.form, context.file = await read_file_form(request, MOST_FIELDS)
-        elif request.method == "POST":
-            context.form = await read_form(request, MOST_FIELDS)
+        if request.method == "POST":
+            context.form, context.file = await read_form(
+                request, MOST_FIELDS, takes_file=takes_file
+            )
         response = await asyncio.to_thread(_answered, context, view, on)
         if context.session not in {"", context.cookie(COOKIE)}:
             context.set_cookie(response, COOKIE, context.session)
@@ -562,16 +473,17 @@ def _answered(
     try:
         return work(context)
     except DeskError as error:
-        refused, is_mendable = error, error.status not in _NOT_MENDED
+        refused, on = error, None if error.status in _NOT_MENDED else on
     except NotAllowedError as error:
         context.record("refused", page=page_of(context.request.scope), needs=error.needs)
-        refused, is_mendable = DeskError(403, _NEEDS.get(error.needs, str(error))), True
+        said = who_may(error.needs) if error.needs in _DOING else str(error)
+        refused = DeskError(403, said)
     except JournalBusyError:
-        refused, is_mendable = DeskError(503, BUSY), True
+        refused = DeskError(503, BUSY)
     except NightscreenError as error:
         said = _OF_COMMANDS.sub("", str(error))
-        refused, is_mendable = DeskError(400, said[:1].upper() + said[1:]), True
-    if on is None or not is_mendable:
+        refused = DeskError(400, said[:1].upper() + said[1:])
+    if on is None:
         return context.refusal(refused)
     context.error, context.status = refused.sentence, refused.status
     return _answered(context, on)

@@ -7,6 +7,7 @@ gate holds for every view: where consent has ended a card says so and shows noth
 from __future__ import annotations
 
 from base64 import b64decode
+from collections import defaultdict
 from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -15,12 +16,11 @@ from urllib.parse import quote
 from nightscreen.checks.karma import LISTINGS
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.aggregator import Scope
-from nightscreen.desk.context import DeskError, naira_typed
-from nightscreen.desk.decisions import in_words
-from nightscreen.desk.my_work import USUAL_WAIT_DAYS
+from nightscreen.desk.context import DeskError
+from nightscreen.desk.lists import USUAL_WAIT_DAYS, in_words
 from nightscreen.desk.new_file import begin, keep_rows
 from nightscreen.desk.pages import TITLES, naira, words
-from nightscreen.desk.run_rows import branch_of, columns_of_care
+from nightscreen.desk.rows import branch_of, columns_of_care
 from nightscreen.desk.uploads import plain_name
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.cases import WAITS_FOR
@@ -48,11 +48,12 @@ from nightscreen.schemas.contests import ContestState
 from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, ReviewRow
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import naira_text, to_micro, typed_micro
 from nightscreen.web.forms import attachment, onward
 from nightscreen.web.guard import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from starlette.responses import Response
 
@@ -70,8 +71,7 @@ REASONS: Final = (
 )
 """What a reviewer chooses from; it goes before the note."""
 WAYS_TO_TELL: Final = ("letter", "text message", "email", "call", "visit")
-LOOKED_S: Final = 15 * 60
-"""Who opened a customer within this time may be at work on it."""
+LOOKED_S: Final = 15 * 60  # who opened a customer within this time may be at work on it
 _BVN_DIGITS = 11
 
 
@@ -84,11 +84,7 @@ class _Found(NamedTuple):
     others: tuple[str, ...] = ()
 
     def with_row(self) -> tuple[Subject, RunRecord, dict[str, Any]]:
-        """Return the customer with the row that is decided about.
-
-        Raises:
-            DeskError: no run has one.
-        """
+        """Return the customer with the row that is decided about."""
         if self.run is None or self.row is None:
             raise DeskError(409, "This customer has no row of a run to decide about.")
         return self.person, self.run, self.row
@@ -99,17 +95,8 @@ class _Found(NamedTuple):
         return f"/customers/{quote(self.person.customer_id, safe='')}?run={run_id}"
 
 
-def customer(context: Context) -> Response:
-    """Show a customer."""
-    return _page(context)
-
-
 def _found(context: Context) -> _Found:
-    """Return the customer that the address names.
-
-    Raises:
-        DeskError: no batch knows the customer, or the user does not see the customer's branch.
-    """
+    """Return the customer that the address names."""
     customer_id = context.request.path_params["customer_id"]
     run_id = context.text("run", 60) or context.asked_first("run")
     run = context.journal.runs.find(run_id) if run_id else None
@@ -130,7 +117,8 @@ def _found(context: Context) -> _Found:
     return _Found(shown, run, row, tuple(each.batch for each in others))
 
 
-def _page(context: Context, *, link: str = "", again: dict[str, Any] | None = None) -> Response:
+def customer(context: Context, *, link: str = "", again: dict[str, Any] | None = None) -> Response:
+    """Show a customer; with a link to send, or the price of asking a check again."""
     found = _found(context)
     person, run, row, _ = found
     declared = read_declarations(context.settings)
@@ -139,12 +127,11 @@ def _page(context: Context, *, link: str = "", again: dict[str, Any] | None = No
     now = context.clock()
     allowed = row is not None and _consents(row, now)
     gated = {check for check, each in CHECKS.items() if each.needs_consent}
-    rows = context.rows_of(run) if run is not None else None
-    next_id, place, listed = (None, 0, 0) if rows is None else rows.next_after(person.customer_id)
     cases = context.open_cases
-    mine = cases.next_own(person.batch, person.customer_id)
-    seen_by = _seen_by(context, person)
-    run_id = run.run_id if run else ""
+    seen_since = context.clock() - LOOKED_S * MICROS
+    looks = AuditQuery(action="customer seen", customer_id=person.customer_id, since=seen_since)
+    seen_by = {each["user"] for each in context.audit.find(looks, limit=50)} - {context.name}
+    run_id, bvn = run.run_id if run else "", str((row or {}).get("bvn") or "")
     context.record("customer seen", run_id=run_id, customer_id=person.customer_id)
     return context.page(
         "customer",
@@ -152,7 +139,7 @@ def _page(context: Context, *, link: str = "", again: dict[str, Any] | None = No
         run=run,
         row=shown,
         name=None if row is None else customer_name(row),
-        last_four=_last_four(row),
+        last_four=bvn[-4:] if len(bvn) == _BVN_DIGITS and bvn.isdecimal() else "",
         looked_after=[] if row is None else [str(row[name]) for name in columns_of_care(row)],
         document=document,
         also=_also(document, shown),
@@ -167,16 +154,13 @@ def _page(context: Context, *, link: str = "", again: dict[str, Any] | None = No
         history=_history(context, person),
         comments=Records.of(context.journal, CaseComment).of_customers([person.pseudonym]),
         others=found.others,
-        next_id=next_id if mine is None else mine["customer_id"],
-        next_run=run_id if mine is None else mine["run_id"],
+        next=cases.next_after(person.batch, person.customer_id),
         case=cases.case(person.batch, person.customer_id),
-        seen_by=seen_by,
+        seen_by=sorted(seen_by),
         waits_for=WAITS_FOR,
-        usual_wait=lagos_day(context.clock()) + timedelta(days=USUAL_WAIT_DAYS),
+        usual_wait=lagos_day(now) + timedelta(days=USUAL_WAIT_DAYS),
         newest_review=_newest_review(context, person),
         proposal=next(iter(context.reviews.waiting(person.pseudonym)), None),
-        place=place,
-        listed=listed,
         reasons=REASONS,
         decisions=tuple(dict.fromkeys(word.value for word in REVIEWED.values())),
         link=link,
@@ -231,12 +215,11 @@ def review(context: Context) -> Response:
 def _after(context: Context, found: _Found, said: str) -> Response:
     """Open the next case of the user's own; the same customer where there is none."""
     person = found.person
-    cases = context.open_cases
-    mine = cases.next_own(person.batch, person.customer_id)
-    if mine is None:
+    case = context.open_cases.next_after(person.batch, person.customer_id)
+    if case is None or case["whose"] != "mine":
         return onward(f"{found.address}&said={said}")
-    address = f"/customers/{quote(mine['customer_id'], safe='')}"
-    return onward(f"{address}?run={mine['run_id']}&said={said}")
+    address = f"/customers/{quote(case['customer_id'], safe='')}"
+    return onward(f"{address}?run={case['run_id']}&said={said}")
 
 
 def override(context: Context) -> Response:
@@ -258,14 +241,6 @@ def _newest_review(context: Context, person: Subject) -> str:
     """Return the instant of a customer's newest review as text; empty where there is none."""
     found = context.reviews.of_customer(person.pseudonym)
     return str(max(each.at for each in found)) if found else ""
-
-
-def _seen_by(context: Context, person: Subject) -> list[str]:
-    """Return who else looked at a customer a short while ago."""
-    since = context.clock() - LOOKED_S * MICROS
-    asked = AuditQuery(action="customer seen", customer_id=person.customer_id, since=since)
-    found = context.audit.find(asked, limit=50)
-    return sorted({each["user"] for each in found} - {context.name})
 
 
 def comment(context: Context) -> Response:
@@ -316,7 +291,7 @@ def ask_for_consent(context: Context) -> Response:
         )
     made = ConsentLinks(context.journal).make(customer_id, (Scope.TRANSACTION_LIST,), USUAL)
     context.record("consent asked for", customer_id=customer_id)
-    return _page(context, link=f"{origin_of(base)}/consent/{made.token}")
+    return customer(context, link=f"{origin_of(base)}/consent/{made.token}")
 
 
 def mark_as_told(context: Context) -> Response:
@@ -344,10 +319,12 @@ def ask_again(context: Context) -> Response:
     person, run, row = found.with_row()
     checks = _asked_checks(context, found)
     check = context.chosen("check", checks, "Choose one of the checks this customer had.")
-    cap, seen = context.settings.contest.ask_again_cap, naira_typed(context.text("price", 20))
-    if seen is None and context.text("price"):
-        raise DeskError(400, "Look at the price again.")
-    chosen = parameters_again(run, check, f"{cap if seen is None else seen:f}")
+    cap, typed = context.settings.contest.ask_again_cap, context.text("price", 20)
+    try:
+        seen = typed_micro(typed) if typed else None
+    except ValueError:
+        raise DeskError(400, "Look at the price again.") from None
+    chosen = parameters_again(run, check, naira_text(seen) or f"{cap:f}")
     upload, started = keep_rows(context, "one-customer.csv", [row], chosen), False
     try:
         quoted = quote_batch(context.uploads.parameters(upload), context.settings)
@@ -361,9 +338,9 @@ def ask_again(context: Context) -> Response:
                 f"It may cost {naira(most)}, more than asking again may cost: {naira(cap)} "
                 "(NIGHTSCREEN_CONTEST__ASK_AGAIN_CAP)."
             )
-        if context.text("do") != "ask" or seen != Decimal(most):
+        if context.text("do") != "ask" or seen != to_micro(Decimal(most)):
             price = {"price": most, "expected": quoted["quoted"]["expected"]}
-            return _page(context, again={"checks": checks, "check": check, **price})
+            return customer(context, again={"checks": checks, "check": check, **price})
         begin(context, upload)
         started = True
     finally:
@@ -406,32 +383,24 @@ def _cards(
 ) -> list[dict[str, Any]]:
     """Return each check's card: status, fields, age, source, consent and cost."""
     ages = {each["check"]: each for each in document["evidence"]}
-    costs: dict[str, Any] = {}
+    costs: defaultdict[str, Decimal] = defaultdict(Decimal)
     for lookup in document["lookups"]:
         if lookup["run_id"] == document["run_id"] and lookup["cost"] is not None:
-            costs.setdefault(lookup["check"], []).append(Decimal(lookup["cost"]))
+            costs[lookup["check"]] += Decimal(lookup["cost"])
     cards = []
     for check in TITLES:
         declared = CHECKS[check]
         status = row.get(declared.status) or "off"
-        card: dict[str, Any] = {
-            "check": check,
-            "title": declared.title,
-            "status": status,
-            "fields": [],
-            "closed": "",
-            "plain": declared.says.get(status, ""),
-            "evidence": ages.get(check),
-            "cost": sum(costs.get(check, []), Decimal(0)),
-            "reference": row.get("consent_reference") if declared.needs_consent else None,
-        }
         if status == "off":
             continue
+        card: dict[str, Any] = {"check": check, "title": declared.title, "fields": []}
+        card["reference"] = row.get("consent_reference") if declared.needs_consent else None
         if declared.needs_consent and not allowed:
             word = "unreadable consent" if row.get(CONSENT_UNREADABLE) else "no consent"
-            card |= {"status": word, "closed": _why_closed(row, now), "evidence": None}
-            card["cost"] = Decimal(0)
+            card |= {"status": word, "closed": _why_closed(row, now), "evidence": None, "cost": 0}
         else:
+            card |= {"status": status, "closed": "", "evidence": ages.get(check)}
+            card |= {"plain": declared.says.get(status, ""), "cost": costs[check]}
             card["fields"] = list(_fields(check, row))
         cards.append(card)
     return cards
@@ -441,20 +410,21 @@ def _why_closed(row: Mapping[str, Any], now: int) -> str:
     """Say why nothing is asked or shown now."""
     reference, given = row.get("consent_reference"), row.get("consented_at")
     if row.get(CONSENT_UNREADABLE):
-        return "The consent on record has a date that cannot be read. Nothing is asked or shown."
-    if not reference or given is None:
-        return "No consent is on record. Nothing is asked or shown."
-    if to_micros(given) > now:
-        return f"Consent {reference} begins on {given:%d %B %Y}. Nothing is asked or shown."
-    ended = row.get("consent_withdrawn_at") or row.get("consent_expires_at")
-    ended = ended or twelve_months_after(given)
-    return f"Consent {reference} ended on {ended:%d %B %Y}. Nothing is asked or shown."
+        why = "The consent on record has a date that cannot be read"
+    elif not reference or given is None:
+        why = "No consent is on record"
+    elif to_micros(given) > now:
+        why = f"Consent {reference} begins on {given:%d %B %Y}"
+    else:
+        ended = row.get("consent_withdrawn_at") or row.get("consent_expires_at")
+        why = f"Consent {reference} ended on {ended or twelve_months_after(given):%d %B %Y}"
+    return f"{why}. Nothing is asked or shown."
 
 
-def _fields(check: str, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 - pairs of a word and a value
+def _fields(check: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield a card's lines: a word and a value."""
     for field in TRACKED[check]:
-        value = row.get(field.name)
+        value, name = row.get(field.name), field.name.removeprefix(f"{check}_")
         if value is None or value == [] or field.name.endswith("_status"):
             continue
         if field.name == LISTINGS:
@@ -462,24 +432,12 @@ def _fields(check: str, row: Mapping[str, Any]) -> Any:  # noqa: ANN401 - pairs 
                 yield "Kind", words(listing["karma_type"])
                 by, day = listing["reporting_entity_name"], listing["default_date"]
                 yield "Reported by", ", ".join(filter(None, (by, f"{day:%d %B %Y}" if day else "")))
-            continue
-        name = field.name.removeprefix(f"{check}_")
-        yield words(name), _shown(name, value)
-
-
-def _shown(name: str, value: object) -> str:
-    if isinstance(value, bool):
-        return "agrees" if value else "contradicts"
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    if "amount" in name:
-        return naira(round(value, 2))  # type: ignore[call-overload]  # a decimal
-    return str(value)
-
-
-def _last_four(row: Mapping[str, Any] | None) -> str:
-    bvn = str((row or {}).get("bvn") or "")
-    return bvn[-4:] if len(bvn) == _BVN_DIGITS and bvn.isdecimal() else ""
+        elif isinstance(value, bool):
+            yield words(name), "agrees" if value else "contradicts"
+        elif isinstance(value, list):
+            yield words(name), ", ".join(map(str, value))
+        else:
+            yield words(name), naira(round(value, 2)) if "amount" in name else str(value)
 
 
 def _also(document: Mapping[str, Any], row: Mapping[str, Any] | None) -> list[str]:
@@ -494,24 +452,16 @@ def _also(document: Mapping[str, Any], row: Mapping[str, Any] | None) -> list[st
 
 def _history(context: Context, person: Subject) -> list[dict[str, Any]]:
     """Return the decisions there were, newest first."""
-    customers = context.customers
-    states = customers.history(person.pseudonym)
-    now = customers.known([person.pseudonym]).get(person.pseudonym)
+    now = context.customers.known([person.pseudonym]).values()
     found = []
-    for state in reversed([*states, *([now] if now is not None else [])]):
-        part = state.state.get(LISTED_PART) or state.state.get(DECISION_PART)
+    for state in reversed([*context.customers.history(person.pseudonym), *now]):
+        decided = state.state.get(DECISION_PART)
+        part = state.state.get(LISTED_PART) or decided
         if part is not None:
-            word = part.values.get("decision", "")
-            decided = state.state.get(DECISION_PART)
             why = decided.values.get("reasons", "") if decided is not None else ""
-            found.append(
-                {
-                    "at": state.decided_at,
-                    "decision": word,
-                    "run_id": state.run_id,
-                    "why": [code for code in why.split(", ") if code],
-                }
-            )
+            word = {"decision": part.values.get("decision", ""), "run_id": state.run_id}
+            codes = [code for code in why.split(", ") if code]
+            found.append({"at": state.decided_at, "why": codes, **word})
     return found
 
 

@@ -12,16 +12,15 @@ import hashlib
 import io
 import json
 import threading
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.new_file import begin, preview, quote_upload
-from nightscreen.desk.run_rows import rows_of_run
+from nightscreen.desk.rows import rows_of_run
 from nightscreen.desk.runs import find_run
 from nightscreen.desk.uploads import TYPED, chosen_mapping
 from nightscreen.files.outputs import QUARANTINE
@@ -34,7 +33,7 @@ from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import Mapping, read_mapping
 from nightscreen.reading.open_file import open_source
 from nightscreen.results.settle_case import needs_second
-from nightscreen.runs.corrections import Corrections
+from nightscreen.runs.corrections import MOST_TO_CORRECT, Corrections
 from nightscreen.schemas.columns import IDENTIFIERS
 from nightscreen.schemas.corrections import Correction, Dismissal, RowToCorrect
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
@@ -45,18 +44,18 @@ from nightscreen.schemas.uploads import FIXES, HELD, WAITS
 from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from collections.abc import Mapping as AnyMapping
+    from collections.abc import Sequence
 
     from starlette.responses import Response
 
     from nightscreen.desk.context import Context
-    from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.uploads import Upload
 
-MOST_CELLS: Final = 1_200
-"""Cells of one page: each is a field of its form."""
+    Changed = Sequence[tuple["_Row", list[str]]]  # rows with their cells as they are now
+
+MOST_CELLS: Final = 1_200  # of one page: each is a field of its form
 MOST_ROWS: Final = 25
 MOST_BY_RULE: Final = 500
 """Rows that one rule changes; of each it is asked whether a second person must confirm it."""
@@ -64,8 +63,7 @@ LIST, LINES, REFERENCE = "list", "lines", "reference"
 """Choices of an upload: on which list its rows are, their lines in the lender's file, and where
 the evidence is."""
 LONGEST_REFERENCE: Final = 200
-REFUSED, VALUES = "", "values"
-"""The lists, as the address names them."""
+REFUSED, VALUES = "", "values"  # the lists, as the address names them
 _PROVED: Final = frozenset(
     {
         *(name for each in IDENTIFIERS.values() for name in each.columns),
@@ -83,23 +81,21 @@ _OWN: Final = len(QUARANTINE_COLUMNS)
 _ONE_AT_A_TIME: Final = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """One row of a list.
+class _Row(NamedTuple):
+    """One row of a list, as it came."""
 
-    Attributes:
-        line: of the lender's file.
-        hint: what is wrong; it is about the cell `wrong`, None where about the whole row.
-        came: its cells as they came; `beyond` came after the last heading.
-        cells: its cells as they are now.
-    """
-
-    line: int
+    line: int  # of the lender's file
+    column: str  # what `hint` is about; empty for the whole row
+    code: str
     hint: str
-    wrong: int | None
-    came: list[str]
-    beyond: list[str]
-    cells: list[str]
+    came: list[str]  # a cell for each heading
+    beyond: list[str]  # cells after the last heading
+
+    @property
+    def digest(self) -> str:
+        """Return what tells it, and why it is refused, from any other row."""
+        said = json.dumps([*self.came, *self.beyond, self.column, self.code])
+        return hashlib.sha256(said.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +104,6 @@ class _Sheet:
 
     Attributes:
         which: of the lists.
-        quarantine: the file of refused rows.
-        kept: the rows to correct, in the order of their lines.
         mapping: what the run's headings meant, for the refused rows.
         date_order: of the run's file, as its dates showed it, or as was answered.
         done: what was sent again, by line.
@@ -119,43 +113,27 @@ class _Sheet:
 
     which: str
     run: RunRecord
-    quarantine: Path
-    kept: Sequence[RowToCorrect]
     headings: list[str]
+    rows: list[_Row]
     mapping: Mapping
     date_order: str
     done: dict[int, Upload]
     waiting: Sequence[Upload]
     dismissed: AnyMapping[int, Dismissal]
 
-    @property
-    def number(self) -> int:
-        """Return how many rows it has."""
-        return len(self.kept) if self.which == VALUES else _refused(self.run)
+    def is_open(self, row: _Row) -> bool:
+        """Tell whether a row is neither sent again nor dismissed."""
+        return row.line not in self.done and row.line not in self.dismissed
 
-    def _came(self) -> Iterator[tuple[int, list[str], str, str]]:
-        """Yield line, cells, column and hint of each row."""
-        for row in self.kept:
-            yield row.line, list(row.cells), row.column, row.hint
-        if self.which == REFUSED:
-            for cells, (line, column, _, hint) in _refused_rows(self.quarantine):
-                yield int(line), cells, column, hint
-
-    def rows(
-        self, form: AnyMapping[str, list[str]], start: int = 0, number: int | None = None
-    ) -> Iterator[_Row]:
-        """Yield so many rows from one on, or all, with what was typed of them."""
-        width, end = len(self.headings), None if number is None else start + number
-        about = cache(self.about)  # the same few columns in every row
-        for line, cells, column, hint in islice(self._came(), start, end):
-            came = (cells + [""] * width)[:width]
-            typed = [
-                cell
-                if line in self.done or line in self.dismissed
-                else _typed(form, f"c{line}.{at}", cell)
-                for at, cell in enumerate(came)
-            ]
-            yield _Row(line, hint, about(column), came, cells[width:], typed)
+    def typed(self, row: _Row, form: AnyMapping[str, list[str]]) -> list[str]:
+        """Return a row's cells as they were typed; a browser's field holds no breaks of a line."""
+        if not self.is_open(row):
+            return row.came
+        now = []
+        for at, cell in enumerate(row.came):
+            typed = form.get(f"c{row.line}.{at}", [cell])[-1]
+            now.append(cell if typed == cell.replace("\r", "").replace("\n", "") else typed)
+        return now
 
     def about(self, column: str) -> int | None:
         """Return which cell a column means that the list names: by heading, or by meaning."""
@@ -169,14 +147,13 @@ class _Sheet:
     def page(self, context: Context) -> tuple[list[_Row], dict[str, int]]:
         """Return the rows of the page that the address names, and where it is."""
         size = min(MOST_ROWS, max(1, MOST_CELLS // max(1, len(self.headings))))
-        start, where = context.slice(self.number, size)
-        return list(self.rows(context.form, start, size)), where
+        start, where = context.slice(len(self.rows), size)
+        return self.rows[start : start + size], where
 
-
-def _typed(form: AnyMapping[str, list[str]], name: str, came: str) -> str:
-    """Return a cell as it was typed; a browser's field holds it without breaks of a line."""
-    typed = form.get(name, [came])[-1]
-    return came if typed == came.replace("\r", "").replace("\n", "") else typed
+    def address(self, *parameters: str) -> str:
+        """Return the address of the list's page."""
+        asked = "&".join([*([f"list={self.which}"] if self.which else []), *parameters])
+        return f"/runs/{self.run.run_id}/fix" + (f"?{asked}" if asked else "")
 
 
 def fix(context: Context) -> Response:
@@ -190,108 +167,93 @@ def fix_rows(context: Context) -> Response:
     """Quote the changed rows of a page or screen them again; or decide about another's."""
     with _ONE_AT_A_TIME:  # a second press finds that its rows were sent already
         sheet, does = _sheet(context, find_run(context)), context.text("do")
+        here = f"page={context.whole_number('page')}"
         if does in {"confirm", "refuse"}:
             return _second(context, sheet, does)
         if "dismiss" in context.form:
             _dismiss(context, sheet)
-            return onward(_address(sheet, f"page={context.whole_number('page')}"))
-        page, _ = sheet.page(context)
-        changed = {row.line: row for row in page if row.cells != row.came}
-        changed |= {row.line: row for row in _by_rule(context, sheet)}
+            return onward(sheet.address(here))
+        typed = [(row, sheet.typed(row, context.form)) for row in sheet.page(context)[0]]
+        changed = {row.line: (row, cells) for row, cells in typed if cells != row.came}
+        changed |= {row.line: (row, cells) for row, cells in _by_rule(context, sheet)}
         rows = [changed[line] for line in sorted(changed)]
         if not rows:
             raise InputError("Change a cell first: only rows that you changed are screened again.")
-        customers = _sound_customers(context.journal, sheet, rows, _reference(context))
+        customers = _sound_customers(context, sheet, rows)
         upload, keeps = _keep(context, sheet, rows), False
         try:
             if does == "quote":
                 return _page(context, sheet, quote=quote_upload(context, upload))
-            response = _send(context, sheet, upload, customers)
+            about: dict[str, Any] = {"run_id": sheet.run.run_id, "rows": len(rows)}
+            if _needs_second(context, sheet.run, customers):
+                context.uploads.choose(upload, {WAITS: True})
+                context.record("quarantine proposed", **about)
+                address = f"{sheet.address(here)}#second"
+            else:
+                begin(context, upload)
+                _correct(context, sheet, upload, rows)
+                context.record("quarantine screened again", **about)
+                address = f"/new/{upload.upload_id}"
             keeps = True
         finally:
             kept = context.uploads.find(upload.key)
             if not keeps and kept is not None and kept.started_at is None:
                 context.uploads.remove(upload)
-    return response
+    return onward(address)
 
 
-def _by_rule(context: Context, sheet: _Sheet) -> list[_Row]:
+def _by_rule(context: Context, sheet: _Sheet) -> Changed:
     """Return every row whose cell in a column is what the form names, with the other text there.
 
     What was typed into its other cells stays.
-
-    Raises:
-        InputError: no row has it.
     """
     column, came, becomes = (context.text(f"rule_{each}") for each in ("column", "came", "becomes"))
     if not column and not came and not becomes:
         return []
     at = sheet.headings.index(column) if column in sheet.headings else None
     found = []
-    for row in sheet.rows(context.form):
-        is_open = row.line not in sheet.done and row.line not in sheet.dismissed
-        if at is not None and is_open and row.came[at].strip() == came != becomes:
-            cells = [becomes if place == at else cell for place, cell in enumerate(row.cells)]
-            found.append(replace(row, cells=cells))
-            if len(found) == MOST_BY_RULE:
-                break
+    for row in sheet.rows:
+        if at is not None and sheet.is_open(row) and row.came[at].strip() == came != becomes:
+            cells = sheet.typed(row, context.form)
+            found.append((row, [*cells[:at], becomes, *cells[at + 1 :]]))
     if not found:
         raise InputError(f"No row on this list has {came or 'nothing'} under {column or '…'}.")
-    return found
+    return found[:MOST_BY_RULE]
 
 
 def _dismiss(context: Context, sheet: _Sheet) -> None:
     """Write down that a refused row is nobody's, here and in later files that have it again."""
-    named, run = context.text("dismiss", 9), sheet.run
-    refused = () if sheet.which == VALUES else _refused_rows(sheet.quarantine)
-    cells, why = next(((cells, why) for cells, why in refused if why[0] == named), ([], ["0"]))
-    line, ids = int(why[0]), sheet.about("customer_id")
-    if not cells or line in sheet.done:
+    named, run, journal = context.text("dismiss", 9), sheet.run, context.journal
+    rows = [] if sheet.which == VALUES else sheet.rows
+    row = next((each for each in rows if str(each.line) == named), None)
+    if row is None or row.line in sheet.done:
         raise DeskError(409, "This row is not one to dismiss: it was sent again, or is gone.")
-    customer_id = "" if ids is None else cells[ids].strip()
+    ids = sheet.about("customer_id")
+    customer_id = "" if ids is None else row.came[ids].strip()
     made = Dismissal(
-        key=f"{run.run_id}.{line}",
-        customer=context.journal.pseudonyms.customer(run.batch, customer_id)
-        if customer_id
-        else b"",
+        key=f"{run.run_id}.{row.line}",
+        customer=journal.pseudonyms.customer(run.batch, customer_id) if customer_id else b"",
         batch=run.batch,
         run_id=run.run_id,
         at=context.clock(),
-        row=_digest(cells, why),
+        row=row.digest,
         by=context.name,
     )
-    if Records.of(context.journal, Dismissal).add([made]):
-        context.record("quarantine dismissed", run_id=run.run_id, line=line)
+    if Records.of(journal, Dismissal).add([made]):
+        context.record("quarantine dismissed", run_id=run.run_id, line=row.line)
 
 
-def _digest(cells: Sequence[str], why: Sequence[str]) -> str:
-    """Return what tells a refused row, as it came and with why it is refused, from any other."""
-    _, column, code, _ = why
-    return hashlib.sha256(json.dumps([*cells, column, code]).encode()).hexdigest()
-
-
-def _send(context: Context, sheet: _Sheet, upload: Upload, customers: Sequence[str]) -> Response:
-    """Screen rows again, or have them wait for a second person."""
-    run, number = sheet.run, len(customers)
-    pseudonyms = context.journal.pseudonyms
+def _needs_second(context: Context, run: RunRecord, customers: Sequence[str]) -> bool:
+    """Tell whether rows may turn a customer's decline into approve above what one person may."""
+    pseudonyms, above = context.journal.pseudonyms, context.settings.override_above
     keys = {each: pseudonyms.customer(run.batch, each) for each in customers if each}
     known = context.customers.known(list(keys.values()))
-    if any(_turns(context, run, each) for each, key in keys.items() if key in known):
-        context.uploads.choose(upload, {WAITS: True})
-        context.record("quarantine proposed", run_id=run.run_id, rows=number)
-        page = f"page={context.whole_number('page')}"
-        return onward(f"{_address(sheet, page)}#second")
-    begin(context, upload)
-    _correct(context, sheet, upload)
-    context.record("quarantine screened again", run_id=run.run_id, rows=number)
-    return onward(f"/new/{upload.upload_id}")
-
-
-def _turns(context: Context, run: RunRecord, customer_id: str) -> bool:
-    """Tell whether a row may turn the decline of a customer into approve above what one may."""
-    above = context.settings.override_above
-    about = {"batch": run.batch, "customer_id": customer_id, "decision": Decision.APPROVE.value}
-    return needs_second(context.journal, above, **about)
+    approve = {"batch": run.batch, "decision": Decision.APPROVE.value}
+    return any(
+        needs_second(context.journal, above, **approve, customer_id=each)
+        for each, key in keys.items()
+        if key in known
+    )
 
 
 def _second(context: Context, sheet: _Sheet, does: str) -> Response:
@@ -305,70 +267,73 @@ def _second(context: Context, sheet: _Sheet, does: str) -> Response:
     if does == "refuse":
         context.uploads.remove(waiting)
         context.record("quarantine refused", **about)
-        return onward(_address(sheet))
+        return onward(sheet.address())
     begin(context, waiting)
-    _correct(context, sheet, waiting)
+    _correct(context, sheet, waiting, _sent(context, sheet, waiting))
     context.record("quarantine confirmed", **about)
     return onward(f"/runs/{sheet.run.run_id}")
 
 
-def _sheet(context: Context, run: RunRecord) -> _Sheet:
-    """Return the list of a run that the address names.
+# --- the lists ---
 
-    Raises:
-        DeskError: the run has none.
-    """
+
+def _sheet(context: Context, run: RunRecord) -> _Sheet:
+    """Return the list of a run that the address names."""
     which = VALUES if context.asked_first("list") == VALUES else REFUSED
-    quarantine, kept = Path(run.folder) / QUARANTINE, list[RowToCorrect]()
-    if which == VALUES:
-        found = Records.of(context.journal, RowToCorrect).of_run(run.run_id)
-        kept = sorted(found, key=lambda row: row.line)
-    if run.flow != SCREEN_FLOW or not (kept if which == VALUES else quarantine.is_file()):
+    headings, rows = _rows(context, run, which)
+    if run.flow != SCREEN_FLOW or not headings:
         raise DeskError(404, "Nothing is to be fixed here, or it is too old and gone.")
-    if which == VALUES:
-        headings = list(kept[0].headings)
-    else:
-        named, _ = next(records(quarantine), ([], ""))
-        headings = named[:-_OWN]
     done, waiting = _sent_again(context, run, which)
-    gone = _dismissed(context, run) if which == REFUSED else {}
+    gone = _dismissed(context, run, rows) if which == REFUSED else {}
     shown = ((run.report or {}).get("provenance") or {}).get("date_orders", {}).values()
     orders = set(shown) or {run.parameters.get("date_order") or ""}
     order = orders.pop() if len(orders) == 1 else ""
     mapping = _mapping_of(context, run, headings)
-    return _Sheet(which, run, quarantine, kept, headings, mapping, order, done, waiting, gone)
+    return _Sheet(which, run, headings, rows, mapping, order, done, waiting, gone)
 
 
-def _address(sheet: _Sheet, *parameters: str) -> str:
-    """Return the address of a list's page."""
-    named = [f"list={sheet.which}"] if sheet.which else []
-    asked = "&".join([*named, *parameters])
-    return f"/runs/{sheet.run.run_id}/fix" + (f"?{asked}" if asked else "")
+def _rows(context: Context, run: RunRecord, which: str) -> tuple[list[str], list[_Row]]:
+    """Return headings and rows of a list of a run; no headings where it has no such list.
 
-
-def _refused(run: RunRecord) -> int:
-    return int(((run.report or {}).get("rows") or {}).get("quarantined") or 0)
+    Of refused rows the first ones, so many as are kept of the others.
+    """
+    if which == VALUES:
+        kept = Records.of(context.journal, RowToCorrect).of_run(run.run_id)
+        found = [
+            _Row(each.line, each.column, each.code, each.hint, list(each.cells), [])
+            for each in sorted(kept, key=lambda each: each.line)
+        ]
+        return (list(kept[0].headings) if kept else []), found
+    quarantine = Path(run.folder) / QUARANTINE
+    if not quarantine.is_file():
+        return [], []
+    lines = (cells for cells, _ in records(quarantine))
+    headings, found = next(lines, [])[:-_OWN], []
+    for cells in islice(lines, MOST_TO_CORRECT):
+        width, (line, column, code, hint) = len(headings), cells[-_OWN:]
+        came = cells[:-_OWN]
+        padded = (came + [""] * width)[:width]
+        found.append(_Row(int(line), column, code, hint, padded, came[width:]))
+    return headings, found
 
 
 def _number(context: Context, run: RunRecord, which: str) -> int:
     """Return how many rows a list of a run has."""
     if which == VALUES:
         return Records.of(context.journal, RowToCorrect).number_of_run(run.run_id)
-    return _refused(run) if (Path(run.folder) / QUARANTINE).is_file() else 0
+    refused = int(((run.report or {}).get("rows") or {}).get("quarantined") or 0)
+    return min(refused, MOST_TO_CORRECT) if (Path(run.folder) / QUARANTINE).is_file() else 0
 
 
-def _refused_rows(quarantine: Path) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield the cells of each refused row as they came, and its line, column, code and hint."""
-    for cells, _ in islice(records(quarantine), 1, None):
-        yield cells[:-_OWN], cells[-_OWN:]
-
-
-def _dismissed(context: Context, run: RunRecord) -> dict[int, Dismissal]:
+def _dismissed(
+    context: Context, run: RunRecord, rows: Sequence[_Row] | None = None
+) -> dict[int, Dismissal]:
     """Return which refused rows somebody dismissed, here or in an earlier file, by line."""
     kept = Records.of(context.journal, Dismissal).all(batch=run.batch)
-    gone, quarantine = {each.row: each for each in kept}, Path(run.folder) / QUARANTINE
-    refused = _refused_rows(quarantine) if gone else ()
-    found = ((int(why[0]), gone.get(_digest(cells, why))) for cells, why in refused)
+    gone = {each.row: each for each in kept}
+    if gone and rows is None:
+        _, rows = _rows(context, run, REFUSED)
+    found = ((row.line, gone.get(row.digest)) for row in rows or () if gone)
     return {line: each for line, each in found if each is not None}
 
 
@@ -379,8 +344,8 @@ def _sent_again(
     uploads = context.uploads
     fixing = uploads.chosen(FIXES, value=run.run_id, batch=run.batch)
     sent = [each for each in fixing if each.choices[LIST] == which]
-    screened = [each for each in sent if uploads.is_screened(each)]
     waiting = [each for each in sent if each.waits_for_second]
+    screened = [each for each in sent if uploads.is_screened(each)]
     done = {line: each for each in screened + waiting for line in each.choices[LINES]}
     return done, waiting
 
@@ -396,75 +361,57 @@ def _mapping_of(context: Context, run: RunRecord, headings: Sequence[str]) -> Ma
     return mapping.model_copy(update={"drop": present, "sheet": None})
 
 
-def _reference(context: Context) -> str:
-    """Return where the evidence of a correction is, as it was typed.
+# --- what was changed ---
 
-    Raises:
-        InputError: it holds a customer's number: it stays when the customer is erased.
-    """
+
+def _reference(context: Context) -> str:
+    """Return where the evidence of a correction is, as it was typed."""
     typed = context.text("reference", LONGEST_REFERENCE)
     if contains_identifier(typed):
         raise InputError("Reference: name the document, without anybody's number.")
     return typed
 
 
-def _sound_customers(
-    journal: Journal, sheet: _Sheet, rows: Sequence[_Row], reference: str
-) -> list[str]:
-    """Return whose each changed row is, judged as a file of them would be.
-
-    Raises:
-        InputError: a row would be refused, or a cell that was changed is malformed.
-    """
-    wrong = [
-        f"line {row.line}: The row is blank." for row in rows if not "".join(row.cells).strip()
-    ]
-    customers: list[str] = []
+def _sound_customers(context: Context, sheet: _Sheet, rows: Changed) -> list[str]:
+    """Return whose each changed row is, judged as a file of them would be."""
+    reference = _reference(context)
+    wrong = [f"line {row.line}: The row is blank." for row, cells in rows if not any(cells)]
     if not wrong:
         with in_memory(_as_part(sheet.headings, rows)) as clear:
             source = open_source(clear, mapping=sheet.mapping)
             orders = DateOrders(source, sheet.date_order)
-            corrections = Corrections.of(journal, sheet.run.batch)
+            corrections = Corrections.of(context.journal, sheet.run.batch)
             judged = preview(source, orders, len(rows), corrections=corrections)
-        columns = judged["columns"]
+        columns, customers, proved = judged["columns"], list[str](), set[str]()
         known = {each.heading: each.known for each in columns}
-        proved = {
-            heading
-            for row in rows
-            for heading, was, now in zip(sheet.headings, row.came, row.cells, strict=True)
-            if was != now and known.get(heading) in _PROVED
-        }
+        ids = next((at for at, each in enumerate(columns) if each.known == "customer_id"), None)
+        for (row, cells), found in zip(rows, judged["rows"], strict=True):
+            was_now = zip(sheet.headings, row.came, cells, strict=True)
+            changed = {heading for heading, was, now in was_now if was != now}
+            hints = [
+                f"{column.heading}: {cell['hint']}"
+                for column, cell in zip(columns, found["cells"], strict=True)
+                if cell["hint"] and column.heading in changed
+            ]
+            said = [found["refused"]] if found["refused"] else hints
+            customers.append("" if ids is None else found["cells"][ids]["written"].strip())
+            if sheet.which == VALUES and ids is not None and customers[-1] != row.came[ids].strip():
+                said.append("The customer id cannot change here.")
+            wrong += [f"line {row.line}: {each}" for each in said]
+            proved |= {heading for heading in changed if known.get(heading) in _PROVED}
         if proved and not reference:
             wrong.append(
                 f"{', '.join(sorted(proved))}: write under Reference where the evidence is, such "
                 "as the number of a form"
             )
-        ids = next((at for at, each in enumerate(columns) if each.known == "customer_id"), None)
-        for row, found in zip(rows, judged["rows"], strict=True):
-            there = dict(zip(sheet.headings, zip(row.came, row.cells, strict=True), strict=True))
-            hints = [
-                f"{column.heading}: {cell['hint']}"
-                for column, cell in zip(columns, found["cells"], strict=True)
-                if cell["hint"] and len(set(there.get(column.heading, ()))) > 1
-            ]
-            said = [found["refused"]] if found["refused"] else hints
-            wrong += [f"line {row.line}: {each}" for each in said]
-            customers.append("" if ids is None else found["cells"][ids]["written"].strip())
-    if not wrong and sheet.which == VALUES:
-        came = [row.came[ids].strip() if ids is not None else "" for row in rows]
-        wrong = [
-            f"line {row.line}: The customer id cannot change here."
-            for row, was, now in zip(rows, came, customers, strict=True)
-            if was != now
-        ]
-    elif not wrong:
+    if not wrong and sheet.which == REFUSED:
         screened = rows_of_run(sheet.run)
-        there_already = set() if screened is None else screened.among(customers)
+        there_already = {} if screened is None else screened.among(customers)
         merged = sheet.run.parameters.get("merge_rows")
         keep = "correct your file, where its rows are merged" if merged else "keep one of them"
         wrong = [
             f"line {row.line}: A customer with this id was screened in this run; {keep}."
-            for row, customer_id in zip(rows, customers, strict=True)
+            for (row, _), customer_id in zip(rows, customers, strict=True)
             if customer_id in there_already
         ]
     if wrong:
@@ -472,7 +419,7 @@ def _sound_customers(
     return customers
 
 
-def _keep(context: Context, sheet: _Sheet, rows: Sequence[_Row]) -> Upload:
+def _keep(context: Context, sheet: _Sheet, rows: Changed) -> Upload:
     """Seal the changed rows, to be screened as a part of the run's batch."""
     run = sheet.run
     chosen: dict[str, Any] = {
@@ -485,78 +432,52 @@ def _keep(context: Context, sheet: _Sheet, rows: Sequence[_Row]) -> Upload:
         FIXES: run.run_id,
         LIST: sheet.which,
         REFERENCE: _reference(context),
-        LINES: [row.line for row in rows],
+        LINES: [row.line for row, _ in rows],
         "mapping": sheet.mapping.model_dump(mode="json"),
     }
     part = _as_part(sheet.headings, rows)
     return context.uploads.keep("fixed.csv", context.name, [part], chosen)
 
 
-def _as_part(headings: Sequence[str], rows: Sequence[_Row]) -> bytes:
+def _as_part(headings: Sequence[str], rows: Changed) -> bytes:
     """Return rows as a file that counts as a part of its batch: a quarantine that was fixed."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, quoting=csv.QUOTE_ALL)
     writer.writerow([*map(escape_formula, headings), *QUARANTINE_COLUMNS])
-    for row in rows:
-        writer.writerow([*map(escape_formula, row.cells), row.line, "", "", ""])
+    for row, cells in rows:
+        writer.writerow([*map(escape_formula, cells), row.line, "", "", ""])
     return text.getvalue().encode()
 
 
-def _page(
-    context: Context, sheet: _Sheet, *, quote: AnyMapping[str, Any] | None = None
-) -> Response:
-    rows, where = sheet.page(context)
-    others = [each for each in sheet.waiting if not same_person(each.user, context.name)]
-    return context.page(
-        "fix",
-        run=sheet.run,
-        headings=sheet.headings,
-        rows=rows,
-        done=sheet.done,
-        dismissed=sheet.dismissed,
-        values=sheet.which == VALUES,
-        other=_number(context, sheet.run, REFUSED if sheet.which == VALUES else VALUES),
-        address=_address(sheet),
-        proves=context.text("reference", LONGEST_REFERENCE),
-        rule={each: context.text(f"rule_{each}") for each in ("column", "came", "becomes")},
-        mine=len(others) < len(sheet.waiting),
-        second=[(each, _changes(context, sheet, each)) for each in others]
-        if context.may("override")
-        else [],
-        where=where,
-        max_spend=context.text("max_spend", 20),
-        quote=quote,
-        ceiling=context.settings.approval_above,
-    )
-
-
-def _changes(
-    context: Context, sheet: _Sheet, upload: Upload
-) -> list[tuple[_Row, list[tuple[str, str, str]]]]:
-    """Return the rows of an upload, and each heading that was changed: as it came, as it is now."""
+def _sent(context: Context, sheet: _Sheet, upload: Upload) -> Changed:
+    """Return the rows that were sent as `_as_part` wrote them, without who was erased since."""
     with unsealed(context.uploads.path(upload.upload_id), context.journal.sealer) as clear:
         lines = list(csv.reader(io.StringIO(clear.read_text("utf-8"), newline="")))[1:]
-    came = {row.line: row for row in sheet.rows({})}
-    changed = []
-    for line, typed in zip(upload.choices[LINES], lines, strict=True):
-        if line in came:  # else the customer was erased since
-            now = [unescape_formula(each) for each in typed[:-_OWN]]
-            cells = zip(sheet.headings, came[line].came, now, strict=True)
-            changed.append((came[line], [each for each in cells if each[1] != each[2]]))
-    return changed
+    came = {row.line: row for row in sheet.rows}
+    sent = zip(upload.choices[LINES], lines, strict=True)
+    return [
+        (came[line], [unescape_formula(cell) for cell in cells[:-_OWN]])
+        for line, cells in sent
+        if line in came
+    ]
 
 
-def _correct(context: Context, sheet: _Sheet, upload: Upload) -> None:
+def _differences(sheet: _Sheet, row: _Row, cells: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Return each heading whose cell was changed: as it came, and as it is now."""
+    return [
+        each for each in zip(sheet.headings, row.came, cells, strict=True) if each[1] != each[2]
+    ]
+
+
+def _correct(context: Context, sheet: _Sheet, upload: Upload, rows: Changed) -> None:
     """Have what was corrected in customers' rows hold for later files of the batch.
 
     A row whose customer id was wrong too is no known customer's: it is screened, and no more.
     """
     ids, run, found = sheet.about("customer_id"), sheet.run, list[Correction]()
-    if ids is None:
-        return
-    for row, cells in _changes(context, sheet, upload):
-        customer_id = row.came[ids].strip()
-        if not customer_id or any(heading == sheet.headings[ids] for heading, _, _ in cells):
+    for row, cells in rows:
+        customer_id = "" if ids is None else row.came[ids].strip()
+        if not customer_id or ids is None or cells[ids] != row.came[ids]:
             continue
         customer = context.journal.pseudonyms.customer(run.batch, customer_id)
         found += [
@@ -573,10 +494,48 @@ def _correct(context: Context, sheet: _Sheet, upload: Upload) -> None:
                 reference=upload.choices.get(REFERENCE, ""),
                 by=upload.user,
             )
-            for heading, came, now in cells
+            for heading, came, now in _differences(sheet, row, cells)
         ]
     kept = Records.of(context.journal, Correction)
     kept.merge(found, lambda _, corrected: corrected, context.clock())
+
+
+def _page(
+    context: Context, sheet: _Sheet, *, quote: AnyMapping[str, Any] | None = None
+) -> Response:
+    rows, where = sheet.page(context)
+    about = {row.column: sheet.about(row.column) for row in rows}
+    others = [each for each in sheet.waiting if not same_person(each.user, context.name)]
+    return context.page(
+        "fix",
+        run=sheet.run,
+        headings=sheet.headings,
+        rows=[
+            {**row._asdict(), "cells": sheet.typed(row, context.form), "wrong": about[row.column]}
+            for row in rows
+        ],
+        done=sheet.done,
+        dismissed=sheet.dismissed,
+        values=sheet.which == VALUES,
+        other=_number(context, sheet.run, REFUSED if sheet.which == VALUES else VALUES),
+        address=sheet.address(),
+        proves=context.text("reference", LONGEST_REFERENCE),
+        rule={each: context.text(f"rule_{each}") for each in ("column", "came", "becomes")},
+        mine=len(others) < len(sheet.waiting),
+        second=[
+            (
+                each,
+                [(row, _differences(sheet, row, now)) for row, now in _sent(context, sheet, each)],
+            )
+            for each in others
+            if context.may("override")
+        ],
+        where=where,
+        limited=len(sheet.rows) == MOST_TO_CORRECT,
+        max_spend=context.text("max_spend", 20),
+        quote=quote,
+        ceiling=context.settings.approval_above,
+    )
 
 
 def left(context: Context, run: RunRecord, which: str = REFUSED) -> int:
@@ -584,9 +543,8 @@ def left(context: Context, run: RunRecord, which: str = REFUSED) -> int:
     number = _number(context, run, which)
     if not number:
         return 0
-    done, _ = _sent_again(context, run, which)
     gone = _dismissed(context, run) if which == REFUSED else {}
-    return number - len({*done, *gone})
+    return number - len({*_sent_again(context, run, which)[0], *gone})
 
 
 def waiting(context: Context) -> list[Upload]:

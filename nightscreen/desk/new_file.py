@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.parameters import USUAL_CHECKS, PurposeName
 from nightscreen.desk.context import DeskError, plain_naira
-from nightscreen.desk.run_rows import Filter, rows_of_run
+from nightscreen.desk.rows import Filter, rows_of_run
 from nightscreen.desk.uploads import TYPED
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal.runs import RUNNING
@@ -56,12 +56,7 @@ SHOWN_ROWS: Final = 50
 CARRIED, LEFT_OUT = "", "-"
 _PIECE: Final = 1 << 20
 PURPOSES: Final = get_args(PurposeName)
-_USUAL: Final = {
-    "purpose": "portfolio",
-    "checks": USUAL_CHECKS,
-    "max_spend": "",
-    "policy": "",
-}
+_USUAL: Final = {"purpose": "portfolio", "checks": USUAL_CHECKS, "max_spend": "", "policy": ""}
 """What a file is screened with where nothing else is chosen."""
 AT_THE_COUNTER: Final = (
     ("customer_id", "Customer id", "text"),
@@ -93,22 +88,12 @@ _NAMELESS = "though its name ends in nothing"
 _IN_A_MAPPING: Final = re.compile(r'name the column in a mapping file: \[columns\] (\w+) = "[^"]*"')
 """What a command says of a missing column; here it is chosen on the page."""
 
+# --- a file ---
+
 
 def new(context: Context) -> Response:
     """Show the form that takes a file."""
     return context.page("new", **_choosing(context, _USUAL | _choices(context)))
-
-
-def _choosing(context: Context, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a form needs that says how a file is screened."""
-    found = policies(context)
-    return {"chosen": chosen, "purposes": PURPOSES, "checks": CHECKS, "policies": found}
-
-
-def policies(context: Context) -> list[str]:
-    """Return the policy files there are to choose from, beside the one in force."""
-    folder = context.settings.home.absolute() / "policies"
-    return [str(each) for each in sorted(folder.glob("*.toml"))] if folder.is_dir() else []
 
 
 def receive(context: Context) -> Response:
@@ -123,17 +108,27 @@ def receive(context: Context) -> Response:
     return onward(f"/new/{kept.upload_id}")
 
 
+def _choosing(context: Context, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a form needs that says how a file is screened."""
+    found = _policies(context)
+    return {"chosen": chosen, "purposes": PURPOSES, "checks": CHECKS, "policies": found}
+
+
+def _policies(context: Context) -> list[str]:
+    """Return the policy files there are to choose from, beside the one in force."""
+    folder = context.settings.home.absolute() / "policies"
+    return [str(each) for each in sorted(folder.glob("*.toml"))] if folder.is_dir() else []
+
+
 def _choices(context: Context) -> dict[str, Any]:
     """Return what was chosen on a form, as far as it was on it."""
-    chosen: dict[str, Any] = {}
-    for name in ("purpose", "max_spend", "policy"):
-        if name in context.form:
-            chosen[name] = context.text(name, 500)
+    named = [name for name in ("purpose", "max_spend", "policy") if name in context.form]
+    chosen: dict[str, Any] = {name: context.text(name, 500) for name in named}
     if "max_spend" in chosen:
         chosen["max_spend"] = plain_naira(chosen["max_spend"])
     if "checks_shown" in context.form:
         chosen["checks"] = [each for each in context.form.get("check", []) if each in CHECKS]
-    if chosen.get("policy") and chosen["policy"] not in policies(context):
+    if chosen.get("policy") and chosen["policy"] not in _policies(context):
         chosen["policy"] = ""
     if chosen.get("purpose") not in PURPOSES:
         chosen.pop("purpose", None)
@@ -141,11 +136,7 @@ def _choices(context: Context) -> dict[str, Any]:
 
 
 def _own(context: Context) -> Upload:
-    """Return the upload of the address, if this user brought it.
-
-    Raises:
-        DeskError: there is none, or it is somebody else's.
-    """
+    """Return the upload of the address, if this user brought it."""
     upload = context.uploads.find(context.request.path_params["upload_id"])
     if upload is None or upload.user.casefold() != context.name.casefold():
         raise DeskError(404, "You uploaded no such file. Upload it again under New file.")
@@ -156,15 +147,10 @@ def file(context: Context) -> Response:
     """Show how a file is understood, what it would cost, and where its run is."""
     upload = _own(context)
     run = context.uploads.run_of(upload)
-    if run is not None or upload.started_at is not None:
-        return _started(context, upload, run)
-    if upload.state == GONE:
-        raise DeskError(410, "This file was removed, as nobody screened it. Upload it again.")
-    return _file(context, upload)
-
-
-def _started(context: Context, upload: Upload, run: RunRecord | None) -> Response:
-    """Show that a run starts, then lead to it; one of an applicant leads to what was decided."""
+    if run is None and upload.started_at is None:
+        if upload.state == GONE:
+            raise DeskError(410, "This file was removed, as nobody screened it. Upload it again.")
+        return _file(context, upload)
     goes_on = "" if run is None else _goes_on(context, upload, run)
     follows = context.request.headers.get("hx-request") == "true"
     if goes_on and not follows:
@@ -177,7 +163,10 @@ def _started(context: Context, upload: Upload, run: RunRecord | None) -> Respons
 
 
 def _goes_on(context: Context, upload: Upload, run: RunRecord) -> str:
-    """Return the page that an upload leads to, empty while an applicant is being screened."""
+    """Return the page that an upload leads to, empty while an applicant is being screened.
+
+    That is the run; for an applicant what was decided.
+    """
     at_the_counter = TYPED in upload.choices and upload.batch == _COUNTER_BATCH
     if at_the_counter and run.state == RUNNING:
         return ""
@@ -202,9 +191,8 @@ def _in_clear(context: Context, upload: Upload) -> Iterator[Path]:
             said = head + upload.name + rest.lstrip("0123456789") if found else said
         mapping = str(uploads.mapping(upload.upload_id))
         said = said.replace(mapping, "the meaning of headings below")
-        raise InputError(
-            _IN_A_MAPPING.sub(r"choose \1 for one of the headings below", said)
-        ) from None
+        said = _IN_A_MAPPING.sub(r"choose \1 for one of the headings below", said)
+        raise InputError(said) from None
 
 
 def _file(context: Context, upload: Upload) -> Response:
@@ -248,6 +236,9 @@ def _file(context: Context, upload: Upload) -> Response:
     )
 
 
+# --- how it is understood ---
+
+
 def _mapping(context: Context, upload: Upload) -> Meaning | None:
     """Return what was chosen for headings, sheet and dates; None where nothing was."""
     path = context.uploads.mapping(upload.upload_id)
@@ -269,20 +260,19 @@ def _understood(path: Path, sheet: str | None) -> tuple[list[str], dict[str, str
         return headings, found
 
 
-def mapping_of(headings: dict[str, str], understood: dict[str, str]) -> Meaning:
+def _mapping_of(headings: dict[str, str], understood: dict[str, str]) -> Meaning:
     """Return a mapping that says what each heading means.
 
     Args:
         headings: the column each heading was given, `CARRIED` or `LEFT_OUT`.
         understood: what each heading was taken for by itself.
     """
-    wanted: dict[str, tuple[str, ...]] = {}
+    if all(known == understood.get(each, "") for each, known in headings.items()):
+        return Meaning()  # nothing was corrected
+    wanted: dict[str, tuple[str, ...]] = {known: () for known in understood.values() if known}
     for heading, known in headings.items():
         if known in KNOWN_COLUMNS:
             wanted[known] = (*wanted.get(known, ()), heading)
-    for known in understood.values():
-        if known:
-            wanted.setdefault(known, ())
     dropped = tuple(heading for heading, known in headings.items() if known == LEFT_OUT)
     return Meaning(columns=wanted, drop=dropped)
 
@@ -305,10 +295,10 @@ def preview(
     taken = Intake(source.header, customers, orders, corrections).take(batch)
     wrong: dict[tuple[int, str], str] = {}
     warned: dict[tuple[int, str], str] = {}
-    refused = {each.line: each.hint for each in taken.refused}
     for problem in taken.problems:
         of = wrong if problem.action in {Action.REFUSED, Action.INVALID} else warned
         of.setdefault((problem.line, problem.column), problem.hint)
+    refused = {each.line: each.hint for each in taken.refused}
     accepted = {row["line"]: row for row in taken.rows.to_pylist()}
     meant = Counter(column.known for column in source.header.columns)
     rows = []
@@ -324,9 +314,8 @@ def preview(
                 if written.strip() and not value:
                     dropped = hint or warned.get((line, column.known)) or _ABSENT
             tone = "wrong" if hint else "ok" if column.known and value else ""
-            cells.append(
-                {"value": value, "written": written, "tone": tone, "hint": hint, "dropped": dropped}
-            )
+            cell = {"value": value, "written": written, "tone": tone}
+            cells.append({**cell, "hint": hint, "dropped": dropped})
         rows.append({"line": line, "cells": cells, "refused": refused.get(line, "")})
     return {"columns": source.header.columns, "rows": rows}
 
@@ -340,13 +329,41 @@ def _as_understood(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _with_form(context: Context, upload: Upload) -> Upload:
+# --- quoted and screened ---
+
+
+def _submitted(
+    context: Context, act: Callable[[Context, Upload], None], anchor: str = ""
+) -> Response:
+    """Keep what the form of a file says, and do what its button asks for.
+
+    Another sheet is only shown first. Where the order of consent dates is open, it is to be chosen.
+    """
+    upload, sheet = _own(context), context.text("sheet", 80)
+    address = f"/new/{upload.upload_id}"
+    if upload.started_at is not None:
+        return onward(address)
+    if sheet not in {"", upload.choices.get("sheet") or context.text("sheet_read", 80)}:
+        _keep_form(context, upload, sheet)
+        return onward(address)
+    upload = _keep_form(context, upload)
+    with _in_clear(context, upload) as path:
+        open_ = DateOrders(open_source(path, mapping=_mapping(context, upload))).open_consent()
+    if open_ is not None:
+        raise InputError(_OPEN_DATES.format(*open_))
+    if upload.choices.get("declared"):
+        batch = context.uploads.parameters(upload).batch
+        context.journal.runs.keep_date_order(batch, upload.choices["declared"])
+    act(context, upload)
+    return onward(address + anchor)
+
+
+def _keep_form(context: Context, upload: Upload, other_sheet: str = "") -> Upload:
     """Keep what the form says of sheet, headings, dates, purpose, checks, policy and cap."""
     before, chosen = upload.choices, {**_choices(context), "quote": None}
-    chosen["sheet"], headings = before.get("sheet") or "", before.get("headings") or {}
-    if _is_other_sheet(context, upload):
-        chosen["sheet"], headings = context.text("sheet", 80), {}
-    elif shown := context.form.get("heading", []):
+    headings = {} if other_sheet else before.get("headings") or {}
+    chosen["sheet"] = other_sheet or before.get("sheet") or ""
+    if not other_sheet and (shown := context.form.get("heading", [])):
         allowed = {*KNOWN_COLUMNS, CARRIED, LEFT_OUT}
         picked = {h: context.text(f"h{at}", 60) for at, h in enumerate(shown)}
         headings = {h: known if known in allowed else CARRIED for h, known in picked.items()}
@@ -359,48 +376,11 @@ def _with_form(context: Context, upload: Upload) -> Upload:
     if headings:
         with _in_clear(context, upload) as path:
             _, understood = _understood(path, chosen["sheet"])
-    is_corrected = any(known != understood.get(each, "") for each, known in headings.items())
     order = chosen.get("declared", before.get("declared"))
-    mapping = mapping_of(headings, understood) if is_corrected else Meaning()
     said = {"sheet": chosen["sheet"] or None, "date_order": order}
-    chosen |= {
-        "headings": headings,
-        "mapping": mapping.model_copy(update=said).model_dump(mode="json"),
-    }
+    mapping = _mapping_of(headings, understood).model_copy(update=said)
+    chosen |= {"headings": headings, "mapping": mapping.model_dump(mode="json")}
     return context.uploads.choose(upload, chosen)
-
-
-def _is_other_sheet(context: Context, upload: Upload) -> bool:
-    shown = upload.choices.get("sheet") or context.text("sheet_read", 80)
-    return context.text("sheet", 80) not in {"", shown}
-
-
-def _submitted(
-    context: Context, act: Callable[[Context, Upload], None], anchor: str = ""
-) -> Response:
-    """Keep what the form of a file says, and do what its button asks for.
-
-    Another sheet is only shown first. Where the order of consent dates is open, it is to be chosen.
-    """
-    upload = _own(context)
-    if upload.started_at is not None:
-        return onward(f"/new/{upload.upload_id}")
-    is_other = _is_other_sheet(context, upload)
-    upload = _with_form(context, upload)
-    if not is_other:
-        _require_date_order(context, upload)
-        act(context, upload)
-    return onward(f"/new/{upload.upload_id}{'' if is_other else anchor}")
-
-
-def _require_date_order(context: Context, upload: Upload) -> None:
-    with _in_clear(context, upload) as path:
-        open_ = DateOrders(open_source(path, mapping=_mapping(context, upload))).open_consent()
-    if open_ is not None:
-        raise InputError(_OPEN_DATES.format(*open_))
-    if upload.choices.get("declared"):
-        batch = context.uploads.parameters(upload).batch
-        context.journal.runs.keep_date_order(batch, upload.choices["declared"])
 
 
 def quote(context: Context) -> Response:
@@ -454,6 +434,9 @@ def begin(context: Context, upload: Upload) -> None:
             context.starter.start(parameters)
             about = {"name": upload.name, "digest": upload.digest}
             context.record("run started", **about, max_spend=parameters.max_spend)
+
+
+# --- one applicant ---
 
 
 def applicant(context: Context) -> Response:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.pages import NOTHING
-from nightscreen.desk.uploads import TYPED
+from nightscreen.desk.rows import rows_of_run
 from nightscreen.files.outputs import enriched_parts
 from nightscreen.files.person import same_person
 from nightscreen.policy.file import rewritten, threshold_comments
@@ -34,9 +34,7 @@ from nightscreen.policy.versions import (
 from nightscreen.policy.versions import propose as write_proposal
 from nightscreen.report.page import bad_rate
 from nightscreen.results.backtest import MOVES, backtest, past_run
-from nightscreen.results.customer_rows import read_customers
 from nightscreen.results.outcomes import LoanPerformance, verdict_in_words
-from nightscreen.results.wording import NAMES, customer_name
 from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import UsageError
@@ -58,7 +56,6 @@ _LOOKED_AT: Final = 40
 CUSTOMERS_SHOWN: Final = 200
 """Of those who would move, the largest exposures; the command writes all of them to a file."""
 VERSIONS_SHOWN: Final = 50
-_BLOCK_ROWS: Final = 65_536
 _MOST: Final = 10**15
 _PLACES: Final = 6
 _LONGEST_VERSION: Final = 64
@@ -67,12 +64,11 @@ _TRYING = threading.Lock()
 """One at a time: deciding a large night again fills a core and some hundred megabytes."""
 
 
-def policy(context: Context) -> Response:
-    """Show the policy in force, what is proposed, and every version there was."""
-    return _page(context)
+def policy(context: Context, *, of: str = "", tried: Mapping[str, Any] | None = None) -> Response:
+    """Show the policy in force, what is proposed, and every version there was.
 
-
-def _page(context: Context, *, of: str = "", tried: Mapping[str, Any] | None = None) -> Response:
+    `tried` is what trying a proposal (`of`), or the thresholds that were typed, found.
+    """
     found = versions(context.journal)
     text = text_in_force(context.journal)
     present = read_policy(text)
@@ -81,12 +77,15 @@ def _page(context: Context, *, of: str = "", tried: Mapping[str, Any] | None = N
     waiting = [each for each in found if each.state == PolicyState.PROPOSED]
     ended = [each for each in reversed(found) if each.state != PolicyState.PROPOSED]
     taken = {present.version, *(each.version for each in found)}
+    today = f"{to_instant(context.clock()).astimezone(LAGOS):%Y-%m-%d}"
+    numbered = (f"{today}-{number}" for number in range(2, len(taken) + 3))
+    next_version = next(each for each in (today, *numbered) if each not in taken)
     return context.page(
         "policy",
         policy=present,
         in_force=last_approved(found, context.clock()),
         fields=_fields(context, present, threshold_comments(text)),
-        version=context.text("version", _LONGEST_VERSION) or _next_version(context, taken),
+        version=context.text("version", _LONGEST_VERSION) or next_version,
         note=context.text("note"),
         runs=runs,
         chosen=_chosen(context, runs),
@@ -114,40 +113,25 @@ def _page(context: Context, *, of: str = "", tried: Mapping[str, Any] | None = N
 
 def _fields(context: Context, present: Policy, comments: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the field of each threshold: its value, what was typed, which reasons it is in."""
-    return [
-        {
-            "name": name,
-            "value": f"{value:f}",
-            "typed": context.text(f"threshold-{name}", 40),
-            "comment": comments.get(name, ""),
-            "codes": list(
-                dict.fromkeys(
-                    rule.code for rule in present.rules if name in thresholds_named(rule.when)
-                )
-            ),
-        }
-        for name, value in present.thresholds.items()
-    ]
-
-
-def _next_version(context: Context, taken: set[str]) -> str:
-    """Return a name for the next version: today in Lagos, numbered where that is taken."""
-    today = f"{to_instant(context.clock()).astimezone(LAGOS):%Y-%m-%d}"
-    numbered = (f"{today}-{number}" for number in range(2, len(taken) + 3))
-    return next(each for each in (today, *numbered) if each not in taken)
+    fields = []
+    for name, value in present.thresholds.items():
+        codes = [rule.code for rule in present.rules if name in thresholds_named(rule.when)]
+        typed = context.text(f"threshold-{name}", 40)
+        shown = {"name": name, "value": f"{value:f}", "typed": typed}
+        fields.append(
+            {**shown, "comment": comments.get(name, ""), "codes": list(dict.fromkeys(codes))}
+        )
+    return fields
 
 
 def _past_runs(context: Context) -> list[RunRecord]:
     """Return the newest runs that decided and whose rows are here, no parts of a batch."""
     found = []
     for run in context.journal.runs.newest(limit=_LOOKED_AT):
-        if run.flow != SCREEN_FLOW or run.state == "test_mode":
+        decided = run.flow == SCREEN_FLOW and (run.report or {}).get("decisions")
+        if not decided or run.state == "test_mode" or not enriched_parts(Path(run.folder)):
             continue
-        if not any((Path(run.folder) / "enriched").glob("part-*.parquet")):
-            continue
-        upload = context.uploads.of_run(run)
-        typed = upload is not None and TYPED in upload.choices
-        if not typed and (run.report or {}).get("decisions"):
+        if not context.uploads.is_part(run):
             found.append(run)
         if len(found) == RUNS_OFFERED:
             break
@@ -167,18 +151,13 @@ def changes(before: Policy, after: Policy) -> dict[str, Any]:
         for name in ("name", "language", "carried", "allow_sensitive")
         if one[name] != other[name]
     ]
+    was, now = (zip(each.rules, each.in_words(), strict=True) for each in (before, after))
     return {
         "entries": entries,
-        "out": _rules_missing(before, after),
-        "in": _rules_missing(after, before),
+        "out": [said for rule, said in was if rule not in after.rules],
+        "in": [said for rule, said in now if rule not in before.rules],
         "moved": [rule.code for rule in before.rules] != [rule.code for rule in after.rules],
     }
-
-
-def _rules_missing(there: Policy, other: Policy) -> list[Any]:
-    """Return the rules of one policy that another has not, or has in other words."""
-    words = zip(there.rules, there.in_words(), strict=True)
-    return [said for rule, said in words if rule not in other.rules]
 
 
 # --- trying ---
@@ -208,7 +187,7 @@ def try_on_past_runs(context: Context) -> Response:
         moved=found["moves"]["moved"]["rows"],
         shown=len(found["moved"]),
     )
-    return _page(context, tried=found, of=key)
+    return policy(context, tried=found, of=key)
 
 
 def _chosen(context: Context, offered: Sequence[RunRecord]) -> set[str]:
@@ -241,35 +220,24 @@ def _try_out(context: Context, tried: Policy, runs: Sequence[RunRecord]) -> dict
     )
     moves = found.document()
     moved = heaviest[0].to_pylist()
-    names = {run.run_id: _names(run, moved) for run in runs}
+    names: dict[str, str | None] = {}
+    for run in runs:
+        rows = rows_of_run(run)
+        ids = [row["customer_id"] for row in moved if row["run_id"] == run.run_id]
+        names |= {} if rows is None else rows.among(ids)
     paid = moves["outcomes"]
     return {
         "policy": tried,
         "moves": moves,
         "rows": sum(run["rows"] for run in found.runs),
-        "moved": [{**row, "name": names[row["run_id"]].get(row["customer_id"])} for row in moved],
+        "moved": [{**row, "name": names.get(row["customer_id"])} for row in moved],
         "verdict": () if paid is None else verdict_in_words(paid, "what is tried"),
         "took_s": perf_counter() - began,
     }
 
 
-def _names(run: RunRecord, moved: Sequence[Mapping[str, Any]]) -> dict[str, str | None]:
-    """Return the names of a run's customers who would move, as the lender's file has them."""
-    wanted = pa.array([row["customer_id"] for row in moved if row["run_id"] == run.run_id])
-    found: dict[str, str | None] = {}
-    parts = enriched_parts(Path(run.folder)) if len(wanted) else ()
-    for rows in read_customers(parts, {"customer_id", "full_name", *NAMES}, _BLOCK_ROWS):
-        own = rows.filter(pc.is_in(rows["customer_id"], value_set=wanted))
-        found |= {row["customer_id"]: customer_name(row) for row in own.to_pylist()}
-    return found
-
-
 def _text_typed(context: Context) -> str:
-    """Return the text of the policy in force with the thresholds and the version of the form.
-
-    Raises:
-        UsageError: a field holds no number, or the form is of a policy that is no longer in force.
-    """
+    """Return the text of the policy in force with the thresholds and the version of the form."""
     text = text_in_force(context.journal)
     present = read_policy(text)
     if context.text("seen", 200) != present.label:
@@ -318,11 +286,7 @@ def propose(context: Context) -> Response:
 
 
 def _proposed(context: Context, key: str) -> PolicyVersion:
-    """Return a proposal that waits.
-
-    Raises:
-        DeskError: it does not wait, or was never made.
-    """
+    """Return a proposal that waits."""
     found = next((each for each in versions(context.journal) if each.key == key), None)
     if found is None or found.state != PolicyState.PROPOSED:
         raise DeskError(409, "This proposal does not wait any more: somebody has decided about it.")
@@ -348,5 +312,5 @@ def waiting(context: Context) -> list[PolicyVersion]:
     if not context.may("policy"):
         return []
     found = versions(context.journal)
-    waits = [each for each in found if each.state == PolicyState.PROPOSED]
+    waits = (each for each in found if each.state == PolicyState.PROPOSED)
     return [each for each in waits if not same_person(each.proposed_by, context.name)]

@@ -1,4 +1,7 @@
-"""The pages of runs: the list, one run live, its report and its files; stopping and resuming."""
+"""The pages of runs: the list, one run live, its report and files; stopping, resuming, approving.
+
+The decision on a run's spending is the journal's record; an approved run is resumed under its cap.
+"""
 
 from __future__ import annotations
 
@@ -12,42 +15,43 @@ from starlette.responses import FileResponse, Response
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.pages import REPORT_POLICY
-from nightscreen.desk.run_rows import Filter, rows_of_run
+from nightscreen.desk.rows import Filter, rows_of_run
 from nightscreen.files.heartbeat import read_vitals
 from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
+from nightscreen.files.sealed_file import RESUMABLE_DAYS
 from nightscreen.journal.audit import RUN_STOPPED
 from nightscreen.journal.read_only import Look
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, state_of
-from nightscreen.report.sign_off import signatures_of
-from nightscreen.runs.approval import waits_in_inbox
-from nightscreen.schemas.approvals import ApprovalState
-from nightscreen.schemas.clock import MICROS
+from nightscreen.policy.declarations import read_declarations
+from nightscreen.report.sign_off import sign_report, signatures_of
+from nightscreen.results.notice_delivery import confirm_proposals
+from nightscreen.runs.approval import decide_spending, is_own_request, resumed, waits_in_inbox
+from nightscreen.runs.release import release as release_run
+from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState
+from nightscreen.schemas.clock import DAY_MICROS, MICROS, deadline_instant
 from nightscreen.schemas.contests import Confirmation
 from nightscreen.schemas.corrections import RowToCorrect
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.money import from_micro, typed_micro
 from nightscreen.schemas.stops import StopReason
 from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from nightscreen.desk.context import Context
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.approvals import Approval
 
 SHOWN: Final = 50
-WAITS: Final = "waiting"
-"""State of a run that waits: for approval, or for what passes by itself."""
+WAITS: Final = "waiting"  # state of a run that waits: for approval, or for what passes by itself
 
 
 def find_run(context: Context) -> RunRecord:
-    """Return the run that the address names.
-
-    Raises:
-        DeskError: there is none.
-    """
+    """Return the run that the address names."""
     run = context.journal.runs.find(context.request.path_params["run_id"])
     if run is None:
         raise DeskError(404, "There is no run of this id. See all of them under Runs.")
@@ -64,19 +68,12 @@ def runs(context: Context) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a run stands in a list; what became of its approval is on its own page.
-
-    Attributes:
-        run: the run.
-        state: its state; `WAITS` where it waits for approval, or for what passes by itself.
-        words: the same, and how it ended, in a few words.
-        next_at: when it is tried again by itself; None where it is not.
-    """
+    """How a run stands in a list; what became of its approval is on its own page."""
 
     run: RunRecord
-    state: str
-    words: str
-    next_at: int | None = None
+    state: str  # `WAITS` where it waits for approval, or for what passes by itself
+    words: str  # the same, and how it ended, in a few words
+    next_at: int | None = None  # when it is tried again by itself; None where it is not
 
     @property
     def has_rows(self) -> bool:
@@ -94,28 +91,27 @@ class Standing:
 def standings(context: Context, found: Iterable[RunRecord]) -> list[Standing]:
     """Return how runs stand."""
     asked = {each.run_id for each in context.waiting_approvals}
-    look = Look.of(context.journal)
-    return [_standing(context, look, run, run.run_id in asked) for run in found]
-
-
-def _standing(context: Context, look: Look, run: RunRecord, is_asked: bool) -> Standing:
-    if is_asked and run.stop_reason == StopReason.APPROVAL:
-        return Standing(run, WAITS, "waits for approval")
-    settings, report = context.settings, run.report or {}
-    state = state_of(settings.home, run, context.clock())
-    signs = (read_vitals(settings.home, run.run_id) or {}) if state == RUNNING else {}
-    if signs.get("waiting_for"):
-        words = f"waits for {signs['waiting_for'].replace('_', ' ')}"
-        return Standing(run, WAITS, words, signs.get("next_try_at"))
-    held = bool(report.get("held")) and not report.get("released")
-    facts = {
-        "state": state,
-        "stop_reason": run.stop_reason,
-        "stopped_by": look.stopped_by(run),
-        "held": held,
-        "approval": None,
-    }
-    return Standing(run, state, ending(facts))
+    look, home = Look.of(context.journal), context.settings.home
+    standing = []
+    for run in found:
+        if run.run_id in asked and run.stop_reason == StopReason.APPROVAL:
+            standing.append(Standing(run, WAITS, "waits for approval"))
+            continue
+        state, report = state_of(home, run, context.clock()), run.report or {}
+        signs = (read_vitals(home, run.run_id) or {}) if state == RUNNING else {}
+        if signs.get("waiting_for"):
+            words = f"waits for {signs['waiting_for'].replace('_', ' ')}"
+            standing.append(Standing(run, WAITS, words, signs.get("next_try_at")))
+            continue
+        facts = {
+            "state": state,
+            "stop_reason": run.stop_reason,
+            "stopped_by": look.stopped_by(run),
+            "held": bool(report.get("held")) and not report.get("released"),
+            "approval": None,
+        }
+        standing.append(Standing(run, state, ending(facts)))
+    return standing
 
 
 def run(context: Context) -> Response:
@@ -127,17 +123,23 @@ def run(context: Context) -> Response:
     facts["starting"] = ended_at != "" and ended_at == str(found.finished_at)
     approval = (facts["approval"] or {}).get("state", "")
     stands = f"{facts['state']} {approval}".strip()
-    files = {name: _declared(name) for name in files_of(found)}
+    is_moving = facts["live"] or facts["starting"] or approval == ApprovalState.APPROVED
+    files = {name: declaration_of(name) or Output(name) for name in files_of(found)}
     response = context.page(
         "run_live" if follows else "run",
         stands=stands,
-        every_s=_asks_again_after(facts, approval),
+        # after how many seconds the page looks again by itself; 0 where nothing is to come
+        every_s=2 if is_moving else 10 if approval == ApprovalState.WAITING else 0,
         run=found,
         facts=facts,
         ending=ending(facts),
         files=files,
         to_correct=Records.of(context.journal, RowToCorrect).number_of_run(found.run_id),
-        open_files={name for name, declared in files.items() if _is_open(context, declared)},
+        open_files={
+            name
+            for name, declared in files.items()
+            if context.may(declared.right) and not (declared.of_branches and context.branches)
+        },
         waits=context.approvals.newest(found.run_id),
         confirmed=Records.of(context.journal, Confirmation).of_run(found.run_id),
         signed=signatures_of(context.journal, found),
@@ -148,18 +150,10 @@ def run(context: Context) -> Response:
     return response
 
 
-def _asks_again_after(facts: Mapping[str, Any], approval: str) -> int:
-    """Return after how many seconds a page looks again by itself; 0 where nothing is to come."""
-    if facts["live"] or facts["starting"] or approval == ApprovalState.APPROVED:
-        return 2
-    return 10 if approval == ApprovalState.WAITING else 0
-
-
 def facts_of(context: Context, run: RunRecord) -> dict[str, Any]:
     """Return how a run stands, in words and numbers for a page."""
     look = Look.of(context.journal)
-    facts = condition_of(context.settings, run.run_id, look, context.clock)
-    assert facts is not None  # noqa: S101 - the run was found in the same journal
+    facts = condition_of(run, context.settings, look, context.clock)
     facts["deadline"] = deadline_words(facts)
     facts["live"] = facts["state"] == RUNNING
     facts["may_stop"] = facts["state"] in {RUNNING, HUNG}
@@ -186,27 +180,18 @@ def file(context: Context) -> Response:
     found, name = find_run(context), context.request.path_params["name"]
     if name not in files_of(found):
         raise DeskError(404, "This run has no such file.")
-    declared = _declared(name)
+    declared = declaration_of(name) or Output(name)  # as closely as rows in clear are kept
     context.require(declared.right)
     if declared.of_branches:
-        context.require_all_branches()
+        context.require_branch()
     context.record("file exported", run_id=found.run_id, file=name)
     path = Path(found.folder) / name
     return FileResponse(path, filename=f"{found.run_id}-{path.name}")
 
 
-def _declared(name: str) -> Output:
-    """Return how a file is declared; one that is not is kept as closely as rows in clear."""
-    return declaration_of(name) or Output(name)
-
-
-def _is_open(context: Context, declared: Output) -> bool:
-    return context.may(declared.right) and not (declared.of_branches and context.branches)
-
-
 def report(context: Context) -> Response:
     """Give a run's report as it is shown inside its page."""
-    context.require(_declared(REPORT_PAGE).right)
+    context.require((declaration_of(REPORT_PAGE) or Output(REPORT_PAGE)).right)
     found = find_run(context)
     path = Path(found.folder) / REPORT_PAGE
     if not path.is_file():
@@ -242,7 +227,7 @@ def resume(context: Context) -> Response:
     """Resume a run that was stopped or killed, under another cap where one is given."""
     found = find_run(context)
     if not _of_own_branches(context, found):
-        context.require_all_branches()
+        context.require_branch()
     if found.flow != SCREEN_FLOW:
         raise DeskError(409, "Only screenings are resumed here; the others by their command.")
     if found.state not in {"stopped", KILLED}:
@@ -263,7 +248,7 @@ def resume(context: Context) -> Response:
     elif waits_in_inbox(found, context.settings):
         raise DeskError(409, "The file of this run waits in the inbox, whose watch resumes it.")
     else:
-        resume_approved(context, approval, found, parameters)
+        _resume_approved(context, approval, found, parameters)
     context.record("run resumed", run_id=found.run_id, max_spend=cap)
     return onward(f"/runs/{found.run_id}?resumed={found.finished_at}")
 
@@ -289,13 +274,100 @@ def _of_own_branches(context: Context, run: RunRecord) -> bool:
     return number > 0 and rows.within(context.branches).counted(Filter())[0] == number
 
 
-def resume_approved(
+def _resume_approved(
     context: Context, approval: Approval, run: RunRecord, parameters: ScreenBatch
 ) -> None:
-    """Have a run resumed by what started it.
-
-    Raises:
-        UsageError: it cannot be resumed.
-    """
+    """Have a run resumed by what started it."""
     waits = waits_in_inbox(run, context.settings)
     context.starter.resume(approval, parameters, waits_in_inbox=waits)
+
+
+# --- what people decide of runs ---
+
+
+def approvals(context: Context) -> Response:
+    """Show every run that waits, oldest first."""
+    return context.page(
+        "approvals",
+        waiting=[_shown(context, each) for each in context.waiting_approvals],
+        today=context.journal.money.today(),
+        settings=context.settings,
+        balance=context.journal.runs.last_balance(),
+    )
+
+
+def _shown(context: Context, approval: Approval) -> dict[str, Any]:
+    run = context.journal.runs.find(approval.run_id)
+    upload = context.uploads.of_run(run)
+    ends = [] if upload is None else [approval.at + RESUMABLE_DAYS * DAY_MICROS]
+    if run is not None and run.parameters.get("deadline"):
+        ends.append(deadline_instant(str(run.parameters["deadline"]), run.started_at) or 0)
+    return {
+        "approval": approval,
+        "name": upload.name if upload is not None else approval.quote.get("batch", ""),
+        "asked_by": upload.user if upload is not None else approval.asked_by,
+        "most": from_micro(approval.offered_micro),
+        "reused": {
+            check: counts["reused"]
+            for check, counts in (approval.quote.get("checks") or {}).items()
+        },
+        "until": min(filter(None, ends), default=None),
+        "own": run is not None and is_own_request(context.journal, context.actor, approval, run),
+    }
+
+
+def decide(context: Context) -> Response:
+    """Approve or refuse; an approved run is resumed at once."""
+    run_id = context.request.path_params["run_id"]
+    approval = next((each for each in context.waiting_approvals if each.run_id == run_id), None)
+    if approval is None:
+        raise DeskError(
+            409, "This run does not wait any more: somebody has decided, or it goes on."
+        )
+    refused, most = context.text("do") == "refuse", approval.offered_micro
+    if not refused and plain_naira(context.text("max_spend", 30)):
+        try:
+            most = typed_micro(context.text("max_spend", 30))
+        except ValueError:
+            most = 0
+        if not most:
+            raise InputError("Most to spend: write naira such as 50000.")
+        if most > approval.offered_micro:
+            raise InputError("Most to spend may be lowered, not raised above what was asked for.")
+    decided = decide_spending(
+        context.journal,
+        context.actor,
+        run_id,
+        ApprovalDecision.REFUSED if refused else ApprovalDecision.APPROVED,
+        note=context.text("note", 2000),
+        max_spend_micro=None if refused else most,
+        seen=context.text("seen", 200) or approval.key,
+    )
+    if refused:
+        context.uploads.sweep()
+        return onward("/approvals")
+    run = find_run(context)
+    _resume_approved(context, decided, run, resumed(run, decided, context.clock()))
+    return onward(f"/runs/{run_id}")
+
+
+def sign(context: Context) -> Response:
+    """Sign a run's report as it stands."""
+    found = find_run(context)
+    sign_report(context.journal, context.actor, found.run_id, note=context.text("note", 2000))
+    return onward(f"/runs/{found.run_id}#sign")
+
+
+def confirm(context: Context) -> Response:
+    """Confirm all that a run proposes to decline; the customers are told of it from then on."""
+    found, declared = find_run(context), read_declarations(context.settings)
+    note = context.text("note", 2000)
+    confirm_proposals(context.journal, context.actor, found.run_id, declared, note=note)
+    return onward(f"/runs/{found.run_id}")
+
+
+def release(context: Context) -> Response:
+    """Release a run that was held."""
+    found = find_run(context)
+    release_run(context.journal, context.actor, found.run_id, context.text("reason", 2000))
+    return onward(f"/runs/{found.run_id}")

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk import contests, fix, policy
 from nightscreen.desk.runs import may_resume, standings
-from nightscreen.desk.uploads import TYPED
 from nightscreen.journal.wallet import open_gaps
 from nightscreen.schemas.clock import spending_day
 from nightscreen.schemas.money import from_micro
 from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from starlette.responses import Response
 
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 NIGHTS: Final = 14
 _LOOKED_AT: Final = 200
 _BATCHES: Final = 12
-_WIDE, _HIGH, _EDGE = 172, 22, 3
-"""Of the small lines, in their own units."""
+_WIDE, _HIGH, _EDGE = 172, 22, 3  # of the small lines, in their own units
 
 
 def tonight(context: Context) -> Response:
@@ -39,13 +37,17 @@ def tonight(context: Context) -> Response:
     runs = [run for run in context.journal.runs.newest(limit=_LOOKED_AT) if run.flow == SCREEN_FLOW]
     newest: dict[str, RunRecord] = {}
     for run in runs:
-        if run.batch not in newest and not _is_part(context, run):
+        if run.batch not in newest and not context.uploads.is_part(run):
             newest[run.batch] = run
     batches = standings(context, list(newest.values())[:_BATCHES])
     ended = [each for each in batches if each.run.finished_at and each.run.report and each.has_rows]
     money, may = context.journal.money, context.may
-    by_day = money.by_day() if may("money") else []
+    spend: dict[str, int] = defaultdict(int)  # by day, the newest first
+    for day, _, each in money.by_day() if may("money") else []:
+        spend[day] += each.spent_micro
+    nights = [micro for micro in list(spend.values())[:NIGHTS] if micro]
     balance = context.journal.runs.last_balance()
+    lasts = None if balance is None or not nights else balance * len(nights) // sum(nights)
     waiting = context.waiting_approvals if may("approvals") else []
     uploads = {
         each.run_id: context.uploads.of_run(context.journal.runs.find(each.run_id))
@@ -75,42 +77,20 @@ def tonight(context: Context) -> Response:
         today=money.today(),
         month=money.this_month(),
         balance=balance,
-        nights_left=_nights_left(by_day, balance),
+        nights_left=lasts,  # at what the last nights cost; None where it is unknown
         settings=context.settings,
         missing=open_gaps(context.journal) if may("money") else [],
         contests=contests.waiting(context),
         proposals=policy.waiting(context),
         to_confirm=[] if context.user is None else context.accounts.unconfirmed(context.user),
         made_alone=context.accounts.made_alone(),
-        lines=_lines([] if context.branches else runs, by_day),
+        lines=_lines([] if context.branches else runs, spend),
     )
 
 
-def _is_part(context: Context, run: RunRecord) -> bool:
-    """Tell whether a run is of rows typed at the desk: one customer is not a batch's night."""
-    upload = context.uploads.of_run(run)
-    return upload is not None and TYPED in upload.choices
-
-
-def _nights_left(by_day: Sequence[tuple[str, str, Any]], balance: int | None) -> int | None:
-    """Return how many nights the wallet pays for, at what the last ones cost; None where unknown.
-
-    Args:
-        by_day: the journal's counters by day and check, newest first.
-        balance: what is in the wallet, micro-naira; None where no answer said.
-    """
-    spent: dict[str, int] = defaultdict(int)
-    for day, _, each in by_day:
-        spent[day] += each.spent_micro
-    nights = [each for each in list(spent.values())[:NIGHTS] if each]
-    return None if balance is None or not nights else balance * len(nights) // sum(nights)
-
-
-def _lines(
-    runs: Sequence[RunRecord], by_day: Sequence[tuple[str, str, Any]]
-) -> list[dict[str, Any]]:
+def _lines(runs: Sequence[RunRecord], spend: Mapping[str, int]) -> list[dict[str, Any]]:
     """Return the last nights' spend, coverage and declines, each with the points of its line."""
-    shares: dict[str, dict[str, list[Decimal]]] = defaultdict(dict)
+    sums: dict[str, list[Decimal]] = defaultdict(lambda: [Decimal(0)] * 4)
     for run in runs:
         report = run.report or {}
         decided, exposure = report.get("decisions") or {}, report.get("exposure") or {}
@@ -118,19 +98,13 @@ def _lines(
             continue  # nothing was asked: it is no night of its day
         whole = Decimal(exposure.get("total") or 0)
         missed = Decimal((exposure.get("not_screened") or {}).get("exposure") or 0)
-        parts = {
-            "Answered, % of exposure": (whole - missed, whole),
-            "Declined, % of customers": (decided.get("decline", 0), sum(decided.values())),
-        }
-        for name, part in parts.items():
-            sums = shares[name].setdefault(spending_day(run.started_at), [Decimal(0), Decimal(0)])
-            sums[:] = [one + Decimal(more) for one, more in zip(sums, part, strict=True)]
-    spend: dict[str, Decimal] = defaultdict(Decimal)
-    for day, _, each in by_day:
-        spend[day] += from_micro(each.spent_micro)
-    nights = {"Spend": spend} | {
-        name: {day: 100 * part / (whole or 1) for day, (part, whole) in sums.items()}
-        for name, sums in shares.items()
+        found = (whole - missed, whole, decided.get("decline", 0), sum(decided.values()))
+        day = spending_day(run.started_at)
+        sums[day] = [one + more for one, more in zip(sums[day], found, strict=True)]
+    nights = {
+        "Spend": {day: from_micro(micro) for day, micro in spend.items()},
+        "Answered, % of exposure": {day: 100 * s[0] / (s[1] or 1) for day, s in sums.items()},
+        "Declined, % of customers": {day: 100 * s[2] / (s[3] or 1) for day, s in sums.items()},
     }
     return [
         _line(name, [float(values[day]) for day in sorted(values)[-NIGHTS:]])

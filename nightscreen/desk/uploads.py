@@ -29,9 +29,7 @@ from nightscreen.schemas.naming import batch_name, contains_identifier
 from nightscreen.schemas.uploads import GONE, HELD, Upload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from sqlalchemy import Connection
+    from collections.abc import Callable, Iterable, Iterator
 
     from nightscreen.journal import Journal
     from nightscreen.journal.approvals import Approvals
@@ -104,6 +102,11 @@ class Uploads:
         """Return the upload that a run screens; None where its file came another way."""
         return None if run is None else upload_of_run(self.journal, run)
 
+    def is_part(self, run: RunRecord) -> bool:
+        """Tell whether a run is of rows typed at the desk: one customer is not a batch's night."""
+        upload = self.of_run(run)
+        return upload is not None and TYPED in upload.choices
+
     def chosen(
         self, name: str, *, value: str | bool, state: str | None = None, batch: str | None = None
     ) -> list[Upload]:
@@ -129,22 +132,22 @@ class Uploads:
 
     def choose(self, upload: Upload, choices: dict[str, Any]) -> Upload:
         """Keep what was chosen for an upload, beside what was chosen before."""
-        with self._locked(upload) as (connection, kept):
-            changed = self._write(connection, kept, choices={**kept.choices, **choices})
+        _, changed = self._change(upload, lambda kept: {"choices": {**kept.choices, **choices}})
         self._write_mapping(changed)
         return changed
 
-    @contextmanager
-    def _locked(self, upload: Upload) -> Iterator[tuple[Connection, Upload]]:
-        """Give an upload as it is kept now; nobody changes any meanwhile."""
+    def _change(
+        self, upload: Upload, values: Callable[[Upload], dict[str, Any]]
+    ) -> tuple[Upload, Upload]:
+        """Write other values down; return the upload as it was and is, whoever else changes it."""
         with recording(self.journal.engine, Turn.DESK) as connection:
             (kept,) = self._records.read(connection, records.c.key == upload.key)
-            yield connection, kept
+            changed = kept.model_copy(update=values(kept))
+            self._records.update(connection, [changed], self.journal.clock())
+        return kept, changed
 
-    def _write(self, connection: Connection, kept: Upload, **values: object) -> Upload:
-        changed = kept.model_copy(update=values)
-        self._records.update(connection, [changed], self.journal.clock())
-        return changed
+    def _set(self, upload: Upload, **values: object) -> None:
+        self._change(upload, lambda _: values)
 
     def _write_mapping(self, upload: Upload) -> None:
         mapping, file = chosen_mapping(upload), self.mapping(upload.upload_id)
@@ -159,19 +162,13 @@ class Uploads:
 
         Somebody may start it after all where the caller could not.
         """
-        with self._locked(upload) as (connection, kept):
-            is_first = kept.started_at is None
-            if is_first:
-                self._write(connection, kept, started_at=self.journal.clock())
+        now = self.journal.clock()
+        before, _ = self._change(upload, lambda kept: {"started_at": kept.started_at or now})
         try:
-            yield is_first
+            yield before.started_at is None
         except BaseException:
             self._set(upload, started_at=None)
             raise
-
-    def _set(self, upload: Upload, **values: object) -> None:
-        with self._locked(upload) as (connection, kept):
-            self._write(connection, kept, **values)
 
     def parameters(self, upload: Upload) -> ScreenBatch:
         """Return what an upload is screened with."""
@@ -199,11 +196,18 @@ class Uploads:
         return found
 
     def sweep(self) -> int:
-        """Remove files that are of no more use; return how many."""
+        """Remove files that are of no more use; return how many.
+
+        Also those whose upload was cut short, or that a desk elsewhere has done with.
+        """
         over = [each for each in self._records.all(state=HELD) if self._is_over(each)]
         for upload in over:
             self.remove(upload)
-        self._drop_left()
+        before = time.time() - NEVER_SCREENED_DAYS * 86_400
+        for path in self.path("").parent.glob(f"*{SUFFIX}"):
+            left = self.find(path.stem)
+            if path.stat().st_mtime < before if left is None else left.state == GONE:
+                self._unlink(path.stem)
         return len(over)
 
     def remove(self, upload: Upload) -> None:
@@ -214,14 +218,6 @@ class Uploads:
     def _unlink(self, upload_id: str) -> None:
         self.path(upload_id).unlink(missing_ok=True)
         self.mapping(upload_id).unlink(missing_ok=True)
-
-    def _drop_left(self) -> None:
-        """Remove files whose upload was cut short, or that a desk elsewhere has done with."""
-        before = time.time() - NEVER_SCREENED_DAYS * 86_400
-        for path in self.path("").parent.glob(f"*{SUFFIX}"):
-            upload = self.find(path.stem)
-            if path.stat().st_mtime < before if upload is None else upload.state == GONE:
-                self._unlink(path.stem)
 
     def _is_over(self, upload: Upload) -> bool:
         age = self.journal.clock() - upload.at

@@ -2,7 +2,7 @@
 
 A case is a record of its customer (`schemas/cases.py`), opened by a run that is published
 (`runs/open_cases.py`) and ended once the customer is decided on (`results/settle_case.py`). Which
-customers need somebody is the desk's `work_list`.
+customers need somebody is listed by the desk (`desk/rows.py`).
 """
 
 from __future__ import annotations

@@ -16,11 +16,10 @@ from starlette.routing import Route, Router
 
 from nightscreen.journal.engine import reading
 from nightscreen.portal import consent, otp
-from nightscreen.portal.config import Portal, place_of
-from nightscreen.portal.pages import TEMPLATES, policy
+from nightscreen.portal.pages import TEMPLATES, Portal, place_of, policy
 from nightscreen.runs.run import require_service
 from nightscreen.schemas.errors import JournalError
-from nightscreen.web.guard import HEALTH, Guard, headers_of, log, note
+from nightscreen.web.guard import HEALTH, Guard, headers_of, log
 from nightscreen.web.serve import serve_app
 
 if TYPE_CHECKING:
@@ -36,19 +35,13 @@ if TYPE_CHECKING:
 
     View = Callable[[Portal, Request], Awaitable[Response]]
 
-LONGEST_BODY = 8192
-"""Bytes of a body: nothing but short forms is sent."""
+LONGEST_BODY = 8192  # bytes; nothing but short forms is sent
 
 
 def application(
     journal: Journal, settings: Settings, *, transport: Transport | None = None
 ) -> ASGIApp:
-    """Return the portal over an open journal.
-
-    Args:
-        journal: where links, states and grants are kept; other processes may use it too.
-        settings: the service, the consent screen, the portal's address and names.
-        transport: another way to the service than sockets, for tests.
+    """Return the portal over an open journal; arguments are those of `Portal`.
 
     Raises:
         SettingsError: a setting that the portal needs is missing.
@@ -56,47 +49,48 @@ def application(
     portal = Portal(journal, settings, transport)
     require_service(settings, quote_only=False)
 
-    def get(path: str, view: View) -> Route:
-        return Route(path, partial(view, portal), methods=["GET"])
-
-    def post(path: str, view: View) -> Route:
+    def route(method: str, path: str, view: View) -> Route:
         endpoint = partial(view, portal)
-        return Route(path, endpoint, methods=["POST"], max_body_size=LONGEST_BODY)
+        return Route(path, endpoint, methods=[method], max_body_size=LONGEST_BODY)
 
     routes = [
-        get(otp.LINK, otp.show),
-        post(otp.LINK, otp.take),
-        get("/", _front),
-        get("/icon.svg", _icon),
-        get(HEALTH, _health),
-        get("/robots.txt", _robots),
+        route("GET", otp.LINK, otp.show),
+        route("POST", otp.LINK, otp.take),
+        route("GET", "/", _front),
+        route("GET", "/icon.svg", _icon),
+        route("GET", HEALTH, _health),
+        route("GET", "/robots.txt", _robots),
     ]
     if portal.place.callback_path:  # the registered address goes before all others
         routes = [
-            get(portal.place.callback_path, consent.come_back),
-            get(consent.TOLD, consent.told),
-            get(consent.LINK, consent.start),
-            post(consent.LINK, consent.depart),
+            route("GET", portal.place.callback_path, consent.come_back),
+            route("GET", consent.TOLD, consent.told),
+            route("GET", consent.LINK, consent.start),
+            route("POST", consent.LINK, consent.depart),
             *routes,
         ]
 
     @asynccontextmanager
     async def lifespan(_app: object) -> AsyncIterator[None]:
         yield
-        await portal.lasting.drain()
+        await portal.drain()
+
+    def no_page(_request: Request, error: HTTPException) -> Response:
+        kind = {400: "unreadable", 405: "method"}.get(error.status_code, "not_found")
+        return portal.trouble(kind, error.status_code)
 
     return Guard(
         Router(routes, redirect_slashes=False, lifespan=lifespan),
         [portal.place.origin],
         headers_of(policy(), is_secure=portal.place.is_secure),
-        portal.pages.trouble,
-        partial(_no_page, portal),
+        portal.trouble,
+        no_page,
         partial(log, "portal", in_json=settings.log_format == "json"),
     )
 
 
 async def _front(portal: Portal, _request: Request) -> Response:
-    return portal.pages.page("front")
+    return portal.page("front")
 
 
 async def _icon(_portal: Portal, _request: Request) -> Response:
@@ -117,12 +111,6 @@ async def _health(portal: Portal, _request: Request) -> Response:
 
     sound = await asyncio.to_thread(answers)
     return JSONResponse({"ok": sound}, 200 if sound else 503)
-
-
-def _no_page(portal: Portal, request: Request, error: HTTPException) -> Response:
-    kind = {400: "unreadable", 405: "method"}.get(error.status_code, "not_found")
-    note(request.scope, refused=kind)
-    return portal.pages.trouble(kind, error.status_code)
 
 
 def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) -> None:

@@ -29,19 +29,18 @@ from nightscreen.operations.consents.links import (
 from nightscreen.portal.pages import policy
 from nightscreen.schemas.clock import instant_text
 from nightscreen.web.forms import onward
-from nightscreen.web.guard import note, origin_of
+from nightscreen.web.guard import log, origin_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
     from nightscreen.operations.consents.links import Redeemed
-    from nightscreen.portal.config import Portal
+    from nightscreen.portal.pages import Portal
 
 LINK: Final = "/consent/{token}"
 TOLD: Final = "/consent/told"
-_COOKIE_S = 900
-"""A little more than a customer may take on the consent screen."""
+_COOKIE_S = 900  # a little more than a customer may take on the consent screen
 _WORD_BYTES = 16
 _LONGEST_CODE = 2000
 _READ = ("code", "state", "error")
@@ -72,9 +71,9 @@ async def start(portal: Portal, request: Request) -> Response:
     """Say who asks for what, as often as the link is opened."""
     asked = await _look(portal, request)
     if isinstance(asked, Refusal):
-        return _link_refused(portal, request, asked)
+        return _link_refused(portal, asked)
     screen = origin_of(portal.settings.consent_url)
-    response = portal.pages.page("start", scopes=asked.scopes, screen=urlsplit(screen).netloc)
+    response = portal.page("start", scopes=asked.scopes, screen=urlsplit(screen).netloc)
     response.headers["content-security-policy"] = policy(screen)
     return _remember(portal, response, word=_word(portal, request))
 
@@ -83,10 +82,9 @@ async def depart(portal: Portal, request: Request) -> Response:
     """Send the browser to the consent screen."""
     asked = await _look(portal, request)
     if isinstance(asked, Refusal):
-        return _link_refused(portal, request, asked)
+        return _link_refused(portal, asked)
     if not portal.departures.lets(asked.link):
-        note(request.scope, refused="pace")
-        return portal.pages.trouble("pace", 429, again=request.url.path)
+        return portal.trouble("pace", 429, again=request.url.path)
     word, links = _word(portal, request), ConsentLinks(portal.journal)
     address = consent_address(
         portal.settings.consent_url,
@@ -100,42 +98,37 @@ async def depart(portal: Portal, request: Request) -> Response:
 
 async def _look(portal: Portal, request: Request) -> AskedConsent | Refusal:
     links = ConsentLinks(portal.journal)
-    asked = await asyncio.to_thread(links.look, request.path_params["token"])
-    if isinstance(asked, AskedConsent):
-        note(request.scope, link=asked.reference)
-    return asked
+    return await asyncio.to_thread(links.look, request.path_params["token"])
 
 
-def _link_refused(portal: Portal, request: Request, why: Refusal) -> Response:
-    note(request.scope, refused=why.value)
+def _link_refused(portal: Portal, why: Refusal) -> Response:
     kind = why if why in _LINK_STATUS else Refusal.UNKNOWN
-    return portal.pages.trouble(f"link_{kind}", _LINK_STATUS.get(why, 404))
+    return portal.trouble(f"link_{kind}", _LINK_STATUS.get(why, 404))
 
 
 async def come_back(portal: Portal, request: Request) -> Response:
     """Accept the redirect of the consent screen, and redirect the browser to the result."""
     if request.method != "GET":  # to ask for headers alone must use nothing up
-        return portal.pages.trouble("method", 405)
+        return portal.trouble("method", 405)
     given = _read(request)
     if given is None or not given.get("state"):
-        note(request.scope, refused="unreadable")
-        return portal.pages.trouble("state_unknown", 400)
+        return portal.trouble("state_unknown", 400)
     word, links = _held(portal, request).get("word"), ConsentLinks(portal.journal)
     asked = await asyncio.to_thread(links.come_back, given["state"], word)
     if isinstance(asked, Refusal):
-        note(request.scope, refused=asked.value)
         kind = Refusal.UNKNOWN if asked is Refusal.TAMPERED else asked
-        return portal.pages.trouble(f"state_{kind}", _STATE_STATUS.get(asked, 400))
-    note(request.scope, link=asked.reference)
+        return portal.trouble(f"state_{kind}", _STATE_STATUS.get(asked, 400))
     done = None
     if "error" in given:
         what = _redirect_error(given["error"])
     elif not 0 < len(given.get("code", "")) <= _LONGEST_CODE:
         what = "no_code"
     else:
-        done = await portal.lasting.to_the_end(_redeem(portal, asked, given["code"]))
-        note(request.scope, ended=done.ending.value, trouble=done.trouble)
+        done = await portal.to_the_end(_redeem(portal, asked, given["code"]))
         what = _TOLD_AS.get(done.ending, done.ending.value)
+        if done.ending is not ExchangeEnd.KEPT:  # whoever looks after the portal sees why
+            said = {"exchange": done.ending.value, "trouble": done.trouble}
+            log("portal", said, in_json=portal.settings.log_format == "json")
     message = {
         "what": what,
         "granted": () if done is None or done.grant is None else done.grant.scopes,
@@ -167,13 +160,12 @@ async def told(portal: Portal, request: Request) -> Response:
     message = _held(portal, request)
     what = message.get("what")
     if what is None:
-        return portal.pages.trouble("nothing_told", 404)
-    note(request.scope, told=what)
+        return portal.trouble("nothing_told", 404)
     if what == "done":
         shown = {name: message[name] for name in ("granted", "missing")}
-        return portal.pages.page("done", **shown)
+        return portal.page("done", **shown)
     again = LINK.format(token=message["again"]) if message["again"] else ""
-    return portal.pages.trouble(what, _TOLD_STATUS[what], again)
+    return portal.trouble(what, _TOLD_STATUS[what], again)
 
 
 # --- the cookie ---

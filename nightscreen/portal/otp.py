@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from nightscreen.operations.bvn.links import PATH, LinkView, LinkWord, accept_otp, look_at_link
 from nightscreen.web.forms import onward, read_form
-from nightscreen.web.guard import note
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from nightscreen.portal.config import Portal
+    from nightscreen.portal.pages import Portal
 
 LINK: Final = f"{PATH}{{token}}"
 _LONGEST_TOKEN = 300
@@ -39,19 +38,18 @@ async def show(portal: Portal, request: Request) -> Response:
 
 async def take(portal: Portal, request: Request) -> Response:
     """Send a password on, and show the result."""
-    form, token = await read_form(request, _MOST_FIELDS), request.path_params["token"]
+    token = request.path_params["token"]
+    form, _ = await read_form(request, _MOST_FIELDS)
     view = await _look(portal, request)
     typed = form.get("otp", [""])[-1].strip()
     if view.word not in _ASKING or not typed:
         return _answer(portal, request, view, "missing")
     if not portal.tries.lets(token):
-        note(request.scope, refused="pace")
-        return portal.pages.trouble("pace", 429, again=request.url.path)
+        return portal.trouble("pace", 429, again=request.url.path)
     clock, transport = portal.journal.clock, portal.transport
     sending = accept_otp(portal.settings, token, typed, clock=clock, transport=transport)
-    view = await portal.lasting.to_the_end(sending)
+    view = await portal.to_the_end(sending)
     if view.word is LinkWord.CONFIRMED:
-        note(request.scope, told=view.word.value)
         return onward(request.url.path)
     return _answer(portal, request, view, view.word.value)
 
@@ -65,9 +63,8 @@ async def _look(portal: Portal, request: Request) -> LinkView:
 
 def _answer(portal: Portal, request: Request, view: LinkView, fault: str = "") -> Response:
     """Ask for the password, saying what was wrong with the last, or say how the link stands."""
-    note(request.scope, told=view.word.value)
     if view.word in _ASKING:
-        return portal.pages.page(
+        return portal.page(
             "otp",
             422 if fault else 200,
             contact=view.masked_contact,
@@ -76,6 +73,6 @@ def _answer(portal: Portal, request: Request, view: LinkView, fault: str = "") -
             fault=fault,
         )
     if view.word is LinkWord.CONFIRMED:
-        return portal.pages.page("otp_done")
+        return portal.page("otp_done")
     again = request.url.path if view.word in (LinkWord.BUSY, LinkWord.UNAVAILABLE) else ""
-    return portal.pages.trouble(f"otp_{view.word}", _STATUS[view.word], again)
+    return portal.trouble(f"otp_{view.word}", _STATUS[view.word], again)

@@ -1,48 +1,153 @@
-"""The pages as HTML, and the policy that goes with them: no script, one style, nothing from afar.
+"""What the customers' pages share: where customers reach them, their looks, work that must end.
 
-Words and looks are in `data/pages/portal/`; which page is shown is decided by the endpoints.
+Words and looks are in `data/pages/portal/`: no script, one style, nothing from afar. Which page is
+shown is decided by the endpoints.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from base64 import b64encode
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
 from nightscreen.files.templates import html_templates
+from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.shipped import DATA
+from nightscreen.web.guard import origin_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from starlette.responses import Response
 
+    from nightscreen.client.transport import Transport
+    from nightscreen.config.settings import Settings
+    from nightscreen.journal import Journal
+
+T = TypeVar("T")
 TEMPLATES = DATA / "pages" / "portal"
+USUAL_PORT = 8080
+DEPARTURES_A_MINUTE = 10  # how often one link leads to the consent screen
+TRIES_A_MINUTE = 6  # how often a password is typed under one link
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _PHONE = re.compile(r"\+?[\d ()-]{7,20}")
 _templates = cache(html_templates)
 
 
-@cache
-def style() -> str:
-    """Return the style that every page carries."""
-    return (TEMPLATES / "style.css").read_text("utf-8")
+class Place(NamedTuple):
+    """The portal's own address."""
+
+    origin: str  # scheme, host and port under which customers reach it
+    # path of the registered redirect address; empty where another application answers there
+    callback_path: str
+
+    @property
+    def is_secure(self) -> bool:
+        """Return whether customers reach it by https."""
+        return self.origin.startswith("https://")
+
+    @property
+    def port(self) -> int:
+        """Return the default port: that of its own address, if it is on this machine."""
+        port = urlsplit(self.origin).port
+        return USUAL_PORT if self.is_secure or port is None else port
 
 
-class Pages:
-    """Writes pages in the lender's name; `contact` is where customers get help, it may be empty."""
+def place_of(settings: Settings) -> Place:
+    """Return the portal's address.
 
-    def __init__(self, name: str, contact: str) -> None:
-        self._lender = {"name": name, "contact": contact, "contact_link": contact_link(contact)}
+    Raises:
+        SettingsError: neither its address nor a redirect address is set.
+    """
+    origin = origin_of(settings.portal_url or settings.redirect_uri)
+    if not origin:
+        raise SettingsError(
+            "where customers reach the portal is not known: set NIGHTSCREEN_REDIRECT_URI to the "
+            "redirect address you registered, or NIGHTSCREEN_PORTAL_URL"
+        )
+    is_ours = origin_of(settings.redirect_uri) == origin
+    path = unquote(urlsplit(settings.redirect_uri).path) or "/"
+    return Place(origin, path if is_ours else "")
+
+
+class RateLimit:
+    """Lets something begin so many times a minute, for each key; in this process alone.
+
+    Args:
+        times: how many.
+        clock: seconds that only go forward.
+    """
+
+    def __init__(self, times: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._times = times
+        self._clock = clock
+        self._begun: defaultdict[str, deque[float]] = defaultdict(deque)
+
+    def lets(self, key: str) -> bool:
+        """Return whether it may begin once more, and count it if so."""
+        now, begun = self._clock(), self._begun[key]
+        while begun and now - begun[0] >= 60:  # noqa: PLR2004 - a minute
+            begun.popleft()
+        if len(begun) >= self._times:
+            return False
+        begun.append(now)
+        return True
+
+
+@dataclass(slots=True)
+class Portal:
+    """The portal's parts.
+
+    Attributes:
+        journal: where links, states and grants are kept; other processes may use it too.
+        settings: the service, the consent screen, the portal's address and names.
+        transport: another way to the service than sockets, for tests.
+    """
+
+    journal: Journal
+    settings: Settings
+    transport: Transport | None = None
+    place: Place = field(init=False)
+    departures: RateLimit = field(default_factory=lambda: RateLimit(DEPARTURES_A_MINUTE))
+    tries: RateLimit = field(default_factory=lambda: RateLimit(TRIES_A_MINUTE))
+    _under_way: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.place = place_of(self.settings)
+
+    async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of work that goes on where the customer closes the page meanwhile.
+
+        A call that was sent is settled all the same.
+        """
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def drain(self) -> None:
+        """Wait until nothing is under way, as a server does that stops."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
 
     def page(self, template: str, status: int = 200, **values: object) -> Response:
-        """Return a page: its template, without ending, with the values it needs."""
+        """Return a page in the lender's name: its template, without ending, and its values."""
+        contact = self.settings.portal_contact.strip()
+        name = self.settings.portal_name
+        lender = {"name": name, "contact": contact, "contact_link": contact_link(contact)}
         page = _templates(TEMPLATES).get_template(f"{template}.html.j2")
         css = Markup(style())  # noqa: S704 - a file of the package
-        return HTMLResponse(page.render(lender=self._lender, style=css, **values), status)
+        return HTMLResponse(page.render(lender=lender, style=css, **values), status)
 
     def trouble(self, kind: str, status: int, again: str = "") -> Response:
         """Return a page that says what went wrong and what the customer can do.
@@ -53,6 +158,12 @@ class Pages:
             again: path to begin again at, where there is one.
         """
         return self.page("trouble", status, kind=kind, again=again)
+
+
+@cache
+def style() -> str:
+    """Return the style that every page carries."""
+    return (TEMPLATES / "style.css").read_text("utf-8")
 
 
 def policy(forms_lead_to: str = "") -> str:
@@ -75,6 +186,4 @@ def contact_link(contact: str) -> str:
     """Return the address behind a contact that is an email or a phone number, else nothing."""
     if _EMAIL.fullmatch(contact):
         return f"mailto:{contact}"
-    if _PHONE.fullmatch(contact):
-        return "tel:" + re.sub(r"[^\d+]", "", contact)
-    return ""
+    return "tel:" + re.sub(r"[^\d+]", "", contact) if _PHONE.fullmatch(contact) else ""

@@ -17,44 +17,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
-_LONGEST_FIELD: Final = 64 * 1024
+_LONGEST_FIELD: Final = 64 * 1024  # of one that comes beside a file
 
 Form = dict[str, list[str]]
-
-
-async def read_form(request: Request, most_fields: int) -> Form:
-    """Return the fields of a form.
-
-    Raises:
-        HTTPException: 415: it is no form; 400: it cannot be read, has too many fields or a NUL,
-            which no table holds.
-    """
-    _require_type(request, FORM_TYPE)
-    body = await request.body()
-    try:
-        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=most_fields)
-    except ValueError:
-        raise HTTPException(400, "The form could not be read. Load the page again.") from None
-    return _form(pairs)
-
-
-async def read_file_form(request: Request, most_fields: int) -> tuple[Form, UploadFile | None]:
-    """Return the fields of a form, and the file it bears, in memory; None where it bears none.
-
-    Raises:
-        HTTPException: 415 or 400, as `read_form` does, and where the file did not arrive whole.
-    """
-    _require_type(request, "multipart/form-data")
-    limits = {"max_files": 1, "max_fields": most_fields, "max_part_size": _LONGEST_FIELD}
-    try:
-        form = await _InMemory(request.headers, request.stream(), **limits).parse()
-    except (MultiPartException, KeyError):
-        raise HTTPException(400, "The file did not arrive whole. Send it again.") from None
-    items = form.multi_items()
-    file = next((v for _, v in items if isinstance(v, UploadFile) and v.filename), None)
-    fields = _form([(name, value) for name, value in items if isinstance(value, str)])
-    _form([("", "" if file is None else file.filename or "")])
-    return fields, file
 
 
 class _InMemory(MultiPartParser):
@@ -63,19 +28,37 @@ class _InMemory(MultiPartParser):
     spool_max_size = 1 << 40
 
 
-def _require_type(request: Request, wanted: str) -> None:
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given != wanted:
+async def read_form(
+    request: Request, most_fields: int, *, takes_file: bool = False
+) -> tuple[Form, UploadFile | None]:
+    """Return the fields of a form, and the file it bears, in memory; None where it bears none.
+
+    Raises:
+        HTTPException: 415: it is no form; 400: it cannot be read, has too many fields or a NUL,
+            which no table holds, or its file did not arrive whole.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != ("multipart/form-data" if takes_file else FORM_TYPE):
         raise HTTPException(415, "The page takes its own form and nothing else.")
-
-
-def _form(pairs: list[tuple[str, str]]) -> Form:
-    found: Form = {}
+    file = None
+    try:
+        if takes_file:
+            limits = {"max_files": 1, "max_fields": most_fields, "max_part_size": _LONGEST_FIELD}
+            parser = _InMemory(request.headers, request.stream(), **limits)
+            items = (await parser.parse()).multi_items()
+            file = next((v for _, v in items if isinstance(v, UploadFile) and v.filename), None)
+            pairs = [(name, value) for name, value in items if isinstance(value, str)]
+        else:
+            body = (await request.body()).decode()
+            pairs = parse_qsl(body, keep_blank_values=True, max_num_fields=most_fields)
+    except (ValueError, KeyError, MultiPartException):
+        raise HTTPException(400, "The form did not arrive whole. Send it again.") from None
+    form: Form = {}
     for name, value in pairs:
-        if "\0" in name + value:
-            raise HTTPException(400, "The form holds a character without a sign (NUL).")
-        found.setdefault(name, []).append(value)
-    return found
+        form.setdefault(name, []).append(value)
+    if "\0" in "".join([*(n + v for n, v in pairs), (file and file.filename) or ""]):
+        raise HTTPException(400, "The form holds a character without a sign (NUL).")
+    return form, file
 
 
 def attachment(content: bytes, name: str, media_type: str) -> Response:

@@ -37,7 +37,6 @@ _FEATURES = ("camera", "display-capture", "geolocation", "microphone", "payment"
 _PERMISSIONS = ", ".join(f"{name}=()" for name in _FEATURES)
 _YEARS_S = 2 * 365 * 24 * 3600
 _PORTS = {"http": 80, "https": 443}
-_NOTES = "nightscreen.notes"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITE = frozenset({"same-origin", "none"})
 
@@ -56,11 +55,6 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{host}{port}"
 
 
-def note(scope: Scope, **words: str) -> None:
-    """Add words to the log's line of the present answer; never what a person sent."""
-    scope.setdefault(_NOTES, {}).update(words)
-
-
 def page_of(scope: Scope) -> str:
     """Return the name of the page that a request reached; empty where it reached none."""
     endpoint = scope.get("endpoint")
@@ -68,13 +62,7 @@ def page_of(scope: Scope) -> str:
 
 
 def log(name: str, words: Mapping[str, str], *, in_json: bool = False) -> None:
-    """Write a line on stderr: names and words, none of them a person's.
-
-    Args:
-        name: whose line it is.
-        words: what it says.
-        in_json: as one JSON object.
-    """
+    """Write a line on stderr, or one JSON object: names and words, none of them a person's."""
     at = instant_text(system_clock()) or ""
     if in_json:
         line = json.dumps({"at": at, "event": name, **words})
@@ -130,7 +118,21 @@ class Guard:
                 message["headers"] = [*message["headers"], *own_headers]
             await send(message)
 
-        answer = await self._pass(scope, receive, with_headers)
+        refused, answer = self._refusal(scope), None
+        try:
+            if refused is None:
+                await self._inner(scope, receive, with_headers)
+        except HTTPException as error:
+            if error.status_code == 413:  # noqa: PLR2004 - a body over the limit of its route
+                refused = ("too_large", 413)
+            else:
+                answer = await asyncio.to_thread(self._no_page, Request(scope), error)
+        except Exception as error:  # noqa: BLE001 - the edge: a traceback could show a person
+            is_expected = isinstance(error, NightscreenError)
+            self._log({"fault": str(error) if is_expected else type(error).__name__})
+            refused = ("broken", 500)
+        if refused is not None:
+            answer = self._page(*refused)
         if answer is not None and not sent:
             await answer(scope, receive, with_headers)
         self._log(
@@ -139,27 +141,9 @@ class Guard:
                 "status": str(sent[0] if sent else 0),
                 "ms": str(round((time.perf_counter() - began_s) * 1000)),
                 "page": page_of(scope),
-                **scope.get(_NOTES, {}),
+                **({} if refused is None else {"refused": refused[0]}),
             }
         )
-
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
-        """Let a request reach its page; return what is answered instead where it does not."""
-        refused = self._refusal(scope)
-        try:
-            if refused is None:
-                await self._inner(scope, receive, send)
-                return None
-        except HTTPException as error:
-            if error.status_code != 413:  # noqa: PLR2004 - a body over the limit of its route
-                return await asyncio.to_thread(self._no_page, Request(scope), error)
-            refused = ("too_large", 413)
-        except Exception as error:  # noqa: BLE001 - the edge: a traceback could show a person
-            is_expected = isinstance(error, NightscreenError)
-            self._log({"fault": str(error) if is_expected else type(error).__name__})
-            refused = ("broken", 500)
-        note(scope, refused=refused[0])
-        return self._page(*refused)
 
     def _refusal(self, scope: Scope) -> tuple[str, int] | None:
         """Return why a request is not let through, and the status that says so."""
@@ -197,12 +181,7 @@ def _values(scope: Scope, wanted: bytes) -> list[bytes]:
 
 
 def headers_of(content_policy: str, *, is_secure: bool) -> dict[str, str]:
-    """Return the headers of every answer, unless the answer sets its own.
-
-    Args:
-        content_policy: the content security policy.
-        is_secure: browsers reach it by https.
-    """
+    """Return the headers of every answer, unless the answer sets its own."""
     always = {
         "content-security-policy": content_policy,
         "referrer-policy": "same-origin",  # with none, browsers name no origin of our own forms

@@ -30,12 +30,9 @@ _MOST_WAITING = 100
 """Connections without a whole request; the other half of `_AT_ONCE` is for those with one."""
 _LEAST_BYTES_A_S = 4096
 """What brings so much counts as if it had begun just now; the slowest of mobile lines does."""
-_END_WITHIN_S = 45
-"""A little more than an exchange under way may take."""
-HEAD_WITHIN_S = 10.0
-"""The head of a request is a few hundred bytes; so is a form that is no file."""
-FILE_WITHIN_S = 300.0
-"""A hundred megabytes over a line of five megabits."""
+_END_WITHIN_S = 45  # a little more than an exchange under way may take
+HEAD_WITHIN_S = 10.0  # the head of a request is a few hundred bytes; so is a form that is no file
+FILE_WITHIN_S = 300.0  # a hundred megabytes over a line of five megabits
 
 
 class ImpatientProtocol(H11Protocol):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.config.parameters import WatchInbox
-from nightscreen.desk.run_rows import rows_of_run
+from nightscreen.desk.rows import rows_of_run
 from nightscreen.files.inbox import Inbox
 from nightscreen.inbox.file_intake import Fate, examine, told_name
 from nightscreen.journal.records import Records

@@ -16,7 +16,7 @@ import uvicorn
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.desk.context import COOKIE
-from nightscreen.desk.run_rows import Filter, rows_of_run
+from nightscreen.desk.rows import Filter, rows_of_run
 from nightscreen.journal.actor import Actor
 from nightscreen.policy.file import read_text, rewritten
 from nightscreen.policy.versions import propose

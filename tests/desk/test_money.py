@@ -9,7 +9,7 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from nightscreen.desk import audit_page
+from nightscreen.desk import books
 from nightscreen.desk.pages import micro, naira
 from nightscreen.journal.money import Spent
 from nightscreen.journal.verify import verify_journal
@@ -186,7 +186,7 @@ def test_missing_money_is_red_until_its_reason_is_noted(tmp_path: Path) -> None:
 def test_audit_is_searched_and_paged(bank: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """By words, number, customer and day; older entries follow page by page."""
     write = bank.context.audit.write
-    monkeypatch.setattr(audit_page, "SHOWN", 20)
+    monkeypatch.setattr(books, "ENTRIES_SHOWN", 20)
     write("Ada", "customer seen", customer_id="C7", run_id="R-1")
     write("Bem", "policy approved", version=3, note="after the committee")
     for number in range(25):

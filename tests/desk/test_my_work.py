@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.desk.run_rows import rows_of_run
+from nightscreen.desk.rows import rows_of_run
 from nightscreen.journal.actor import Actor
 from nightscreen.privacy.contests import list_contests, open_contest
 from nightscreen.privacy.explaining import explain

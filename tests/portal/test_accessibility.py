@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from jinja2 import Environment, FileSystemLoader
@@ -12,9 +12,12 @@ from jinja2 import Environment, FileSystemLoader
 from nightscreen.client.aggregator import Scope
 from nightscreen.operations.bvn.links import LinkWord
 from nightscreen.operations.consents.links import Refusal
-from nightscreen.portal.pages import TEMPLATES, Pages
+from nightscreen.portal.pages import TEMPLATES, Portal
 from tests.browser.chromium import chromium
-from tests.portal.visiting import LIST
+from tests.portal.visiting import LIST, settings_in
+
+if TYPE_CHECKING:
+    from nightscreen.journal import Journal
 
 KINDS = re.findall(
     r'^  "(\w+)": \(', (TEMPLATES / "trouble.html.j2").read_text("utf-8"), re.MULTILINE
@@ -33,7 +36,10 @@ CHECKS = (Path(__file__).parents[1] / "desk" / "looks.js").read_text("utf-8")
 
 def every_page() -> list[str]:
     """Return every page there is, troubles and faults included, in a lender's name."""
-    pages = Pages("Ade & Sons <Credit>", "0700 123 4567")
+    settings = settings_in(
+        Path("none"), portal_name="Ade & Sons <Credit>", portal_contact="0700 123 4567"
+    )
+    pages = Portal(cast("Journal", None), settings)
     made = [pages.page(name, **told) for name, told in PAGES]
     made += [pages.trouble(kind, 400, again) for kind in KINDS for again in ("", "/consent/x.y")]
     return [bytes(each.body).decode() for each in made]

@@ -9,7 +9,7 @@ import pytest
 
 from nightscreen.journal.engine import writing
 from nightscreen.journal.schema import records
-from nightscreen.portal.config import DEPARTURES_A_MINUTE
+from nightscreen.portal.pages import DEPARTURES_A_MINUTE
 from nightscreen.schemas.errors import SettingsError
 from tests.portal.visiting import PORTAL, Town, Visitor, settings_in
 

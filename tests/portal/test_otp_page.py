@@ -12,7 +12,7 @@ from nightscreen.journal import open_journal
 from nightscreen.operations.bvn.links import token_for
 from nightscreen.operations.bvn.states import requests_of
 from nightscreen.portal.app import application
-from nightscreen.portal.config import TRIES_A_MINUTE
+from nightscreen.portal.pages import TRIES_A_MINUTE
 from tests.portal.visiting import PORTAL, Clock, settings_in
 from tests.privacy.search import Search
 from tests.sandbox.in_process import quick_sandbox

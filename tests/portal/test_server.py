@@ -19,7 +19,7 @@ import pytest
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.operations.consents.links import ConsentLinks
-from nightscreen.portal.config import place_of
+from nightscreen.portal.pages import place_of
 from tests.cli.command import COMMAND, surroundings
 from tests.portal.visiting import settings_in
 from tests.services import answering, free_port

@@ -10,7 +10,7 @@ import pytest
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
 
-from nightscreen.web.forms import read_file_form, read_form
+from nightscreen.web.forms import read_form
 from nightscreen.web.guard import Guard, headers_of, log
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ def guarded(reached: list[str]) -> ASGIApp:
     """Return an application with one form, which notes what reaches it."""
 
     async def change(request: Request) -> Response:
-        form = await read_form(request, 20)
+        form, _ = await read_form(request, 20)
         reached.append(str(sorted(form)))
         return PlainTextResponse("changed")
 
     async def upload(request: Request) -> Response:
-        form, file = await read_file_form(request, 20)
+        form, file = await read_form(request, 20, takes_file=True)
         reached.append(f"{sorted(form)} {file and file.filename}")
         return PlainTextResponse("taken")
 

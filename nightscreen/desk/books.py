@@ -1,24 +1,34 @@
-"""The page of money: what was spent by day, check and batch, what is in doubt, how balances add up.
+"""What is accounted for: the pages of money and of the audit, and what is exported as CSV.
 
-Every figure is the journal's own counter or stands in a run's report: nothing is counted again.
+Money: every figure is the journal's own counter or stands in a run's report; nothing is counted
+again. The audit: who did or saw what; searched, and exported with the chain's marks.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import re
 from collections import defaultdict
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import reduce
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from starlette.responses import StreamingResponse
+
 from nightscreen.desk.context import DeskError
-from nightscreen.desk.exports import about_export, csv_response
-from nightscreen.desk.pages import TITLES
+from nightscreen.desk.pages import TITLES, words
+from nightscreen.files.quarantine import escape_formula
+from nightscreen.journal.audit import NEWEST, AuditQuery
 from nightscreen.journal.calls import CRASHED
 from nightscreen.journal.invoices import confirm_invoice, disputed_calls, settle_call
 from nightscreen.journal.money import Spent
 from nightscreen.journal.wallet import explain_gap, open_gaps
-from nightscreen.schemas.clock import instant_text, spending_day
+from nightscreen.schemas.clock import LAGOS, instant_text, spending_day, to_micros
 from nightscreen.schemas.money import naira_text, typed_micro
 from nightscreen.web.forms import onward
 
@@ -33,15 +43,70 @@ if TYPE_CHECKING:
 DAYS_SHOWN: Final = 62
 RUNS_SHOWN: Final = 31
 CALLS_SHOWN: Final = 50
+ENTRIES_SHOWN: Final = 200
 WITHDRAWN: Final = "(of no run any more)"
 """Batch of what a run had spent that was withdrawn; its calls and their cost are kept."""
-_HEADINGS: Final = (
+_SUMS: Final = ("opening", "explained_in_doubt", "drift", "closing")
+_MONEY: Final = (
     *("part", "day", "check", "batch", "run_id", "at", "calls", "spent", "in_doubt"),
     *("opening", "cost", "explained_in_doubt", "drift", "closing"),
 )
+_FIELDS: Final = ("search", "user", "action", "run_id", "customer_id", "since", "until")
+_AUDIT: Final = ("number", "at", "user", "action", "run_id", "customer", "detail", "mark")
+_BLOCK: Final = 2000
+_NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
+
+# --- CSV ---
 
 
-_SUMS: Final = ("opening", "explained_in_doubt", "drift", "closing")
+def about_export(
+    context: Context, filtered: str, rows: int, *, run_id: str = ""
+) -> list[tuple[str, str]]:
+    """Return what an exported file says of itself: who exported it, when and by which filter."""
+    return [
+        *([("run", run_id)] if run_id else []),
+        ("exported by", context.name),
+        ("at", instant_text(context.clock()) or ""),
+        ("filter", filtered),
+        ("rows", f"{rows}"),
+    ]
+
+
+def csv_response(
+    name: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    about: Iterable[tuple[str, str]],
+) -> StreamingResponse:
+    """Return a CSV file that spreadsheets open, sent as its lines are read.
+
+    What it says of itself comes last.
+    """
+
+    def blocks() -> Iterator[bytes]:
+        sink, lines = io.StringIO(), iter(rows)
+        writer = csv.writer(sink)
+        sink.write("\ufeff")
+        writer.writerow(headings)
+        while block := list(islice(lines, _BLOCK)):
+            writer.writerows(map(_cell, row) for row in block)
+            yield sink.getvalue().encode()
+            sink.seek(0)
+            sink.truncate()
+        writer.writerows([f"# {name}: {value}"] for name, value in about)
+        yield sink.getvalue().encode()
+
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(blocks(), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+def _cell(value: object) -> str:
+    """Return a cell that no spreadsheet takes for a formula; a number below zero stays one."""
+    text = "" if value is None else str(value)
+    return text if _NUMBER.fullmatch(text) else escape_formula(text)
+
+
+# --- money ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +116,11 @@ class _Asked:
     search: str
     since: str
     until: str
+
+    @classmethod
+    def of(cls, context: Context) -> _Asked:
+        search = context.asked_first("search").strip()[:200]
+        return cls(search, context.day("since"), context.day("until"))
 
     def has(self, day: str, *said: str) -> bool:
         """Tell whether a line of a day is asked for, by what it says."""
@@ -65,7 +135,7 @@ class _Asked:
 
 def money(context: Context) -> Response:
     """Show spending by day, check and batch, calls in doubt, and how each run's balance adds up."""
-    asked, journal = _asked(context), context.journal
+    asked, journal = _Asked.of(context), context.journal
     by_day = _by_day(context, asked)
     days: dict[str, dict[str, Spent]] = defaultdict(dict)
     checks: dict[str, list[Spent]] = defaultdict(list)
@@ -103,11 +173,6 @@ def money(context: Context) -> Response:
         month=journal.money.this_month(),
         settings=context.settings,
     )
-
-
-def _asked(context: Context) -> _Asked:
-    search = context.asked_first("search").strip()[:200]
-    return _Asked(search, context.day("since"), context.day("until"))
 
 
 def _by_day(context: Context, asked: _Asked) -> list[tuple[str, str, Spent]]:
@@ -165,13 +230,14 @@ def _balances(context: Context, heads: Sequence[RunHead]) -> Iterator[dict[str, 
                 yield {"run": run, "cost": run.report["cost"]["total"], **sums}
 
 
-def take_out(context: Context) -> Response:
+def export_money(context: Context) -> Response:
     """Give every line of what is asked for as CSV, also of days and runs the page leaves out."""
-    asked = _asked(context)
-    lines = [[line.get(name) for name in _HEADINGS] for line in _lines(context, asked)]
+    asked = _Asked.of(context)
+    lines = [[line.get(name) for name in _MONEY] for line in _lines(context, asked)]
     context.record("money exported", rows=len(lines), filter=asked.words())
-    about = about_export(context, asked.words(), len(lines))
-    return csv_response("money.csv", _HEADINGS, lines, about)
+    return csv_response(
+        "money.csv", _MONEY, lines, about_export(context, asked.words(), len(lines))
+    )
 
 
 def _lines(context: Context, asked: _Asked) -> Iterator[dict[str, Any]]:
@@ -191,11 +257,8 @@ def _lines(context: Context, asked: _Asked) -> Iterator[dict[str, Any]]:
 
 
 def _counters(spent: Spent) -> dict[str, Any]:
-    return {
-        "calls": spent.calls,
-        "spent": naira_text(spent.spent_micro),
-        "in_doubt": naira_text(spent.reserved_micro),
-    }
+    in_naira = {"spent": spent.spent_micro, "in_doubt": spent.reserved_micro}
+    return {"calls": spent.calls, **{name: naira_text(each) for name, each in in_naira.items()}}
 
 
 def _sum(counters: Iterable[Spent]) -> Spent:
@@ -212,6 +275,13 @@ def settle(context: Context) -> Response:
     return onward("/money#disputed")
 
 
+def confirm(context: Context) -> Response:
+    """Confirm what somebody else entered of an invoice."""
+    call, cost = context.text("call", 18), context.text("cost", 30)
+    confirm_invoice(context.journal, context.actor, int(call) if call.isdecimal() else 0, cost)
+    return onward("/money#disputed")
+
+
 def explain(context: Context) -> Response:
     """Note where money went that left the wallet between two runs."""
     run_id, reason = context.text("run_id", 100), context.text("reason", 1000)
@@ -219,8 +289,71 @@ def explain(context: Context) -> Response:
     return onward("/money#missing")
 
 
-def confirm(context: Context) -> Response:
-    """Confirm what somebody else entered of an invoice."""
-    call, cost = context.text("call", 18), context.text("cost", 30)
-    confirm_invoice(context.journal, context.actor, int(call) if call.isdecimal() else 0, cost)
-    return onward("/money#disputed")
+# --- the audit ---
+
+
+def audit(context: Context) -> Response:
+    """Show entries, newest first."""
+    typed, asked = _entries_asked(context)
+    given = context.asked_first("before")
+    before = int(given) if given.isdecimal() and len(given) < 16 else NEWEST  # noqa: PLR2004 - no audit is longer
+    found = context.audit.find(asked, limit=ENTRIES_SHOWN + 1, before=before)
+    entries = found[:ENTRIES_SHOWN]
+    if not asked.by_customer:
+        entries = [{**each, "customer_id": "(not shown)"} for each in entries]
+    return context.page(
+        "audit",
+        entries=entries,
+        number=context.audit.number_of(asked),
+        older=entries[-1]["number"] if len(found) > ENTRIES_SHOWN else None,
+        newest=before == NEWEST,
+        asked=typed,
+    )
+
+
+def export_audit(context: Context) -> Response:
+    """Give the entries that are asked for as CSV; customers stand in it by pseudonym."""
+    typed, asked = _entries_asked(context)
+    number = context.audit.number_of(asked)
+    newest = context.audit.find(asked, limit=1)
+    of_customer = AuditQuery(customer_id=asked.search)
+    named = context.may("people") and context.audit.find(of_customer, limit=1)
+
+    def said(search: str) -> str:
+        kept = {**typed, "search": search, "customer_id": "one" if typed["customer_id"] else ""}
+        parts = (f"{words(name).lower()}: {kept[name]}" for name in _FIELDS if kept[name])
+        return "; ".join(parts) or "everything"
+
+    def lines() -> Iterator[list[Any]]:
+        before = newest[0]["number"] + 1 if newest else 0
+        while found := context.audit.find(asked, limit=_BLOCK, before=before):
+            for each in found:
+                shown = {
+                    **each,
+                    "customer": each["pseudonym"],
+                    "detail": json.dumps(each["detail"], ensure_ascii=False),
+                }
+                yield [shown[name] for name in _AUDIT]
+            before = found[-1]["number"]
+
+    # that one customer was asked for is said, not which; the audit has of a search only that it was
+    filtered = said("one customer" if asked.search and named else asked.search)
+    context.record("audit exported", rows=number, filter=said("a search" if asked.search else ""))
+    return csv_response("audit.csv", _AUDIT, lines(), about_export(context, filtered, number))
+
+
+def _entries_asked(context: Context) -> tuple[dict[str, str], AuditQuery]:
+    """Return the fields as they were typed, and which entries they ask for."""
+    typed = {name: context.asked_first(name).strip()[:200] for name in _FIELDS}
+    if context.branches and typed["customer_id"]:
+        context.require_seen(typed["customer_id"], "")
+    days = (context.day(name) for name in ("since", "until"))
+    since, until = (
+        datetime.fromisoformat(day).replace(tzinfo=LAGOS) if day else None for day in days
+    )
+    times: dict[str, Any] = {
+        "since": None if since is None else to_micros(since),
+        "until": None if until is None else to_micros(until + timedelta(days=1)),
+    }
+    by_customer = context.may("people") and not context.branches
+    return typed, AuditQuery(**{**typed, **times}, by_customer=by_customer)

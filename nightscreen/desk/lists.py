@@ -1,0 +1,339 @@
+"""The lists of customers: one run's decisions, and one's own work over all batches.
+
+Rows, facets and open cases are read in `rows`, who has which case in `journal/cases.py`; reviews
+are saved on the customer's page. What a reason is in words comes from the policy that decided.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from datetime import date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+import xlsxwriter  # type: ignore[import-untyped]  # ships no types
+
+from nightscreen.desk import fix
+from nightscreen.desk.books import about_export, csv_response
+from nightscreen.desk.context import DeskError
+from nightscreen.desk.rows import (
+    CASE_FACETS,
+    FACETS,
+    IN_FILE,
+    PAGE_ROWS,
+    SORTS,
+    Filter,
+    columns_of,
+    file_columns,
+    one_of_each,
+)
+from nightscreen.desk.runs import find_run
+from nightscreen.files.sealing import pieces_of
+from nightscreen.journal.cases import IN_TURN, SHARED_BY, WAITS_FOR
+from nightscreen.results.final_decision import FINAL_COLUMNS, final_columns, standing_reviews
+from nightscreen.results.wording import (
+    Words,
+    main_reason,
+    missing_checks,
+    reason_text,
+    team_sentences,
+)
+from nightscreen.schemas.clock import LAGOS, lagos_day, span_micros, to_micros
+from nightscreen.schemas.policy import Policy
+from nightscreen.web.forms import attachment, onward
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.responses import Response
+
+    from nightscreen.desk.context import Context
+    from nightscreen.desk.rows import RunRows
+    from nightscreen.journal.runs import RunRecord
+    from nightscreen.schemas.users import User
+
+MOST_EXPORTED: Final = 1_000_000
+MOST_BY: Final = 5  # columns of the file that a list is narrowed by at once
+USUAL_WAIT_DAYS: Final = 7
+LONGEST_WAIT_DAYS: Final = 365
+NEEDS_SOMEBODY: Final = ("decline", "review", "undecided")
+_SHEET_ROWS: Final = 1_048_000  # a sheet of XLSX has 1,048,576
+_WORKBOOK: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+_EXPORTED = (
+    *("customer_id", "decision", "why", "branch", "officer", "exposure"),
+    *FINAL_COLUMNS,
+)
+_OWN_FIRST: Final = "CASE whose WHEN 'mine' THEN 0 WHEN 'free' THEN 1 ELSE 2 END, "
+
+# --- what both lists have ---
+
+
+def in_words(
+    context: Context, rows: list[dict[str, Any]], purpose: str | None = None
+) -> list[dict[str, Any]]:
+    """Return rows with why they were decided so, in the policy's words.
+
+    Where no purpose of a run is given, each row has its own.
+    """
+    sentences: dict[tuple[str, str | None], Words] = {}
+    for row in rows:
+        said_as = row["policy"] or "", purpose or row.get("purpose")
+        if said_as not in sentences:
+            text = context.reviews.policy_text(said_as[0]) if said_as[0] else None
+            policy = None if text is None else Policy.model_validate_json(text)
+            sentences[said_as] = {} if policy is None else team_sentences(policy, said_as[1])
+        said = sentences[said_as]
+        code, _ = main_reason(row["decision"], row["reasons"] or (), said)
+        row["why"] = reason_text(row["decision"], code, said, missing_checks(row))
+    return rows
+
+
+def _filter(context: Context, facets: Sequence[str], columns: Sequence[str]) -> Filter:
+    """Return the filter that the address names; `columns` of the file may be facets as well."""
+    shown, in_file = context.asked("by"), [f"{IN_FILE}{name}" for name in columns]
+    by = tuple(name for name in in_file if name in shown or context.asked(name))[:MOST_BY]
+    chosen = {name: tuple(dict.fromkeys(context.asked(name)))[:50] for name in (*facets, *by)}
+    chosen = {name: values for name, values in chosen.items() if values}
+    sort = context.asked_first("sort")
+    sort = sort if sort in SORTS else "exposure"
+    return Filter(chosen, context.asked_first("search").strip()[:200], sort, by)
+
+
+def _kinds(asked: Filter) -> str:
+    """Return a filter for the audit: a search or a column of the file is named, not its values."""
+    own = {name: values for name, values in asked.chosen.items() if name not in asked.by}
+    said = [Filter(own).words(), *(f"by {name.removeprefix(IN_FILE)}" for name in asked.by)]
+    return "; ".join([*said, *(["a search"] if asked.search else [])])
+
+
+# --- a run's decisions ---
+
+
+def run_decisions(context: Context) -> Response:
+    """Show a run's list: facets, sort, search by the beginning of a customer id."""
+    run, rows, asked, columns = _asked(context)
+    number, facets = rows.counted(asked)
+    first, where = context.slice(number, PAGE_ROWS)
+    found = rows.page(asked, first)
+    context.record("decisions seen", run_id=run.run_id, filter=_kinds(asked), rows=len(found))
+    total, needing = rows.needing()
+    return context.page(
+        "run_decisions",
+        run=run,
+        asked=asked,
+        facets=facets,
+        columns=columns,
+        rows=_settled(context, run, found),
+        where=where,
+        total=total,
+        needing=needing,
+        needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
+    )
+
+
+def export(context: Context) -> Response:
+    """Give what a list shows as CSV or XLSX, with who exported it, when and by which filter."""
+    run, rows, asked, _ = _asked(context)
+    kind = context.request.path_params["kind"]
+    if kind not in {"csv", "xlsx"}:
+        raise DeskError(404, "A list is exported as CSV or XLSX.")
+    found = _settled(context, run, rows.page(asked, 0, MOST_EXPORTED))
+    about = about_export(context, asked.words(), len(found), run_id=run.run_id)
+    told = {"kind": kind, "rows": len(found), "filter": _kinds(asked)}
+    context.record("list exported", run_id=run.run_id, **told)
+    name = f"{run.run_id}-decisions.{kind}"
+    if kind == "csv":
+        lines = ([row[column] for column in _EXPORTED] for row in found)
+        return csv_response(name, _EXPORTED, lines, about)
+    return attachment(_workbook(found, about), name, _WORKBOOK)
+
+
+def _asked(context: Context) -> tuple[RunRecord, RunRows, Filter, list[str]]:
+    run = find_run(context)
+    rows = context.rows_of(run)
+    if rows is None:
+        raise DeskError(
+            404, "This run has no rows here: it has not written them yet, or they were removed."
+        )
+    columns = file_columns(run)
+    asked = _filter(context, FACETS, columns)
+    if asked.by:
+        names = [name.removeprefix(IN_FILE) for name in asked.by]
+        rows = rows.with_columns(columns_of(run, names).drop_columns("run_id"), "customer_id")
+    return run, rows, asked, columns
+
+
+def _settled(context: Context, run: RunRecord, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows in words, with the final decision where a person settled the case."""
+    joined = context.journal.pseudonyms.customers(run.batch, [row["customer_id"] for row in rows])
+    keys = pieces_of(joined)
+    few = keys if len(keys) <= PAGE_ROWS else []
+    found = standing_reviews(context.journal, run.batch, few) if rows else {}
+    for key, row in zip(keys, rows, strict=True):
+        row.update(final_columns(found.get(key)))
+    return in_words(context, rows, run.purpose)
+
+
+def _workbook(rows: list[dict[str, Any]], about: list[tuple[str, str]]) -> bytes:
+    sink = io.BytesIO()
+    with xlsxwriter.Workbook(sink, {"in_memory": True, "constant_memory": False}) as book:
+        sheet, notes = book.add_worksheet("Decisions"), book.add_worksheet("About")
+        bold, money = book.add_format({"bold": True}), book.add_format({"num_format": "#,##0.00"})
+        for column, name in enumerate(_EXPORTED):
+            sheet.write_string(0, column, name, bold)
+            for line, row in enumerate(rows[:_SHEET_ROWS], start=1):
+                value = row[name]
+                if name == "exposure" and value is not None:
+                    sheet.write_number(line, column, float(value), money)
+                else:
+                    sheet.write_string(line, column, "" if value is None else str(value))
+        sheet.set_column(0, len(_EXPORTED), 18)
+        sheet.freeze_panes(1, 1)
+        for line, (name, value) in enumerate(about):
+            notes.write_string(line, 0, name, bold)
+            notes.write_string(line, 1, value)
+    return sink.getvalue()
+
+
+# --- one's own work ---
+
+
+def my_work(context: Context) -> Response:
+    """Show one's own cases and those nobody has."""
+    cases = context.open_cases
+    newest = (context.journal.runs.find(run_id) for _, run_id in context.work.newest)
+    of_runs = [file_columns(run) for run in newest if run is not None]
+    columns = one_of_each(name for names in of_runs for name in names)
+    asked = shown = _filter(context, CASE_FACETS, columns)
+    if asked.by:
+        cases = cases.with_file(context.journal.runs, asked)
+    if "whose" not in asked.chosen and context.may("review"):
+        shown = replace(asked, chosen={**asked.chosen, "whose": ("mine", "free")})
+    number, facets = cases.counted(shown)
+    first, where = context.slice(number, PAGE_ROWS)
+    rows = cases.page(shown, first, first=_OWN_FIRST)
+    within = span_micros(context.settings.review_within)
+    for row in rows:
+        waits = row["whose"] == "waiting"
+        row["due_at"] = row["waits_until"] if waits else row["since"] + within
+        row["overdue"] = row["due_at"] < context.clock()
+    context.record("work seen", filter=_kinds(asked), rows=len(rows))
+    may_share = context.may("review") and not context.branches
+    return context.page(
+        "my_work",
+        asked=asked,
+        facets=facets,
+        columns=columns,
+        rows=in_words(context, rows),
+        where=where,
+        back=context.text("back", 2000) or context.request.url.query,
+        usual_wait=lagos_day(context.clock()) + timedelta(days=USUAL_WAIT_DAYS),
+        waits_for=WAITS_FOR,
+        proposals=context.proposals(),
+        typed_rows=fix.waiting(context),
+        may_share=may_share,
+        shares=context.cases.shares() if may_share else [],
+        values=context.work.values if may_share else [],
+        in_turn=IN_TURN,
+        users=_reviewers(context) if may_share else [],
+        lists=context.work.newest,
+    )
+
+
+def _reviewers(context: Context) -> list[User]:
+    return [each for each in context.accounts.users() if each.password and each.may("review")]
+
+
+def act(context: Context) -> Response:
+    """Take a case, give it back, have it wait; share work out, or hand it over."""
+    does = context.text("do", 20)
+    if does in {"take", "back", "wait"}:
+        _on_case(context, does)
+    else:
+        context.require_branch()
+        if does not in _SHARING:
+            raise DeskError(400, "Press one of the buttons of the page.")
+        _SHARING[does](context)
+    if context.text("to") == "customer":
+        address = f"/customers/{quote(context.text('customer_id'), safe='')}"
+        return onward(f"{address}?{urlencode({'run': context.text('run', 60)})}")
+    back = urlencode(parse_qsl(context.text("back")))
+    return onward("/decisions" + (f"?{back}" if back else ""))
+
+
+def _on_case(context: Context, does: str) -> None:
+    batch, customer_id = context.text("batch", 200), context.text("customer_id")
+    case = context.open_cases.case(batch, customer_id)
+    if case is None:
+        raise DeskError(409, "This case is closed: somebody reviewed the customer, or nobody must.")
+    if case["holder"] not in {context.name, ""}:
+        raise DeskError(409, f"{case['holder']} has this case.")
+    about = {"run_id": case["run_id"], "customer_id": customer_id}
+    if does == "take":
+        context.cases.take(batch, customer_id, context.name)
+        context.record("case taken", **about)
+    elif does == "back":
+        context.cases.give_back(batch, customer_id, context.name)
+        context.record("case given back", **about)
+    else:
+        until = _until(context)
+        waits = "Choose who is waited for: customer or reporter."
+        waits_for = context.chosen("waits_for", WAITS_FOR, waits)
+        at = to_micros(until)
+        context.cases.take(batch, customer_id, context.name, until=at, waits_for=waits_for)
+        context.record("case waits", **about, until=f"{until:%Y-%m-%d}", waits_for=waits_for)
+
+
+def _until(context: Context) -> datetime:
+    """Return the beginning of the day that was typed, in Lagos."""
+    today = lagos_day(context.clock())
+    try:
+        day = date.fromisoformat(context.text("until", 20))
+    except ValueError:
+        raise DeskError(400, "Wait until: write the day as 2026-03-04.") from None
+    if not today < day <= today + timedelta(days=LONGEST_WAIT_DAYS):
+        raise DeskError(400, "Wait until: choose a day after today, within a year.")
+    return datetime.combine(day, time(), LAGOS)
+
+
+def _share(context: Context) -> None:
+    facet, _, value = context.text("which", 300).partition(":")
+    if facet not in SHARED_BY or (facet != IN_TURN and not value):
+        raise DeskError(400, "Share out: choose which cases.")
+    branch = value if facet == "branch" else ""
+    users = _chosen_users(context, context.form.get("user", []), branch)
+    context.cases.share(facet, value, users, context.name)
+    context.record("work shared out", by=facet, value=value, users=users)
+
+
+def _end_share(context: Context) -> None:
+    ended = context.cases.end_share(context.text("share", 500))
+    if ended is not None:
+        context.record("share ended", by=ended.facet, value=ended.value)
+
+
+def _hand_over(context: Context) -> None:
+    known = [each.name for each in context.accounts.users()]
+    giver = context.chosen("from", known, "Hand over: choose whose work it is.")
+    (taker,) = _chosen_users(context, [context.text("taker", 200)])
+    if giver == taker:
+        raise DeskError(400, "Hand over: choose two users.")
+    number = context.cases.hand_over(giver, taker)
+    context.record("work handed over", giver=giver, taker=taker, cases=number)
+
+
+_SHARING: Final = {"share": _share, "end": _end_share, "hand over": _hand_over}
+
+
+def _chosen_users(context: Context, names: list[str], branch: str = "") -> list[str]:
+    """Return users who may review, by name; of cases of all branches, where none is named."""
+    reviewers = {each.name: each for each in _reviewers(context)}
+    chosen = list(dict.fromkeys(name for name in names if name))
+    if not chosen or not set(chosen) <= set(reviewers):
+        raise DeskError(400, "Choose users who review customers: analysts or approvers.")
+    for name in chosen:
+        seen = {each.casefold() for each in reviewers[name].branches}
+        if seen and branch.casefold() not in seen:
+            raise DeskError(400, f"{name} sees customers of some branches alone, not all of these.")
+    return chosen
