@@ -11,7 +11,7 @@ import io
 import json
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import reduce
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import StreamingResponse
 
 from nightscreen.desk.context import DeskError
-from nightscreen.desk.pages import TITLES, words
+from nightscreen.desk.pages import TITLES
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.journal.audit import NEWEST, AuditQuery
 from nightscreen.journal.calls import CRASHED
@@ -51,7 +51,6 @@ _MONEY: Final = (
     *("part", "day", "check", "batch", "run_id", "at", "calls", "spent", "in_doubt"),
     *("opening", "cost", "explained_in_doubt", "drift", "closing"),
 )
-_FIELDS: Final = ("search", "user", "action", "run_id", "customer_id", "since", "until")
 _AUDIT: Final = ("number", "at", "user", "action", "run_id", "customer", "detail", "mark")
 _BLOCK: Final = 2000
 _NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
@@ -317,12 +316,7 @@ def export_audit(context: Context) -> Response:
     number = context.audit.number_of(asked)
     newest = context.audit.find(asked, limit=1)
     of_customer = AuditQuery(customer_id=asked.search)
-    named = context.may("people") and context.audit.find(of_customer, limit=1)
-
-    def said(search: str) -> str:
-        kept = {**typed, "search": search, "customer_id": "one" if typed["customer_id"] else ""}
-        parts = (f"{words(name).lower()}: {kept[name]}" for name in _FIELDS if kept[name])
-        return "; ".join(parts) or "everything"
+    named = context.may("people") and asked.search and context.audit.find(of_customer, limit=1)
 
     def lines() -> Iterator[list[Any]]:
         before = newest[0]["number"] + 1 if newest else 0
@@ -337,23 +331,22 @@ def export_audit(context: Context) -> Response:
             before = found[-1]["number"]
 
     # that one customer was asked for is said, not which; the audit has of a search only that it was
-    filtered = said("one customer" if asked.search and named else asked.search)
-    context.record("audit exported", rows=number, filter=said("a search" if asked.search else ""))
-    return csv_response("audit.csv", _AUDIT, lines(), about_export(context, filtered, number))
+    told = replace(typed, search="one customer" if named else typed.search)
+    kept = replace(typed, search="a search" if typed.search else "")
+    context.record("audit exported", rows=number, filter=kept.words())
+    return csv_response("audit.csv", _AUDIT, lines(), about_export(context, told.words(), number))
 
 
-def _entries_asked(context: Context) -> tuple[dict[str, str], AuditQuery]:
-    """Return the fields as they were typed, and which entries they ask for."""
-    typed = {name: context.asked_first(name).strip()[:200] for name in _FIELDS}
-    if context.branches and typed["customer_id"]:
-        context.require_seen(typed["customer_id"], "")
-    days = (context.day(name) for name in ("since", "until"))
+def _entries_asked(context: Context) -> tuple[_Asked, AuditQuery]:
+    """Return words and days as they were typed, and which entries they ask for."""
+    typed = _Asked.of(context)
     since, until = (
-        datetime.fromisoformat(day).replace(tzinfo=LAGOS) if day else None for day in days
+        datetime.fromisoformat(day).replace(tzinfo=LAGOS) if day else None
+        for day in (typed.since, typed.until)
     )
-    times: dict[str, Any] = {
-        "since": None if since is None else to_micros(since),
-        "until": None if until is None else to_micros(until + timedelta(days=1)),
-    }
-    by_customer = context.may("people") and not context.branches
-    return typed, AuditQuery(**{**typed, **times}, by_customer=by_customer)
+    return typed, AuditQuery(
+        search=typed.search,
+        since=None if since is None else to_micros(since),
+        until=None if until is None else to_micros(until + timedelta(days=1)),
+        by_customer=context.may("people") and not context.branches,
+    )

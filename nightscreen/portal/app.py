@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy import text
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 
 from nightscreen.journal.engine import reading
@@ -59,7 +59,6 @@ def application(
         route("GET", "/", _front),
         route("GET", "/icon.svg", _icon),
         route("GET", HEALTH, _health),
-        route("GET", "/robots.txt", _robots),
     ]
     if portal.place.callback_path:  # the registered address goes before all others
         routes = [
@@ -95,10 +94,6 @@ async def _front(portal: Portal, _request: Request) -> Response:
 
 async def _icon(_portal: Portal, _request: Request) -> Response:
     return Response((TEMPLATES / "icon.svg").read_text("utf-8"), media_type="image/svg+xml")
-
-
-async def _robots(_portal: Portal, _request: Request) -> Response:
-    return PlainTextResponse("User-agent: *\nDisallow: /\n")
 
 
 async def _health(portal: Portal, _request: Request) -> Response:
