@@ -24,7 +24,7 @@ from nightscreen.files.outputs import LOANS_FILE
 from nightscreen.journal.consents import Consents
 from nightscreen.operations.bvn.confirmations import BvnConfirmations, read_passwords
 from nightscreen.operations.bvn.requests import BvnRequests, open_customers
-from nightscreen.operations.loans.offers import LoanOffers, ask_again, list_products
+from nightscreen.operations.loans.offers import LoanOffers, list_products
 from nightscreen.operations.person_run import PersonRun, remembered, run_people
 from nightscreen.operations.transactions.pull import pull_of, scope_of
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
@@ -85,13 +85,6 @@ def offer(
     no_prefill: Annotated[
         bool, typer.Option("--no-prefill", help="Send the service nothing of the customer.")
     ] = False,
-    again: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CUSTOMER_ID",
-            help="Make another link for this customer, on purpose; may be repeated.",
-        ),
-    ] = None,
 ) -> Result:
     """Make one application link for each approved customer; never a second by running again."""
     chosen = "prefill" in parameters.model_fields_set
@@ -104,9 +97,6 @@ def offer(
         return quoted(LoanOffers, parameters, settings)
     parameters = remembered(parameters, settings, LoanOffers.flow)
     LoanOffers.identify(parameters, settings)
-    if again:
-        with opened_journal() as journal:
-            ask_again(journal, parameters, again)
     return _refusal_said(ran("loans:offer_loans", parameters))
 
 

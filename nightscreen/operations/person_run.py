@@ -24,10 +24,11 @@ from nightscreen.calling.caller import Caller
 from nightscreen.calling.lookup_task import CALL_STATES, SAID_OF_CUSTOMER
 from nightscreen.calling.run import known_prices
 from nightscreen.calling.waiting import wait_and_resume
-from nightscreen.files.outputs import PROBLEMS
-from nightscreen.files.quarantine import ProblemsWriter
+from nightscreen.files.outputs import PROBLEMS, QUARANTINE
+from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
 from nightscreen.journal import journal_of
 from nightscreen.journal.opening import journal_exists
+from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
 from nightscreen.report.api_run import close_api_run
 from nightscreen.runs.run import open_api_run
@@ -35,14 +36,21 @@ from nightscreen.runs.run_report import run_end
 from nightscreen.runs.steps import Steps, closing
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.calls import CallState, LookupStatus
-from nightscreen.schemas.checks import Operation, family_of
+from nightscreen.schemas.checks import NoAnswer, Operation, family_of
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.quote import CheckQuote, Quote
 from nightscreen.schemas.records import JournalRecord
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Callable,
+        Collection,
+        Iterable,
+        Mapping,
+        Sequence,
+    )
 
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.calling.run import Run
@@ -50,12 +58,17 @@ if TYPE_CHECKING:
     from nightscreen.config.settings import Settings
     from nightscreen.files.run_folder import RunFolder
     from nightscreen.journal import Journal
-    from nightscreen.journal.records import Records
     from nightscreen.schemas.checks import SubjectKind
-    from nightscreen.schemas.rows import Problem
+    from nightscreen.schemas.rows import Problem, RefusedRow, SourceColumn
 
 PENDING, FAILED = "pending", "failed"
 """Words of every flow for whoever waits for a call, and for whoever's call surely did nothing."""
+_WORDS = {
+    LookupStatus.WAITING: PENDING,
+    LookupStatus.FAILED: FAILED,
+    LookupStatus.LAPSED: NoAnswer.REFUSED.value,
+}
+"""Of people after a call that came to nothing."""
 LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UNREADABLE.value})
 """States of a call of which nobody knows what it did, though an unreadable one is paid for."""
 
@@ -99,6 +112,8 @@ class Account(NamedTuple):
 class PersonRun(ABC, Generic[P, T]):
     """One run under way. A flow's own kind says who is asked, how, and what is reported.
 
+    Where a record of the journal stands for each call, `RecordRun` writes and reads it.
+
     Attributes:
         people: whom the run is about, in their order.
         rows_read: rows of the input; of them `rows_refused` are in quarantine.
@@ -139,19 +154,8 @@ class PersonRun(ABC, Generic[P, T]):
         """Bring people up to date with their records in the journal."""
 
     @abstractmethod
-    def begin(self, person: T) -> bool:
-        """Write the intention to ask a person down; False where another process asks them now.
-
-        Whoever turns out not to be asked any more gets another word than `PENDING`.
-        """
-
-    @abstractmethod
-    def call(self, caller: Caller, person: T) -> LookupTask:
-        """Return the call to be made for a person."""
-
-    @abstractmethod
-    def learn(self, person: T, end: CallEnd | None) -> None:
-        """Write down what came of a person's call; None: it was never sent."""
+    async def turn(self, caller: Caller, person: T) -> bool:
+        """Ask one person and write down what came of it; False where another process asks them."""
 
     @abstractmethod
     def write(self) -> Account:
@@ -237,16 +241,6 @@ class PersonRun(ABC, Generic[P, T]):
             tasks = [group.create_task(one(person)) for person in people]
         return sum(task.result() for task in tasks)
 
-    async def turn(self, caller: Caller, person: T) -> bool:
-        """Ask one person and write down what came of it; False where another process asks them."""
-        if not await asyncio.to_thread(self.begin, person):
-            return False
-        if person.word == PENDING:
-            person.task = await caller.one(self.call(caller, person))
-            end = end_of(person.task, self.run.clock())
-            await asyncio.to_thread(self.learn, person, end)
-        return True
-
     def _may_ask(self, caller: Caller) -> bool:
         at = asyncio.get_running_loop().time()
         return not caller.short and self.run.stops.may_send(self.operation, self.run.clock(), at)
@@ -302,6 +296,147 @@ class PersonRun(ABC, Generic[P, T]):
             more=account.more,
             cost=account.cost,
         )
+
+
+# --- a record for each call ---
+
+
+@dataclass(frozen=True, slots=True)
+class CallRule(Generic[R]):
+    """How records of one kind follow from the calls that they stand for."""
+
+    model: type[R]
+    under_way: str  # how a record stands while its call is under way, or was as its process died
+    made_by: Callable[[R], tuple[str, Operation]]  # the run that makes its call, and which call
+    # a record after its call, None where it is to be forgotten; no end: nothing was sent for it
+    after: Callable[[Journal, R, CallEnd | None], R | None]
+
+    def keep(self, journal: Journal, record: R, end: CallEnd | None) -> R | None:
+        """Write into a record what came of its call; return it as it is now, None where it is gone.
+
+        Where somebody has changed it meanwhile, the rule is tried on it as it stands.
+        """
+        kept, before = Records.of(journal, self.model), record
+        while True:
+            after = self.after(journal, before, end)
+            if after is None:
+                kept.drop([before.key])
+                return None
+            if after == before or kept.replace(after, before, journal.clock()):
+                return after
+            found = kept.find(record.key)
+            if found is None:
+                return None
+            before = found
+
+    def learn_dead(self, journal: Journal, run_id: str = "") -> list[tuple[R, R]]:
+        """Learn what came of calls whose process died, and of those of a run that is closed.
+
+        Returns:
+            Each record that was changed, before and after.
+        """
+        learnt = []
+        for record in Records.of(journal, self.model).all(state=self.under_way):
+            worker, operation = self.made_by(record)
+            if worker != run_id and is_under_way(journal, worker):
+                continue
+            end = _end_in_journal(journal, worker, operation.value, record.subject)
+            after = self.keep(journal, record, end)
+            if after is not None:
+                learnt.append((record, after))
+        return learnt
+
+
+@dataclass(slots=True, kw_only=True)
+class Recorded(Person):
+    """A person for whose call a record stands: the one that counts for them now, if any."""
+
+    customer: bytes = field(default=b"", repr=False)
+    record: Any = field(default=None, repr=False)
+
+
+S = TypeVar("S", bound=Recorded)
+
+
+class RecordRun(PersonRun[P, S]):
+    """A run in which a record stands for each call, written down before the call is sent.
+
+    Attributes:
+        moved: records that a call of the run has changed, before and after.
+    """
+
+    rule: ClassVar[CallRule[Any]]
+
+    def __init__(self, run: Run, parameters: P) -> None:
+        super().__init__(run, parameters)
+        self.kept: Records[Any] = Records.of(run.journal, self.rule.model)
+        self.moved: list[tuple[Any, Any]] = []
+
+    def recover(self) -> None:
+        """Learn what came of calls whose process died, and of those of this run."""
+        self.moved += self.rule.learn_dead(self.run.journal, self.run.run_id)
+
+    def look_again(self) -> None:
+        """Bring people up to date with their records in the journal."""
+        self._look_up(self.people)
+
+    def _look_up(self, people: Sequence[S]) -> None:
+        newest = self.newest({each.customer for each in people})
+        for each in people:
+            self.stands(each, newest.get(each.customer))
+
+    def newest(self, customers: Collection[bytes]) -> dict[bytes, Any]:
+        """Return the newest record of each customer that has one."""
+        return {each.customer: each for each in self.kept.of_customers(customers)}
+
+    @abstractmethod
+    def stands(self, person: S, record: Any) -> None:  # noqa: ANN401 - of the rule's kind
+        """Take a person's newest record; who is not to be asked any more gets another word."""
+
+    @abstractmethod
+    def intent(self, person: S) -> Any:  # noqa: ANN401 - of the rule's kind
+        """Return a person's record as it is while the call is made; None: no call is to be made."""
+
+    @abstractmethod
+    def call(self, caller: Caller, person: S) -> LookupTask:
+        """Return the call to be made for a person."""
+
+    async def turn(self, caller: Caller, person: S) -> bool:
+        """Write the intent down, make the call, and write down what came of it."""
+        if not await asyncio.to_thread(self.begin, person):
+            return False
+        if person.word == PENDING:
+            person.task = await caller.one(self.call(caller, person))
+            end = end_of(person.task, self.run.clock())
+            await asyncio.to_thread(self.learn, person, end)
+        return True
+
+    def begin(self, person: S) -> bool:
+        """Write the intent to ask a person down; False where another process asks them now."""
+        self._look_up([person])
+        before = person.record
+        if person.word != PENDING:
+            return True
+        if before is not None and before.searched_state == self.rule.under_way:
+            return False
+        intent = self.intent(person)
+        if intent is None:
+            person.word = ""
+            return True
+        person.record = intent
+        if before is not None and before.key == intent.key:
+            return self.kept.replace(intent, before, self.run.clock())
+        return bool(self.kept.add([intent]))
+
+    def learn(self, person: S, end: CallEnd | None) -> None:
+        """Write down what came of a call; None: it was never sent."""
+        before = person.record
+        person.record = after = self.rule.keep(self.run.journal, before, end)
+        if after is not None:
+            self.moved.append((before, after))
+        is_lost = end is not None and end.is_lost
+        status = LookupStatus.LAPSED if person.task is None else person.task.status
+        person.word = "" if is_lost else _WORDS.get(status, "")
 
 
 # --- the way of a run ---
@@ -469,36 +604,6 @@ def end_of(task: LookupTask, now: int) -> CallEnd | None:
     )
 
 
-def learn_dead(
-    journal: Journal,
-    records: Records[R],
-    begun: Iterable[R],
-    *,
-    run_id: str,
-    made: Callable[[R], tuple[str, str]],
-    rule: Callable[[R, CallEnd | None], R | None],
-) -> Iterator[tuple[R, R | None]]:
-    """Learn what came of calls whose process died, each record in its turn.
-
-    Args:
-        journal: the journal.
-        records: where the records lie.
-        begun: records with a call under way, or that had when its process died.
-        run_id: the run that is resumed or closed, none of whose calls is under way.
-        made: tells of a record which run makes its call, and of which operation.
-        rule: tells what a record is after its call; None: nothing was sent.
-
-    Yields:
-        Each record that was changed, and as it is now.
-    """
-    for record in begun:
-        worker, operation = made(record)
-        if worker != run_id and is_under_way(journal, worker):
-            continue
-        end = _end_in_journal(journal, worker, operation, record.subject)
-        yield record, keep(records, record, end, rule, journal.clock())
-
-
 def is_under_way(journal: Journal, run_id: str) -> bool:
     """Return whether a run is under way, or the process whose single call has this name lives."""
     run = journal.runs.find(run_id)
@@ -518,32 +623,6 @@ def _end_in_journal(
     is_its_own = stored is not None and stored.run_id == run_id
     body = journal.answers.body(operation, stored) if stored is not None and is_its_own else b""
     return CallEnd(last.state, last.trouble, last.cost_micro, last.settled_at, body, last.outcome)
-
-
-def keep(
-    records: Records[R],
-    record: R,
-    end: CallEnd | None,
-    rule: Callable[[R, CallEnd | None], R | None],
-    at: int,
-) -> R | None:
-    """Write into a record what came of its call; one for which nothing was sent is forgotten.
-
-    Where somebody has changed the record meanwhile, the rule is tried on it as it stands.
-
-    Returns:
-        The record as it is now; None where it is gone.
-    """
-    before: R | None = record
-    while before is not None:
-        after = rule(before, end)
-        if after is None:
-            records.drop([before.key])
-            return None
-        if after == before or records.replace(after, before, at):
-            return after
-        before = records.find(record.key)
-    return None
 
 
 def call_ends(
@@ -621,12 +700,20 @@ def quote_text(found: Quote) -> dict[str, str | None]:
     }
 
 
-def write_problems(folder: RunFolder, problems: Iterable[Problem]) -> None:
-    """Write what was found wrong with the rows of an input, by line."""
+def write_refused(
+    folder: RunFolder,
+    columns: Sequence[SourceColumn],
+    refused: Iterable[RefusedRow],
+    problems: Iterable[Problem],
+) -> None:
+    """Write the refused rows of an input under its columns, and all that was found, by line."""
+    rows = sorted(refused, key=lambda row: row.line)
     found = sorted(problems, key=lambda problem: problem.line)
+    with QuarantineWriter(folder.path / QUARANTINE, columns) as quarantine:
+        quarantine.write(rows)
     with ProblemsWriter(folder.path / PROBLEMS) as file:
         file.write(found)
-    folder.rows[PROBLEMS] = len(found)
+    folder.rows |= {QUARANTINE: len(rows), PROBLEMS: len(found)}
 
 
 class OutputTable(Generic[X]):

@@ -125,11 +125,6 @@ def loan_key(journal: Journal, loan_id: str) -> str:
     return journal.pseudonyms.subject("loan outcome", loan_id).hex()
 
 
-def customers_of(journal: Journal, customer_ids: Sequence[str]) -> list[bytes]:
-    """Return the pseudonym of each customer, the same in every batch name."""
-    return pieces_of(journal.pseudonyms.customers_anywhere(customer_ids))
-
-
 def followed_outcomes(journal: Journal) -> list[LoanOutcome]:
     """Return what `loans track` has seen of loans that were paid out."""
     history = loan_history(journal)

@@ -88,7 +88,7 @@ class Offer(JournalRecord):
     kind: ClassVar[RecordKind] = RecordKind.OFFER
     ground: ClassVar[Ground] = Ground.DECISIONS
     section: ClassVar[str] = "loan_offers"
-    unshown: ClassVar[frozenset[str]] = frozenset({"renewed", "loan"})
+    unshown: ClassVar[frozenset[str]] = frozenset({"loan"})
     everywhere: ClassVar[bool] = True
 
     key: str = Field(default_factory=lambda found: found["subject"].hex())
@@ -105,7 +105,6 @@ class Offer(JournalRecord):
     url: str | None = Field(None, repr=False)
     seen: LoanSnapshot | None = Field(None, repr=False)  # the last known state of the loan
     offered_at: int | None = None
-    renewed: bool = False  # another link was asked for on purpose
     loan: bytes | None = None  # pseudonym of the reference; subject of the calls that follow it
     status: str | None = None  # the service's last word for the loan
     status_at: int | None = None  # when that word was first seen
@@ -117,7 +116,7 @@ class Offer(JournalRecord):
         """Return what the calls that made the link and followed the loan are found by."""
         return {self.subject, self.loan or self.subject}
 
-    def kept_from(self, written: int) -> int:  # noqa: ARG002 - another link asked for changes no period
+    def kept_from(self, written: int) -> int:  # noqa: ARG002 - from what was seen of it
         """Return when the loan ended, or was last followed or offered."""
         return self.closed_at or self.followed_at or self.offered_at or self.at
 
@@ -183,10 +182,11 @@ class OfferLoans(ApiRunParameters):
         description="Offer credit to customers of a portfolio run who asked for none. Unsolicited, "
         "pre-approved credit is restricted: let counsel decide first.",
     )
-    include_stopped: bool = Field(
+    again: bool = Field(
         default=False,
-        title="Stopped runs too",
-        description="Take rows of a run that was stopped early; what it decided is complete.",
+        title="Another link",
+        description="Make another link where the last one is in doubt, or its loan has ended. "
+        "Without it nobody gets a second link for a product.",
     )
     quote_only: bool = Field(
         default=False,

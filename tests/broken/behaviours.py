@@ -1318,19 +1318,19 @@ _ONE_BY_ONE = (
         "A customer's only password is used up, and the confirmation charged twice.",
         (
             Edit(
-                _CONFIRMATIONS,
-                "        if request is not None and request.finishing:\n            return False\n",
-                "",
+                _PERSON_RUN,
+                "if before is not None and before.searched_state == self.rule.under_way:",
+                "if False:",
             ),
             Edit(
                 _CONFIRMATIONS,
-                "            or refusal(request, self.run.settings.bvn_consent, now) is not None\n",
-                "",
+                "if code or request.attempts != person.tries:",
+                "if request.attempts != person.tries:",
             ),
             Edit(
-                _CONFIRMATIONS,
-                "        return kept.replace(person.request, request, now)\n",
-                "        kept.put([person.request], now)\n        return True\n",
+                _PERSON_RUN,
+                "            return self.kept.replace(intent, before, self.run.clock())\n",
+                "            self.kept.put([intent], self.run.clock())\n            return True\n",
             ),
         ),
         ("tests/steps/test_bvn_links.py::test_two_at_a_time_are_one",),
@@ -1355,8 +1355,8 @@ _ONE_BY_ONE = (
         (
             Edit(
                 _CONFIRMATIONS,
-                "return CONSENT_ENDED if now >= request.consent_ends_at else None",
-                "return None",
+                'return "consent_ended" if now >= request.consent_ends_at else ""',
+                'return ""',
             ),
         ),
         ("tests/steps/test_bvn_consent.py::test_consent_is_judged_again_before_sending",),

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.settings import NIGHTLY_MARGIN, cash_flow_age, max_ages
-from nightscreen.operations.bvn.table import SCHEMA as BVN
+from nightscreen.operations.bvn.table import BVNS
 from nightscreen.operations.loans.offers import OFFERS
 from nightscreen.operations.loans.tracking import LOANS
 from nightscreen.operations.transactions.records import load_fields
@@ -55,7 +55,7 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
         "rings": ("`rings.parquet`", RINGS_SCHEMA),
         "offers": ("`offers.parquet` and `offers.csv`", OFFERS.schema),
         "loans": ("`loans.parquet`", LOANS.schema),
-        "bvn": ("`bvn/part-*.parquet`", BVN),
+        "bvn": ("`bvn/part-*.parquet`", BVNS.schema),
         **{
             kind.folder: (f"`{kind.folder}/pulled_on=DATE/*.parquet`", load_fields(kind).schema)
             for kind in PulledKind

@@ -207,13 +207,12 @@ def test_problems_of_the_file_are_told_and_nothing_is_sent(world: BvnWorld) -> N
     )
     told = world.confirm(path)
     assert sorted(told.problems, key=lambda each: int(each[0])) == [
-        ("1", "column_left_aside"),
         ("3", "otp_malformed"),
         ("4", "customer_id_repeated"),
         ("5", "customer_id_repeated"),
         ("6", "otp_missing"),
         ("7", "no_request"),
-        ("8", "customer_unknown"),
+        ("8", "no_request"),
         ("9", "customer_id_missing"),
         ("10", "otp_malformed"),
     ]

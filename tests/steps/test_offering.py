@@ -19,7 +19,7 @@ from nightscreen.journal.loan_offers import linked_offers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.runs import KILLED
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.loans.offers import LoanOffers, ask_again
+from nightscreen.operations.loans.offers import LoanOffers
 from nightscreen.privacy.contests import answer_contest, open_contest
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.sandbox.faults import FaultPlan, Scripted
@@ -204,7 +204,6 @@ def test_no_more_links_than_asked_for(lender: Lender, night: Night) -> None:
     counts = found.report["offers"]
     assert (counts["offered"], counts["pending"]) == (3, len(chosen(night)) - 3)
     assert len(lender.calls("loan_start")) == 3
-    assert "were not reached" in found.report["notices"][0]
     with pytest.raises(InputError, match="is not the input of run"):
         lender.offer(run=found.report["run_id"], product="LP1002")
     rest = lender.offer(night)
@@ -293,7 +292,7 @@ STOPPED = ("report.json", ('"completed"', '"stopped"'))
 @pytest.mark.parametrize(
     ("file", "change", "said"),
     [
-        (*STOPPED, "was stopped .* --include-stopped"),
+        (*STOPPED, "was stopped .* --run"),
         ("report.json", ('"publishable"', '"held": ["too many"], "publishable"'), "is held"),
         ("report.json", ('"completed"', '"test_mode"'), "test mode"),
         ("report.json", None, "no folder of a finished run"),
@@ -312,13 +311,6 @@ def test_unsound_run_is_refused_before_anything_is_asked(
         lender.offer(night)
     assert lender.calls("loan_products") == []
     assert set((lender.folder / "out").iterdir()) == before
-
-
-def test_stopped_run_is_taken_on_purpose(lender: Lender, night: Night) -> None:
-    """What a stopped run has decided is complete."""
-    spoil(night.folder, *STOPPED)
-    found = lender.offer(night, include_stopped=True)
-    assert states(found.offers) == dict.fromkeys(chosen(night), "offered")
 
 
 def test_unknown_product_leaves_nothing(lender: Lender, night: Night) -> None:
@@ -366,17 +358,11 @@ def test_lost_answer_is_named_and_never_asked_again_by_machine(
     lender.sandbox.faults = FaultPlan(0)
     assert lender.offer(night).offers[doubted]["state"] == "in_doubt"
     assert len(lender.calls("loan_start")) == made
-    with open_journal(lender.folder / "home") as journal:
-        assert ask_again(journal, lender.asked(night, {}), [doubted]) == 1
-    row = lender.offer(night).offers[doubted]
+    row = lender.offer(night, again=True).offers[doubted]
     assert (row["state"], row["number"]) == ("offered", 2)
     assert len(lender.calls("loan_start")) == made + 1
-    assert lender.offer(night).offers[doubted]["state"] == "already_offered"
-    with (
-        open_journal(lender.folder / "home") as journal,
-        pytest.raises(InputError, match="number 1 of those given has an open offer"),
-    ):
-        ask_again(journal, lender.asked(night, {}), [doubted])
+    assert lender.offer(night, again=True).offers[doubted]["state"] == "already_offered"
+    assert len(lender.calls("loan_start")) == made + 1
 
 
 def test_refused_start_is_failed_and_may_be_offered_again(lender: Lender, night: Night) -> None:

@@ -14,18 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nightscreen.client import wire
-from nightscreen.files.outputs import QUARANTINE
-from nightscreen.files.quarantine import QuarantineWriter
 from nightscreen.journal import journal_of
-from nightscreen.journal.customers import Customers
-from nightscreen.operations.bvn.states import BvnRun, after_call, newest
+from nightscreen.operations.bvn.states import BvnRun, newest
 from nightscreen.operations.bvn.table import lines_of, write_bvns
-from nightscreen.operations.person_run import FAILED, PENDING, Account, Person, keep, write_problems
+from nightscreen.operations.person_run import FAILED, PENDING, Account, Recorded, write_refused
 from nightscreen.reading.columns import fold
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
-from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
     from nightscreen.config.settings import BvnConsent, Settings
     from nightscreen.operations.person_run import CallEnd
     from nightscreen.reading.open_file import TableSource
-    from nightscreen.schemas.rows import SourceBatch
 
 
 OTP_HEADINGS = frozenset(
@@ -49,17 +44,41 @@ OTP_HEADINGS = frozenset(
 )
 QUARANTINED = (SourceColumn("customer_id", "customer_id", "customer_id"),)
 """All that the quarantine of such a file shows of a row: nothing that could be a password."""
-
-ID_MISSING = ("customer_id_missing", "The row has no customer_id; nothing was sent.")
-OTP_MISSING = (
-    "otp_missing",
-    "The row has no one-time password; nothing was sent. Leave customers out who supplied none.",
-)
-REPEATED = (
-    "customer_id_repeated",
-    "The customer is in the file more than once: which password is meant? Nothing was sent.",
-)
 BROKEN = "The row could not be split into the columns of the file; nothing was sent."
+_ASK_AGAIN = "ask the customer again on purpose: bvn request --again."
+HINTS = {
+    "customer_id_missing": "The row has no customer_id; nothing was sent.",
+    "otp_missing": "The row has no one-time password; nothing was sent. Leave customers out who "
+    "supplied none.",
+    "otp_malformed": "A one-time password has {digits} digits; nothing was sent. A spreadsheet may "
+    "have taken leading zeros off: format the column as text. If the service's have another "
+    "length, set NIGHTSCREEN_BVN_CONSENT__OTP_DIGITS.",
+    "customer_id_repeated": "The customer is in the file more than once: which password is meant? "
+    "Nothing was sent.",
+    "no_request": "The customer was not asked for BVN consent: nightscreen bvn request; nothing "
+    "was sent.",
+    "consent_ended": "The customer's consent has expired or was withdrawn since; nothing was sent.",
+    "already_tried": "This very file was tried before; the customer must supply another password.",
+    "attempts_used_up": f"Too many wrong passwords; {_ASK_AGAIN}",
+    "finish_in_doubt": "A password was sent and its answer lost: it may be used up and charged; "
+    f"{_ASK_AGAIN}",
+    "under_way": "Another process is sending this customer's password right now.",
+    "already_confirmed": "The BVN is confirmed already; nothing was sent.",
+    "request_expired": f"The password came too late; {_ASK_AGAIN}",
+    "request_unreachable": "The customer could not be reached, so no password is valid; nothing "
+    "was sent.",
+    "request_wrong_contact": "The contact is not the registered one, so no password was sent; "
+    "correct it, ask again.",
+    "request_abandoned": f"The request waited too long; {_ASK_AGAIN}",
+}
+"""Why no password was sent for a row, by code."""
+_ENDED = {
+    BvnState.CONFIRMED: "already_confirmed",
+    BvnState.EXPIRED: "request_expired",
+    BvnState.UNREACHABLE: "request_unreachable",
+    BvnState.WRONG_CONTACT: "request_wrong_contact",
+    BvnState.ABANDONED: "request_abandoned",
+}
 _DIGITS = re.compile(r"[0-9]+")
 
 
@@ -74,69 +93,30 @@ class Supplied:
 
 @dataclass(slots=True)
 class OtpFile:
-    """The contents of a file of passwords: rows that can be sent on, and findings."""
+    """The contents of a file of passwords: rows that can be sent on, and those that cannot."""
 
+    digits: int  # that a password has
     supplied: list[Supplied] = field(default_factory=list)
     refused: list[RefusedRow] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
     read: int = 0  # rows of the file; always those supplied plus those refused
 
-    def refuse(self, line: int, customer_id: str, column: str, code: str, hint: str) -> None:
+    def refuse(self, line: int, customer_id: str, column: str, code: str) -> None:
         """Refuse a row."""
+        hint = HINTS.get(code, BROKEN).format(digits=self.digits)
         self.refused.append(RefusedRow(line, column, code, hint, (customer_id,)))
-        self.problems.append(Problem(line, column, code, hint, Action.REFUSED))
 
-
-UNKNOWN = ("customer_unknown", "No such customer was ever asked or screened; nothing was sent.")
-NO_REQUEST = (
-    "no_request",
-    "The customer was not asked for BVN consent: nightscreen bvn request; nothing was sent.",
-)
-CONSENT_ENDED = (
-    "consent_ended",
-    "The customer's consent has expired or was withdrawn since; nothing was sent.",
-)
-ALREADY_TRIED = (
-    "already_tried",
-    "This very file was tried before; the customer must supply another password.",
-)
-ATTEMPTS_USED_UP = (
-    "attempts_used_up",
-    "Too many wrong passwords; ask the customer again on purpose: bvn request --again.",
-)
-IN_DOUBT = (
-    "finish_in_doubt",
-    "A password was sent and its answer lost: it may be used up and charged. Ask the customer "  # noqa: ISC004 - one sentence too long for a line
-    "again on purpose: bvn request --again.",
-)
-UNDER_WAY = ("under_way", "Another process is sending this customer's password right now.")
-_ENDED = {
-    BvnState.CONFIRMED: ("already_confirmed", "The BVN is confirmed already; nothing was sent."),
-    BvnState.EXPIRED: (
-        "request_expired",
-        "The password came too late; ask the customer again on purpose: bvn request --again.",
-    ),
-    BvnState.UNREACHABLE: (
-        "request_unreachable",
-        "The customer could not be reached, so no password is valid; nothing was sent.",
-    ),
-    BvnState.WRONG_CONTACT: (
-        "request_wrong_contact",
-        "The contact is not the registered one, so no password was sent; correct it, ask again.",
-    ),
-    BvnState.ABANDONED: (
-        "request_abandoned",
-        "The request waited too long; ask the customer again on purpose: bvn request --again.",
-    ),
-}
+    def shown(self, customer_id: str) -> str:
+        """Return an id that nothing vouches for, unless it could be a password in its place."""
+        return "" if tidy_otp(customer_id, self.digits) else customer_id
 
 
 @dataclass(slots=True, kw_only=True)
-class Given(Person):
+class Given(Recorded):
     """One customer's password on its way, held in memory alone; gone once it was sent."""
 
-    request: BvnRequest
+    record: BvnRequest
     otp: str = field(repr=False)
+    tries: int  # wrong passwords that were known when this one was taken
 
 
 class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
@@ -166,107 +146,70 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
     def find(self) -> list[Given]:
         """Read the passwords into memory and judge each customer's request; write quarantine."""
         file = read_passwords(self.parameters, self.run.settings)
-        found = self._matched(file)
+        found = list(self._matched(file))
         file.supplied.clear()
         self.rows_read, self.rows_refused = file.read, len(file.refused)
-        folder = self.run.folder
-        with QuarantineWriter(folder.path / QUARANTINE, QUARANTINED) as quarantine:
-            quarantine.write(sorted(file.refused, key=lambda rejected: rejected.line))
-        folder.rows[QUARANTINE] = len(file.refused)
-        write_problems(folder, file.problems)
+        problems = [
+            Problem(each.line, each.column, each.code, each.hint, Action.REFUSED)
+            for each in file.refused
+        ]
+        write_refused(self.run.folder, QUARANTINED, file.refused, problems)
         return found
 
-    def _matched(self, file: OtpFile) -> list[Given]:
+    def _matched(self, file: OtpFile) -> Iterator[Given]:
         """Find each customer's request; refuse a password that may not be sent."""
-        run, found = self.run, list[Given]()
-        name = run.journal.pseudonyms.customers_anywhere
-        customers = {row.customer_id: name([row.customer_id]) for row in file.supplied}
-        known = newest(run.journal, list(customers.values()))
-        digests: dict[str, str] = {}
-        for row in file.supplied:
-            request = known.get(customers[row.customer_id])
+        run, name = self.run, self.run.journal.pseudonyms.customers_anywhere
+        customers = [name([row.customer_id]) for row in file.supplied]
+        known = self.newest(customers)
+        wrong = [each for each in known.values() if each.state is BvnState.WRONG_OTP]
+        runs = map(run.journal.runs.find, {each.finish_run_id or "" for each in wrong})
+        tried = {each.run_id for each in runs if each and each.input_digest == run.input_digest}
+        for row, customer in zip(file.supplied, customers, strict=True):
+            request = known.get(customer)
             if request is None:
-                self._refuse_unknown(file, row)
+                file.refuse(row.line, file.shown(row.customer_id), "customer_id", "no_request")
                 continue
             self._batches.add(request.batch)
             if request.finish_run_id == run.run_id and request.finishing is None:
                 continue  # an earlier session of the run has dealt with it
-            finding = refusal(request, run.settings.bvn_consent, run.clock())
-            if finding is None and self._was_tried(request, digests):
-                finding = ALREADY_TRIED
-            if finding is None:
-                found.append(Given(subject=request.subject, request=request, otp=row.otp))
+            code = refusal(request, run.settings.bvn_consent, run.clock())
+            if not code and request.state is BvnState.WRONG_OTP and request.finish_run_id in tried:
+                code = "already_tried"
+            if code:
+                file.refuse(row.line, row.customer_id, "customer_id", code)
             else:
-                file.refuse(row.line, row.customer_id, "customer_id", *finding)
-        return found
+                yield given_to(request, row.otp)
 
-    def _was_tried(self, request: BvnRequest, digests: dict[str, str]) -> bool:
-        """Return whether the last password, a wrong one, came from a file with the same content."""
-        run_id = request.finish_run_id
-        if run_id is None or request.state is not BvnState.WRONG_OTP:
-            return False
-        if run_id not in digests:
-            earlier = self.run.journal.runs.find(run_id)
-            digests[run_id] = "" if earlier is None else earlier.input_digest
-        return digests[run_id] == self.run.input_digest
-
-    def _refuse_unknown(self, file: OtpFile, row: Supplied) -> None:
-        """Refuse a customer without a request; an id that could be a password is not shown."""
-        customers, name = Customers.of(self.run.journal), self.run.journal.pseudonyms.customer
-        if customers.known([name(batch, row.customer_id) for batch in customers.batches()]):
-            file.refuse(row.line, row.customer_id, "customer_id", *NO_REQUEST)
-        else:
-            digits = self.run.settings.bvn_consent.otp_digits
-            shown = "" if tidy_otp(row.customer_id, digits) else row.customer_id
-            file.refuse(row.line, shown, "customer_id", *UNKNOWN)
-
-    def begin(self, person: Given) -> bool:
-        """Take the request for this call; one that has changed is judged again first."""
-        kept, now = self.requests, self.run.clock()
-        request = kept.find(person.request.key)
-        if request is not None and request.finishing:
-            return False
-        before = (person.request.state, person.request.attempts)
-        if (
-            request is None
-            or (request.state, request.attempts) != before
-            or refusal(request, self.run.settings.bvn_consent, now) is not None
-        ):
+    def stands(self, person: Given, record: BvnRequest | None) -> None:
+        """Take the request as it is now; one that was erased or asked anew needs no password."""
+        is_same = record is not None and record.key == person.record.key
+        if record is not None and is_same:
+            person.record = record
+        is_done = person.record.finish_run_id == self.run.run_id
+        if person.word == PENDING and (is_done or not is_same):
             person.word = person.otp = ""
-            return True
-        person.request = request.model_copy(update={"finishing": self.run.run_id})
-        return kept.replace(person.request, request, now)
+
+    def intent(self, person: Given) -> BvnRequest | None:
+        """Take the request for this call; one that has changed is judged again first."""
+        request = person.record
+        code = refusal(request, self.run.settings.bvn_consent, self.run.clock())
+        if code or request.attempts != person.tries:
+            person.otp = ""
+            return None
+        return request.model_copy(update={"finishing": self.run.run_id})
 
     def call(self, caller: Caller, person: Given) -> LookupTask:
         """Return the call that sends the password on; it is kept nowhere."""
-        request = person.request
-        return caller.task(
-            wire.bvn_finish(request.held.bvn, person.otp),
-            kind=self.kind,
-            subject=request.subject,
-            consent_reference=request.consent_reference,
-            consent_ends_at=request.consent_ends_at,
-        )
+        finish = wire.bvn_finish(person.record.held.bvn, person.otp)
+        return self.consented(caller, person.record, finish)
 
     def learn(self, person: Given, end: CallEnd | None) -> None:
         """Write down what came of it; a password that surely did not arrive is kept in memory."""
-        before = person.request
-        after = keep(self.requests, before, end, after_call, self.run.clock())
-        if after is not None:  # else it was erased meanwhile
-            person.request = after
-            self.moved.append((after, before.state.value))
-        words = {LookupStatus.WAITING: PENDING, LookupStatus.FAILED: FAILED}
-        status = LookupStatus.LAPSED if person.task is None else person.task.status
-        person.word = "" if end is not None and end.is_lost else words.get(status, "")
-        if not person.word:
+        sent_for = person.record
+        super().learn(person, end)
+        person.record = person.record or sent_for  # it was erased meanwhile
+        if person.word not in {PENDING, FAILED}:
             person.otp = ""
-
-    def look_again(self) -> None:
-        """Read again the requests that may have been settled after a cancellation."""
-        for each in self.people:
-            each.request = self.requests.find(each.request.key) or each.request
-            if each.word == PENDING and each.request.finish_run_id == self.run.run_id:
-                each.word = ""
 
     def forget(self) -> None:
         """Delete every password from memory."""
@@ -283,8 +226,19 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
         return Account({self.operation: states}, {"states": states, "changes": changes})
 
 
-def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> tuple[str, str] | None:
-    """Return why a password for a request may not be sent on, as code and hint; None if it may.
+def given_to(request: BvnRequest, otp: str) -> Given:
+    """Return a password that is to be sent on for a request."""
+    return Given(
+        subject=request.subject,
+        customer=request.customer,
+        record=request,
+        otp=otp,
+        tries=request.attempts,
+    )
+
+
+def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> str:
+    """Return the code of why a password for a request may not be sent on; empty if it may.
 
     Args:
         request: the customer's newest request.
@@ -294,25 +248,15 @@ def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> tuple[str, s
     if request.state in _ENDED:
         return _ENDED[request.state]
     if request.doubt is Doubt.FINISH:
-        return IN_DOUBT
+        return "finish_in_doubt"
     if request.finishing or (request.state is BvnState.REQUESTED and request.doubt is None):
-        return UNDER_WAY
+        return "under_way"
     if request.attempts >= settings.otp_attempts:
-        return ATTEMPTS_USED_UP
-    return CONSENT_ENDED if now >= request.consent_ends_at else None
+        return "attempts_used_up"
+    return "consent_ended" if now >= request.consent_ends_at else ""
 
 
 # --- the file ---
-
-
-def otp_malformed(digits: int) -> tuple[str, str]:
-    """Return the finding about a password that cannot be one."""
-    hint = (
-        f"A one-time password has {digits} digits; nothing was sent. A spreadsheet may have taken "
-        "leading zeros off: format the column as text. If the service's have another length, set "
-        "NIGHTSCREEN_BVN_CONSENT__OTP_DIGITS."
-    )
-    return "otp_malformed", hint
 
 
 def tidy_otp(text: str, digits: int) -> str | None:
@@ -322,10 +266,8 @@ def tidy_otp(text: str, digits: int) -> str | None:
 
 
 def _otp_column(source: TableSource) -> int:
-    columns = source.header.columns
-    indices = [
-        index for index, column in enumerate(columns) if fold(column.heading) in OTP_HEADINGS
-    ]
+    headings = [fold(column.heading) for column in source.header.columns]
+    indices = [index for index, heading in enumerate(headings) if heading in OTP_HEADINGS]
     if len(indices) != 1:
         trouble = "no column otp" if not indices else "more than one column of passwords"
         raise InputError(f"{source.path}: {trouble}; the file needs customer_id,otp")
@@ -333,7 +275,7 @@ def _otp_column(source: TableSource) -> int:
 
 
 def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
-    """Read the file of passwords; it needs the columns `customer_id` and `otp`.
+    """Read the file of passwords; it needs the columns `customer_id` and `otp`, others are ignored.
 
     Raises:
         InputError: there is none, or it cannot be read as such a file.
@@ -342,60 +284,30 @@ def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
         raise InputError(
             "no input file was given; name a CSV, XLSX or Parquet file with customer_id,otp"
         )
-    digits = settings.bvn_consent.otp_digits
     mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
-    source, found = open_source(Path(parameters.input), mapping=mapping), OtpFile()
+    source = open_source(Path(parameters.input), mapping=mapping)
+    found = OtpFile(settings.bvn_consent.otp_digits)
     otp_at = _otp_column(source)
-    id_at = next(
-        index for index, column in enumerate(source.header.columns) if column.known == "customer_id"
-    )
+    id_at = [column.known for column in source.header.columns].index("customer_id")
     rows: list[tuple[int, str, str]] = []
     for batch in source.batches():
-        rows += _rows(batch, id_at, otp_at)
+        cells = (batch.columns.column(index).to_pylist() for index in (id_at, otp_at))
+        for line, customer_id, otp in zip(batch.lines, *cells, strict=True):
+            rows.append((line, (customer_id or "").strip(), (otp or "").strip()))
         for broken in batch.broken:
-            found.refuse(broken.line, "", broken.column, broken.code, BROKEN)
+            found.refuse(broken.line, "", broken.column, broken.code)
     found.read = len(rows) + len(found.refused)
     number = Counter(customer_id for _, customer_id, _ in rows)
     for line, customer_id, text in rows:
-        _judge(found, line, customer_id, text, digits, repeated=number[customer_id] > 1)
-    found.problems += _ignored_columns(source, {id_at, otp_at})
+        otp = tidy_otp(text, found.digits)
+        if not customer_id:
+            found.refuse(line, "", "customer_id", "customer_id_missing")
+        elif number[customer_id] > 1:
+            found.refuse(line, customer_id, "customer_id", "customer_id_repeated")
+        elif otp is not None:
+            found.supplied.append(Supplied(line, customer_id, otp))
+        elif not text or is_absent(bare_digits(text)):
+            found.refuse(line, customer_id, "otp", "otp_missing")
+        else:  # columns may be swapped
+            found.refuse(line, found.shown(customer_id), "otp", "otp_malformed")
     return found
-
-
-def _rows(batch: SourceBatch, id_at: int, otp_at: int) -> Iterator[tuple[int, str, str]]:
-    ids = batch.columns.column(id_at).to_pylist()
-    otps = batch.columns.column(otp_at).to_pylist()
-    for line, customer_id, otp in zip(batch.lines, ids, otps, strict=True):
-        yield line, (customer_id or "").strip(), (otp or "").strip()
-
-
-def _judge(
-    found: OtpFile, line: int, customer_id: str, text: str, digits: int, *, repeated: bool
-) -> None:
-    otp = tidy_otp(text, digits)
-    if not customer_id:
-        found.refuse(line, "", "customer_id", *ID_MISSING)
-    elif repeated:
-        found.refuse(line, customer_id, "customer_id", *REPEATED)
-    elif otp is not None:
-        found.supplied.append(Supplied(line, customer_id, otp))
-    elif not text or is_absent(bare_digits(text)):
-        found.refuse(line, customer_id, "otp", *OTP_MISSING)
-    else:
-        shown = (
-            customer_id if tidy_otp(customer_id, digits) is None else ""
-        )  # columns may be swapped
-        found.refuse(line, shown, "otp", *otp_malformed(digits))
-
-
-def _ignored_columns(source: TableSource, used: set[int]) -> Iterator[Problem]:
-    """Report columns that are neither customer nor password; they are not read and not stored."""
-    for index, column in enumerate(source.header.columns):
-        if index not in used:
-            yield Problem(
-                1,
-                f"column {index + 1}" if column.known is None else column.known,
-                "column_left_aside",
-                "The file needs customer_id and otp only; this column was not read.",
-                Action.WARNED,
-            )

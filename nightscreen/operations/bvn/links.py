@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 from itsdangerous import BadData
 
 from nightscreen.journal import journal_of
-from nightscreen.operations.bvn.confirmations import BvnConfirmations, Given, refusal, tidy_otp
+from nightscreen.operations.bvn.confirmations import BvnConfirmations, given_to, refusal, tidy_otp
 from nightscreen.operations.bvn.states import bring_up_to_date, newest, requests_of
 from nightscreen.operations.consents.links import signing
-from nightscreen.operations.person_run import single_call
+from nightscreen.operations.person_run import FAILED, PENDING, single_call
 from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.clock import span_micros, system_clock
@@ -107,10 +107,9 @@ def view(request: BvnRequest, settings: Settings, now: int) -> LinkView:
     given = settings.bvn_consent
     contact = request.held.masked_contact
     left = max(0, given.otp_attempts - request.attempts)
-    finding = refusal(request, given, now)
     word = LinkWord.WRONG_OTP if request.state is BvnState.WRONG_OTP else LinkWord.OPEN
-    if finding is not None:
-        word = _WORDS.get(finding[0], LinkWord.CLOSED)
+    if code := refusal(request, given, now):
+        word = _WORDS.get(code, LinkWord.CLOSED)
     if request.is_open and now - request.at >= span_micros(given.abandon_after):
         word = LinkWord.EXPIRED
     is_shown = word in {LinkWord.OPEN, LinkWord.WRONG_OTP, LinkWord.BUSY}
@@ -150,13 +149,13 @@ async def accept_otp(
     operation = Operation.BVN_FINISH
     async with single_call(settings, operation, clock=clock, transport=transport) as caller:
         sending = BvnConfirmations(caller.run, ConfirmBvns())
-        given = Given(subject=request.subject, request=request, otp=digits)
+        given = given_to(request, digits)
         await sending.turn(caller, given)
     if given.task is None:
         return LinkView(LinkWord.BUSY, request.held.masked_contact)
-    if given.word:
+    if given.word in {PENDING, FAILED}:
         return LinkView(LinkWord.UNAVAILABLE, request.held.masked_contact)
-    return view(given.request, settings, clock())
+    return view(given.record, settings, clock())
 
 
 def _look_first(settings: Settings, token: str, clock: Clock) -> tuple[BvnRequest | None, LinkView]:

@@ -11,20 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.client import wire
-from nightscreen.files.outputs import QUARANTINE
-from nightscreen.files.quarantine import QuarantineWriter
 from nightscreen.operations.bvn.links import link_for
-from nightscreen.operations.bvn.states import BvnRun, after_call, newest
+from nightscreen.operations.bvn.states import BvnRun
 from nightscreen.operations.bvn.table import BvnRecord, write_bvns
 from nightscreen.operations.person_run import (
     FAILED,
     PENDING,
     Account,
-    Person,
-    keep,
+    Recorded,
     quote,
     quote_text,
-    write_problems,
+    write_refused,
 )
 from nightscreen.planning.consent import consent_column, consent_ends
 from nightscreen.reading.date_orders import DateOrders
@@ -32,10 +29,9 @@ from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.runs.intake import Intake
 from nightscreen.schemas.bvn import OPEN_STATES, BvnRequest, BvnState, HeldCustomer, RequestBvns
-from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import NoAnswer, Operation
 from nightscreen.schemas.clock import to_instant
-from nightscreen.schemas.columns import Flaw
+from nightscreen.schemas.columns import NAME_FIELDS, Flaw
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name
 from nightscreen.schemas.rows import Action, Problem
@@ -48,10 +44,9 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
-    from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
-    from nightscreen.operations.person_run import CallEnd
     from nightscreen.reading.open_file import TableSource
+    from nightscreen.schemas.rows import RefusedRow
 
 REPEATED = (
     "bvn_repeated",
@@ -61,28 +56,19 @@ SUPERSEDED = (
     "bvn_asked_elsewhere",
     "Another customer's request for this BVN is open, and a second password would undo it.",
 )
-_NAMES = ("first_name", "middle_name", "last_name", "full_name")
 _REFUSED = NoAnswer.REFUSED.value
-_WORDS = {
-    LookupStatus.WAITING: PENDING,
-    LookupStatus.FAILED: FAILED,
-    LookupStatus.LAPSED: _REFUSED,
-}
-"""Of whoever has no request after a call."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Requested(Person):
-    """One row of the file; its word is a `NoAnswer`, or empty where it has a request."""
+class Requested(Recorded):
+    """One row of the file; its word is a `NoAnswer`, or empty where its request counts."""
 
     line: int
     customer_id: str
-    customer: bytes
     consent_reference: str | None
     consent_ends_at: int
     # what the request would hold; None if no request can be made for the row
     held: HeldCustomer | None = field(repr=False)
-    request: BvnRequest | None = None  # the request that counts for the row
 
 
 def open_customers(parameters: RequestBvns) -> TableSource:
@@ -103,10 +89,6 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
     flow, name = "request_bvns", "request-bvns"
     operation = Operation.BVN_START
 
-    def __init__(self, run: Run, parameters: RequestBvns) -> None:
-        super().__init__(run, parameters)
-        self._problems: list[Problem] = []
-
     @classmethod
     def identify(cls, parameters: RequestBvns, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - as of every kind
         """Return the batch name and the digest of the file."""
@@ -119,16 +101,16 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
         orders = DateOrders(source, run.journal.runs.date_order(run.batch))
         intake = Intake(source.header, orders=orders)
         found: list[Requested] = []
-        with QuarantineWriter(run.folder.path / QUARANTINE, source.header.columns) as quarantine:
-            for batch in source.batches():
-                result = intake.take(batch)
-                quarantine.write(result.refused)
-                self._problems += result.problems
-                self.rows_read += result.read
-                self.rows_refused += len(result.refused)
-                found += self._taken(result.rows)
-        run.folder.rows[QUARANTINE] = self.rows_refused
-        self._choose(found)
+        refused: list[RefusedRow] = []
+        problems: list[Problem] = []
+        for batch in source.batches():
+            result = intake.take(batch)
+            refused += result.refused
+            problems += result.problems
+            found += self._taken(result.rows)
+        self.rows_read, self.rows_refused = len(found) + len(refused), len(refused)
+        problems += self._choose(found)
+        write_refused(run.folder, source.header.columns, refused, problems)
         return found
 
     def _taken(self, rows: pa.RecordBatch) -> Iterator[Requested]:
@@ -139,40 +121,37 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
         ends = consent_ends(rows).tolist()
         for index, row in enumerate(rows.to_pylist()):
             word, held = _judge(row, self.parameters.contact, lawful=lawful[index])
-            bvn = None if held is None else held.bvn
             yield Requested(
                 line=row["line"],
                 customer_id=row["customer_id"],
                 customer=pseudonyms.customers_anywhere([row["customer_id"]]),
-                subject=b"" if bvn is None else pseudonyms.subject(self.kind.value, bvn),
+                subject=b"" if held is None else pseudonyms.subject(self.kind.value, held.bvn),
                 consent_reference=row["consent_reference"],
                 consent_ends_at=ends[index] if lawful[index] else now,
                 held=held,
                 word=word,
             )
 
-    def _choose(self, found: list[Requested]) -> None:
+    def _choose(self, found: list[Requested]) -> Iterator[Problem]:
         """Leave a request to be made only where none was, or where another is wanted on purpose.
 
         A row whose consent has ended or been renewed passes that on to its earlier request. One
         that was refused for its contact is made again where the file has another by now.
         """
         again = self.parameters.again
-        known = newest(self.run.journal, {each.customer for each in found})
+        known = self.newest({each.customer for each in found})
         for each in found:
             earlier = known.get(each.customer)
             if earlier is None or each.held is None or earlier.subject != each.subject:
                 continue
-            each.request = self._consent_passed_on(earlier, each)
+            self._pass_consent_on(earlier, each)
             is_ours = earlier.run_id == self.run.run_id or earlier.finishing
-            corrected = (
-                earlier.state is BvnState.WRONG_CONTACT
-                and each.held.contact != earlier.held.contact
-            )
-            if not is_ours and (again or corrected):
-                each.request = None
-        wanted = [each for each in found if each.word == PENDING and each.request is None]
-        subjects = self.requests.of_subjects({each.subject for each in wanted})
+            was_wrong = earlier.state is BvnState.WRONG_CONTACT
+            corrected = was_wrong and each.held.contact != earlier.held.contact
+            if each.word == PENDING and (is_ours or not (again or corrected)):
+                each.word = ""
+        wanted = [each for each in found if each.word == PENDING]
+        subjects = self.kept.of_subjects({each.subject for each in wanted})
         others = {each.subject: each.customer for each in subjects if each.state in OPEN_STATES}
         taken: dict[bytes, bytes] = {}
         for each in wanted:
@@ -183,23 +162,26 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
                 finding = SUPERSEDED
             if finding is not None:
                 each.word = NoAnswer.INELIGIBLE.value
-                self._problems.append(Problem(each.line, "bvn", *finding, Action.INVALID))
-        for each in found:
-            if each.word == PENDING and each.request is not None:
-                each.word = ""
+                yield Problem(each.line, "bvn", *finding, Action.INVALID)
 
-    def _consent_passed_on(self, earlier: BvnRequest, row: Requested) -> BvnRequest:
+    def _pass_consent_on(self, earlier: BvnRequest, row: Requested) -> None:
         names = ("consent_reference", "consent_ends_at")
         fresh = earlier.model_copy(update={name: getattr(row, name) for name in names})
         if fresh != earlier:
-            self.requests.put([fresh], self.run.clock())
-        return fresh
+            self.kept.put([fresh], self.run.clock())
 
-    def begin(self, person: Requested) -> bool:
-        """Write a new request down."""
-        if person.held is None:
-            raise ValueError("a row that cannot be asked has no request")
-        person.request = BvnRequest(
+    def stands(self, person: Requested, record: BvnRequest | None) -> None:
+        """Take the newest request for the row's BVN; one of this run is not made again."""
+        if record is not None and record.subject != person.subject:
+            record = None
+        person.record = record
+        if person.word == PENDING and record is not None and record.run_id == self.run.run_id:
+            person.word = ""
+
+    def intent(self, person: Requested) -> BvnRequest:
+        """Return a new request."""
+        assert person.held is not None  # noqa: S101 - a row that cannot be asked is not pending
+        return BvnRequest(
             customer=person.customer,
             subject=person.subject,
             batch=self.run.batch,
@@ -210,57 +192,21 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
             at=self.run.clock(),
             held=person.held,
         )
-        self.requests.add([person.request])
-        return True
 
     def call(self, caller: Caller, person: Requested) -> LookupTask:
         """Return the call that has a password sent."""
-        assert person.held is not None  # noqa: S101 - begun in the lines above
-        return caller.task(
-            wire.bvn_start(person.held.bvn, person.held.contact),
-            kind=self.kind,
-            subject=person.subject,
-            consent_reference=person.consent_reference,
-            consent_ends_at=person.consent_ends_at,
-        )
-
-    def learn(self, person: Requested, end: CallEnd | None) -> None:
-        """Write down what came of a call; a request for which nothing was sent is forgotten."""
-        assert person.request is not None  # noqa: S101 - begun in the lines above
-        person.request = keep(self.requests, person.request, end, after_call, self.run.clock())
-        if person.request is not None:
-            self.moved.append((person.request, ""))
-            person.word = ""
-        elif person.task is not None:
-            person.word = _WORDS.get(person.task.status, "")
-
-    def look_again(self) -> None:
-        """Read again the requests that may have been settled after a cancellation."""
-        known = newest(self.run.journal, {each.customer for each in self.people})
-        for each in self.people:
-            request = known.get(each.customer)
-            if request is not None and request.subject != each.subject:
-                request = None
-            if each.word == PENDING and request is not None:
-                if request.run_id != self.run.run_id:
-                    continue  # another is to be made
-                each.word = ""
-            each.request = request
+        held = person.record.held
+        return self.consented(caller, person.record, wire.bvn_start(held.bvn, held.contact))
 
     def write(self) -> Account:
-        """Write the table of requests, the findings, and what moved."""
-        write_problems(self.run.folder, self._problems)
-        known = newest(self.run.journal, {each.customer for each in self.people})
-        lines = [self._line(each, known.get(each.customer)) for each in self.people]
-        states, changes = write_bvns(self.run, lines, self.moved)
+        """Write the table of requests, and what moved."""
+        states, changes = write_bvns(self.run, list(map(self._line, self.people)), self.moved)
         waiting = states.get(BvnState.AWAITING_OTP, 0) + states.get(BvnState.REQUESTED, 0)
         more = {"states": states, "changes": changes}
         return Account({self.operation: states}, more, {"to_come": self._to_come(waiting)})
 
-    def _line(self, row: Requested, request: BvnRequest | None) -> BvnRecord:
-        if request is not None and request.subject != row.subject:
-            request = None
-        word = row.word or PENDING
+    def _line(self, row: Requested) -> BvnRecord:
+        word, request = row.word or PENDING, row.record
         if word == PENDING and request is not None:
             word = ""
         elif word in {PENDING, FAILED} and self.run.stops.ending()[0] == TEST_MODE:
@@ -294,6 +240,6 @@ def _judge(row: dict[str, Any], contact: str, *, lawful: bool) -> tuple[str, Hel
         contact=chosen,
         phone=usable["phone"],
         date_of_birth=row["date_of_birth"],
-        **{name: row[name] for name in _NAMES},
+        **{name: row[name] for name in NAME_FIELDS},
     )
     return PENDING if lawful else _REFUSED, held

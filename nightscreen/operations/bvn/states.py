@@ -14,7 +14,7 @@ from nightscreen.client.classify import FailureReason
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import records
-from nightscreen.operations.person_run import Person, PersonRun, learn_dead
+from nightscreen.operations.person_run import CallRule, Recorded, RecordRun
 from nightscreen.schemas.answers import BvnStarted
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.bvn import OPEN_STATES, UNDER_WAY, BvnRequest, BvnState, Doubt
@@ -24,16 +24,15 @@ from nightscreen.schemas.clock import span_micros
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from nightscreen.calling.run import Run
+    from nightscreen.calling.caller import Caller
+    from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.config.settings import BvnConsent
     from nightscreen.journal import Journal
     from nightscreen.operations.person_run import CallEnd
-
-Moves = list[tuple[BvnRequest, str]]
-"""Requests that moved to another state, each with the state before; empty where it is new."""
+    from nightscreen.schemas.requests import Request
 
 P = TypeVar("P", bound=ApiRunParameters)
-T = TypeVar("T", bound=Person)
+S = TypeVar("S", bound=Recorded)
 
 _SAID = {
     FailureReason.OTP_WRONG.value: BvnState.WRONG_OTP,
@@ -46,26 +45,6 @@ _NOT_SENT = {
 }
 _MASKS = frozenset("*•xX#")
 _SHOWN_FIRST, _SHOWN_LAST = 4, 3
-
-
-class BvnRun(PersonRun[P, T]):
-    """A run of either stage.
-
-    Attributes:
-        moved: requests that moved in the run.
-    """
-
-    kind = SubjectKind.BVN
-
-    def __init__(self, run: Run, parameters: P) -> None:
-        super().__init__(run, parameters)
-        self.requests = requests_of(run.journal)
-        self.moved: Moves = []
-
-    def recover(self) -> None:
-        """Learn what came of calls whose process died; give up what has waited too long."""
-        settings = self.run.settings.bvn_consent
-        self.moved += bring_up_to_date(self.run.journal, settings, run_id=self.run.run_id)
 
 
 def requests_of(journal: Journal) -> Records[BvnRequest]:
@@ -82,11 +61,6 @@ def requests_to(journal: Journal, customer_id: str) -> list[BvnRequest]:
 def newest(journal: Journal, customers: Collection[bytes]) -> dict[bytes, BvnRequest]:
     """Return the newest request of each customer that has one."""
     return {each.customer: each for each in requests_of(journal).of_customers(customers)}
-
-
-def after_call(request: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
-    """Return a request after the call that was under way; None if nothing was sent for it."""
-    return finished(request, end) if request.finishing else started(request, end)
 
 
 def started(request: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
@@ -149,28 +123,61 @@ def _masked_contact(body: bytes) -> str | None:
     return answer.masked_contact if isinstance(answer, BvnStarted) else None
 
 
-def bring_up_to_date(journal: Journal, settings: BvnConsent, *, run_id: str = "") -> Moves:
+def _made_by(request: BvnRequest) -> tuple[str, Operation]:
+    if request.finishing:
+        return request.finishing, Operation.BVN_FINISH
+    return request.run_id, Operation.BVN_START
+
+
+CALLS = CallRule(
+    BvnRequest,
+    UNDER_WAY,
+    _made_by,
+    lambda _, request, end: finished(request, end) if request.finishing else started(request, end),
+)
+
+
+def bring_up_to_date(
+    journal: Journal, settings: BvnConsent, run_id: str = ""
+) -> list[tuple[BvnRequest, BvnRequest]]:
     """Learn what came of calls whose process died, and give up what has waited too long.
 
     Args:
         journal: the journal; its clock says how long a request has waited.
         settings: how long a request may wait.
         run_id: the run that is resumed or closed, whose calls are not under way.
+
+    Returns:
+        Each request that a call has changed, before and after.
     """
-    kept, now = requests_of(journal), journal.clock()
-    begun = kept.all(state=UNDER_WAY)
-    learnt = learn_dead(journal, kept, begun, run_id=run_id, made=_made, rule=after_call)
-    moved = [(after, each.state.value) for each, after in learnt if after is not None]
+    learnt, now = CALLS.learn_dead(journal, run_id), journal.clock()
     waiting = records.c.state.in_([*OPEN_STATES, UNDER_WAY])
     asked_before = records.c.created_at < now - span_micros(settings.abandon_after)
+    kept = requests_of(journal)
     for each in kept.select(waiting, asked_before):
         if each.finishing is None:
             given_up = {"state": BvnState.ABANDONED, "settled_at": now}
             kept.replace(each.model_copy(update=given_up), each, now)
-    return moved
+    return learnt
 
 
-def _made(request: BvnRequest) -> tuple[str, str]:
-    if request.finishing:
-        return request.finishing, Operation.BVN_FINISH.value
-    return request.run_id, Operation.BVN_START.value
+class BvnRun(RecordRun[P, S]):
+    """A run of either stage."""
+
+    kind = SubjectKind.BVN
+    rule = CALLS
+
+    def recover(self) -> None:
+        """Learn what came of calls whose process died; give up what has waited too long."""
+        run = self.run
+        self.moved += bring_up_to_date(run.journal, run.settings.bvn_consent, run.run_id)
+
+    def consented(self, caller: Caller, request: BvnRequest, sent: Request) -> LookupTask:
+        """Return a call about a request's BVN, made under its customer's consent."""
+        return caller.task(
+            sent,
+            kind=self.kind,
+            subject=request.subject,
+            consent_reference=request.consent_reference,
+            consent_ends_at=request.consent_ends_at,
+        )

@@ -9,7 +9,7 @@ record may be incomplete (specification, BVN details): a missing field counts ag
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from nightscreen.client.response_parser import parse_answer
 from nightscreen.files.outputs import CHANGES_FILE
 from nightscreen.journal.schema import records
 from nightscreen.operations.bvn.states import requests_of
-from nightscreen.operations.person_run import write_rows
+from nightscreen.operations.person_run import OutputTable, write_rows
 from nightscreen.schemas.answers import BvnAccount, BvnDetails
 from nightscreen.schemas.bvn import BvnState, Doubt, HeldCustomer
 from nightscreen.schemas.checks import NoAnswer, Operation
@@ -30,12 +30,10 @@ from nightscreen.schemas.rows import INSTANT
 from nightscreen.values.names import CONTRADICTS, match_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from nightscreen.calling.run import Run
     from nightscreen.journal import Journal
-    from nightscreen.journal.answers import StoredAnswer
-    from nightscreen.operations.bvn.states import Moves
     from nightscreen.schemas.bvn import BvnRequest
     from nightscreen.values.names import NameMatch
 
@@ -45,7 +43,7 @@ _BEST_FIRST = ("strong", "likely", "weak", "none", "business")
 _NOT_IN_ACCOUNTS = "the answer is a list of accounts, which has none"
 _NOT_IN_RECORD = "the BVN record has none"
 _NOT_HELD = "we hold none"
-WATCHLISTED = "bvn_watchlisted"
+TEXT = pa.string()
 _BLOCK = 1000
 _FIELDS = tuple(name for name in BvnDetails.model_fields if name in BvnDetails.specified)
 _ACCOUNT_FIELDS = tuple(name for name in BvnAccount.model_fields if name != "extra")
@@ -53,40 +51,9 @@ ACCOUNTS = pa.list_(pa.struct([pa.field(name, pa.string()) for name in _ACCOUNT_
 
 
 def _kind(name: str) -> pa.DataType:
-    if f"bvn_{name}" == WATCHLISTED:
-        return pa.int64()
     annotation = BvnDetails.model_fields[name].annotation
     return pa.date32() if annotation == (date | None) else pa.string()
 
-
-SCHEMA = pa.schema(
-    [
-        pa.field("customer_id", pa.string()),
-        pa.field("bvn", pa.string()),
-        pa.field("batch", WORD),
-        pa.field("state", WORD),
-        pa.field("in_doubt", WORD),  # start, finish: sent, and the answer was lost
-        pa.field("explained", pa.string()),
-        pa.field("masked_contact", pa.string()),
-        pa.field("attempts", pa.int32()),
-        pa.field("requested_at", INSTANT),
-        pa.field("settled_at", INSTANT),
-        pa.field("consent_reference", pa.string()),
-        pa.field("otp_link", pa.string()),
-        *(pa.field(f"bvn_{name}", _kind(name)) for name in _FIELDS),
-        pa.field("bvn_extra", pa.string()),
-        pa.field("bvn_accounts", ACCOUNTS),
-        pa.field("name_match", WORD),
-        pa.field("name_explained", pa.string()),
-        pa.field("dob_match", pa.bool_()),
-        pa.field("dob_explained", pa.string()),
-        pa.field("phone_match", pa.bool_()),
-        pa.field("phone_explained", pa.string()),
-        pa.field("checked_at", INSTANT),
-        pa.field("cost", COST),
-        pa.field("run_id", pa.string()),  # that asked, or that supplied the last password
-    ]
-)
 
 CHANGES = pa.schema(
     [
@@ -134,8 +101,72 @@ class BvnRecord:
     link: str | None = None  # where the customer can type the password
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One row of the output as it may be shown at this moment."""
+
+    of: BvnRecord
+    state: str
+    doubt: str | None = None  # the call that was sent and its answer lost
+    request: BvnRequest | None = None  # None where nothing of it may be shown
+    checked_at: int | None = None
+    answer: BvnDetails | None = None  # the service's record of a confirmed customer
+    compared: BvnComparison | None = None
+
+
+def _watchlisted(row: Shown) -> int | None:
+    told = None if row.answer is None else row.answer.watchlisted
+    return None if told is None else int(told)
+
+
+def _extra(row: Shown) -> str | None:
+    return row.answer.extra_json() if row.answer and row.answer.extra else None
+
+
+def _accounts(row: Shown) -> list[dict[str, Any]] | None:
+    accounts = row.answer.accounts if row.answer else ()
+    return [{name: getattr(each, name) for name in _ACCOUNT_FIELDS} for each in accounts] or None
+
+
+def _of(
+    part: str, name: str, kind: pa.DataType = TEXT
+) -> tuple[pa.DataType, Callable[[Shown], Any]]:
+    """Return a column that shows a field of a part of a row; empty where the part is not there."""
+    return kind, lambda row: (found := getattr(row, part)) and getattr(found, name)
+
+
+BVNS = OutputTable[Shown](
+    customer_id=(TEXT, lambda row: row.of.customer_id),
+    bvn=(TEXT, lambda row: row.of.request and row.of.request.held.bvn),
+    batch=(WORD, lambda row: row.of.batch),
+    state=(WORD, lambda row: row.state),
+    in_doubt=(WORD, lambda row: row.doubt),  # start, finish: sent, and the answer was lost
+    explained=(TEXT, lambda row: EXPLAINED[row.doubt or row.state]),
+    masked_contact=(TEXT, lambda row: row.request and row.request.held.masked_contact),
+    attempts=_of("request", "attempts", pa.int32()),
+    requested_at=_of("request", "at", INSTANT),
+    settled_at=_of("request", "settled_at", INSTANT),
+    consent_reference=_of("request", "consent_reference"),
+    otp_link=(TEXT, lambda row: row.of.link if row.request and row.request.is_open else None),
+    **{f"bvn_{name}": _of("answer", name, _kind(name)) for name in _FIELDS}
+    | {"bvn_watchlisted": (pa.int64(), _watchlisted)},
+    bvn_extra=(TEXT, _extra),
+    bvn_accounts=(ACCOUNTS, _accounts),
+    name_match=_of("compared", "name_match", WORD),
+    name_explained=_of("compared", "name_explained"),
+    dob_match=_of("compared", "dob_match", pa.bool_()),
+    dob_explained=_of("compared", "dob_explained"),
+    phone_match=_of("compared", "phone_match", pa.bool_()),
+    phone_explained=_of("compared", "phone_explained"),
+    checked_at=(INSTANT, lambda row: row.checked_at),
+    cost=(COST, lambda row: from_micro(row.of.request.cost_micro if row.of.request else 0)),
+    # that asked, or that supplied the last password
+    run_id=(TEXT, lambda row: row.request and (row.request.finish_run_id or row.request.run_id)),
+)
+
+
 def write_bvns(
-    run: Run, lines: Sequence[BvnRecord], moved: Moves
+    run: Run, lines: Sequence[BvnRecord], moved: Iterable[tuple[BvnRequest, BvnRequest]]
 ) -> tuple[dict[str, int], dict[str, Any]]:
     """Write `bvn/part-*.parquet` and, without identifiers, `changes.parquet`.
 
@@ -146,79 +177,53 @@ def write_bvns(
 
     def tables() -> Iterator[pa.Table]:
         for start in range(0, len(lines), _BLOCK):
-            rows = list(_rows(run.journal, lines[start : start + _BLOCK], run.clock()))
-            states.update(row["state"] for row in rows)
-            yield pa.Table.from_pylist(rows, schema=SCHEMA)
+            rows = list(_shown(run.journal, lines[start : start + _BLOCK], run.clock()))
+            states.update(row.state for row in rows)
+            yield BVNS.table(rows)
 
-    run.folder.write_parts(PARTS, SCHEMA, tables())
+    run.folder.write_parts(PARTS, BVNS.schema, tables())
     name = run.journal.pseudonyms.customer
     changes = [
         {
-            "customer": name(request.batch, request.held.customer_id).hex(),
-            "batch": request.batch,
-            "before": before or None,
-            "after": request.state.value,
+            "customer": name(after.batch, after.held.customer_id).hex(),
+            "batch": after.batch,
+            # before the first of its two calls there was none
+            "before": before.state.value if before.finishing else None,
+            "after": after.state.value,
             "run_id": run.run_id,
         }
-        for request, before in moved
-        if before != request.state.value
+        for before, after in moved
+        if not before.finishing or before.state is not after.state
     ]
     kinds = Counter(f"{each['before'] or 'none'} to {each['after']}" for each in changes)
     total = write_rows(run.folder, CHANGES_FILE, changes, CHANGES)
     return dict(sorted(states.items())), {"total": total, "kinds": dict(sorted(kinds.items()))}
 
 
-def _rows(journal: Journal, lines: Sequence[BvnRecord], now: int) -> Iterator[dict[str, Any]]:
+def _shown(journal: Journal, lines: Sequence[BvnRecord], now: int) -> Iterator[Shown]:
+    check = Operation.BVN_FINISH
     subjects = [line.request.subject for line in lines if line.request is not None]
-    stored = journal.answers.latest(Operation.BVN_FINISH.value, subjects)
+    stored = journal.answers.latest(check.value, subjects)
     for line in lines:
         request = line.request
-        row = {
-            "customer_id": line.customer_id,
-            "bvn": None if request is None else request.held.bvn,
-            "batch": line.batch,
-            "cost": from_micro(0 if request is None else request.cost_micro),
-        }
         if request is None or line.why or now >= request.consent_ends_at:
-            word = line.why or NoAnswer.REFUSED.value
-            yield {**row, "state": word, "explained": EXPLAINED[word]}
+            yield Shown(line, line.why or NoAnswer.REFUSED.value)
             continue
-        doubt = None if request.doubt is None else request.doubt.value
-        yield {
-            **row,
-            "state": request.state.value,
-            "in_doubt": doubt,
-            "explained": EXPLAINED[doubt or request.state.value],
-            "masked_contact": request.held.masked_contact,
-            "attempts": request.attempts,
-            "requested_at": request.at,
-            "settled_at": request.settled_at,
-            "consent_reference": request.consent_reference,
-            "otp_link": line.link if request.is_open else None,
-            "run_id": request.finish_run_id or request.run_id,
-            **_details(journal, request, stored.get(request.subject)),
-        }
-
-
-def _details(journal: Journal, request: BvnRequest, stored: StoredAnswer | None) -> dict[str, Any]:
-    """Return the service's record of a confirmed customer, and what of it agrees."""
-    if request.state is not BvnState.CONFIRMED or stored is None:
-        return {}
-    check = Operation.BVN_FINISH
-    answer = parse_answer(check, journal.answers.body(check.value, stored))
-    if not isinstance(answer, BvnDetails):
-        return {"checked_at": stored.answered_at}
-    accounts = [
-        {name: getattr(account, name) for name in _ACCOUNT_FIELDS} for account in answer.accounts
-    ]
-    return {
-        "checked_at": stored.answered_at,
-        **{f"bvn_{name}": getattr(answer, name) for name in _FIELDS},
-        WATCHLISTED: None if answer.watchlisted is None else int(answer.watchlisted),
-        "bvn_extra": answer.extra_json() if answer.extra else None,
-        "bvn_accounts": accounts or None,
-        **asdict(compare(request.held, answer)),
-    }
+        kept = stored.get(request.subject) if request.state is BvnState.CONFIRMED else None
+        answer = compared = None
+        if kept is not None:
+            found = parse_answer(check, journal.answers.body(check.value, kept))
+            if isinstance(found, BvnDetails):
+                answer, compared = found, compare(request.held, found)
+        yield Shown(
+            line,
+            request.state.value,
+            None if request.doubt is None else request.doubt.value,
+            request,
+            None if kept is None else kept.answered_at,
+            answer,
+            compared,
+        )
 
 
 def lines_of(journal: Journal, batches: Iterable[str]) -> list[BvnRecord]:

@@ -11,12 +11,9 @@ from __future__ import annotations
 import re
 import secrets
 from collections import Counter
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from nightscreen.files.outputs import PROBLEMS, QUARANTINE, REPORT
 from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
@@ -27,7 +24,7 @@ from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.merge_rows import loan_standings
 from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.results.final_decision import decisions_as_of
-from nightscreen.results.outcomes import customers_of, loan_key
+from nightscreen.results.outcomes import loan_key
 from nightscreen.runs.intake import known_text, refused_rows
 from nightscreen.schemas.clock import LAGOS, instant_text, to_instant, to_micros
 from nightscreen.schemas.columns import LOAN_DAY_COLUMNS, LOAN_DAYS
@@ -41,24 +38,19 @@ from nightscreen.schemas.outcomes import (
     LoanOutcome,
     LoanStanding,
     OutcomeSource,
-    with_arrears,
 )
 from nightscreen.schemas.rows import Action, Problem
 from nightscreen.schemas.stops import COMPLETED
 from nightscreen.values.amounts import judge_amounts
 from nightscreen.values.dates import Edge, InstantProblem, judge_dates, judge_instants
-from nightscreen.values.identifiers import ID_MISSING, SeenIds, judge_customer_id
+from nightscreen.values.identifiers import ID_MISSING, judge_customer_id
 from nightscreen.values.issues import Issue, Issues
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    import pyarrow as pa
-
     from nightscreen.journal import Journal
-    from nightscreen.reading.open_file import TableSource
-    from nightscreen.schemas.outcomes import Arrears
     from nightscreen.schemas.rows import Header, RefusedRow, SourceBatch
 
 
@@ -97,76 +89,50 @@ _AMOUNTS = ("principal", "due", "paid", "outstanding")
 _ENDED = (LoanStanding.CLOSED, LoanStanding.NOT_LENT)
 
 
-@dataclass(frozen=True, slots=True)
-class GivenLoan:
-    """One valid row: whose loan, since when, and its status that day."""
+class LoanBook:
+    """Judges the rows of one file and takes them in, a block at a time; the same again is nothing.
 
-    loan_id: str
-    customer_id: str
-    disbursed_at: int
-    day: LoanDay
-
-
-@dataclass(frozen=True, slots=True)
-class LoanBatch:
-    """Some rows after judging; read is always given plus refused."""
-
-    given: list[GivenLoan]
-    refused: list[RefusedRow]
-    problems: list[Problem]
-    read: int
-
-
-class LoanDayIntake:
-    """Judges the rows of one file, batch by batch.
-
-    Args:
-        header: the file's columns as understood.
-        now: the present day.
+    Attributes:
+        rows: how many rows were `read`, taken (`screened`) and `quarantined`.
+        counts: how many loans are `new` or `changed`, and with how many a decision can be tied.
     """
 
-    def __init__(self, header: Header, now: date) -> None:
-        self._header = header
-        self._now = now
-        self._seen = SeenIds()
+    def __init__(self, journal: Journal, header: Header, now: int) -> None:
+        self._journal, self._header, self._now = journal, header, now
+        self._today = to_instant(now).astimezone(LAGOS).date()
+        self._store = Records.of(journal, LoanOutcome)
+        self._seen: set[int] = set()  # hashes of loan and day
         self._disguises: dict[str, Issue | None] = {}  # a customer has a row for each day
+        self._tied: dict[str, bool] = {}
+        self.rows: Counter[str] = Counter(read=0, screened=0, quarantined=0)
+        self.counts: Counter[str] = Counter(new=0, changed=0, decided=0, never_decided=0)
 
-    def take(self, batch: SourceBatch) -> LoanBatch:
-        """Judge some rows: those that are sound, those refused, and all that was found."""
+    def take(self, batch: SourceBatch) -> tuple[list[RefusedRow], list[Problem]]:
+        """Take in the rows that are sound; return those refused, and all that was found."""
         issues = Issues.blank(batch.lines)
-        rows = self._rows(batch, issues)
         refusals: dict[int, tuple[str, Issue]] = {}
-        given: dict[int, GivenLoan] = {}
-        for number, row in enumerate(rows):
+        loans: dict[str, LoanOutcome] = {}
+        for number, row in enumerate(self._rows(batch, issues)):
             found = self._judge(row, number, issues)
-            if isinstance(found, tuple):
-                refusals[number] = found
+            if isinstance(found, LoanOutcome):
+                known = loans.get(found.key)
+                loans[found.key] = found if known is None else known.joined(found)
             else:
-                given[number] = found
-        given_days = [f"{loan_day.loan_id}\x1f{loan_day.day.as_of}" for loan_day in given.values()]
-        again = (
-            np.array(list(given), np.int64)[self._seen.repeats(given_days)] if given_days else ()
-        )
-        for number in map(int, again):
-            refusals[number] = ("loan_id", DAY_REPEATED)
-            del given[number]
-        for number, (column, issue) in sorted(refusals.items()):
-            issues.add(number, column, issue)
-        for broken in batch.broken:
-            issues.problems.append(
-                Problem(broken.line, broken.column, broken.code, broken.hint, Action.REFUSED)
-            )
-        return LoanBatch(
-            given=list(given.values()),
-            refused=sorted(
-                [*batch.broken, *refused_rows(batch, refusals)], key=lambda row: row.line
-            ),
-            problems=sorted(issues.problems, key=lambda problem: problem.line),
-            read=len(batch.lines) + len(batch.broken),
-        )
+                refusals[number] = found
+                issues.add(number, *found)
+        self._write_down(list(loans.values()))
+        refused = [*batch.broken, *refused_rows(batch, refusals)]
+        broken = [
+            Problem(each.line, each.column, each.code, each.hint, Action.REFUSED)
+            for each in batch.broken
+        ]
+        read = len(batch.lines) + len(batch.broken)
+        self.rows.update(read=read, screened=read - len(refused), quarantined=len(refused))
+        refused.sort(key=lambda row: row.line)
+        return refused, sorted([*issues.problems, *broken], key=lambda problem: problem.line)
 
-    def _rows(self, batch: SourceBatch, issues: Issues) -> list[dict[str, Any]]:
-        """Return the rows with every cell that can be judged by itself."""
+    def _rows(self, batch: SourceBatch, issues: Issues) -> Iterator[dict[str, Any]]:
+        """Yield the rows with every cell that can be judged by itself."""
         order = self._header.date_order
         columns = known_text(batch.columns, self._header, LOAN_DAY_COLUMNS)
         for name in _AMOUNTS:
@@ -176,18 +142,17 @@ class LoanDayIntake:
         columns["disbursed_at"] = judge_instants(
             columns["disbursed_at"], "disbursed_at", Edge.END, order, issues, issue=_undated
         )
-        cells = zip(*(_values(columns[name]) for name in LOAN_DAY_COLUMNS), strict=True)
-        return [dict(zip(LOAN_DAY_COLUMNS, row, strict=True)) for row in cells]
+        for cells in zip(*(columns[name].to_pylist() for name in LOAN_DAY_COLUMNS), strict=True):
+            yield dict(zip(LOAN_DAY_COLUMNS, cells, strict=True))
 
     def _judge(
         self, row: Mapping[str, Any], number: int, issues: Issues
-    ) -> GivenLoan | tuple[str, Issue]:
-        """Return what a row says, or the column and the issue it is refused for."""
-        wrong = self._names_wrong(row) or self._day_wrong(row["as_of"])
-        if wrong is not None:
+    ) -> LoanOutcome | tuple[str, Issue]:
+        """Return what a row says of its loan, or the column and the issue it is refused for."""
+        if wrong := self._wrong(row):
             return wrong
-        customer, as_of = row["customer_id"], row["as_of"]
-        if as_of > self._now:
+        customer, loan, as_of = row["customer_id"], row["loan_id"], row["as_of"]
+        if as_of > self._today:
             issues.add(number, "as_of", DAY_AHEAD_TAKEN)
         day = _day(row, number, issues)
         disbursed: datetime | None = row["disbursed_at"]
@@ -197,35 +162,53 @@ class LoanDayIntake:
             return "disbursed_at", DISBURSED_MISSING
         if disbursed.astimezone(LAGOS).date() > as_of:
             return "as_of", DAY_TOO_EARLY
-        return GivenLoan(row["loan_id"], customer, to_micros(disbursed), day)
+        seen = hash((loan, as_of))
+        if seen in self._seen:
+            return "loan_id", DAY_REPEATED
+        self._seen.add(seen)
+        return LoanOutcome(
+            key=loan_key(self._journal, loan),
+            customer=self._journal.pseudonyms.customers_anywhere([customer]),
+            batch=OUTCOMES_BATCH,
+            at=self._now,
+            customer_id=customer,
+            loan_id=loan,
+            source=OutcomeSource.FILE,
+            disbursed_at=to_micros(disbursed),
+            last=day,
+            ever_restructured=day.restructured,
+        )
 
-    def _names_wrong(self, row: Mapping[str, Any]) -> tuple[str, Issue] | None:
-        """Return why a row does not say whose loan it is, and which."""
-        customer = row["customer_id"]
+    def _wrong(self, row: Mapping[str, Any]) -> tuple[str, Issue] | None:
+        """Return why a row does not say whose loan it is, which, or of which day."""
+        customer, as_of = row["customer_id"], row["as_of"]
         if customer is None:
             return "customer_id", ID_MISSING
         if customer not in self._disguises:
             self._disguises[customer] = judge_customer_id(
                 customer, bvn=None, bank_code=None, account=None, phone=None
             )
-        disguise = self._disguises[customer]
-        if disguise is not None:
+        if disguise := self._disguises[customer]:
             return "customer_id", disguise
-        return ("loan_id", LOAN_MISSING) if row["loan_id"] is None else None
-
-    def _day_wrong(self, as_of: date | None) -> tuple[str, Issue] | None:
+        if row["loan_id"] is None:
+            return "loan_id", LOAN_MISSING
         if as_of is None:
             return "as_of", DAY_MISSING
-        ahead = as_of > self._now + timedelta(days=_AHEAD_DAYS)
+        ahead = as_of > self._today + timedelta(days=_AHEAD_DAYS)
         return ("as_of", DAY_AHEAD) if ahead else None
 
-
-def _values(column: pa.Array) -> list[Any]:
-    """Return a column's values; each is made once, since days and amounts repeat in a book."""
-    encoded = column.dictionary_encode()
-    values = [*encoded.dictionary.to_pylist(), None]
-    places: list[int] = encoded.indices.fill_null(len(values) - 1).to_pylist()
-    return [values[place] for place in places]
+    def _write_down(self, loans: list[LoanOutcome]) -> None:
+        """Tie loans to the decisions that stood when their money went out, and keep them."""
+        paid_out = [(each.customer_id, each.disbursed_at) for each in loans]
+        tied = []
+        for each, stood in zip(loans, decisions_as_of(self._journal, paid_out), strict=True):
+            self._tied[each.key] = stood is not None
+            decided = {} if stood is None else {"batch": stood.batch, "run_id": stood.run_id}
+            tied.append(each.model_copy(update={"stood": stood, **decided}))
+        new, changed = self._store.merge(tied, LoanOutcome.joined, self._now)
+        self.counts.update(new=new, changed=changed)
+        self.counts["decided"] = sum(self._tied.values())
+        self.counts["never_decided"] = len(self._tied) - self.counts["decided"]
 
 
 def _undated(trouble: InstantProblem) -> Issue:
@@ -333,8 +316,15 @@ def import_outcomes(
         cap_micro=None,
         parameters={"mapping": "" if mapping is None else str(mapping.absolute())},
     )
-    taken = _Taken(journal, now)
-    rows = _take_rows(source, LoanDayIntake(source.header, today.date()), taken, folder)
+    book, number = LoanBook(journal, source.header, now), 0
+    quarantine = QuarantineWriter(folder.path / QUARANTINE, source.header.columns)
+    with quarantine, ProblemsWriter(folder.path / PROBLEMS) as findings:
+        for batch in source.batches(BLOCK):
+            refused, problems = book.take(batch)
+            quarantine.write(refused)
+            findings.write(problems)
+            number += len(problems)
+    folder.rows |= {QUARANTINE: book.rows["quarantined"], PROBLEMS: number}
     report = {
         "schema_version": 1,
         "run_id": run_id,
@@ -346,96 +336,17 @@ def import_outcomes(
         "publishable": True,
         "started_at": instant_text(now),
         "finished_at": instant_text(journal.clock()),
-        "rows": dict(rows),
+        "rows": dict(book.rows),
         "checks": {},
         "cost": {"total": naira_text(0)},
-        "loans": dict(taken.counts),
+        "loans": dict(book.counts),
         "notices": list(source.header.findings),
         "files": {name: folder.rows[name] for name in sorted(folder.rows)},
     }
     folder.write_json(REPORT, report)
     journal.runs.finish(run_id, state=COMPLETED, stop_reason=None, report=report)
-    if not rows["screened"]:
+    if not book.rows["screened"]:
         raise InputError(
             f"{path}: no row could be taken in; see {folder.path / QUARANTINE}, which says why"
         )
     return report
-
-
-def _take_rows(
-    source: TableSource, intake: LoanDayIntake, taken: _Taken, folder: RunFolder
-) -> Counter[str]:
-    """Take the rows in, those that are refused into the quarantine; return how many were which."""
-    rows: Counter[str] = Counter(read=0, screened=0, quarantined=0)
-    quarantine = QuarantineWriter(folder.path / QUARANTINE, source.header.columns)
-    problems = ProblemsWriter(folder.path / PROBLEMS)
-    number = 0
-    with quarantine, problems:
-        for batch in source.batches(BLOCK):
-            found = intake.take(batch)
-            quarantine.write(found.refused)
-            problems.write(found.problems)
-            rows.update(read=found.read, screened=len(found.given), quarantined=len(found.refused))
-            number += len(found.problems)
-            taken.add(found.given)
-    folder.rows |= {QUARANTINE: rows["quarantined"], PROBLEMS: number}
-    return rows
-
-
-class _Taken:
-    """Writes outcomes down, a block of rows at a time, and counts them."""
-
-    def __init__(self, journal: Journal, now: int) -> None:
-        self._journal = journal
-        self._now = now
-        self._store = Records.of(journal, LoanOutcome)
-        self._tied: dict[str, bool] = {}
-        self.counts: Counter[str] = Counter(new=0, changed=0, decided=0, never_decided=0)
-
-    def add(self, given: Sequence[GivenLoan]) -> None:
-        """Write down what some rows say; of one loan a later day replaces an earlier one."""
-        loans: dict[str, list[GivenLoan]] = {}
-        for loan_day in given:
-            loans.setdefault(loan_day.loan_id, []).append(loan_day)
-        newest = [max(days, key=lambda loan_day: loan_day.day.as_of) for days in loans.values()]
-        customers = customers_of(self._journal, [loan_day.customer_id for loan_day in newest])
-        found = [
-            self._outcome(days, last, customer)
-            for days, last, customer in zip(loans.values(), newest, customers, strict=True)
-        ]
-        stood = decisions_as_of(
-            self._journal, [(outcome.customer_id, outcome.disbursed_at) for outcome in found]
-        )
-        tied = [
-            outcome
-            if decision is None
-            else outcome.model_copy(
-                update={"stood": decision, "batch": decision.batch, "run_id": decision.run_id}
-            )
-            for outcome, decision in zip(found, stood, strict=True)
-        ]
-        new, changed = self._store.merge(tied, LoanOutcome.joined, self._now)
-        self._tied.update((outcome.key, outcome.stood is not None) for outcome in tied)
-        self.counts.update(new=new, changed=changed)
-        self.counts["decided"] = sum(self._tied.values())
-        self.counts["never_decided"] = len(self._tied) - self.counts["decided"]
-
-    def _outcome(self, days: list[GivenLoan], last: GivenLoan, customer: bytes) -> LoanOutcome:
-        """Return what the days of one loan come to, as the newest of them has it."""
-        earlier: tuple[Arrears, ...] = ()
-        for loan_day in days:
-            if loan_day is not last:
-                earlier = with_arrears(earlier, loan_day.day)
-        return LoanOutcome(
-            key=loan_key(self._journal, last.loan_id),
-            customer=customer,
-            batch=OUTCOMES_BATCH,
-            at=self._now,
-            customer_id=last.customer_id,
-            loan_id=last.loan_id,
-            source=OutcomeSource.FILE,
-            disbursed_at=last.disbursed_at,
-            last=last.day,
-            earlier=earlier,
-            ever_restructured=any(loan_day.day.restructured for loan_day in days),
-        )

@@ -34,7 +34,7 @@ from nightscreen.values.addresses import judge_email
 from nightscreen.values.phones import judge_phone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from nightscreen.journal import Journal
     from nightscreen.schemas.contests import Review
@@ -91,27 +91,13 @@ def read_source(parameters: OfferLoans) -> OfferSource:
             it asked for a loan.
     """
     folder = Path(parameters.run_dir)
-    report = _document(folder / REPORT)
+    report, manifest = _document(folder / REPORT), _document(folder / MANIFEST)
     if report is None:
         raise InputError(f"{folder} is no folder of a finished run: it has no {REPORT}")
-    run_id, state = str(report.get("run_id", "")), report.get("state")
-    if "flow" in report:
-        raise InputError(
-            f"run {run_id} is a run of {report['flow']}, not of screening; name a folder that "
-            "nightscreen screen has written"
-        )
-    if state == TEST_MODE:
-        raise InputError(
-            f"run {run_id} met the service in test mode: nothing of it may be used; screen again "
-            "with a live key"
-        )
-    manifest = _document(folder / MANIFEST)
-    if manifest is None:
-        raise InputError(
-            f"run {run_id} is not finished: it has no {MANIFEST}; resume it with: "
-            f"nightscreen screen --run {run_id}"
-        )
-    _refuse_unpublishable(run_id, report, include_stopped=parameters.include_stopped)
+    run_id = str(report.get("run_id", ""))
+    why = _why_not(run_id, report, is_finished=manifest is not None)
+    if manifest is None or why:
+        raise InputError(f"run {run_id} {why}")
     parts = tuple(_parts(folder, run_id, manifest))
     every_row = parameters.unsolicited or report.get("purpose") == Purpose.ORIGINATION.value
     if not every_row and not any(map(_has_request, parts)):
@@ -140,20 +126,29 @@ def _document(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _refuse_unpublishable(run_id: str, report: Mapping[str, Any], *, include_stopped: bool) -> None:
-    if report.get(HELD) and not report.get(RELEASED):
-        raise InputError(
-            f"run {run_id} is held, since its night was not plausible; look at its report, then "
-            f"release it with: nightscreen runs release {run_id} --reason WHY"
-        )
+def _why_not(run_id: str, report: Mapping[str, Any], *, is_finished: bool) -> str:
+    """Return why nothing may be offered from a run, and what to do; empty where it may."""
     state = report.get("state")
-    if state == STOPPED and not include_stopped:
-        raise InputError(
-            f"run {run_id} was stopped ({report.get('stop_reason')}); go on with: nightscreen "
-            f"screen --run {run_id}, or offer what it has decided with --include-stopped"
+    if "flow" in report:
+        return (
+            f"is a run of {report['flow']}, not of screening; name a folder that nightscreen "
+            "screen has written"
         )
-    if state not in {COMPLETED, STOPPED}:
-        raise InputError(f"run {run_id} did not complete; screen again")
+    if state == TEST_MODE:
+        return (
+            "met the service in test mode: nothing of it may be used; screen again with a live key"
+        )
+    if not is_finished or state == STOPPED:
+        stopped = f"was stopped ({report.get('stop_reason')})"
+        unfinished = f"is not finished: it has no {MANIFEST}"
+        said = stopped if is_finished else unfinished
+        return f"{said}; resume it with: nightscreen screen --run {run_id}"
+    if report.get(HELD) and not report.get(RELEASED):
+        return (
+            "is held, since its night was not plausible; look at its report, then release it with: "
+            f"nightscreen runs release {run_id} --reason WHY"
+        )
+    return "" if state == COMPLETED else "did not complete; screen again"
 
 
 def _parts(folder: Path, run_id: str, manifest: Mapping[str, Any]) -> Iterator[Path]:
@@ -177,77 +172,57 @@ def candidates(
     journal: Journal, source: OfferSource, decisions: Collection[str]
 ) -> tuple[list[Candidate], int]:
     """Return the rows with a chosen decision in their order, and how many rows there are in all."""
-    judge = _Judge(journal, source, decisions)
-    rows = 0
+    names, wanted = journal.pseudonyms, frozenset(decisions)
+    reviews = Reviews.of(journal).active(source.batch, journal.clock())
+    disputed = contested(journal, source.batch)
     found: list[Candidate] = []
+    number = 0
     for customers in read_customers(source.parts, _READ, BLOCK_ROWS):
-        rows += customers.num_rows
-        found += judge.block(customers.to_pylist())
-    return found, rows
+        number += customers.num_rows
+        rows = {
+            names.customer(source.batch, row["customer_id"]): row for row in customers.to_pylist()
+        }
+        asked = {
+            each: row for each, row in rows.items() if row["decision"] in wanted or each in reviews
+        }
+        known = Customers.of(journal).known(list(asked))
+        for each, row in asked.items():
+            own = str(row["decision"])
+            decision, by = _newest(own, reviews.get(each), known.get(each), source.run_id)
+            if own not in wanted and (decision not in wanted or by != "review"):
+                continue
+            requested = any(row.get(name) is not None for name in REQUESTED)
+            word = OfferWord.PENDING if source.every_row or requested else OfferWord.NO_REQUEST
+            if each in disputed:
+                word = OfferWord.CONTESTED
+            if decision not in wanted:
+                word = OfferWord.SUPERSEDED
+            candidate = Candidate(
+                customer=names.customers_anywhere([row["customer_id"]]),
+                customer_id=row["customer_id"],
+                customer_name=customer_name(row),
+                email=_sound(row.get("email"), judge_email),
+                phone=_sound(row.get("phone"), judge_phone),
+                decision=decision,
+                decided_by=by,
+                word=word,
+            )
+            found.append(candidate)
+    return found, number
 
 
-class _Judge:
-    """Finds the newest decision that holds of each row."""
-
-    def __init__(self, journal: Journal, source: OfferSource, decisions: Collection[str]) -> None:
-        self._pseudonyms = journal.pseudonyms
-        self._customers = Customers.of(journal)
-        self._source = source
-        self._wanted = frozenset(decisions)
-        self._reviews = Reviews.of(journal).active(source.batch, journal.clock())
-        self._contested = contested(journal, source.batch)
-
-    def block(self, rows: Sequence[dict[str, Any]]) -> list[Candidate]:
-        """Return the candidates among some rows."""
-        batch = self._source.batch
-        pseudonyms = [self._pseudonyms.customer(batch, row["customer_id"]) for row in rows]
-        asked = [
-            (row, pseudonym)
-            for row, pseudonym in zip(rows, pseudonyms, strict=True)
-            if row["decision"] in self._wanted or pseudonym in self._reviews
-        ]
-        known = self._customers.known([pseudonym for _, pseudonym in asked])
-        found = [self._judge(row, pseudonym, known.get(pseudonym)) for row, pseudonym in asked]
-        return [candidate for candidate in found if candidate is not None]
-
-    def _judge(
-        self, row: dict[str, Any], pseudonym: bytes, known: KnownCustomer | None
-    ) -> Candidate | None:
-        own = str(row["decision"])
-        decision, decided_by = self._newest(own, self._reviews.get(pseudonym), known)
-        if own not in self._wanted and decision not in self._wanted:
-            return None
-        if own not in self._wanted and decided_by != "review":
-            return None
-        asks = self._source.every_row or any(row.get(name) is not None for name in REQUESTED)
-        word = OfferWord.PENDING if asks else OfferWord.NO_REQUEST
-        if pseudonym in self._contested:
-            word = OfferWord.CONTESTED
-        if decision not in self._wanted:
-            word = OfferWord.SUPERSEDED
-        return Candidate(
-            customer=self._pseudonyms.customers_anywhere([row["customer_id"]]),
-            customer_id=row["customer_id"],
-            customer_name=customer_name(row),
-            email=_sound(row.get("email"), judge_email),
-            phone=_sound(row.get("phone"), judge_phone),
-            decision=decision,
-            decided_by=decided_by,
-            word=word,
-        )
-
-    def _newest(
-        self, own: str, review: Review | None, known: KnownCustomer | None
-    ) -> tuple[str, str]:
-        """Return the decision that holds now, and whose it is."""
-        if known is None:
-            return own, "policy"
-        if review is not None and rests_on(review, known):
-            return review.decision, "review"
-        part = known.state.get(LISTED_PART)
-        if part is not None and part.run_id != self._source.run_id:
-            return str(part.values["decision"]), "policy"
+def _newest(
+    own: str, review: Review | None, known: KnownCustomer | None, run_id: str
+) -> tuple[str, str]:
+    """Return the decision that holds now of a row that a run decided on, and whose it is."""
+    if known is None:
         return own, "policy"
+    if review is not None and rests_on(review, known):
+        return review.decision, "review"
+    part = known.state.get(LISTED_PART)
+    if part is not None and part.run_id != run_id:
+        return str(part.values["decision"]), "policy"
+    return own, "policy"
 
 
 def _sound(text: str | None, judge: Callable[[str], Validated[str]]) -> str | None:

@@ -13,8 +13,7 @@ import asyncio
 import shutil
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -22,21 +21,17 @@ from nightscreen.client import loans
 from nightscreen.client.classify import ChargeStatus
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.files.outputs import OFFERS_CSV, OFFERS_FILE
-from nightscreen.journal.records import Records
 from nightscreen.operations.loans.offer_source import candidates, read_source
 from nightscreen.operations.person_run import (
-    FAILED,
     PENDING,
     Account,
+    CallRule,
     OutputTable,
-    Person,
-    PersonRun,
-    keep,
-    learn_dead,
+    Recorded,
+    RecordRun,
     single_call,
 )
 from nightscreen.results.decision_files import csv_bytes
-from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.enriched import WORD
@@ -47,12 +42,11 @@ from nightscreen.schemas.rows import INSTANT
 from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.calling.run import Run
-    from nightscreen.calling.stops import Stops
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
@@ -63,16 +57,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, kw_only=True)
-class Offered(Person):
+class Offered(Recorded):
     """One row with a chosen decision; its word is an `OfferWord`."""
 
     candidate: Candidate = field(repr=False)
     source: OfferSource
     product_id: str
-    # the customer's newest offer of the product; None where there is none
-    offer: Offer | None = field(default=None, repr=False)
     problem: str | None = None  # why a call of this session brought no link
     product_name: str | None = None  # as the list of products has it, or the offer
+
+    @property
+    def offer(self) -> Offer | None:
+        """Return the customer's newest offer of the product; None where there is none."""
+        return cast("Offer | None", self.record)
 
     @property
     def link(self) -> Offer | None:
@@ -81,16 +78,42 @@ class Offered(Person):
         return self.offer if linked else None
 
 
-class LoanOffers(PersonRun[OfferLoans, Offered]):
+# --- what came of calls ---
+
+
+def _made_by(offer: Offer) -> tuple[str, Operation]:
+    return offer.run_id, Operation.LOAN_START
+
+
+def _after_call(journal: Journal, offer: Offer, end: CallEnd | None) -> Offer | None:
+    """Return an offer after its call; None if no link can have been made."""
+    if end is None or not (end.is_lost or end.is_answered):
+        return None
+    answer = None if end.is_lost else parse_answer(Operation.LOAN_START, end.body)
+    if not isinstance(answer, LoanStarted) or not answer.reference:
+        return offer.model_copy(update={"state": LinkState.IN_DOUBT})
+    made = {
+        "state": LinkState.OFFERED,
+        "offered_at": end.settled_at or journal.clock(),
+        "loan": journal.pseudonyms.subject(SubjectKind.LOAN.value, answer.reference),
+        "reference": answer.reference,
+        "url": answer.url,
+    }
+    return offer.model_copy(update=made)
+
+
+STARTS = CallRule(Offer, LinkState.STARTING.value, _made_by, _after_call)
+
+
+class LoanOffers(RecordRun[OfferLoans, Offered]):
     """A run that makes links."""
 
     flow, name, batch = "offer_loans", "loan-offers", "loan-offers"
-    operation, kind = Operation.LOAN_START, SubjectKind.CUSTOMER
+    operation, kind, rule = Operation.LOAN_START, SubjectKind.CUSTOMER, STARTS
 
     def __init__(self, run: Run, parameters: OfferLoans) -> None:
         super().__init__(run, parameters)
         self._source = read_source(parameters)
-        self._kept = Records.of(run.journal, Offer)
         self._product: LoanProduct | None = None
         self._listing: LookupTask | None = None
 
@@ -110,20 +133,20 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
         Raises:
             InputError: the run's files were changed.
         """
-        decisions = self.parameters.decisions
-        found, self.rows_read = candidates(self.run.journal, self._source, decisions)
-        rows = [
-            Offered(
+        given = self.parameters
+        found, self.rows_read = candidates(self.run.journal, self._source, given.decisions)
+        rows = []
+        for each in found:
+            unreachable = given.prefill and not self._contacts(each)
+            is_left_out = each.word == OfferWord.PENDING and unreachable
+            row = Offered(
+                customer=each.customer,
                 candidate=each,
-                word=each.word,
+                word=OfferWord.NO_CONTACT if is_left_out else each.word,
                 source=self._source,
-                product_id=self.parameters.product,
+                product_id=given.product,
             )
-            for each in found
-        ]
-        for row in rows if self.parameters.prefill else ():
-            if row.word == PENDING and not self._contacts(row.candidate):
-                row.word = OfferWord.NO_CONTACT
+            rows.append(row)
         return rows
 
     def _contacts(self, candidate: Candidate) -> dict[str, str]:
@@ -136,33 +159,35 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
         super().take_in()
         self.run.progress[self.operation].wanted += 1
 
-    def recover(self) -> None:
-        """Learn what came of calls whose process died."""
-        bring_up_to_date(self.run.journal, run_id=self.run.run_id)
+    def newest(self, customers: Collection[bytes]) -> dict[bytes, Offer]:
+        """Return the newest offer of the product to each customer who has one."""
+        product = self.parameters.product
+        found = self.kept.of_customers(customers)
+        return {each.customer: each for each in found if each.product_id == product}
 
-    def look_again(self) -> None:
-        """Bring rows up to date with their customers' offers."""
-        self._look_up(self.people)
+    def stands(self, person: Offered, record: Offer | None) -> None:
+        """Take the customer's newest offer, and say what it makes of the row.
 
-    def _look_up(self, rows: Sequence[Offered]) -> None:
-        asked = [row for row in rows if row.candidate.word == PENDING]
-        customers = [row.candidate.customer for row in asked]
-        known = newest_offers(self._kept, customers, self.parameters.product)
-        for row in asked:
-            offer = row.offer = known.get(row.candidate.customer)
-            number = 1 if offer is None else offer.number + offer.renewed
-            row.subject = self._offer_id(row.candidate, number)
-            if offer is None or offer.renewed:
-                continue
-            if offer.state is LinkState.OFFERED:
-                is_ours = offer.run_id == self.run.run_id
-                row.word = OfferWord.OFFERED if is_ours else OfferWord.ALREADY_OFFERED
-            elif offer.state is LinkState.IN_DOUBT:
-                row.word = OfferWord.IN_DOUBT
-
-    def _offer_id(self, candidate: Candidate, number: int) -> bytes:
-        identity = f"{self.parameters.product}\x1f{number}\x1f{candidate.customer_id}"
-        return self.run.journal.pseudonyms.subject("loan offer", identity)
+        Another link is made on purpose alone, and only where the last one is in doubt or its loan
+        has ended: an open offer has its link.
+        """
+        if person.candidate.word != PENDING:
+            return
+        person.record = record
+        is_ours = record is not None and record.run_id == self.run.run_id
+        may_be_renewed = self.parameters.again and not is_ours
+        is_wanted = record is None or (
+            may_be_renewed and (record.state is LinkState.IN_DOUBT or record.closed_at is not None)
+        )
+        number = 1 if record is None else record.number + is_wanted
+        identity = f"{self.parameters.product}\x1f{number}\x1f{person.candidate.customer_id}"
+        person.subject = self.run.journal.pseudonyms.subject("loan offer", identity)
+        if record is None or is_wanted:
+            return
+        if record.state is LinkState.OFFERED:
+            person.word = OfferWord.OFFERED if is_ours else OfferWord.ALREADY_OFFERED
+        elif record.state is LinkState.IN_DOUBT:
+            person.word = OfferWord.IN_DOUBT
 
     # --- asking ---
 
@@ -196,7 +221,10 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
         self._product = next(found, None)
         if self._product is None:
             await asyncio.to_thread(self._withdraw)
-            raise UsageError(unknown_product(listed))
+            ids = ", ".join(str(product.product_id) for product in listed.products) or "none"
+            raise UsageError(
+                f"--product: the service lists no such active product; there are: {ids}"
+            )
         return True
 
     def _withdraw(self) -> None:
@@ -212,21 +240,15 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
                 run.run_id, state="stopped", stop_reason="failures", report=report
             )
 
-    def begin(self, person: Offered) -> bool:
-        """Write an offer down under a key that one process gets."""
-        self._look_up([person])
-        if person.word != PENDING:
-            return True
-        if person.offer is not None and not person.offer.renewed:
-            return False
+    def intent(self, person: Offered) -> Offer:
+        """Return a new offer, under a key that one process gets."""
         candidate, contacts = person.candidate, self._contacts(person.candidate)
-        number = 1 if person.offer is None else person.offer.number + 1
-        person.offer = Offer(
+        return Offer(
             subject=person.subject,
             customer=candidate.customer,
             batch=self._source.batch,
             product_id=self.parameters.product,
-            number=number,
+            number=1 if person.offer is None else person.offer.number + 1,
             run_id=self.run.run_id,
             source_run_id=self._source.run_id,
             decision=candidate.decision,
@@ -237,7 +259,6 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
             email=contacts.get("email"),
             phone=contacts.get("phone"),
         )
-        return bool(self._kept.add([person.offer]))
 
     def call(self, caller: Caller, person: Offered) -> LookupTask:
         """Return the call that makes a link."""
@@ -251,15 +272,11 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
 
     def learn(self, person: Offered, end: CallEnd | None) -> None:
         """Write down what came of a call; an offer for which nothing was sent is forgotten."""
-        assert person.offer is not None  # noqa: S101 - begun in the lines above
-        rule = partial(_after_call, self.run.journal)
-        person.offer = keep(self._kept, person.offer, end, rule, self.run.clock())
+        super().learn(person, end)
         person.problem = None if end is None else end.trouble
         if person.offer is not None:
             linked = person.offer.state is LinkState.OFFERED
             person.word = OfferWord.OFFERED if linked else OfferWord.IN_DOUBT
-        elif person.task is not None and person.task.status is LookupStatus.FAILED:
-            person.word = FAILED
 
     def again(self) -> None:
         """Let customers have a link whose call failed or was not made; the list comes first."""
@@ -283,33 +300,37 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
         folder.write_parquet(OFFERS_FILE, OFFERS.schema, [offers])
         with folder.file(OFFERS_CSV, offers.num_rows) as partial_file:
             partial_file.write_bytes(csv_bytes(offers, headings=True, as_is=["phone"]))
-        self._give_notices()
+        counts = self._counts()
+        if doubtful := counts[OfferWord.IN_DOUBT]:
+            self.run.stops.notices.append(
+                f"{doubtful:,} links are in doubt: the call was sent and its answer lost, so that "
+                "a link may exist that nobody here knows; no machine asks again, see state "
+                f"in_doubt in {OFFERS_CSV}; --again makes them another"
+            )
         answers = {
-            Operation.LOAN_PRODUCTS: {"listed": int(self._product is not None)},
+            Operation.LOAN_PRODUCTS: {"listed": int(product is not None)},
             self.operation: {"offered": self._made},
         }
-        return Account(
-            answers,
-            {
-                **self._head(),
-                "prefill": list(self.parameters.prefill),
-                "offers": self._counts(),
-                "changes": {"links_made": self._made},
-            },
-        )
+        more = {
+            **self._head(),
+            "prefill": list(self.parameters.prefill),
+            "offers": counts,
+            "changes": {"links_made": self._made},
+        }
+        return Account(answers, more)
 
     def _head(self) -> dict[str, Any]:
         """Return what the run is about."""
-        product = self._product
+        source, product, given = self._source, self._product, self.parameters
         return {
             "source": {
-                "run_id": self._source.run_id,
-                "batch": self._source.batch,
-                "decisions": list(self.parameters.decisions),
-                "unsolicited": self.parameters.unsolicited,
+                "run_id": source.run_id,
+                "batch": source.batch,
+                "decisions": list(given.decisions),
+                "unsolicited": given.unsolicited,
             },
             "product": {
-                "product_id": self.parameters.product,
+                "product_id": given.product,
                 "name": None if product is None else product.name,
             },
         }
@@ -318,24 +339,6 @@ class LoanOffers(PersonRun[OfferLoans, Offered]):
         """Return how many rows have a chosen decision, and of them how many have which word."""
         words = Counter(str(row.word) for row in self.people)
         return {"chosen": len(self.people), **{word.value: words[word] for word in OfferWord}}
-
-    def _give_notices(self) -> None:
-        """Say that nobody is asked twice by machine, and who was not reached."""
-        stops, counts = self.run.stops, self._counts()
-        if doubtful := counts[OfferWord.IN_DOUBT]:
-            stops.notices.append(
-                f"{doubtful:,} links are in doubt: the call was sent and its answer lost, so that "
-                "a link may exist that nobody here knows; no machine asks again, see state "
-                f"in_doubt in {OFFERS_CSV}, then name the customers with --again"
-            )
-        if self._product is None and stops.reason == StopReason.OUTAGE:
-            stops.notices.append("the list of products did not come; resume the run later")
-        failed = stops.ending()[1] == StopReason.FAILURES.value
-        if counts[OfferWord.PENDING] and not failed and stops.reason is None:
-            stops.notices.append(
-                f"{counts[OfferWord.PENDING]:,} customers were not reached, since no more links "
-                "were asked for"
-            )
 
     def quoted_more(self) -> dict[str, Any]:
         """Return how many links it would be."""
@@ -364,96 +367,8 @@ OFFERS = OutputTable[Offered](
     offer_run_id=(WORD, lambda row: row.offer and row.offer.run_id),
 )
 
-# --- what came of calls, and another link on purpose ---
 
-
-def newest_offers(
-    kept: Records[Offer], customers: Collection[bytes], product_id: str
-) -> dict[bytes, Offer]:
-    """Return the newest offer of a product to each customer who has one."""
-    found = [each for each in kept.of_customers(customers) if each.product_id == product_id]
-    return {each.customer: each for each in sorted(found, key=lambda each: each.number)}
-
-
-def bring_up_to_date(journal: Journal, *, run_id: str = "") -> None:
-    """Learn what came of calls whose process died.
-
-    Args:
-        journal: the journal.
-        run_id: the run that is resumed or closed, whose calls are not under way.
-    """
-    kept = Records.of(journal, Offer)
-    begun = kept.all(state=LinkState.STARTING.value)
-    rule = partial(_after_call, journal)
-    for _ in learn_dead(journal, kept, begun, run_id=run_id, made=_made_by, rule=rule):
-        pass
-
-
-def _made_by(offer: Offer) -> tuple[str, str]:
-    return offer.run_id, Operation.LOAN_START.value
-
-
-def _after_call(journal: Journal, offer: Offer, end: CallEnd | None) -> Offer | None:
-    """Return an offer after its call; None if no link can have been made."""
-    if end is not None and end.is_lost:
-        return offer.model_copy(update={"state": LinkState.IN_DOUBT})
-    if end is None or not end.is_answered:
-        return None
-    answer = parse_answer(Operation.LOAN_START, end.body)
-    if not isinstance(answer, LoanStarted) or not answer.reference:
-        return offer.model_copy(update={"state": LinkState.IN_DOUBT})
-    loan = journal.pseudonyms.subject(SubjectKind.LOAN.value, answer.reference)
-    at = end.settled_at or journal.clock()
-    made = {"state": LinkState.OFFERED, "offered_at": at, "loan": loan}
-    link = {"reference": answer.reference, "url": answer.url}
-    return offer.model_copy(update=made | link)
-
-
-def ask_again(journal: Journal, parameters: OfferLoans, customer_ids: Sequence[str]) -> int:
-    """Let the next run make another link for some customers, on purpose; return how many.
-
-    Only where the last start is in doubt, or its loan has ended: an open offer has its link.
-
-    Args:
-        journal: the journal.
-        parameters: with folder and product, as `person_run.remembered` gives them.
-        customer_ids: as the lender's file has them.
-
-    Raises:
-        InputError: a customer is not in the run, has no such offer, or has an open one; named by
-            its position among those given, since an id may be personal.
-    """
-    journal.calls.recover()
-    bring_up_to_date(journal)
-    found, _ = candidates(journal, read_source(parameters), parameters.decisions)
-    known = {each.customer_id: each.customer for each in found if each.word == PENDING}
-    kept = Records.of(journal, Offer)
-    offers = newest_offers(kept, list(known.values()), parameters.product)
-    again: list[Offer] = []
-    for number, customer_id in enumerate(dict.fromkeys(customer_ids), start=1):
-        offer = offers.get(known.get(customer_id, b""))
-        why = _why_not_again(offer, known=customer_id in known)
-        if offer is None or why:
-            raise InputError(f"--again: customer number {number} of those given {why}")
-        again.append(offer.model_copy(update={"renewed": True}))
-    kept.put(again, journal.clock())
-    return len(again)
-
-
-def _why_not_again(offer: Offer | None, *, known: bool) -> str:
-    """Return why a customer gets no other link, and what to do; empty where one may be made."""
-    if not known:
-        return "has no row with a chosen decision in this run; write the id as the file has it"
-    if offer is None:
-        return "was never offered this product; leave --again out"
-    if offer.state is LinkState.STARTING:
-        return "is being offered it by a run under way; wait for that run"
-    if offer.state is LinkState.OFFERED and offer.closed_at is None:
-        return (
-            "has an open offer, and so a link: offer without --again, and the link is in "
-            "offers.parquet"
-        )
-    return ""
+# --- products ---
 
 
 async def fetch_products(session: Caller) -> tuple[LoanProducts | None, LookupTask]:
@@ -471,12 +386,6 @@ async def fetch_products(session: Caller) -> tuple[LoanProducts | None, LookupTa
     return (found if isinstance(found, LoanProducts) else None), task
 
 
-def unknown_product(listed: LoanProducts) -> str:
-    """Say that a product is not on the list, and what is."""
-    ids = ", ".join(str(product.product_id) for product in listed.products) or "none"
-    return f"--product: the service lists no such active product; there are: {ids}"
-
-
 async def list_products(
     settings: Settings,
     *,
@@ -492,19 +401,14 @@ async def list_products(
     operation = Operation.LOAN_PRODUCTS
     async with single_call(settings, operation, clock=clock, transport=transport) as caller:
         listed, task = await fetch_products(caller)
-    if listed is None:
-        caller.run.refuse_wrong_address()
-        raise StoppedError(_why(caller.run.stops, task))
-    return listed
-
-
-def _why(stops: Stops, task: LookupTask) -> str:
-    refused = stops.refusals()
-    if refused:
-        return "; ".join(refused)
-    _, reason = stops.ending()
-    trouble = "" if task.reading is None or task.reading.trouble is None else task.reading.trouble
-    return (
-        f"the list of products did not come ({reason or trouble or 'no answer'}); try again later, "
-        "and see: nightscreen doctor"
+    if listed is not None:
+        return listed
+    caller.run.refuse_wrong_address()
+    stops = caller.run.stops
+    trouble = None if task.reading is None else task.reading.trouble
+    why = stops.ending()[1] or trouble or "no answer"
+    raise StoppedError(
+        "; ".join(stops.refusals())
+        or f"the list of products did not come ({why}); try again later, and see: nightscreen "
+        "doctor"
     )

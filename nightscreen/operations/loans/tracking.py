@@ -9,6 +9,7 @@ reference; the report holds numbers and status words alone.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -24,7 +25,7 @@ from nightscreen.journal.loan_offers import linked_offers, loan_history
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED
 from nightscreen.journal.schema import records
-from nightscreen.operations.loans.offers import bring_up_to_date
+from nightscreen.operations.loans.offers import STARTS
 from nightscreen.operations.person_run import (
     FAILED,
     PENDING,
@@ -32,6 +33,7 @@ from nightscreen.operations.person_run import (
     OutputTable,
     Person,
     PersonRun,
+    end_of,
 )
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation, Outcome, SubjectKind
@@ -51,7 +53,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from nightscreen.calling.caller import Caller
-    from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.calling.run import Run
     from nightscreen.operations.person_run import CallEnd
 
@@ -99,7 +100,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
 
     def find(self) -> list[Followed]:
         """Find every loan with a reference, and take over what dead runs did not report."""
-        bring_up_to_date(self.run.journal)
+        STARTS.learn_dead(self.run.journal)
         run_id, now = self.run.run_id, self.run.clock()
         told = [each for each in self._news.run_ids() if each != run_id and self._is_dead(each)]
         with writing(self.run.journal.engine) as connection:
@@ -122,28 +123,14 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         found = self.run.journal.runs.find(run_id)
         return found is None or found.state == KILLED
 
-    async def ask(self, caller: Caller) -> None:
-        """Ask about every open loan.
-
-        The first is asked about alone: a key that may not ask is reported by one call. If it gets
-        no answer it is asked about again with the others, which show whether the service fails.
-        """
-        due = self.due()
-        await self.ask_each(caller, due[:1])
-        if len(due) > 1 and (first := due[0].task) is not None:
-            is_failing = first.reading is not None and first.reading.retry
-            if is_failing and first.status is LookupStatus.FAILED:
-                self.again()
-        await super().ask(caller)
-
-    def begin(self, person: Followed) -> bool:  # noqa: ARG002 - a view changes nothing
-        """Ask whoever else does."""
-        return True
-
-    def call(self, caller: Caller, person: Followed) -> LookupTask:
-        """Return the call that shows a loan."""
+    async def turn(self, caller: Caller, person: Followed) -> bool:
+        """Ask about a loan, whoever else does: a view changes nothing."""
         request = loans.loan(person.offer.reference or "")
-        return caller.task(request, kind=self.kind, subject=person.subject)
+        task = caller.task(request, kind=self.kind, subject=person.subject)
+        person.task = await caller.one(task)
+        end = end_of(person.task, self.run.clock())
+        await asyncio.to_thread(self.learn, person, end)
+        return True
 
     def learn(self, person: Followed, end: CallEnd | None) -> None:
         """Write down what was seen of a loan, with what is new of it.

@@ -154,41 +154,22 @@ class Pull(PersonRun[PullTransactions, Due]):
 
     # --- one customer's turn ---
 
-    def begin(self, person: Due) -> bool:
-        """Find the live grant: a newer consent may be there, or none any more."""
-        person.came = {}
-        person.grant = self.consents.live(person.subject, scope_of(self.kinds[0]))
-        if person.grant is None:
-            self._settle(person, PullOutcome.ENDED)
-        return True
-
-    def call(self, caller: Caller, person: Due, kind: PulledKind | None = None) -> LookupTask:
-        """Return the call for a list, that of the pull's own kind where none is named."""
-        assert person.grant is not None  # noqa: S101 - `begin` found it
-        under = self.run.settings.aggregator_path
-        return self._task(
-            caller, person.grant, list_request(person.grant, kind or self.kinds[0], under)
-        )
-
-    def _task(self, caller: Caller, grant: Grant, request: Request) -> LookupTask:
-        """Return a call in the customer's name, under their consent; the journal keeps no body."""
-        return caller.task(
-            request,
-            kind=self.kind,
-            subject=grant.customer,
-            keeps_body=False,
-            consent_reference=grant.grant_id,
-        )
-
     async def turn(self, caller: Caller, person: Due) -> bool:
-        """Ask for each list that was granted, and write down what came."""
-        await to_thread(self.begin, person)
+        """Ask for each list that was granted, and write down what came.
+
+        The live grant counts: a newer consent may be there, or none any more.
+        """
+        person.came, own = {}, scope_of(self.kinds[0])
+        person.grant = await to_thread(self.consents.live, person.subject, own)
+        if person.grant is None:
+            await to_thread(self._settle, person, PullOutcome.ENDED)
+            return True
         for kind in self.kinds:
-            if person.grant is None or not person.grant.allows(scope_of(kind)):
+            if not person.grant.allows(scope_of(kind)):
                 continue
             if kind is not self.kinds[0]:
                 self.run.progress[self.operation].wanted += 1
-            came = await self._list(caller, person, kind)
+            came = await self._list(caller, person, person.grant, kind)
             if came is not None:
                 person.came[kind] = came
             if not isinstance(came, bytes):
@@ -200,16 +181,16 @@ class Pull(PersonRun[PullTransactions, Due]):
         return True
 
     async def _list(
-        self, caller: Caller, person: Due, kind: PulledKind
+        self, caller: Caller, person: Due, grant: Grant, kind: PulledKind
     ) -> bytes | PullOutcome | None:
         """Ask for a list, once more where its token could be refreshed; None on a stop."""
-        task = await self._asked(caller, person, kind)
-        if _is_refused(task) and person.grant is not None:
-            fresh = await self._fresh(caller, person.grant)
+        task = await self._asked(caller, person, grant, kind)
+        if _is_refused(task):
+            fresh = await self._fresh(caller, grant)
             if not isinstance(fresh, Tokens):
                 return fresh
-            person.grant = person.grant.model_copy(update={"tokens": fresh})
-            task = await self._asked(caller, person, kind)
+            person.grant = grant.model_copy(update={"tokens": fresh})
+            task = await self._asked(caller, person, person.grant, kind)
             if _is_refused(task):
                 return PullOutcome.TOKEN_REFUSED
         if task.status in _ANSWERED and task.reading is not None:
@@ -217,11 +198,25 @@ class Pull(PersonRun[PullTransactions, Due]):
             return body
         return _LOST.get(task.status)
 
-    async def _asked(self, caller: Caller, person: Due, kind: PulledKind) -> LookupTask:
-        task = await caller.one(self.call(caller, person, kind))
+    async def _asked(
+        self, caller: Caller, person: Due, grant: Grant, kind: PulledKind
+    ) -> LookupTask:
+        request = list_request(grant, kind, self.run.settings.aggregator_path)
+        task = await self._call(caller, grant, request)
         if kind is self.kinds[0]:
             person.task = task
         return task
+
+    async def _call(self, caller: Caller, grant: Grant, request: Request) -> LookupTask:
+        """Make a call in the customer's name, under their consent; the journal keeps no body."""
+        task = caller.task(
+            request,
+            kind=self.kind,
+            subject=grant.customer,
+            keeps_body=False,
+            consent_reference=grant.grant_id,
+        )
+        return await caller.one(task)
 
     async def _fresh(self, caller: Caller, grant: Grant) -> Tokens | PullOutcome | None:
         """Return a newer access token, asking for one where no other task has; None on a stop."""
@@ -253,7 +248,7 @@ class Pull(PersonRun[PullTransactions, Due]):
         self.run.progress[self.operation].wanted += 2
         redirect_uri = str(grant.evidence.get("redirect_uri") or self.run.settings.redirect_uri)
         request = aggregator.refresh(tokens.refresh_token, redirect_uri)
-        task = await caller.one(self._task(caller, grant, request))
+        task = await self._call(caller, grant, request)
         reading = task.reading
         if task.status is LookupStatus.WAITING:
             return None
@@ -274,10 +269,7 @@ class Pull(PersonRun[PullTransactions, Due]):
     def _settle(self, person: Due, outcome: PullOutcome) -> None:
         pulled = _as_begun(person).model_copy(update={"state": outcome})
         self.store.settle(pulled)
-        self._take(person, pulled)
-
-    def _take(self, person: Due, pulled: Pulled) -> None:
-        person.pulled, person.word = pulled, pulled.state.value
+        person.pulled, person.word = pulled, outcome.value
 
     def learn(self, person: Due, end: CallEnd | None) -> None:  # noqa: ARG002 - `came` has it
         """Read what was answered, compare it with what is known, and keep what is new of it.
@@ -303,7 +295,8 @@ class Pull(PersonRun[PullTransactions, Due]):
         old_before = now - self.run.settings.transactions_reread_days * DAY_MICROS
         noted = {"answered_at": now, "summary": summary}
         pulled = _as_begun(person).model_copy(update=noted)
-        self._take(person, self.store.keep(pulled, lists, old_before=old_before))
+        person.pulled = self.store.keep(pulled, lists, old_before=old_before)
+        person.word = person.pulled.state.value
 
     def _read(self, person: Due, kind: PulledKind, found: RawRecords) -> AnsweredList:
         drift, names = Drift(shape=Counter([found.shape])), self.run.journal.pseudonyms
@@ -341,10 +334,11 @@ class Pull(PersonRun[PullTransactions, Due]):
     def write(self) -> Account:
         """Judge refused refreshes, and write every file, all from the journal."""
         lapsed = self._judge_refused()
-        files = PullFiles.of(self.run, self.fields, CashFlow.of(self.run.settings))
-        self.rows_read, self.rows_refused = files.rows_read, files.rows_refused
+        files = PullFiles(self.run, self.fields)
+        self.rows_read, self.rows_refused = files.counts["answered"], files.counts["unreadable"]
         files.add_notices(lapsed)
-        return Account({self.operation: files.outcomes}, files.write())
+        written = files.write(CashFlow.of(self.run.settings))
+        return Account({self.operation: files.outcomes}, written)
 
     def _judge_refused(self) -> int:
         """Judge refused refreshes over the whole run; return how many grants lapsed.

@@ -6,18 +6,16 @@ honestly as one that went through.
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nightscreen.files.outputs import CHANGES_FILE, QUARANTINE
-from nightscreen.files.private_files import atomic_write, make_private_folder
-from nightscreen.files.quarantine import escape_formula
+from nightscreen.files.private_files import make_private_folder
+from nightscreen.files.quarantine import QuarantineWriter
+from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.consents import Consents
 from nightscreen.operations.person_run import write_rows
 from nightscreen.operations.transactions.cashflow import write_cash_flow
@@ -25,7 +23,7 @@ from nightscreen.operations.transactions.records import HINTS, Drift
 from nightscreen.operations.transactions.store import PullStore
 from nightscreen.schemas.clock import lagos_day, to_instant
 from nightscreen.schemas.pulls import KEPT, UNCHANGED, PulledKind, PullOutcome, TransactionChange
-from nightscreen.schemas.rows import INSTANT
+from nightscreen.schemas.rows import INSTANT, RefusedRow, SourceColumn
 from nightscreen.schemas.stops import TEST_MODE
 
 if TYPE_CHECKING:
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
     from nightscreen.operations.transactions.cashflow import CashFlow
     from nightscreen.operations.transactions.records import RecordFields
     from nightscreen.operations.transactions.store import Version
-    from nightscreen.schemas.pulls import Pulled
 
 CHANGES_SCHEMA = pa.schema(
     [
@@ -51,58 +48,50 @@ CHANGES_SCHEMA = pa.schema(
 )
 """One row for each record added, modified or removed, by pseudonyms; and one for each customer
 whose list was suspiciously short, with how many removals wait."""
-_COLUMNS = ("customer_id", "record", "record_key", "column", "code", "hint")
-_LOOK_BACK = 10  # pulls whose drift is not told again in a notice
+_QUARANTINED = tuple(SourceColumn(name, None, name) for name in ("customer_id", "record_key"))
+NOTICES = {
+    "lapsed": "consents lapsed, since the service does not renew them any more: ask these "
+    "customers again; see: nightscreen consent list",
+    "short": "customers' lists are suspicious: they lack much of what was there; nothing is "
+    "reported as removed until the next pull confirms it",
+    "lost beside": "customers' profiles were not answered; their accounts are kept, and the next "
+    "pull asks again",
+    "refused": "refreshes were refused and no other call under this key was answered: check "
+    "NIGHTSCREEN_API_KEY, then resume the run; no consent was given up",
+}
+"""What a person should know of how a pull went; the number of customers stands before it."""
 _COUNTS = (*(each.value for each in TransactionChange), "held", "out_of_reach")
 
 
-@dataclass(frozen=True, slots=True)
 class PullFiles:
-    """A run's pulls added up, and its files."""
+    """A run's pulls added up as the journal has them, and its files.
 
-    run: Run
-    fields: Mapping[PulledKind, RecordFields]  # of each kind that was pulled, its own first
-    cash_flow: CashFlow
-    store: PullStore
-    pulls: list[Pulled]  # how it went with each customer
-    ids: Mapping[bytes, str]  # customers by their pseudonyms
-    # numbers of records by word and by word and kind, and of lists by shape
-    counts: Counter[str] = field(default_factory=Counter)
-    drift: Drift = field(default_factory=Drift)  # how records differ from what is known
+    Args:
+        run: the run.
+        fields: those of each kind that was pulled, its own first.
 
-    @classmethod
-    def of(
-        cls, run: Run, fields: Mapping[PulledKind, RecordFields], cash_flow: CashFlow
-    ) -> PullFiles:
-        """Return a run's pulls as the journal has them."""
-        store = PullStore(run.journal)
-        ids = {each.customer: each.customer_id for each in Consents.of(run.journal).grants()}
-        found = cls(run, fields, cash_flow, store, store.pulls.of_run(run.run_id), ids)
-        for pulled in found.pulls:
+    Attributes:
+        outcomes: how many customers came to which end.
+        counts: numbers of records by word, and of those that a list repeats by kind.
+    """
+
+    def __init__(self, run: Run, fields: Mapping[PulledKind, RecordFields]) -> None:
+        self.run, self.fields, self.store = run, fields, PullStore(run.journal)
+        self.pulls = self.store.pulls.of_run(run.run_id)
+        grants = Consents.of(run.journal).grants()
+        self.ids = {each.customer: each.customer_id for each in grants}
+        self.outcomes = Counter(each.state.value for each in self.pulls)
+        self.counts: Counter[str] = Counter()
+        self.drift = Drift()
+        for pulled in self.pulls:
             for kind, noted in pulled.summary.items():
-                found.counts.update({word: noted.get(word, 0) for word in (*_COUNTS, "answered")})
-                found.counts["unreadable"] += len(noted.get("unreadable", ()))
-                found.counts[f"repeated {kind}"] += noted.get("repeated", 0)
-                found.counts["lost beside"] += "outcome" in noted
-                found.drift.add(noted.get("drift", {}))
-        return found
+                self.counts.update({word: noted.get(word, 0) for word in (*_COUNTS, "answered")})
+                self.counts["unreadable"] += len(noted.get("unreadable", ()))
+                self.counts[f"repeated {kind}"] += noted.get("repeated", 0)
+                self.counts["lost beside"] += "outcome" in noted
+                self.drift.add(noted.get("drift", {}))
 
-    @property
-    def rows_read(self) -> int:
-        """Return how many records were answered; of them `rows_refused` cannot be read."""
-        return self.counts["answered"]
-
-    @property
-    def rows_refused(self) -> int:
-        """Return how many records are in quarantine."""
-        return self.counts["unreadable"]
-
-    @property
-    def outcomes(self) -> Counter[str]:
-        """Return how many customers came to which end."""
-        return Counter(each.state.value for each in self.pulls)
-
-    def write(self) -> dict[str, Any]:
+    def write(self, cash_flow: CashFlow) -> dict[str, Any]:
         """Write every file; return the parts of the report that a pull adds.
 
         Raises:
@@ -112,22 +101,21 @@ class PullFiles:
         written = dict.fromkeys(self.fields, 0)
         if self.run.stops.ending()[0] != TEST_MODE:
             written = {kind: self._write_typed(kind) for kind in self.fields}
-            write_cash_flow(self.run, self.store, self.cash_flow, self.pulls)
+            write_cash_flow(self.run, self.store, cash_flow, self.pulls)
         write_rows(self.run.folder, CHANGES_FILE, self._changes(), CHANGES_SCHEMA)
         self._write_quarantine()
-        outcomes = self.outcomes
         due = PullOutcome.DUE.value
         return {
             "customers": {
                 due: len(self.pulls),
-                **{each.value: outcomes[each] for each in PullOutcome if each != due},
-                "pending": outcomes[due],
+                **{each.value: self.outcomes[each] for each in PullOutcome if each != due},
+                "pending": self.outcomes[due],
             },
             "changes": {word: self.counts[word] for word in _COUNTS},
             **{
                 kind.folder: {
                     "written": rows,
-                    "file": self._place(kind) if rows else None,
+                    "file": "/".join(self._part(kind).parts[-3:]) if rows else None,
                     "repeated": self.counts[f"repeated {kind}"],
                 }
                 for kind, rows in written.items()
@@ -135,17 +123,10 @@ class PullFiles:
             "drift": self.drift.document(),
         }
 
-    # --- typed records ---
-
     def _part(self, kind: PulledKind) -> Path:
         """Return where the typed records of the run lie: a part of their own, by day in Lagos."""
-        folder, day = self.run.folder.path, lagos_day(self.run.started_at)
-        name = f"{folder.name}.parquet"
-        return folder.parent / kind.folder / f"pulled_on={day.isoformat()}" / name
-
-    def _place(self, kind: PulledKind) -> str:
-        part = self._part(kind)
-        return part.relative_to(part.parents[2]).as_posix()
+        folder, day = self.run.folder.path, lagos_day(self.run.started_at).isoformat()
+        return folder.parent / kind.folder / f"pulled_on={day}" / f"{folder.name}.parquet"
 
     def _write_typed(self, kind: PulledKind) -> int:
         """Write typed records; return how many.
@@ -165,15 +146,8 @@ class PullFiles:
             path.unlink(missing_ok=True)
             return 0
         make_private_folder(path.parents[1], ours=False)
-        make_private_folder(path.parent)
-        words = [each.name for each in schema if pa.types.is_dictionary(each.type)]
-        how = {"compression": "zstd", "compression_level": 1, "use_dictionary": words}
-        rows_written = 0
-        with atomic_write(path) as partial, pq.ParquetWriter(partial, schema, **how) as writer:
-            for table in chain([first], tables):
-                writer.write_table(table)
-                rows_written += table.num_rows
-        return rows_written
+        part = RunFolder(make_private_folder(path.parent))
+        return part.write_parquet(path.name, schema, chain([first], tables))
 
     def _blocks(self, kind: PulledKind) -> Iterator[list[Version]]:
         if not kind.is_state:
@@ -196,8 +170,6 @@ class PullFiles:
             "seen_at": to_instant(version.first_seen_at),
         }
 
-    # --- changes and quarantine ---
-
     def _changes(self) -> Iterator[dict[str, Any]]:
         for change in self.store.changes(self.run.run_id):
             yield {
@@ -218,72 +190,33 @@ class PullFiles:
                 }
 
     def _write_quarantine(self) -> None:
-        """Write each record that cannot be read: whose it is, where and why.
+        """Write each record that cannot be read: whose it is, its place in the list, and why.
 
         What it says stays sealed in the journal.
         """
         folder = self.run.folder
-        with (
-            folder.file(QUARANTINE) as partial,
-            partial.open("w", encoding="utf-8", newline="") as file,
-        ):
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(_COLUMNS)
+        with QuarantineWriter(folder.path / QUARANTINE, _QUARANTINED) as file:
             for each in self.pulls:
-                customer = escape_formula(self.ids.get(each.customer, ""))
                 for noted in each.summary.values():
-                    for place, key, code, column in noted.get("unreadable", ()):
-                        hint = HINTS.get(code, "")
-                        writer.writerow([customer, place, key, column, code, hint])
-        folder.rows[QUARANTINE] = self.rows_refused
-
-    # --- notices ---
+                    file.write(
+                        RefusedRow(
+                            line=place,
+                            column=column,
+                            code=code,
+                            hint=HINTS.get(code, ""),
+                            values=(self.ids.get(each.customer, ""), key),
+                        )
+                        for place, key, code, column in noted.get("unreadable", ())
+                    )
+        folder.rows[QUARANTINE] = self.counts["unreadable"]
 
     def add_notices(self, lapsed: int) -> None:
         """Add what a person should know of how the pull went; so many consents lapsed."""
-        outcomes, notices = self.outcomes, self.run.stops.notices
-        strange = sorted(_names(self.drift.document()) - self._drift_before())
-        if lapsed:
-            notices.append(
-                f"{lapsed} consents lapsed, since the service does not renew them any more: ask "
-                "these customers again; see: nightscreen consent list"
-            )
-        if short := outcomes[PullOutcome.SUSPICIOUS_SHORT]:
-            notices.append(
-                f"suspicious: {short} customers' lists lack much of what was there; nothing is "
-                "reported as removed until the next pull confirms it"
-            )
-        if lost := self.counts["lost beside"]:
-            notices.append(
-                f"{lost} customers' profiles were not answered; their accounts are kept, and the "
-                "next pull asks again"
-            )
-        if refused := outcomes[PullOutcome.REFRESH_REFUSED]:
-            notices.append(
-                f"{refused} refreshes were refused and no other call under this key was answered: "
-                "check NIGHTSCREEN_API_KEY, then resume the run; no consent was given up"
-            )
-        if strange:
-            notices.append(
-                f"the service's records have changed shape ({', '.join(strange[:5])}): see drift "
-                f"in the report, and data/{next(iter(self.fields))}_fields.toml"
-            )
-
-    def _drift_before(self) -> set[str]:
-        """Return what the last pulls that ended reported of drift."""
-        runs = self.run.journal.runs.newest(batch=self.run.batch, limit=_LOOK_BACK)
-        reports = [
-            each.report
-            for each in runs
-            if each.run_id != self.run.run_id and each.flow == self.run.flow
-        ]
-        return {name for report in reports if report for name in _names(report.get("drift", {}))}
-
-
-def _names(drift: Mapping[str, Mapping[str, int]]) -> set[str]:
-    return {
-        f"{word} {name}"
-        for word, names in drift.items()
-        for name in names
-        if (word, name) != ("shape", "data")
-    }
+        numbers = {
+            "lapsed": lapsed,
+            "short": self.outcomes[PullOutcome.SUSPICIOUS_SHORT],
+            "lost beside": self.counts["lost beside"],
+            "refused": self.outcomes[PullOutcome.REFRESH_REFUSED],
+        }
+        said = (f"{number} {NOTICES[word]}" for word, number in numbers.items() if number)
+        self.run.stops.notices.extend(said)
