@@ -19,7 +19,7 @@ from nightscreen.cli.context import opened_journal, require_consent, settings_of
 from nightscreen.cli.output import lagos_time, say
 from nightscreen.client.aggregator import consent_address, read_scopes
 from nightscreen.journal import journal_of
-from nightscreen.operations.consents.admin import consent_by_hand, grant_rows, read_code
+from nightscreen.operations.consents.admin import asked_by_hand, grant_rows, read_code
 from nightscreen.operations.consents.admin import revoke as revoke_grant
 from nightscreen.operations.consents.links import ConsentLinks
 from nightscreen.operations.consents.links import redeem as redeem_code
@@ -105,14 +105,10 @@ def redeem(
     """Exchange a code by hand, where no portal takes the redirect; it works once."""
     settings = settings_of_command()
     require_consent(settings)
-    brought = read_code(sys.stdin.readline() if code == "-" else code)
-    scopes = read_scopes(scope) if scope else ()
-
+    brought, state = read_code(sys.stdin.readline() if code == "-" else code)
     with journal_of(settings) as journal:
-        consent, asked = consent_by_hand(journal, customer, brought, scopes)
-        done = asyncio.run(redeem_code(journal, settings, consent))
-        if done.grant is not None and asked is not None:
-            ConsentLinks(journal).use_up(asked)
+        asked = asked_by_hand(journal, customer, state, read_scopes(scope) if scope else ())
+        done = asyncio.run(redeem_code(journal, settings, asked, brought, channel="by hand"))
     status, sentence = _ENDINGS.get(done.ending.value, (0, ""))
     if done.trouble in REFUSALS:  # a wrong address, key or right reads as everywhere
         status, sentence = (2 if done.trouble == "address" else 3), REFUSALS[done.trouble]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pyarrow.parquet as pq
 import typer
 
-from nightscreen.cli.command import Result, command, group, read_options
+from nightscreen.cli.command import Result, command, group
 from nightscreen.cli.context import opened_journal
 from nightscreen.cli.engine import ran, run_flow, settings_for_calls
 from nightscreen.cli.output import say
@@ -26,11 +26,11 @@ from nightscreen.operations.bvn.confirmations import BvnConfirmations, read_pass
 from nightscreen.operations.bvn.requests import BvnRequests, open_customers
 from nightscreen.operations.loans.offers import LoanOffers, list_products
 from nightscreen.operations.person_run import PersonRun, remembered, run_people
-from nightscreen.operations.transactions.pull import pull_of, scope_of
+from nightscreen.operations.transactions.pull import AccountPull, TransactionPull, scope_of
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
-from nightscreen.schemas.pulls import PullAccounts, PullTransactions
+from nightscreen.schemas.pulls import PullTransactions
 from nightscreen.schemas.stops import REFUSALS
 
 if TYPE_CHECKING:
@@ -163,14 +163,12 @@ def pull(
     settings_for_calls()
     if customer and parameters.run:
         raise UsageError("--run takes an earlier pull up with its own customers; leave --customer")
-    model = PullAccounts if accounts else PullTransactions
-    given = parameters.model_dump(exclude_unset=True)
-    wanted = read_options(model, {**given, "grants": _grants(model, customer) if customer else []})
-    name = "pull_accounts" if accounts else "pull_transactions"
-    return ran(f"pull_transactions:{name}", wanted)
+    kind = AccountPull if accounts else TransactionPull
+    grants = _grants(scope_of(kind.kinds[0]), customer) if customer else []
+    return ran(f"pull_transactions:{kind.flow}", parameters.model_copy(update={"grants": grants}))
 
 
-def _grants(model: type[PullTransactions], customers: Sequence[str]) -> list[str]:
+def _grants(scope: str, customers: Sequence[str]) -> list[str]:
     """Return the customers' live grants.
 
     Raises:
@@ -178,7 +176,6 @@ def _grants(model: type[PullTransactions], customers: Sequence[str]) -> list[str
             personal.
     """
     found = []
-    scope = scope_of(pull_of(model()).kinds[0])
     with opened_journal() as journal:
         consents = Consents.of(journal)
         for place, customer in enumerate(dict.fromkeys(customers), start=1):

@@ -7,7 +7,7 @@ from typing import Any
 from prefect.client.schemas.objects import State
 
 from nightscreen.operations.transactions.pull import AccountPull, TransactionPull
-from nightscreen.schemas.pulls import PullAccounts, PullTransactions
+from nightscreen.schemas.pulls import PullTransactions
 from nightscreen.tasks.engine_run import named
 from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.person_runner import run_in_engine
@@ -25,7 +25,7 @@ async def pull_transactions(parameters: PullTransactions) -> dict[str, Any] | St
 
 
 @flow(name="pull-accounts", flow_run_name=named(AccountPull.name))
-async def pull_accounts(parameters: PullAccounts) -> dict[str, Any] | State[Any]:
+async def pull_accounts(parameters: PullTransactions) -> dict[str, Any] | State[Any]:
     """Pull the linked accounts of every live grant, profiles where granted; return the report.
 
     Raises:

@@ -570,7 +570,6 @@ transaction_records = Table(
     Column("first_seen_at", BigInteger, nullable=False),
     Column("run_id", Text, nullable=False),  # the pull that brought it
     Column("told_as", Text, nullable=False),  # added, modified
-    Column("changed", Text),  # names of the fields that differ from the version before
     Column("ended_at", BigInteger),  # replaced, or not answered any more
     Column("ended_as", Text),  # modified, removed
     Column("ended_by", Text),  # the pull that told it

@@ -19,7 +19,6 @@ from itsdangerous import BadData
 from nightscreen.client.aggregator import consent_address, read_scopes
 from nightscreen.operations.consents.links import (
     AskedConsent,
-    Consent,
     ConsentLinks,
     ExchangeEnd,
     Refusal,
@@ -27,7 +26,6 @@ from nightscreen.operations.consents.links import (
     signing,
 )
 from nightscreen.portal.pages import policy
-from nightscreen.schemas.clock import instant_text
 from nightscreen.web.forms import onward
 from nightscreen.web.guard import log, origin_of
 
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from nightscreen.operations.consents.links import Redeemed
     from nightscreen.portal.pages import Portal
 
 LINK: Final = "/consent/{token}"
@@ -124,7 +121,16 @@ async def come_back(portal: Portal, request: Request) -> Response:
     elif not 0 < len(given.get("code", "")) <= _LONGEST_CODE:
         what = "no_code"
     else:
-        done = await portal.to_the_end(_redeem(portal, asked, given["code"]))
+        exchanging = redeem(
+            portal.journal,
+            portal.settings,
+            asked,
+            given["code"],
+            channel="portal",
+            transport=portal.transport,
+        )
+        # to the end, even where the customer goes away meanwhile
+        done = await portal.to_the_end(exchanging)
         what = _TOLD_AS.get(done.ending, done.ending.value)
         if done.ending is not ExchangeEnd.KEPT:  # whoever looks after the portal sees why
             said = {"exchange": done.ending.value, "trouble": done.trouble}
@@ -136,23 +142,6 @@ async def come_back(portal: Portal, request: Request) -> Response:
         "again": "" if what == "done" else links.again(asked),
     }
     return _remember(portal, onward(TOLD), word=_word(portal, request), **message)
-
-
-async def _redeem(portal: Portal, asked: AskedConsent, code: str) -> Redeemed:
-    """Exchange a code to the end, even where the customer goes away meanwhile."""
-    journal, settings = portal.journal, portal.settings
-    evidence = {
-        "channel": "portal",
-        "link": asked.reference,
-        "came_back_at": instant_text(journal.clock()),
-        "redirect_uri": settings.redirect_uri,
-    }
-    reference = f"consent-{asked.reference}"
-    consent = Consent(asked.customer_id, code, asked.scopes, reference, evidence)
-    done = await redeem(journal, settings, consent, transport=portal.transport)
-    if done.ending is ExchangeEnd.KEPT:
-        await asyncio.to_thread(ConsentLinks(journal).use_up, asked)
-    return done
 
 
 async def told(portal: Portal, request: Request) -> Response:

@@ -18,24 +18,13 @@ from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 
 class PullTransactions(ApiRunParameters):
-    """Parameters of the flow that pulls transactions."""
+    """Parameters of the flows that pull transactions, or linked accounts."""
 
     grants: list[str] = Field(
         [],
         title="Grants",
         description="Ids of grants, as `nightscreen consent list` shows them. Empty: every live "
-        "grant with the scope transaction:list.",
-    )
-
-
-class PullAccounts(PullTransactions):
-    """Parameters of the flow that pulls linked accounts."""
-
-    grants: list[str] = Field(
-        [],
-        title="Grants",
-        description="Ids of grants, as `nightscreen consent list` shows them. Empty: every live "
-        "grant with the scope bank_account:list.",
+        "grant with the scope that is needed.",
     )
 
 

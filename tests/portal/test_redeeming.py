@@ -10,7 +10,7 @@ import pytest
 
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.consents.links import Consent, ExchangeEnd, redeem
+from nightscreen.operations.consents.links import AskedConsent, ExchangeEnd, redeem
 from tests.portal.visiting import CUSTOMER, LIST, VIEW
 
 if TYPE_CHECKING:
@@ -51,17 +51,18 @@ def breaks(error: type[httpx.TransportError]) -> Callable[[httpx.Request], httpx
     return fail
 
 
-def consent(*scopes: str) -> Consent:
-    """Return a code that was brought back."""
-    return Consent(CUSTOMER, "code-1", scopes or (LIST,), "consent-ref", {"channel": "portal"})
-
-
 async def redeemed(
-    town: Town, service: Service, given: Consent | None = None, patience_s: float = 40
+    town: Town, service: Service, scopes: tuple[str, ...] = (LIST,), patience_s: float = 40
 ) -> str:
-    """Redeem a code, and return what came of it."""
+    """Redeem a code of a customer who was asked for some scopes, and return what came of it."""
     done = await redeem(
-        town.journal, town.settings, given or consent(), transport=service, patience_s=patience_s
+        town.journal,
+        town.settings,
+        AskedConsent(CUSTOMER, scopes),
+        "code-1",
+        channel="portal",
+        transport=service,
+        patience_s=patience_s,
     )
     return done.ending.value
 
@@ -100,10 +101,9 @@ async def test_each_answer_ends_in_one_word_and_is_asked_for_once(
 
 async def test_bare_code_grants_what_is_named_and_never_what_nobody_knows(town: Town) -> None:
     """Neither the operator nor the answer says what was granted: then it is nothing."""
-    bare = Consent(CUSTOMER, "code-1", (), "consent-by-hand", {})
-    assert await redeemed(town, Service(says(200, TOKEN)), bare) == ExchangeEnd.NOTHING_GRANTED
+    assert await redeemed(town, Service(says(200, TOKEN)), ()) == ExchangeEnd.NOTHING_GRANTED
     named = Service(says(200, {**TOKEN, "scope": f"{LIST} {VIEW}"}))
-    assert await redeemed(town, named, bare) == ExchangeEnd.KEPT
+    assert await redeemed(town, named, ()) == ExchangeEnd.KEPT
     assert [grant.scopes for grant in town.grants] == [(LIST, VIEW)]
 
 

@@ -15,7 +15,6 @@ from nightscreen.operations.transactions.cashflow import (
     NO_ACCOUNTS,
     TRANSACTIONS,
     CashFlow,
-    Match,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def figures(
     return dict(row)
 
 
-def matches(lender: CashFlow, items: Sequence[Mapping[str, Any]]) -> list[Match]:
+def matches(lender: CashFlow, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return which rules took which transactions."""
     return lender.matches(*tables(items, AS_OF))
 

@@ -17,7 +17,7 @@ from nightscreen.config.settings import Retention, read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.customers import Customers
-from nightscreen.operations.transactions.pull import pull_of
+from nightscreen.operations.transactions.pull import AccountPull, Pull, TransactionPull
 from nightscreen.operations.transactions.store import PullStore
 from nightscreen.privacy.lookup_subject import Subject
 from nightscreen.privacy.subject_access import gather
@@ -25,7 +25,7 @@ from nightscreen.sandbox.faults import NO_WAIT
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.consented import PULLS, TokenAnswer
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.pulls import PullAccounts, PullTransactions
+from nightscreen.schemas.pulls import PullTransactions
 from nightscreen.schemas.stops import StopReason
 from tests.screening import World
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.operations.person_run import CallEnd
-    from nightscreen.operations.transactions.pull import Due, Pull
+    from nightscreen.operations.transactions.pull import Due
     from nightscreen.operations.transactions.store import Version
     from nightscreen.sandbox.process import SandboxProcess
     from nightscreen.schemas.consented import Grant
@@ -102,12 +102,12 @@ class Lender(World):
 
     def open(
         self,
-        model: type[PullTransactions] = PullTransactions,
+        kind: type[Pull] = TransactionPull,
         **options: Any,  # noqa: ANN401 - as PullTransactions has them
     ) -> Pull:
         """Open a pull and find who is due."""
-        parameters = model(output=str(self.folder / "out"), **options)
-        pull = pull_of(parameters).open(parameters, self.read_settings(), clock=self.clock)
+        parameters = PullTransactions(output=str(self.folder / "out"), **options)
+        pull = kind.open(parameters, self.read_settings(), clock=self.clock)
         try:
             pull.take_in()
         except InputError:
@@ -117,16 +117,16 @@ class Lender(World):
 
     def pull(
         self,
-        model: type[PullTransactions] = PullTransactions,
+        kind: type[Pull] = TransactionPull,
         **options: Any,  # noqa: ANN401 - as PullTransactions has them
     ) -> dict[str, Any]:
         """Pull and return the report."""
-        parameters = model(output=str(self.folder / "out"), **options)
-        return self.run_persons(pull_of(parameters), parameters)
+        parameters = PullTransactions(output=str(self.folder / "out"), **options)
+        return self.run_persons(kind, parameters)
 
     def pull_accounts(self) -> dict[str, Any]:
         """Pull linked accounts and return the report."""
-        return self.pull(PullAccounts)
+        return self.pull(AccountPull)
 
     async def ask(self, pull: Pull, *, until: int = 10**9) -> None:
         """Ask every customer; send nothing more once so many are written down."""

@@ -5,12 +5,11 @@ The pages customers meet use none of this.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from nightscreen.journal.consents import Consents
-from nightscreen.operations.consents.links import AskedConsent, Consent, ConsentLinks, Refusal
+from nightscreen.operations.consents.links import AskedConsent, ConsentLinks, Refusal
 from nightscreen.schemas.clock import DAY_MICROS, instant_text
 from nightscreen.schemas.errors import InputError, UsageError
 
@@ -29,16 +28,8 @@ _REFUSED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CodeInput:
-    """An operator's input: a code alone, or the address of a redirect."""
-
-    code: str = field(repr=False)
-    state: str = field(default="", repr=False)
-
-
-def read_code(text: str) -> CodeInput:
-    """Return the code of a redirect, given alone or as the whole address.
+def read_code(text: str) -> tuple[str, str]:
+    """Return the code of a redirect, given alone or as the whole address, and its state if any.
 
     Raises:
         InputError: the customer did not allow it, or there is no code.
@@ -47,7 +38,7 @@ def read_code(text: str) -> CodeInput:
     if "://" not in text and "?" not in text:
         if not text or any(sign in text for sign in " =&"):
             raise InputError("--code: give the code alone, or the whole address of the redirect")
-        return CodeInput(text)
+        return text, ""
     given = dict(parse_qsl(urlsplit(text).query))
     if "error" in given:
         denied = given["error"] == "access_denied"
@@ -60,28 +51,26 @@ def read_code(text: str) -> CodeInput:
         raise InputError(
             "--code: the address holds no code; copy it whole, with what follows the ?"
         )
-    return CodeInput(given["code"], given.get("state", ""))
+    return given["code"], given.get("state", "")
 
 
-def consent_by_hand(
-    journal: Journal, customer_id: str, brought: CodeInput, scopes: Iterable[str]
-) -> tuple[Consent, AskedConsent | None]:
-    """Return the code to redeem, and its link if the link was made here.
+def asked_by_hand(
+    journal: Journal, customer_id: str, state: str, scopes: Iterable[str]
+) -> AskedConsent:
+    """Return what a customer was asked for, whose code an operator brings.
 
     Args:
         journal: where the state of a redirect is used up.
         customer_id: the customer, according to the operator.
-        brought: code, and state if there was one.
+        state: as it came back with the code; empty where there is none.
         scopes: the requested scopes, if the operator knows; a state made here knows better.
 
     Raises:
         InputError: the state does not work, or belongs to another customer.
     """
-    evidence: dict[str, Any] = {"channel": "by hand", "brought_at": instant_text(journal.clock())}
-    if not brought.state:
-        asked_for = tuple(scopes)
-        return Consent(customer_id, brought.code, asked_for, "consent-by-hand", evidence), None
-    asked = ConsentLinks(journal).read_by_hand(brought.state, customer_id)
+    if not state:
+        return AskedConsent(customer_id, tuple(scopes))
+    asked = ConsentLinks(journal).read_by_hand(state, customer_id)
     if asked is Refusal.OTHER_CUSTOMER:
         raise InputError("this redirect belongs to another customer than --customer names")
     if isinstance(asked, Refusal):
@@ -89,9 +78,7 @@ def consent_by_hand(
             f"this redirect does not work: {_REFUSED[asked]}; ask the customer to consent again, "
             "or, if you are sure whose it is, give its code alone"
         )
-    evidence["link"] = asked.reference
-    reference = f"consent-{asked.reference}"
-    return Consent(customer_id, brought.code, asked.scopes, reference, evidence), asked
+    return asked
 
 
 def grant_rows(journal: Journal, *, state: GrantState | None = None) -> list[dict[str, Any]]:

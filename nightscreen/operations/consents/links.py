@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
 
@@ -104,8 +104,8 @@ class AskedConsent:
     customer_id: str = field(repr=False)
     scopes: tuple[str, ...]
     # the link's id; empty where the customer was sent to the consent screen itself
-    link: str = field(repr=False)
-    reference: str  # names link or state in logs and evidence
+    link: str = field(default="", repr=False)
+    reference: str = ""  # names link or state in logs and evidence; empty of a code alone
 
 
 class ConsentLinks:
@@ -301,31 +301,24 @@ class Redeemed:
     missing: tuple[str, ...] = ()  # scopes that were requested and not granted
 
 
-@dataclass(frozen=True, slots=True)
-class Consent:
-    """A code that a customer came back with, and its meaning."""
-
-    customer_id: str = field(repr=False)
-    code: str = field(repr=False)
-    scopes: tuple[str, ...]  # what was asked for; empty where nobody knows any more
-    reference: str  # what the journal calls the consent, such as the link's
-    evidence: Mapping[str, Any] = field(repr=False)  # how consent was given, kept with the grant
-
-
 async def redeem(
     journal: Journal,
     settings: Settings,
-    consent: Consent,
+    asked: AskedConsent,
+    code: str,
     *,
+    channel: str,
     transport: Transport | None = None,
     patience_s: float = PATIENCE_S,
 ) -> Redeemed:
-    """Exchange a code and keep the grant; never raises for what the service does.
+    """Exchange a code, keep the grant and use up its link; never raises for what the service does.
 
     Args:
         journal: where the grant is kept.
         settings: the service, the redirect address, caps.
-        consent: the code.
+        asked: whose consent it is, and for what; without scopes where nobody knows any more.
+        code: as it came back.
+        channel: how it came, for the evidence.
         transport: another way to the service than sockets, for tests.
         patience_s: how long it may take; a call that was sent is waited for all the same.
 
@@ -333,39 +326,42 @@ async def redeem(
         UsageError: the settings are wrong.
         JournalError: the journal could not be written; an answer that came is in doubt there.
     """
-    request = exchange(consent.code, settings.redirect_uri)
+    request = exchange(code, settings.redirect_uri)
     async with single_call(
         settings, Operation.AGGREGATOR_EXCHANGE, clock=journal.clock, transport=transport
     ) as caller:
         task = caller.task(
             request,
             kind=SubjectKind.CUSTOMER,
-            subject=journal.pseudonyms.customers_anywhere([consent.customer_id]),
+            subject=journal.pseudonyms.customers_anywhere([asked.customer_id]),
             keeps_body=False,
-            consent_reference=consent.reference,
+            consent_reference=f"consent-{asked.reference or 'by-hand'}",
         )
         with suppress(TimeoutError):
             await asyncio.wait_for(caller.one(task), patience_s)
         stops = caller.run.stops
         is_capped = caller.short or stops.reason in (StopReason.BUDGET, StopReason.QUOTA)
-    if task.reading is not None:
-        return await asyncio.to_thread(_kept, journal, consent, task.reading)
-    return Redeemed(ExchangeEnd.CAPPED if is_capped else ExchangeEnd.BUSY)
+    if task.reading is None:
+        return Redeemed(ExchangeEnd.CAPPED if is_capped else ExchangeEnd.BUSY)
+    evidence = {"channel": channel, "redirect_uri": settings.redirect_uri}
+    return await asyncio.to_thread(_kept, journal, asked, evidence, task.reading)
 
 
-def _kept(journal: Journal, consent: Consent, reading: CallOutcome) -> Redeemed:
+def _kept(
+    journal: Journal, asked: AskedConsent, evidence: dict[str, str], reading: CallOutcome
+) -> Redeemed:
     if reading.verdict is not ChargeStatus.ANSWERED:
         return Redeemed(_ending(reading), trouble=str(reading.trouble or ""))
     token = parse_answer(Operation.AGGREGATOR_EXCHANGE, reading.body)
-    if token is None or _grants_nothing(token, reading.body, consent.scopes):
-        return Redeemed(ExchangeEnd.NOTHING_GRANTED, missing=consent.scopes)
+    if token is None or _grants_nothing(token, reading.body, asked.scopes):
+        return Redeemed(ExchangeEnd.NOTHING_GRANTED, missing=asked.scopes)
+    at = {"redeemed_at": instant_text(journal.clock())}
+    link = {"link": asked.reference} if asked.reference else {}
     grant = Consents.of(journal).keep(
-        consent.customer_id,
-        token,
-        asked_scopes=consent.scopes,
-        evidence={**consent.evidence, "redeemed_at": instant_text(journal.clock())},
+        asked.customer_id, token, asked_scopes=asked.scopes, evidence={**evidence, **link, **at}
     )
-    missing = tuple(scope for scope in consent.scopes if scope not in grant.scopes)
+    ConsentLinks(journal).use_up(asked)
+    missing = tuple(scope for scope in asked.scopes if scope not in grant.scopes)
     return Redeemed(ExchangeEnd.KEPT, grant, missing=missing)
 
 

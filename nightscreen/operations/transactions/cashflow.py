@@ -83,18 +83,6 @@ _NOT_SETTLED: Final = (
 _ABOUT: Final = "see the head of data/features.sql"
 
 
-class Match(NamedTuple):
-    """What one rule took of a customer's transactions."""
-
-    rule: str
-    category: str
-    direction: str
-    words: list[str]
-    transactions: int
-    naira: Any
-    last: Any
-
-
 @dataclass(frozen=True, slots=True)
 class CashFlow:
     """The rules and definitions of a lender, read once."""
@@ -117,9 +105,7 @@ class CashFlow:
             raise SettingsError(f"{path} cannot be read: {error}") from None
         narrations = settings.own_table("narrations")
         found = cls(load_narrations(narrations), definitions, str(path))
-        if (
-            narrations is not None or path != DEFINITIONS
-        ):  # a mistake shows before anything is asked
+        if narrations is not None or path != DEFINITIONS:  # mistakes show before anything is asked
             found.features(TRANSACTIONS.empty_table(), CUSTOMERS.empty_table())
         return found
 
@@ -149,28 +135,33 @@ class CashFlow:
                     f"{self.name}: a definition needs more memory than it may use; make it simpler"
                 ) from None
             except duckdb.Error as error:
-                raise SettingsError(f"{self.name}: {_first_line(error)}; {_ABOUT}") from None
+                raise SettingsError(
+                    f"{self.name}: {str(error).splitlines()[0]}; {_ABOUT}"
+                ) from None
 
     def matches(
         self, transactions: pa.Table, customers: pa.Table, accounts: pa.Table = NO_ACCOUNTS
-    ) -> list[Match]:
-        """Return which rules took which transactions, the most naira first.
+    ) -> list[dict[str, Any]]:
+        """Return which rules took which transactions, as JSON has it, the most naira first.
 
         The words are those of the rules; of a narration nothing else is shown.
         """
         with self._matched(transactions, customers, accounts) as connection:
-            rows = connection.execute(
+            rows = connection.sql(
                 """
-                SELECT rule, category, CASE WHEN credit THEN 'credit' ELSE 'debit' END,
-                    list_sort(list(DISTINCT found)), count(*), sum(amount), max(day)
+                SELECT nullif(rule, '') AS rule, nullif(category, '') AS category,
+                    CASE WHEN credit THEN 'credit' ELSE 'debit' END AS direction,
+                    list_sort(list(DISTINCT found) FILTER (found <> '')) AS words,
+                    count(*) AS transactions, sum(amount)::VARCHAR AS naira,
+                    max(day)::VARCHAR AS last
                 FROM (
                     SELECT transactions.*, trim(texts.words) AS found
                     FROM transactions JOIN texts ON transactions.form = texts.form_id
                 )
                 GROUP BY rule, category, credit ORDER BY sum(amount) DESC, rule
                 """
-            ).fetchall()
-        return [Match(*row) for row in rows]
+            ).to_arrow_table()
+        return [{**row, "words": row["words"] or []} for row in rows.to_pylist()]
 
     @contextmanager
     def _matched(
@@ -396,10 +387,6 @@ def _sql_type(kind: pa.DataType) -> str:
     }[kind]
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
-
-
 BLOCK = 250_000  # transactions that are worked on at once: some 400 MB with the program's own
 
 
@@ -534,16 +521,5 @@ def explain_cash_flow(
         "run_id": figures.run_id,
         "checked_at": instant_text(figures.at),
         "figures": figures.figures,
-        "rules": [
-            {
-                "rule": each.rule or None,
-                "category": each.category or None,
-                "direction": each.direction,
-                "words": [word for word in each.words if word],
-                "transactions": each.transactions,
-                "naira": str(each.naira),
-                "last": each.last.isoformat(),
-            }
-            for each in cash_flow.matches(*_tables([used]))
-        ],
+        "rules": cash_flow.matches(*_tables([used])),
     }

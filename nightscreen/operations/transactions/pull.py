@@ -31,7 +31,6 @@ from nightscreen.schemas.consented import PULLS, Grant, GrantState, Tokens
 from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
 from nightscreen.schemas.pulls import (
     FINAL,
-    PullAccounts,
     Pulled,
     PulledKind,
     PullOutcome,
@@ -381,11 +380,6 @@ def _as_begun(person: Due) -> Pulled:
     if person.grant is not None:
         begun["grant_id"] = person.grant.grant_id
     return person.pulled.model_copy(update=begun)
-
-
-def pull_of(parameters: PullTransactions) -> type[Pull]:
-    """Return the kind of pull that some parameters ask for."""
-    return AccountPull if isinstance(parameters, PullAccounts) else TransactionPull
 
 
 def scope_of(kind: PulledKind) -> aggregator.Scope:

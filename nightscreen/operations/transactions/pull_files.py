@@ -40,7 +40,6 @@ CHANGES_SCHEMA = pa.schema(
         pa.field("customer", pa.string(), nullable=False),
         pa.field("record_key", pa.string()),
         pa.field("change", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-        pa.field("fields", pa.list_(pa.string())),
         pa.field("readable", pa.bool_()),
         pa.field("changed_at", INSTANT, nullable=False),
         pa.field("records", pa.int32()),
@@ -171,14 +170,13 @@ class PullFiles:
         }
 
     def _changes(self) -> Iterator[dict[str, Any]]:
-        for change in self.store.changes(self.run.run_id):
+        for row in self.store.changes(self.run.run_id):
             yield {
-                "customer": change.customer.hex(),
-                "record_key": change.key.hex(),
-                "change": change.change,
-                "fields": change.fields,
-                "readable": change.problem is None,
-                "changed_at": to_instant(change.at),
+                "customer": row.customer.hex(),
+                "record_key": row.record_key.hex(),
+                "change": row.change,
+                "readable": row.problem is None,
+                "changed_at": to_instant(row.at),
             }
         for each in self.pulls:
             if each.state is PullOutcome.SUSPICIOUS_SHORT:

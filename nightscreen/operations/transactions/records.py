@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -20,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nightscreen.schemas.answers import read_number
+from nightscreen.client.validation_errors import first_mistake, place_in, read_toml
+from nightscreen.schemas.answers import read_instant, read_number
 from nightscreen.schemas.clock import to_micros
 from nightscreen.schemas.consented import RawRecords, find_records
 from nightscreen.schemas.errors import SettingsError
@@ -30,6 +29,7 @@ from nightscreen.schemas.shipped import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
+    from datetime import datetime
     from decimal import Decimal
     from pathlib import Path
 
@@ -121,19 +121,6 @@ def json_text(value: object, *, ordered: bool = False) -> str:
 def parse_text(text: bytes) -> object:
     """Return what `json_text` wrote."""
     return json.loads(text, parse_float=NumberText, parse_int=NumberText)
-
-
-def changed_fields(before: bytes, after: bytes) -> list[str]:
-    """Return the names of the fields in which two versions of a record differ."""
-    old, new = parse_text(before), parse_text(after)
-    if not isinstance(old, dict) or not isinstance(new, dict):
-        return []
-    return [
-        name
-        for name in dict.fromkeys((*new, *old))
-        if (name in old) != (name in new)
-        or json_text(old[name], ordered=True) != json_text(new[name], ordered=True)
-    ]
 
 
 # --- fields and columns ---
@@ -324,16 +311,12 @@ def load_fields(
         SettingsError: the file cannot be read, is no TOML, or has a mistake.
     """
     path = path or DATA / f"{kind}_fields.toml"
+    text, content = read_toml(path)
     try:
-        table = _Table.model_validate(tomllib.loads(path.read_text("utf-8")))
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path.name} is no TOML: {error}") from None
+        table = _Table.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise SettingsError(f"{path.name}: {place}: {first['msg']}") from None
+        place = place_in(path, text, error.errors()[0]["loc"])
+        raise SettingsError(f"{place}: {first_mistake(error)}") from None
     columns = [each.name for each in (*BEFORE, EXTRA)] + [each.column for each in table.field]
     twice = next((name for name in columns if columns.count(name) > 1), None)
     if twice is not None:
@@ -376,13 +359,7 @@ def _money(value: object) -> Decimal | None:
 
 def _instant(value: object) -> datetime | None:
     """Return an instant of ISO 8601 text; without a zone it is UTC, as all of the service are."""
-    if not isinstance(value, str) or isinstance(value, NumberText):
-        return None
-    try:
-        instant = datetime.fromisoformat(value.strip())
-        return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
+    return None if isinstance(value, NumberText) else read_instant(value)
 
 
 def _words(value: object) -> list[str] | None:

@@ -8,17 +8,15 @@ confirms it.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import insert, literal, null, select, union_all, update
+from sqlalchemy import insert, literal, select, union_all, update
 
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import TRANSACTION, records, transaction_records
 from nightscreen.journal.statements import blocks
-from nightscreen.operations.transactions.records import changed_fields
 from nightscreen.schemas.pulls import (
     KEPT,
     Answered,
@@ -59,17 +57,6 @@ class Version(NamedTuple):
     ended_at: int | None
     ended_as: str | None
     kind: PulledKind
-
-
-class Change(NamedTuple):
-    """What a pull found of one record: added, modified in some fields, or removed."""
-
-    customer: bytes
-    key: bytes
-    change: str
-    fields: list[str] | None
-    problem: str | None
-    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,18 +159,12 @@ class PullStore:
                 "first_seen_at": now,
                 "run_id": pulled.run_id,
                 "told_as": change.value,
-                "changed": None,
                 "kind": kind.value,
                 "sealed": self._journal.sealer.seal(answered.raw, context),
             }
 
         new = [row(answered, _ADDED) for answered in found.added]
-        for known, answered in found.modified:
-            query = select(_records.sealed).where(_records.record_id == known.record_id)
-            context = TRANSACTION.context(pulled.customer, known.key)
-            sealed = bytes(connection.execute(query).scalar_one())
-            names = changed_fields(self._journal.sealer.open(sealed, context), answered.raw)
-            new.append({**row(answered, _MODIFIED), "changed": json.dumps(names)})
+        new += [row(answered, _MODIFIED) for _, answered in found.modified]
         ended = (
             (_MODIFIED, [known.record_id for known, _ in found.modified]),
             (_REMOVED, [known.record_id for known in found.removed]),
@@ -244,21 +225,20 @@ class PullStore:
             kind=PulledKind(row.kind),
         )
 
-    def changes(self, run_id: str) -> Iterator[Change]:
-        """Yield what a run added and modified, then what it removed; no record is opened."""
-        whose = (_records.customer, _records.record_key)
+    def changes(self, run_id: str) -> Iterator[Row[Any]]:
+        """Yield what a run added and modified, then what it removed; no record is opened.
+
+        Each has `customer`, `record_key`, `change`, `problem` and `at`, microseconds.
+        """
+        what = (_records.customer, _records.record_key, _records.problem)
         brought = select(
-            *whose, _records.told_as, _records.changed, _records.problem, _records.first_seen_at
-        ).where(_records.run_id == run_id)
+            *what, _records.told_as.label("change"), _records.first_seen_at.label("at")
+        )
+        removed = select(*what, literal(_REMOVED.value), _records.ended_at)
         gone = (_records.ended_by == run_id) & (_records.ended_as == _REMOVED.value)
-        removed = select(
-            *whose, literal(_REMOVED.value), null(), _records.problem, _records.ended_at
-        ).where(gone)
+        both = union_all(brought.where(_records.run_id == run_id), removed.where(gone))
         with reading(self._journal.engine) as connection:
-            for row in connection.execute(union_all(brought, removed)):
-                customer, key, change, fields, problem, at = row
-                named = json.loads(fields) if fields else None
-                yield Change(bytes(customer), bytes(key), change, named, problem, at)
+            yield from connection.execute(both)
 
 
 def _known(connection: Connection, customer: bytes, kind: PulledKind) -> list[Known]:
