@@ -65,8 +65,7 @@ def link(
         raise UsageError("--valid-for: write a duration such as P7D or PT12H") from None
     by_portal = bool(place.callback_path) and not direct
     with journal_of(settings) as journal:
-        links = ConsentLinks(journal)
-        made = (links.make if by_portal else links.direct)(customer_id, scopes, lasting)
+        made = ConsentLinks(journal).make(customer_id, scopes, lasting, direct=not by_portal)
     address = f"{place.origin}/consent/{made.token}"
     if not by_portal:
         address = consent_address(

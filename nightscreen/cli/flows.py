@@ -25,7 +25,7 @@ from nightscreen.journal.consents import Consents
 from nightscreen.operations.bvn.confirmations import BvnConfirmations, read_passwords
 from nightscreen.operations.bvn.requests import BvnRequests, open_customers
 from nightscreen.operations.loans.offers import LoanOffers, list_products
-from nightscreen.operations.person_run import PersonRun, remembered, run_people
+from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.operations.transactions.pull import AccountPull, TransactionPull, scope_of
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.errors import InputError, UsageError
@@ -95,8 +95,8 @@ def offer(
     settings = settings_for_calls()
     if parameters.quote_only:
         return quoted(LoanOffers, parameters, settings)
-    parameters = remembered(parameters, settings, LoanOffers.flow)
-    LoanOffers.identify(parameters, settings)
+    if not parameters.run:
+        LoanOffers.identify(parameters, settings)
     return _refusal_said(ran("loans:offer_loans", parameters))
 
 

@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
@@ -74,7 +73,6 @@ LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UN
 
 _NOT_KEPT = frozenset({"run", "deadline", "quote_only"})
 """What a resumed run does not take over: a deadline would be over, but a cap still holds."""
-_PATHS = ("input", "mapping", "run_dir", "output")
 _TURNS_A_CALL = 2
 """People whose turn it is at once for each call in flight: one is asked, one is written down."""
 _WAIT_S = 0.5  # how long to wait before looking again at people whom other processes ask
@@ -329,22 +327,14 @@ class CallRule(Generic[R]):
                 return None
             before = found
 
-    def learn_dead(self, journal: Journal, run_id: str = "") -> list[tuple[R, R]]:
-        """Learn what came of calls whose process died, and of those of a run that is closed.
-
-        Returns:
-            Each record that was changed, before and after.
-        """
-        learnt = []
+    def learn_dead(self, journal: Journal, run_id: str = "") -> None:
+        """Learn what came of calls whose process died, and of those of a run that is closed."""
         for record in Records.of(journal, self.model).all(state=self.under_way):
             worker, operation = self.made_by(record)
             if worker != run_id and is_under_way(journal, worker):
                 continue
             end = _end_in_journal(journal, worker, operation.value, record.subject)
-            after = self.keep(journal, record, end)
-            if after is not None:
-                learnt.append((record, after))
-        return learnt
+            self.keep(journal, record, end)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -359,22 +349,17 @@ S = TypeVar("S", bound=Recorded)
 
 
 class RecordRun(PersonRun[P, S]):
-    """A run in which a record stands for each call, written down before the call is sent.
-
-    Attributes:
-        moved: records that a call of the run has changed, before and after.
-    """
+    """A run in which a record stands for each call, written down before the call is sent."""
 
     rule: ClassVar[CallRule[Any]]
 
     def __init__(self, run: Run, parameters: P) -> None:
         super().__init__(run, parameters)
         self.kept: Records[Any] = Records.of(run.journal, self.rule.model)
-        self.moved: list[tuple[Any, Any]] = []
 
     def recover(self) -> None:
         """Learn what came of calls whose process died, and of those of this run."""
-        self.moved += self.rule.learn_dead(self.run.journal, self.run.run_id)
+        self.rule.learn_dead(self.run.journal, self.run.run_id)
 
     def look_again(self) -> None:
         """Bring people up to date with their records in the journal."""
@@ -430,10 +415,7 @@ class RecordRun(PersonRun[P, S]):
 
     def learn(self, person: S, end: CallEnd | None) -> None:
         """Write down what came of a call; None: it was never sent."""
-        before = person.record
-        person.record = after = self.rule.keep(self.run.journal, before, end)
-        if after is not None:
-            self.moved.append((before, after))
+        person.record = self.rule.keep(self.run.journal, person.record, end)
         is_lost = end is not None and end.is_lost
         status = LookupStatus.LAPSED if person.task is None else person.task.status
         person.word = "" if is_lost else _WORDS.get(status, "")
@@ -543,7 +525,7 @@ async def single_call(
 
 
 def remembered(parameters: P, settings: Settings, flow: str, *, clock: Clock = system_clock) -> P:
-    """Return parameters with paths that hold from any folder, those of a resumed run filled in."""
+    """Return parameters with those of a resumed run filled in."""
     values = {name: getattr(parameters, name) for name in parameters.model_fields_set}
     if parameters.run and journal_exists(settings.home, settings.journal_url):
         with journal_of(settings, clock=clock) as journal:
@@ -551,10 +533,7 @@ def remembered(parameters: P, settings: Settings, flow: str, *, clock: Clock = s
         if earlier is not None and earlier.flow == flow:
             kept = {k: v for k, v in earlier.parameters.items() if k not in _NOT_KEPT}
             values = {**kept, **values}
-    found = type(parameters).model_validate(values)
-    paths = {name: path for name in _PATHS if (path := getattr(found, name, ""))}
-    absolute = {name: str(Path(path).absolute()) for name, path in paths.items()}
-    return found.model_copy(update=absolute)
+    return type(parameters).model_validate(values)
 
 
 # --- what came of calls ---

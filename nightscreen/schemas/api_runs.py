@@ -75,3 +75,11 @@ class ApiRunParameters(RunLimits):
         if _ADDRESS.match(output):
             raise ValueError("must be a folder on this machine, not an address")
         return output
+
+
+class QuotedRunParameters(ApiRunParameters):
+    """Parameters of runs that can be quoted first."""
+
+    quote_only: bool = Field(
+        default=False, title="Quote only", description="Say what it would cost, and stop there."
+    )

@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
-from nightscreen.schemas.api_runs import ApiRunParameters, ContactName, Option
+from nightscreen.schemas.api_runs import ContactName, Option, QuotedRunParameters
 from nightscreen.schemas.naming import refuse_identifiers, refuse_named_after_somebody
 from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
@@ -119,7 +119,7 @@ class BvnRequest(JournalRecord):
         return self.state in OPEN_STATES and self.doubt is not Doubt.FINISH
 
 
-class RequestBvns(ApiRunParameters):
+class RequestBvns(QuotedRunParameters):
     """The customers to ask for BVN consent."""
 
     input: Annotated[str, Option(argument="INPUT", help="CSV, XLSX or Parquet file.")] = Field(
@@ -151,13 +151,10 @@ class RequestBvns(ApiRunParameters):
         description="Send a new password to every customer of the file, also to those who were "
         "asked before. Without it only those without a request are asked.",
     )
-    quote_only: bool = Field(
-        default=False, title="Quote only", description="Say what it would cost, and stop there."
-    )
     _nobodys_file = field_validator("input")(refuse_named_after_somebody)
 
 
-class ConfirmBvns(ApiRunParameters):
+class ConfirmBvns(QuotedRunParameters):
     """The passwords that customers supplied."""
 
     input: Annotated[
@@ -167,11 +164,5 @@ class ConfirmBvns(ApiRunParameters):
         title="File of passwords",
         description="Path of a file with the columns customer_id and otp. It is read and not "
         "copied; remove it afterwards.",
-    )
-    mapping: str = Field(
-        "", title="Mapping file", description="TOML file that renames the customer_id column."
-    )
-    quote_only: bool = Field(
-        default=False, title="Quote only", description="Say what it would cost, and stop there."
     )
     _nobodys_file = field_validator("input")(refuse_named_after_somebody)

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from nightscreen.schemas.api_runs import ApiRunParameters, ContactName, Option
+from nightscreen.schemas.api_runs import ApiRunParameters, ContactName, Option, QuotedRunParameters
 from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
 
 DecisionName = Literal["approve", "review", "decline", "undecided"]
@@ -142,7 +142,7 @@ class LoanNews(JournalRecord):
     before_at: int | None = None  # when that was
 
 
-class OfferLoans(ApiRunParameters):
+class OfferLoans(QuotedRunParameters):
     """Who is offered which product."""
 
     run_dir: Annotated[
@@ -187,11 +187,6 @@ class OfferLoans(ApiRunParameters):
         title="Another link",
         description="Make another link where the last one is in doubt, or its loan has ended. "
         "Without it nobody gets a second link for a product.",
-    )
-    quote_only: bool = Field(
-        default=False,
-        title="Quote only",
-        description="Say how many links it would make, and stop there.",
     )
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.quality import compared, made
-from nightscreen.operations.transactions.cashflow import DEFINITIONS
-from nightscreen.operations.transactions.narrations import NARRATIONS, load_narrations
+from nightscreen.operations.transactions.cashflow import DEFINITIONS, NARRATIONS, load_narrations
 from nightscreen.schemas.errors import SettingsError
 from tests.steps.cash_flow_in_a_test import alive, cash_flow, each_month, figures, item, matches
 

@@ -137,7 +137,7 @@ def test_right_to_refresh_dies_with_its_process(place: Place) -> None:
 def test_a_redirect_works_once(journal: Journal) -> None:
     """Of many who bring it back one succeeds; the others are told that it was used."""
     links = ConsentLinks(journal)
-    state = links.direct("C-1", [LIST], timedelta(hours=1)).token
+    state = links.make("C-1", [LIST], timedelta(hours=1), direct=True).token
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: links.come_back(state, None), range(16)))
     assert found.count(Refusal.USED) == 15

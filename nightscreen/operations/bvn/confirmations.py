@@ -19,7 +19,6 @@ from nightscreen.operations.bvn.states import BvnRun, newest
 from nightscreen.operations.bvn.table import lines_of, write_bvns
 from nightscreen.operations.person_run import FAILED, PENDING, Account, Recorded, write_refused
 from nightscreen.reading.columns import fold
-from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
 from nightscreen.schemas.checks import Operation
@@ -221,9 +220,8 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
 
         So those who supplied nothing are seen too.
         """
-        lines = lines_of(self.run.journal, self._batches)
-        states, changes = write_bvns(self.run, lines, self.moved)
-        return Account({self.operation: states}, {"states": states, "changes": changes})
+        states = write_bvns(self.run, lines_of(self.run.journal, self._batches))
+        return Account({self.operation: states}, {"states": states})
 
 
 def given_to(request: BvnRequest, otp: str) -> Given:
@@ -284,8 +282,7 @@ def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
         raise InputError(
             "no input file was given; name a CSV, XLSX or Parquet file with customer_id,otp"
         )
-    mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
-    source = open_source(Path(parameters.input), mapping=mapping)
+    source = open_source(Path(parameters.input))
     found = OtpFile(settings.bvn_consent.otp_digits)
     otp_at = _otp_column(source)
     id_at = [column.known for column in source.header.columns].index("customer_id")

@@ -199,11 +199,11 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
         return self.consented(caller, person.record, wire.bvn_start(held.bvn, held.contact))
 
     def write(self) -> Account:
-        """Write the table of requests, and what moved."""
-        states, changes = write_bvns(self.run, list(map(self._line, self.people)), self.moved)
+        """Write the table of requests."""
+        states = write_bvns(self.run, list(map(self._line, self.people)))
         waiting = states.get(BvnState.AWAITING_OTP, 0) + states.get(BvnState.REQUESTED, 0)
-        more = {"states": states, "changes": changes}
-        return Account({self.operation: states}, more, {"to_come": self._to_come(waiting)})
+        to_come = {"to_come": self._to_come(waiting)}
+        return Account({self.operation: states}, {"states": states}, to_come)
 
     def _line(self, row: Requested) -> BvnRecord:
         word, request = row.word or PENDING, row.record

@@ -137,28 +137,22 @@ CALLS = CallRule(
 )
 
 
-def bring_up_to_date(
-    journal: Journal, settings: BvnConsent, run_id: str = ""
-) -> list[tuple[BvnRequest, BvnRequest]]:
+def bring_up_to_date(journal: Journal, settings: BvnConsent, run_id: str = "") -> None:
     """Learn what came of calls whose process died, and give up what has waited too long.
 
     Args:
         journal: the journal; its clock says how long a request has waited.
         settings: how long a request may wait.
         run_id: the run that is resumed or closed, whose calls are not under way.
-
-    Returns:
-        Each request that a call has changed, before and after.
     """
-    learnt, now = CALLS.learn_dead(journal, run_id), journal.clock()
+    CALLS.learn_dead(journal, run_id)
+    kept, now = requests_of(journal), journal.clock()
     waiting = records.c.state.in_([*OPEN_STATES, UNDER_WAY])
     asked_before = records.c.created_at < now - span_micros(settings.abandon_after)
-    kept = requests_of(journal)
     for each in kept.select(waiting, asked_before):
         if each.finishing is None:
             given_up = {"state": BvnState.ABANDONED, "settled_at": now}
             kept.replace(each.model_copy(update=given_up), each, now)
-    return learnt
 
 
 class BvnRun(RecordRun[P, S]):
@@ -170,7 +164,7 @@ class BvnRun(RecordRun[P, S]):
     def recover(self) -> None:
         """Learn what came of calls whose process died; give up what has waited too long."""
         run = self.run
-        self.moved += bring_up_to_date(run.journal, run.settings.bvn_consent, run.run_id)
+        bring_up_to_date(run.journal, run.settings.bvn_consent, run.run_id)
 
     def consented(self, caller: Caller, request: BvnRequest, sent: Request) -> LookupTask:
         """Return a call about a request's BVN, made under its customer's consent."""

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from nightscreen.client.response_parser import parse_answer
-from nightscreen.files.outputs import CHANGES_FILE
 from nightscreen.journal.schema import records
 from nightscreen.operations.bvn.states import requests_of
-from nightscreen.operations.person_run import OutputTable, write_rows
+from nightscreen.operations.person_run import OutputTable
 from nightscreen.schemas.answers import BvnAccount, BvnDetails
 from nightscreen.schemas.bvn import BvnState, Doubt, HeldCustomer
 from nightscreen.schemas.checks import NoAnswer, Operation
@@ -54,16 +53,6 @@ def _kind(name: str) -> pa.DataType:
     annotation = BvnDetails.model_fields[name].annotation
     return pa.date32() if annotation == (date | None) else pa.string()
 
-
-CHANGES = pa.schema(
-    [
-        pa.field("customer", pa.string()),
-        pa.field("batch", WORD),
-        pa.field("before", WORD),
-        pa.field("after", WORD),
-        pa.field("run_id", pa.string()),
-    ]
-)
 
 EXPLAINED = {
     NoAnswer.INELIGIBLE.value: "no BVN, or no phone or email; or the BVN is asked for another row",
@@ -165,14 +154,8 @@ BVNS = OutputTable[Shown](
 )
 
 
-def write_bvns(
-    run: Run, lines: Sequence[BvnRecord], moved: Iterable[tuple[BvnRequest, BvnRequest]]
-) -> tuple[dict[str, int], dict[str, Any]]:
-    """Write `bvn/part-*.parquet` and, without identifiers, `changes.parquet`.
-
-    Returns:
-        How many rows are in each state, and the report's part of what moved.
-    """
+def write_bvns(run: Run, lines: Sequence[BvnRecord]) -> dict[str, int]:
+    """Write `bvn/part-*.parquet`; return how many rows are in each state."""
     states: Counter[str] = Counter()
 
     def tables() -> Iterator[pa.Table]:
@@ -182,22 +165,7 @@ def write_bvns(
             yield BVNS.table(rows)
 
     run.folder.write_parts(PARTS, BVNS.schema, tables())
-    name = run.journal.pseudonyms.customer
-    changes = [
-        {
-            "customer": name(after.batch, after.held.customer_id).hex(),
-            "batch": after.batch,
-            # before the first of its two calls there was none
-            "before": before.state.value if before.finishing else None,
-            "after": after.state.value,
-            "run_id": run.run_id,
-        }
-        for before, after in moved
-        if not before.finishing or before.state is not after.state
-    ]
-    kinds = Counter(f"{each['before'] or 'none'} to {each['after']}" for each in changes)
-    total = write_rows(run.folder, CHANGES_FILE, changes, CHANGES)
-    return dict(sorted(states.items())), {"total": total, "kinds": dict(sorted(kinds.items()))}
+    return dict(sorted(states.items()))
 
 
 def _shown(journal: Journal, lines: Sequence[BvnRecord], now: int) -> Iterator[Shown]:

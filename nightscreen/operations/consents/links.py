@@ -38,7 +38,7 @@ from nightscreen.schemas.stops import StopReason
 from nightscreen.values.identifiers import judge_customer_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
@@ -115,26 +115,24 @@ class ConsentLinks:
         self._journal = journal
         self._records = Records.of(journal, ConsentLink)
 
-    def make(self, customer_id: str, scopes: Iterable[str], valid_for: timedelta) -> Link:
-        """Return a new link of the portal.
+    def make(
+        self,
+        customer_id: str,
+        scopes: Iterable[str],
+        valid_for: timedelta,
+        *,
+        direct: bool = False,
+    ) -> Link:
+        """Return a new link of the portal, or a state for the consent screen's own address.
+
+        Such a state is bound to no browser.
 
         Raises:
             UsageError: there is no customer or scope, the customer's id is an identifier in
                 disguise, or the link would be valid for too long or not at all.
         """
-        link_id = self._open(customer_id, scopes, valid_for)
-        return self._made(self._token(link_id), link_id, valid_for)
-
-    def direct(self, customer_id: str, scopes: Iterable[str], valid_for: timedelta) -> Link:
-        """Return a state for the consent screen's own address, bound to no browser.
-
-        Raises:
-            UsageError: as for `make`.
-        """
-        state_id = self._open(customer_id, scopes, valid_for)
-        return self._made(self._state(state=state_id), state_id, valid_for)
-
-    def _made(self, token: str, opened: str, valid_for: timedelta) -> Link:
+        opened = self._open(customer_id, scopes, valid_for)
+        token = self._state(state=opened) if direct else self._token(opened)
         return Link(token, reference_of(opened), self._journal.clock() + span_micros(valid_for))
 
     def _open(self, customer_id: str, scopes: Iterable[str], valid_for: timedelta) -> str:
@@ -163,10 +161,10 @@ class ConsentLinks:
         return opened
 
     def _token(self, link_id: str) -> str:
-        return _text(signing(self._journal, "consent link").dumps(link_id))
+        return str(signing(self._journal, "consent link").dumps(link_id))
 
     def _state(self, **held: str) -> str:
-        return _text(signing(self._journal, "consent state").dumps(held))
+        return str(signing(self._journal, "consent state").dumps(held))
 
     def look(self, token: str) -> AskedConsent | Refusal:
         """Return what a link asks for, and leave it as it is."""
@@ -194,43 +192,32 @@ class ConsentLinks:
             state: as it came back.
             browser: the word that identifies this browser; None if it sent none.
         """
-        held = self._read(state)
-        if held is None:
-            return Refusal.TAMPERED
         here = "" if browser is None else _digest("browser", browser)
-        if not hmac.compare_digest(held.get("browser", here), here):
-            return Refusal.OTHER_BROWSER
-        return self._take(held)
+        return self._take(state, here=here)
 
     def read_by_hand(self, state: str, customer_id: str) -> AskedConsent | Refusal:
         """Use a state up that an operator took from an address, in no browser of the customer's.
 
         One that belongs to another customer than the operator says is refused and not used up.
         """
-        held = self._read(state)
-        return Refusal.TAMPERED if held is None else self._take(held, customer_id)
+        return self._take(state, of=customer_id)
 
-    def _read(self, state: str) -> dict[str, str] | None:
+    def _take(self, state: str, *, here: str | None = None, of: str = "") -> AskedConsent | Refusal:
         try:
             held: dict[str, str] = signing(self._journal, "consent state").loads(state)
         except BadData:
-            return None
-        return held
-
-    def _take(self, held: Mapping[str, str], of: str = "") -> AskedConsent | Refusal:
-        link = held.get("link", "")
-        if link and self._good(link) is Refusal.USED:
-            return Refusal.USED
-        found = self._good(held["state"])
+            return Refusal.TAMPERED
+        if here is not None and not hmac.compare_digest(held.get("browser", here), here):
+            return Refusal.OTHER_BROWSER
+        link, found = held.get("link", ""), self._good(held["state"])
         if isinstance(found, Refusal):
             return found
         if of and found.customer_id != of:
             return Refusal.OTHER_CUSTOMER
-        if not self._use(found):
+        if (link and self._good(link) is Refusal.USED) or not self._use(found):
             return Refusal.USED
-        return AskedConsent(
-            found.customer_id, found.scopes, link, reference_of(link or held["state"])
-        )
+        reference = reference_of(link or held["state"])
+        return AskedConsent(found.customer_id, found.scopes, link, reference)
 
     def _good(self, opened: str) -> ConsentLink | Refusal:
         found = self._records.find(_digest("link", opened))
@@ -262,10 +249,6 @@ def reference_of(opened: str) -> str:
 
 def _digest(what: str, secret: str) -> str:
     return hashlib.sha256(f"{what}\x1f{secret}".encode("utf-8", "replace")).hexdigest()
-
-
-def _text(signed: str | bytes) -> str:
-    return signed if isinstance(signed, str) else signed.decode("ascii")
 
 
 # --- codes ---
