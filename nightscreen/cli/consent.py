@@ -19,10 +19,14 @@ from nightscreen.cli.context import opened_journal, require_consent, settings_of
 from nightscreen.cli.output import lagos_time, say
 from nightscreen.client.aggregator import consent_address, read_scopes
 from nightscreen.journal import journal_of
-from nightscreen.operations.consents.admin import asked_by_hand, grant_rows, read_code
-from nightscreen.operations.consents.admin import revoke as revoke_grant
-from nightscreen.operations.consents.links import ConsentLinks
+from nightscreen.operations.consents.links import (
+    ConsentLinks,
+    asked_by_hand,
+    grant_rows,
+    read_code,
+)
 from nightscreen.operations.consents.links import redeem as redeem_code
+from nightscreen.operations.consents.links import revoke as revoke_grant
 from nightscreen.portal.pages import place_of
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.consented import GrantState

@@ -19,7 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
 
 from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
 
@@ -33,7 +34,7 @@ from nightscreen.operations.person_run import single_call
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import DAY_MICROS, MICROS, instant_text, span_micros
 from nightscreen.schemas.consented import ConsentLink
-from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.values.identifiers import judge_customer_id
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
-    from nightscreen.schemas.consented import Grant, TokenAnswer
+    from nightscreen.schemas.consented import Grant, GrantState, TokenAnswer
 
 DEPARTURE = timedelta(minutes=10)  # how long a customer may take on the consent screen
 USUAL = timedelta(days=7)
@@ -375,3 +376,112 @@ def _grants_nothing(token: TokenAnswer, body: bytes, asked: Sequence[str]) -> bo
         if isinstance(part, dict) and "access_token" in part:
             return part.get("scope") is not None
     return False
+
+
+# --- at the lender's desk: a redirect read by hand, grants listed, a grant revoked ---
+
+TOOK_BACK = "taken back"
+_REFUSED = {
+    Refusal.TAMPERED: "its state was not made here or was changed on the way",
+    Refusal.UNKNOWN: "its state is not known here",
+    Refusal.USED: "it was used already",
+    Refusal.EXPIRED: "it has expired",
+}
+
+
+def read_code(text: str) -> tuple[str, str]:
+    """Return the code of a redirect, given alone or as the whole address, and its state if any.
+
+    Raises:
+        InputError: the customer did not allow it, or there is no code.
+    """
+    text = text.strip()
+    if "://" not in text and "?" not in text:
+        if not text or any(sign in text for sign in " =&"):
+            raise InputError("--code: give the code alone, or the whole address of the redirect")
+        return text, ""
+    given = dict(parse_qsl(urlsplit(text).query))
+    if "error" in given:
+        denied = given["error"] == "access_denied"
+        raise InputError(
+            "the customer did not allow it; nothing was kept"
+            if denied
+            else "the consent screen reported an error instead of a code; nothing was kept"
+        )
+    if not given.get("code"):
+        raise InputError(
+            "--code: the address holds no code; copy it whole, with what follows the ?"
+        )
+    return given["code"], given.get("state", "")
+
+
+def asked_by_hand(
+    journal: Journal, customer_id: str, state: str, scopes: Iterable[str]
+) -> AskedConsent:
+    """Return what a customer was asked for, whose code an operator brings.
+
+    Args:
+        journal: where the state of a redirect is used up.
+        customer_id: the customer, according to the operator.
+        state: as it came back with the code; empty where there is none.
+        scopes: the requested scopes, if the operator knows; a state made here knows better.
+
+    Raises:
+        InputError: the state does not work, or belongs to another customer.
+    """
+    if not state:
+        return AskedConsent(customer_id, tuple(scopes))
+    asked = ConsentLinks(journal).read_by_hand(state, customer_id)
+    if asked is Refusal.OTHER_CUSTOMER:
+        raise InputError("this redirect belongs to another customer than --customer names")
+    if isinstance(asked, Refusal):
+        raise InputError(
+            f"this redirect does not work: {_REFUSED[asked]}; ask the customer to consent again, "
+            "or, if you are sure whose it is, give its code alone"
+        )
+    return asked
+
+
+def grant_rows(journal: Journal, *, state: GrantState | None = None) -> list[dict[str, Any]]:
+    """Return every grant, newest first, without its tokens; the customer's id is in clear."""
+    now = journal.clock()
+    return [
+        {
+            "customer_id": grant.customer_id,
+            "state": grant.state.value,
+            "reason": grant.reason,
+            "scopes": list(grant.scopes),
+            "asked_scopes": list(grant.asked_scopes),
+            "granted_at": instant_text(grant.at),
+            "ended_at": instant_text(grant.ended_at),
+            "age_days": (now - grant.at) // DAY_MICROS,
+            "refreshed_at": instant_text(grant.refreshed_at),
+            "channel": grant.evidence.get("channel"),
+            "link": grant.evidence.get("link"),
+        }
+        for grant in reversed(Consents.of(journal).grants(state))
+    ]
+
+
+def revoke(journal: Journal, customer_id: str, reason: str = TOOK_BACK) -> dict[str, Any]:
+    """End a customer's live grant and destroy its tokens; one that has ended stays as it is.
+
+    Raises:
+        InputError: the customer never consented here.
+        UsageError: there is no customer id.
+    """
+    if not customer_id:
+        raise UsageError("name the customer whose consent is revoked")
+    consents = Consents.of(journal)
+    ended = consents.revoke(customer_id, reason)
+    grant = next(iter(consents.history(customer_id)), None)
+    if grant is None:
+        raise InputError(
+            "this customer has no consent here; see those there are with: nightscreen consent list"
+        )
+    return {
+        "customer_id": customer_id,
+        "revoked": ended,
+        "state": grant.state.value,
+        "ended_at": instant_text(grant.ended_at),
+    }

@@ -12,13 +12,14 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow.parquet as pq
 
 from nightscreen.files.outputs import MANIFEST, REPORT
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
+from nightscreen.operations.person_run import Recorded
 from nightscreen.report.anomaly_check import HELD, RELEASED
 from nightscreen.results.customer_rows import read_customers
 from nightscreen.results.notices import contested
@@ -34,12 +35,12 @@ from nightscreen.values.addresses import judge_email
 from nightscreen.values.phones import judge_phone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from nightscreen.journal import Journal
     from nightscreen.schemas.contests import Review
     from nightscreen.schemas.decisions import KnownCustomer
-    from nightscreen.schemas.offers import OfferLoans
+    from nightscreen.schemas.offers import Offer, OfferLoans
     from nightscreen.values.issues import Validated
 
 BLOCK_ROWS = 4096
@@ -68,19 +69,31 @@ class OfferSource:
     every_row: bool
 
 
-@dataclass(slots=True)
-class Candidate:
-    """One row with a chosen decision, and what becomes of it."""
+@dataclass(slots=True, kw_only=True)
+class Offered(Recorded):
+    """One row with a chosen decision; its word is an `OfferWord`."""
 
-    customer: bytes
     customer_id: str = field(repr=False)
     customer_name: str | None = field(repr=False)
     email: str | None = field(repr=False)
     phone: str | None = field(repr=False)
-    decision: str = ""
-    decided_by: str = "policy"  # `policy` or `review`
-    # why nothing is offered, whatever was before; `PENDING` where something may be
-    word: OfferWord = OfferWord.PENDING
+    decision: str
+    decided_by: str  # `policy` or `review`
+    source: OfferSource
+    product_id: str
+    problem: str | None = None  # why a call of this session brought no link
+    product_name: str | None = None  # as the list of products has it, or the offer
+
+    @property
+    def offer(self) -> Offer | None:
+        """Return the customer's newest offer of the product; None where there is none."""
+        return cast("Offer | None", self.record)
+
+    @property
+    def link(self) -> Offer | None:
+        """Return the offer whose reference and link are known."""
+        linked = self.word in {OfferWord.OFFERED, OfferWord.ALREADY_OFFERED}
+        return self.offer if linked else None
 
 
 def read_source(parameters: OfferLoans) -> OfferSource:
@@ -169,13 +182,16 @@ def _parts(folder: Path, run_id: str, manifest: Mapping[str, Any]) -> Iterator[P
 
 
 def candidates(
-    journal: Journal, source: OfferSource, decisions: Collection[str]
-) -> tuple[list[Candidate], int]:
-    """Return the rows with a chosen decision in their order, and how many rows there are in all."""
-    names, wanted = journal.pseudonyms, frozenset(decisions)
+    journal: Journal, source: OfferSource, parameters: OfferLoans
+) -> tuple[list[Offered], int]:
+    """Return the rows with a chosen decision in their order, and how many rows there are in all.
+
+    A row to which nothing is offered, whatever was before, has another word than `PENDING`.
+    """
+    names, wanted = journal.pseudonyms, frozenset(parameters.decisions)
     reviews = Reviews.of(journal).active(source.batch, journal.clock())
     disputed = contested(journal, source.batch)
-    found: list[Candidate] = []
+    found: list[Offered] = []
     number = 0
     for customers in read_customers(source.parts, _READ, BLOCK_ROWS):
         number += customers.num_rows
@@ -197,17 +213,24 @@ def candidates(
                 word = OfferWord.CONTESTED
             if decision not in wanted:
                 word = OfferWord.SUPERSEDED
-            candidate = Candidate(
+            email = _sound(row.get("email"), judge_email)
+            phone = _sound(row.get("phone"), judge_phone)
+            filled_in = [{"email": email, "phone": phone}[name] for name in parameters.prefill]
+            if word == OfferWord.PENDING and filled_in and not any(filled_in):
+                word = OfferWord.NO_CONTACT
+            row_found = Offered(
                 customer=names.customers_anywhere([row["customer_id"]]),
                 customer_id=row["customer_id"],
                 customer_name=customer_name(row),
-                email=_sound(row.get("email"), judge_email),
-                phone=_sound(row.get("phone"), judge_phone),
+                email=email,
+                phone=phone,
                 decision=decision,
                 decided_by=by,
                 word=word,
+                source=source,
+                product_id=parameters.product,
             )
-            found.append(candidate)
+            found.append(row_found)
     return found, number
 
 

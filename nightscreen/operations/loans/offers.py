@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,13 +20,11 @@ from nightscreen.client import loans
 from nightscreen.client.classify import ChargeStatus
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.files.outputs import OFFERS_CSV, OFFERS_FILE
-from nightscreen.operations.loans.offer_source import candidates, read_source
+from nightscreen.operations.loans.offer_source import Offered, candidates, read_source
 from nightscreen.operations.person_run import (
-    PENDING,
     Account,
     CallRule,
     OutputTable,
-    Recorded,
     RecordRun,
     single_call,
 )
@@ -50,32 +47,13 @@ if TYPE_CHECKING:
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
-    from nightscreen.operations.loans.offer_source import Candidate, OfferSource
     from nightscreen.operations.person_run import CallEnd
     from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.loans import LoanProduct
 
 
-@dataclass(slots=True, kw_only=True)
-class Offered(Recorded):
-    """One row with a chosen decision; its word is an `OfferWord`."""
-
-    candidate: Candidate = field(repr=False)
-    source: OfferSource
-    product_id: str
-    problem: str | None = None  # why a call of this session brought no link
-    product_name: str | None = None  # as the list of products has it, or the offer
-
-    @property
-    def offer(self) -> Offer | None:
-        """Return the customer's newest offer of the product; None where there is none."""
-        return cast("Offer | None", self.record)
-
-    @property
-    def link(self) -> Offer | None:
-        """Return the offer whose reference and link are known."""
-        linked = self.word in {OfferWord.OFFERED, OfferWord.ALREADY_OFFERED}
-        return self.offer if linked else None
+_LEFT_OUT = frozenset({OfferWord.SUPERSEDED, OfferWord.NO_REQUEST, OfferWord.CONTESTED})
+"""Words of rows to which nothing is offered, whatever was before."""
 
 
 # --- what came of calls ---
@@ -133,25 +111,12 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         Raises:
             InputError: the run's files were changed.
         """
-        given = self.parameters
-        found, self.rows_read = candidates(self.run.journal, self._source, given.decisions)
-        rows = []
-        for each in found:
-            unreachable = given.prefill and not self._contacts(each)
-            is_left_out = each.word == OfferWord.PENDING and unreachable
-            row = Offered(
-                customer=each.customer,
-                candidate=each,
-                word=OfferWord.NO_CONTACT if is_left_out else each.word,
-                source=self._source,
-                product_id=given.product,
-            )
-            rows.append(row)
-        return rows
+        found, self.rows_read = candidates(self.run.journal, self._source, self.parameters)
+        return found
 
-    def _contacts(self, candidate: Candidate) -> dict[str, str]:
+    def _contacts(self, person: Offered) -> dict[str, str]:
         """Return what is sent to the service about a customer."""
-        given = {"email": candidate.email, "phone": candidate.phone}
+        given = {"email": person.email, "phone": person.phone}
         return {name: text for name in self.parameters.prefill if (text := given[name])}
 
     def take_in(self) -> None:
@@ -171,7 +136,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         Another link is made on purpose alone, and only where the last one is in doubt or its loan
         has ended: an open offer has its link.
         """
-        if person.candidate.word != PENDING:
+        if person.word in _LEFT_OUT:
             return
         person.record = record
         is_ours = record is not None and record.run_id == self.run.run_id
@@ -180,7 +145,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
             may_be_renewed and (record.state is LinkState.IN_DOUBT or record.closed_at is not None)
         )
         number = 1 if record is None else record.number + is_wanted
-        identity = f"{self.parameters.product}\x1f{number}\x1f{person.candidate.customer_id}"
+        identity = f"{self.parameters.product}\x1f{number}\x1f{person.customer_id}"
         person.subject = self.run.journal.pseudonyms.subject("loan offer", identity)
         if record is None or is_wanted:
             return
@@ -242,19 +207,19 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
 
     def intent(self, person: Offered) -> Offer:
         """Return a new offer, under a key that one process gets."""
-        candidate, contacts = person.candidate, self._contacts(person.candidate)
+        contacts = self._contacts(person)
         return Offer(
             subject=person.subject,
-            customer=candidate.customer,
+            customer=person.customer,
             batch=self._source.batch,
             product_id=self.parameters.product,
             number=1 if person.offer is None else person.offer.number + 1,
             run_id=self.run.run_id,
             source_run_id=self._source.run_id,
-            decision=candidate.decision,
+            decision=person.decision,
             state=LinkState.STARTING,
             at=self.run.clock(),
-            customer_id=candidate.customer_id,
+            customer_id=person.customer_id,
             product_name=None if self._product is None else self._product.name,
             email=contacts.get("email"),
             phone=contacts.get("phone"),
@@ -262,7 +227,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
 
     def call(self, caller: Caller, person: Offered) -> LookupTask:
         """Return the call that makes a link."""
-        contacts = self._contacts(person.candidate)
+        contacts = self._contacts(person)
         request = loans.initialize(
             self.parameters.product,
             email=contacts.get("email", ""),
@@ -348,10 +313,10 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
 _TEXT = pa.string()
 
 OFFERS = OutputTable[Offered](
-    customer_id=(_TEXT, lambda row: row.candidate.customer_id),
-    customer_name=(_TEXT, lambda row: row.candidate.customer_name),
-    email=(_TEXT, lambda row: row.candidate.email),
-    phone=(_TEXT, lambda row: row.candidate.phone),
+    customer_id=(_TEXT, lambda row: row.customer_id),
+    customer_name=(_TEXT, lambda row: row.customer_name),
+    email=(_TEXT, lambda row: row.email),
+    phone=(_TEXT, lambda row: row.phone),
     product_id=(_TEXT, lambda row: row.product_id),
     product_name=(_TEXT, lambda row: row.product_name),
     state=(WORD, lambda row: str(row.word)),
@@ -359,8 +324,8 @@ OFFERS = OutputTable[Offered](
     url=(_TEXT, lambda row: row.link and row.link.url),
     offered_at=(INSTANT, lambda row: row.link and row.link.offered_at),
     number=(pa.int32(), lambda row: row.offer and row.offer.number),
-    decision=(WORD, lambda row: row.candidate.decision),
-    decided_by=(WORD, lambda row: row.candidate.decided_by),
+    decision=(WORD, lambda row: row.decision),
+    decided_by=(WORD, lambda row: row.decided_by),
     problem=(WORD, lambda row: row.problem),
     batch=(WORD, lambda row: row.source.batch),
     screening_run_id=(WORD, lambda row: row.source.run_id),

@@ -60,7 +60,8 @@ _TOO_MUCH = Decimal(10) ** 15  # an amount beyond what a column of naira holds i
 
 REFERENCE = "reference"
 KNOWN, UNKNOWN = "known", "unknown"
-_TOLD = ("status", "loan_amount", "amount_disbursed", "paid", "reject_reason", "can_request")
+_AMOUNTS, _FLAGS = ("loan_amount", "amount_disbursed", "paid"), ("can_request", "can_cancel")
+_TOLD = ("status", *_AMOUNTS, "reject_reason", "can_request")
 _NOTHING = frozenset({None, "0.00", "true"})  # values that are no news at the first view of a loan
 
 
@@ -144,11 +145,26 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
                 person.word = FAILED
             return
         person.word = LoanWord.FOLLOWED if seen.known else LoanWord.UNKNOWN_REFERENCE
-        person.offer = _after(before, seen, now)
-        news = _news(self.run.run_id, before, seen, now)
+        viewed = {
+            "seen": seen,
+            "status": seen.status,
+            "status_at": now if seen.status != before.status else before.status_at,
+            "followed_at": now,
+            "closed_at": now if has_ended(seen) else None,
+        }
+        person.offer = before.model_copy(update=viewed)
+        news = LoanNews(
+            subject=before.subject,
+            customer=before.customer,
+            run_id=self.run.run_id,
+            at=now,
+            now=seen,
+            before=before.seen,
+            before_at=before.followed_at,
+        )
         with writing(self.run.journal.engine) as connection:
             is_ours = self._offers.swap(connection, person.offer, before, now)
-            if is_ours and news is not None:
+            if is_ours and seen != before.seen:
                 self._news.insert(connection, [news])
         if not is_ours:
             person.offer = self._offers.find(before.key) or person.offer
@@ -197,15 +213,9 @@ def _seen(offer: Offer, end: CallEnd) -> LoanSnapshot | None:
     loan = parse_answer(Operation.LOAN_VIEW, end.body)
     if not isinstance(loan, LoanState) or not loan.status:
         return None
-    return LoanSnapshot(
-        status=loan.status,
-        loan_amount=_text(loan.loan_amount),
-        amount_disbursed=_text(loan.amount_disbursed),
-        paid=_text(loan.paid),
-        reject_reason=loan.reject_reason,
-        can_request=loan.can_request,
-        can_cancel=loan.can_cancel,
-    )
+    shown: dict[str, Any] = {name: _text(getattr(loan, name)) for name in _AMOUNTS}
+    shown |= {name: getattr(loan, name) for name in ("status", "reject_reason", *_FLAGS)}
+    return LoanSnapshot(**shown)
 
 
 def _text(amount: Decimal | None) -> str | None:
@@ -215,39 +225,9 @@ def _text(amount: Decimal | None) -> str | None:
     return f"{amount.quantize(Decimal('0.01')):f}"
 
 
-def _after(offer: Offer, seen: LoanSnapshot, now: int) -> Offer:
-    """Return an offer as it is after its loan was seen."""
-    moved = seen.status != offer.status
-    return offer.model_copy(
-        update={
-            "seen": seen,
-            "status": seen.status,
-            "status_at": now if moved else offer.status_at,
-            "followed_at": now,
-            "closed_at": now if has_ended(seen) else None,
-        }
-    )
-
-
 def has_ended(seen: LoanSnapshot) -> bool:
     """Return whether a loan is not to be asked about any more."""
     return seen.known and (seen.status or "").strip().upper() in CLOSED_WORDS
-
-
-def _news(run_id: str, offer: Offer, seen: LoanSnapshot, now: int) -> LoanNews | None:
-    """Return the changes of a view; None if nothing differs."""
-    before = offer.seen
-    if seen == before:
-        return None
-    return LoanNews(
-        subject=offer.subject,
-        customer=offer.customer,
-        run_id=run_id,
-        at=now,
-        now=seen,
-        before=before,
-        before_at=offer.followed_at,
-    )
 
 
 # --- tables ---
