@@ -265,7 +265,7 @@ class PersonRun(ABC, Generic[P, T]):
         self.forget()
         found = self.run.quote or Quote()
         return {
-            "quoted": quote_text(found),
+            "quoted": found.in_naira(),
             "hours": round(found.hours, 3),
             "rows": self.rows,
             "calls": self.run.progress[self.operation].wanted,
@@ -668,15 +668,6 @@ def quote(run: Run, operation: Operation, kind: SubjectKind, calls: int) -> Quot
         expected_s=calls * seconds / run.settings.max_in_flight[family_of(operation)],
     )
     return Quote((line,), cap_micro=run.caps.run_micro)
-
-
-def quote_text(found: Quote) -> dict[str, str | None]:
-    """Return a quote as decimal text."""
-    return {
-        "low": naira_text(found.low_micro),
-        "expected": naira_text(found.expected_micro),
-        "high": naira_text(found.high_micro),
-    }
 
 
 def write_refused(

@@ -82,15 +82,10 @@ class RunEnd:
 
         The report is cumulative, and so is its quote: it has what earlier sessions had spent.
         """
-        before, quote = self.spent_before_micro, self.quote
         disputed = disputed_calls(self.journal, self.run_id, limit=_DISPUTED_NAMED)
         return {
             "total": naira_text(calls.cost_micro),
-            "quoted": {
-                "low": naira_text(before + quote.low_micro),
-                "expected": naira_text(before + quote.expected_micro),
-                "high": naira_text(before + quote.high_micro),
-            },
+            "quoted": self.quote.in_naira(self.spent_before_micro),
             "cap": naira_text(self.cap_micro),
             "saved_by_reuse": naira_text(by_reuse_micro),
             "saved_by_sharing": naira_text(by_sharing_micro),

@@ -21,11 +21,7 @@ def quote_document(run: ScreeningRun) -> dict[str, Any]:
         "run_id": None,
         "batch": run.batch,
         "purpose": run.purpose,
-        "quoted": {
-            "low": naira_text(quote.low_micro),
-            "expected": naira_text(quote.expected_micro),
-            "high": naira_text(quote.high_micro),
-        },
+        "quoted": quote.in_naira(),
         "hours": round(quote.hours, 4),
         "rows": run.rows(),
         "calls": quote.calls,

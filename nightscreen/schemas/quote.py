@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from nightscreen.schemas.money import naira_text
+
 
 @dataclass(frozen=True, slots=True)
 class CheckQuote:
@@ -66,6 +68,11 @@ class Quote:
     def high_micro(self) -> int:
         """Return the most it may cost, not counting resends of lost calls."""
         return sum(line.high_micro for line in self.lines)
+
+    def in_naira(self, before_micro: int = 0) -> dict[str, str | None]:
+        """Return it as decimal text, beside what was spent before."""
+        sums = {"low": self.low_micro, "expected": self.expected_micro, "high": self.high_micro}
+        return {word: naira_text(before_micro + micro) for word, micro in sums.items()}
 
     @property
     def hours(self) -> float:

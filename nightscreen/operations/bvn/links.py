@@ -80,26 +80,20 @@ def link_for(journal: Journal, settings: Settings, request: BvnRequest) -> str:
     return f"{host}{PATH}{token_for(journal, request)}"
 
 
-def find_request(journal: Journal, token: str) -> BvnRequest | None:
-    """Return the request of a token; None if it was not made here, or the request is gone."""
-    try:
-        key = signing(journal, "bvn request").loads(token)
-    except BadData:
-        return None
-    return requests_of(journal).find(key)
-
-
 def look_at_link(journal: Journal, settings: Settings, token: str) -> LinkView:
     """Return what a link is good for at this moment; nothing is sent."""
-    request = find_request(journal, token)
-    if request is None or not _is_newest(journal, request):
-        return LinkView(LinkWord.CLOSED)
-    return view(request, settings, journal.clock())
+    return _look(journal, settings, token)[1]
 
 
-def _is_newest(journal: Journal, request: BvnRequest) -> bool:
-    last = newest(journal, [request.customer]).get(request.customer)
-    return last is not None and last.key == request.key
+def _look(journal: Journal, settings: Settings, token: str) -> tuple[BvnRequest | None, LinkView]:
+    """Return a link's request too; None if the token was not made here, or the request is gone."""
+    try:
+        request = requests_of(journal).find(signing(journal, "bvn request").loads(token))
+    except BadData:
+        request = None
+    if request is None or newest(journal, [request.customer])[request.customer].key != request.key:
+        return None, LinkView(LinkWord.CLOSED)
+    return request, view(request, settings, journal.clock())
 
 
 def view(request: BvnRequest, settings: Settings, now: int) -> LinkView:
@@ -162,4 +156,4 @@ def _look_first(settings: Settings, token: str, clock: Clock) -> tuple[BvnReques
     """Look before a run is opened, so that a link that is none costs nothing."""
     with journal_of(settings, clock=clock) as journal:
         bring_up_to_date(journal, settings.bvn_consent)
-        return find_request(journal, token), look_at_link(journal, settings, token)
+        return _look(journal, settings, token)

@@ -20,7 +20,6 @@ from nightscreen.operations.person_run import (
     Account,
     Recorded,
     quote,
-    quote_text,
     write_refused,
 )
 from nightscreen.planning.consent import consent_column, consent_ends
@@ -219,7 +218,7 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
         return {"to_come": self._to_come(len(self.due()))}
 
     def _to_come(self, calls: int) -> dict[str, str | None]:
-        return quote_text(quote(self.run, Operation.BVN_FINISH, self.kind, calls))
+        return quote(self.run, Operation.BVN_FINISH, self.kind, calls).in_naira()
 
 
 def _judge(row: dict[str, Any], contact: str, *, lawful: bool) -> tuple[str, HeldCustomer | None]:

@@ -24,7 +24,7 @@ from nightscreen.operations.transactions.cashflow import CashFlow
 from nightscreen.operations.transactions.pull_files import PullFiles
 from nightscreen.operations.transactions.records import Drift, load_fields, read_list
 from nightscreen.operations.transactions.store import AnsweredList, PullStore
-from nightscreen.schemas.calls import LookupStatus
+from nightscreen.schemas.calls import CallState, LookupStatus
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.consented import PULLS, Grant, GrantState, Tokens
@@ -75,12 +75,7 @@ class Due(Person):
 
 
 class Pull(PersonRun[PullTransactions, Due]):
-    """One pull under way.
-
-    Attributes:
-        key_worked: a call under the API key was answered in this run, so that a refused refresh
-            cannot be the key's fault.
-    """
+    """One pull under way."""
 
     kind: ClassVar[SubjectKind] = SubjectKind.CUSTOMER
     # what is pulled. The first decides who is due; the others come beside it where they were
@@ -93,11 +88,6 @@ class Pull(PersonRun[PullTransactions, Due]):
         self.consents = Consents.of(run.journal)
         self.store = PullStore(run.journal)
         self.fields = {kind: load_fields(kind) for kind in self.kinds}
-        self.key_worked = any(
-            row.check in _UNDER_KEY and row.state == "answered"
-            for rows in run.journal.runs.calls(run.run_id)
-            for row in rows
-        )
         run.stops.tolerated_failure_pct = 100.0  # a refused token is no failure: `_watch` judges
 
     @classmethod
@@ -105,11 +95,9 @@ class Pull(PersonRun[PullTransactions, Due]):
         """Return the batch name of pulls; a lender's own tables are read before anything is asked.
 
         Raises:
-            SettingsError: the table of fields, of narrations or of features has a mistake.
+            SettingsError: the table of narrations or of features has a mistake.
         """
         CashFlow.of(settings)
-        for kind in cls.kinds:
-            load_fields(kind)
         return PULLS, ""
 
     def find(self) -> list[Due]:
@@ -260,7 +248,6 @@ class Pull(PersonRun[PullTransactions, Due]):
         answer = parse_answer(Operation.AGGREGATOR_REFRESH, body)
         if answer is None:
             return PullOutcome.FAILED
-        self.key_worked = True
         return await to_thread(self.consents.refreshed, grant.grant_id, answer) or PullOutcome.ENDED
 
     # --- what came ---
@@ -347,7 +334,12 @@ class Pull(PersonRun[PullTransactions, Due]):
         """
         pulls = self.store.pulls.of_run(self.run.run_id)
         refused = [each for each in pulls if each.state is PullOutcome.REFRESH_REFUSED]
-        if refused and not self.key_worked:
+        key_works = any(
+            row.check in _UNDER_KEY and row.state == CallState.ANSWERED.value
+            for rows in self.run.journal.runs.calls(self.run.run_id)
+            for row in rows
+        )
+        if refused and not key_works:
             self.run.stops.stop(StopReason.AUTH)
             return 0
         for each in refused:
