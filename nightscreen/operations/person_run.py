@@ -29,7 +29,9 @@ from nightscreen.journal import journal_of
 from nightscreen.journal.opening import journal_exists
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
-from nightscreen.report.api_run import close_api_run
+from nightscreen.report.calls import write_calls
+from nightscreen.report.page import api_run_page
+from nightscreen.report.run_end import check_report, lookup_counts
 from nightscreen.runs.run import open_api_run
 from nightscreen.runs.run_report import run_end
 from nightscreen.runs.steps import Steps, closing
@@ -38,6 +40,7 @@ from nightscreen.schemas.calls import CallState, LookupStatus
 from nightscreen.schemas.checks import NoAnswer, Operation, family_of
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.plan import CheckCounts
 from nightscreen.schemas.quote import CheckQuote, Quote
 from nightscreen.schemas.records import JournalRecord
 
@@ -284,16 +287,55 @@ class PersonRun(ABC, Generic[P, T]):
         self.look_again()
         account = self.write()
         ends = call_ends(self.run, self.operation, {each.subject for each in self.left()})
-        for operation in account.answers:
-            ends.setdefault(operation, Counter())
-        return close_api_run(
-            run_end(self.run),
-            rows=self.rows,
-            ends=ends,
-            answers=account.answers,
-            more=account.more,
-            cost=account.cost,
+        return close_run(self.run, self.rows, ends, account)
+
+
+def close_run(
+    run: Run,
+    rows: Mapping[str, int],
+    ends: Mapping[Operation, Counter[LookupStatus]],
+    account: Account,
+) -> dict[str, Any]:
+    """Write calls, report, page and manifest, and note the run's end; return the report.
+
+    Args:
+        run: the run; nothing of it is in flight.
+        rows: how many were `read`, `screened` and `quarantined`.
+        ends: how many questions of each operation came to which end, those not reached as
+            `WAITING`.
+        account: what the flow says beside it, which may replace a part.
+    """
+    end = run_end(run)
+    calls = write_calls(end.folder, end.journal, end.run_id, end.declared)
+    checks = {}
+    for operation in dict.fromkeys((*ends, *account.answers)):
+        made = ends.get(operation, Counter[LookupStatus]())
+        wanted, answers = made.total(), account.answers.get(operation, {})
+        counts = CheckCounts(lookups=wanted, distinct=wanted)
+        ended = lookup_counts(counts, made, test_mode=end.in_test)
+        checks[operation.value] = check_report(
+            counts, ended, calls.of(operation), answers=answers, asked=answers
         )
+    report = {
+        **end.head(),
+        "flow": end.flow,
+        "rows": dict(rows),
+        "checks": checks,
+        "cost": {**end.cost(calls), **account.cost},
+        "balance": calls.balance.document(calls.cost_micro),
+        "exposure": {},
+        "decisions": {},
+        "changes": {},
+        "notices": list(end.notices),
+        "files": end.files(),
+        **account.more,
+    }
+    manifest = {
+        "flow": end.flow,
+        "input": {"digest": end.input_digest},
+        "parameters": dict(end.parameters),
+    }
+    return end.finish(report, api_run_page(report), manifest)
 
 
 # --- a record for each call ---

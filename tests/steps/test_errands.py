@@ -17,12 +17,11 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
 from nightscreen.files.heartbeat import read_vitals
 from nightscreen.journal import open_journal
+from nightscreen.operations.person_run import Account, close_run
 from nightscreen.ops.doctor import diagnose
 from nightscreen.ops.vitals import ASKING, WRITING
-from nightscreen.report.api_run import close_api_run
 from nightscreen.report.summary import summary_markdown
 from nightscreen.runs.run import open_api_run
-from nightscreen.runs.run_report import run_end
 from nightscreen.runs.screening_run import open_screening
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import Opening, Sandbox
@@ -78,7 +77,7 @@ def reported(run: Run, tasks: list[LookupTask], operation: Operation) -> dict[st
     """Close a run with its report."""
     rows = {"read": len(tasks), "screened": len(tasks), "quarantined": 0}
     ends = {operation: Counter(task.status for task in tasks)}
-    return close_api_run(run_end(run), rows=rows, ends=ends)
+    return close_run(run, rows, ends, Account({}))
 
 
 async def _products(session: Caller) -> list[LookupTask]:
