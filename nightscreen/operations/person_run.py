@@ -298,12 +298,8 @@ def close_run(
 ) -> dict[str, Any]:
     """Write calls, report, page and manifest, and note the run's end; return the report.
 
-    Args:
-        run: the run; nothing of it is in flight.
-        rows: how many were `read`, `screened` and `quarantined`.
-        ends: how many questions of each operation came to which end, those not reached as
-            `WAITING`.
-        account: what the flow says beside it, which may replace a part.
+    `ends` says how many questions of each operation came to which end, those not reached as
+    `WAITING`; what `account` says beside it may replace a part.
     """
     end = run_end(run)
     calls = write_calls(end.folder, end.journal, end.run_id, end.declared)
@@ -486,14 +482,6 @@ async def run_people(
     steps: PersonSteps | None = None,
 ) -> dict[str, Any]:
     """Make a run of a kind and return its report, or its quote where no more is wanted.
-
-    Args:
-        kind: the flow's own kind of run.
-        parameters: whom to ask, or which run to resume.
-        settings: where and how.
-        transport: carries calls in place of sockets.
-        clock: gives the present instant.
-        steps: carries the steps; this process alone where left out.
 
     Raises:
         UsageError: parameters, settings or input are wrong; nothing is left of a new run.

@@ -236,13 +236,7 @@ def given_to(request: BvnRequest, otp: str) -> Given:
 
 
 def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> str:
-    """Return the code of why a password for a request may not be sent on; empty if it may.
-
-    Args:
-        request: the customer's newest request.
-        settings: how many wrong passwords are allowed.
-        now: the present instant, microseconds.
-    """
+    """Return the code of why a password for a request may not be sent on; empty if it may."""
     if request.state in _ENDED:
         return _ENDED[request.state]
     if request.doubt is Doubt.FINISH:

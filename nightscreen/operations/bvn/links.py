@@ -123,13 +123,6 @@ async def accept_otp(
     The password is kept nowhere. The call is written into the journal before it is sent and counts
     under every cap; two at a time for one link are one.
 
-    Args:
-        settings: where and how.
-        token: of the link.
-        otp: as it was typed.
-        clock: the present instant.
-        transport: in place of the network.
-
     Raises:
         UsageError: the settings are wrong.
         JournalError: the journal cannot be used; nothing was sent, or what was sent is in doubt.

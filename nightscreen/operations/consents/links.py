@@ -188,10 +188,6 @@ class ConsentLinks:
 
         A state that comes back in another browser is refused and not used up: the right one may
         still use it. A state is also refused if its link has led to a consent meanwhile.
-
-        Args:
-            state: as it came back.
-            browser: the word that identifies this browser; None if it sent none.
         """
         here = "" if browser is None else _digest("browser", browser)
         return self._take(state, here=here)
@@ -297,14 +293,8 @@ async def redeem(
 ) -> Redeemed:
     """Exchange a code, keep the grant and use up its link; never raises for what the service does.
 
-    Args:
-        journal: where the grant is kept.
-        settings: the service, the redirect address, caps.
-        asked: whose consent it is, and for what; without scopes where nobody knows any more.
-        code: as it came back.
-        channel: how it came, for the evidence.
-        transport: another way to the service than sockets, for tests.
-        patience_s: how long it may take; a call that was sent is waited for all the same.
+    Without scopes nobody knows any more what was asked for. A call that was sent is waited for
+    however little patience there is.
 
     Raises:
         UsageError: the settings are wrong.

@@ -290,12 +290,6 @@ def import_outcomes(
 ) -> dict[str, Any]:
     """Import a loan book; return the report, which is stored with the run.
 
-    Args:
-        journal: the journal.
-        path: the file.
-        mapping: what the user says about its headings.
-        output: where the run's folder is made, with quarantine and problems.
-
     Raises:
         UsageError: the file, the mapping or the folder cannot be used; nothing was taken in.
         JournalError: the journal cannot be used.

@@ -74,9 +74,7 @@ class NumberText(str):
 def read_list(body: bytes, *, only_lists: bool = True) -> RawRecords | None:
     """Return the records of a list and where they lay; None where the body holds no list.
 
-    Args:
-        body: the answer as it came.
-        only_lists: one record alone, as of a profile, is no answer.
+    Where only lists are wanted, one record alone, as of a profile, is no answer.
     """
     try:
         document = json.loads(
@@ -259,12 +257,6 @@ class RecordFields:
 
         A record is the same under its id, or under its content where it has none. Equal ids of two
         customers or two kinds are two records.
-
-        Args:
-            records: as `read_list` gave them.
-            pseudonyms: makes keys that tell nothing of a record.
-            customer: the customer's pseudonym.
-            drift: takes what differs from the known.
         """
         kind, whose = self._kind, customer.hex()
         contents: Counter[bytes] = Counter()
