@@ -1380,8 +1380,8 @@ _ONE_BY_ONE = (
         "Nobody knows of a link whose run was killed, and the customer gets another.",
         (
             Edit(
-                "nightscreen/operations/loans/offers.py",
-                "return bool(self._kept.add([person.offer]))",
+                _PERSON_RUN,
+                "return bool(self.kept.add([intent]))",
                 "return True",
             ),
         ),

@@ -50,7 +50,7 @@ async def test_customer_who_allows_it_is_thanked_and_the_grant_is_kept(
     assert grant.scopes == (LIST, PROFILE)
     assert grant.evidence["channel"] == "portal"
     assert grant.evidence["link"] == link.reference
-    assert {"came_back_at", "redeemed_at", "redirect_uri", "username"} < set(grant.evidence)
+    assert {"redeemed_at", "redirect_uri", "username"} < set(grant.evidence)
     assert grant.tokens is not None
     assert town.calls() == [("aggregator_exchange", "answered")]
     assert verify_journal(town.journal) == []
