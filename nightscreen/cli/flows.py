@@ -22,8 +22,8 @@ from nightscreen.cli.output import say
 from nightscreen.config.parameters import WatchInbox
 from nightscreen.files.outputs import LOANS_FILE
 from nightscreen.journal.consents import Consents
-from nightscreen.operations.bvn.confirmations import BvnConfirmations, read_passwords
-from nightscreen.operations.bvn.requests import BvnRequests, open_customers
+from nightscreen.operations.bvn.confirmations import BvnConfirmations
+from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.operations.loans.offers import LoanOffers, list_products
 from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.operations.transactions.pull import AccountPull, TransactionPull, scope_of
@@ -36,7 +36,7 @@ from nightscreen.schemas.stops import REFUSALS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nightscreen.config.settings import Settings
+    from nightscreen.schemas.api_runs import QuotedRunParameters
 
 
 bvn = group("bvn", "BVN consent: request one-time passwords, confirm.")
@@ -48,28 +48,23 @@ _LOAN = ("reference", "product_id", "state", "status", "status_at", "loan_amount
 @command("bvn request customers.csv", of=bvn, view="person-run")
 def request(parameters: RequestBvns) -> Result:
     """Have the service send each customer of a file a one-time password."""
-    settings = settings_for_calls()
-    if parameters.quote_only:
-        return quoted(BvnRequests, parameters, settings)
-    if not parameters.run:  # an unreadable file is reported at once, before the engine starts
-        open_customers(parameters)
-    return ran("confirm_bvns:request_bvns", parameters)
+    return made(BvnRequests, "confirm_bvns", parameters)
 
 
 @command("bvn confirm otps.csv --max-spend 5000", of=bvn, view="person-run")
 def confirm(parameters: ConfirmBvns) -> Result:
     """Confirm BVNs with the passwords customers supplied; each confirmation is charged."""
+    return made(BvnConfirmations, "confirm_bvns", parameters)
+
+
+def made(kind: type[PersonRun[Any, Any]], module: str, parameters: QuotedRunParameters) -> Result:
+    """Make a run by its flow; a quote, and what is wrong with its input, need no engine."""
     settings = settings_for_calls()
     if parameters.quote_only:
-        return quoted(BvnConfirmations, parameters, settings)
+        return Result(asyncio.run(run_people(kind, parameters, settings)), view="person-quote")
     if not parameters.run:
-        read_passwords(parameters, settings)
-    return ran("confirm_bvns:confirm_bvns", parameters)
-
-
-def quoted(kind: type[PersonRun[Any, Any]], parameters: Any, settings: Settings) -> Result:  # noqa: ANN401 - the kind's own
-    """Return what a run would cost, without the engine."""
-    return Result(asyncio.run(run_people(kind, parameters, settings)), view="person-quote")
+        kind.identify(parameters, settings)
+    return ran(f"{module}:{kind.flow}", parameters)
 
 
 @command("loans products --json", of=loans, view="products")
@@ -92,17 +87,12 @@ def offer(
         raise UsageError("--prefill takes email, phone or both; to fill in nothing: --no-prefill")
     if no_prefill:
         parameters = parameters.model_copy(update={"prefill": []})
-    settings = settings_for_calls()
-    if parameters.quote_only:
-        return quoted(LoanOffers, parameters, settings)
-    if not parameters.run:
-        LoanOffers.identify(parameters, settings)
-    return _refusal_said(ran("loans:offer_loans", parameters))
+    return _refusal_said(made(LoanOffers, "loans", parameters))
 
 
 def _refusal_said(result: Result) -> Result:
     """Say beside the document, too, that the key is no distributor's."""
-    if REFUSALS["distributor"] in result.document["notices"]:
+    if REFUSALS["distributor"] in result.document.get("notices", ()):
         typer.echo(f"nightscreen: {REFUSALS['distributor']}", err=True)
     return result
 
@@ -112,12 +102,13 @@ def track(parameters: TrackLoans) -> Result:
     """Ask about every open loan; report its state and what has changed."""
     settings_for_calls()
     result = _refusal_said(ran("loans:track_loans", parameters))
-    folder = Path(parameters.output) / str(result.document["run_id"])
-    if parameters.run and not folder.is_dir():  # one resumed keeps its folder
-        with opened_journal() as journal:
-            found = journal.runs.find(parameters.run)
-        folder = folder if found is None else Path(found.folder)
-    return result._replace(document=with_loans(result.document, folder))
+    with opened_journal() as journal:
+        run = journal.runs.find(str(result.document["run_id"]))
+    return (
+        result
+        if run is None
+        else result._replace(document=with_loans(result.document, Path(run.folder)))
+    )
 
 
 def with_loans(report: Mapping[str, Any], folder: Path) -> dict[str, Any]:
