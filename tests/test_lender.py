@@ -122,7 +122,7 @@ class Lender(RuleBasedStateMachine):
                 assert night.report["cost"]["total"] == "0.00"
                 run_id = night.report["run_id"]
                 with journal_of(self.world.read_settings()) as journal:
-                    Approvals.of(journal).decide(
+                    Approvals(journal).decide(
                         run_id,
                         ApprovalDecision.APPROVED,
                         by="chief",
@@ -163,7 +163,7 @@ class Lender(RuleBasedStateMachine):
         pseudonyms: list[bytes] = []
         # a run that was killed before it came to this person holds nothing of them
         with journal_of(self.world.read_settings()) as journal, suppress(InputError):
-            found = look(journal, Customers.of(journal), whom)
+            found = look(journal, Customers(journal), whom)
             pseudonyms = list(found.person.pseudonyms().all)
             erase(journal, found)
         words = [person[name].encode() for name in ("bvn", "account_number", "customer_id")]

@@ -148,11 +148,9 @@ class Asking(Caller):
             ended[numbers] = ~np.isin(states, [each.value for each in NOT_ENDED])
             later[numbers] = states == LookupStatus.LATER.value
             subjects = [bytes(each.subject) for each in block]
-            answers = run.journal.answers.latest(check, subjects, bodies=False)
-            listed[numbers] = [
-                each in answers and answers[each].outcome == Outcome.LISTED.value
-                for each in subjects
-            ]
+            blocks = run.journal.answers.latest_blocks(check, sorted(subjects))
+            answers = {each.subject: each.outcome for answered in blocks for each in answered}
+            listed[numbers] = [answers.get(each) == Outcome.LISTED.value for each in subjects]
         states = chains.states(ended, listed & ended)
         place = np.empty(chains.needed, dtype=np.int64)
         place[order] = np.arange(chains.needed)
@@ -196,7 +194,7 @@ async def open_books(asking: Asking) -> None:
     whose every answer bears a balance.
 
     Raises:
-        ServiceAddressError: the address answers, but not as the service does.
+        SettingsError: the address answers, but not as the service does.
     """
     run = asking.run
     bearing = [check for check in run.operations if CHECKS[check].bears_balance]

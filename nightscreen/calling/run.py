@@ -15,8 +15,8 @@ from nightscreen.client.prices import load_prices
 from nightscreen.config.declarations import Declarations
 from nightscreen.files.places import withdraw
 from nightscreen.schemas.calls import CallState
-from nightscreen.schemas.errors import ServiceAddressError
-from nightscreen.schemas.prices import max_cost, price_limit
+from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.money import max_cost, price_limit
 from nightscreen.schemas.stops import ADDRESS, REFUSALS
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.api_runs import ApiRunParameters
     from nightscreen.schemas.calls import Caps
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.quote import Quote
+    from nightscreen.schemas.plan import Quote
 
 _NOT_ACTED_ON = frozenset({CallState.NOT_SENT.value, CallState.NOT_CHARGED.value})
 
@@ -98,12 +98,12 @@ class Run:
         A run that is resumed ends by its stop, with a report: it is there already.
 
         Raises:
-            ServiceAddressError: the address answers, but not as the service does.
+            SettingsError: the address answers, but not as the service does.
         """
         stops = self.stops
         nothing_came = stops.answered == 0 and self.came_to_nothing
         if self.is_new and stops.reason == ADDRESS and nothing_came:
-            raise ServiceAddressError(
+            raise SettingsError(
                 f"{REFUSALS['address']} ({self.settings.base_url}); nothing was spent"
             )
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.calling.stops import Objection
 from nightscreen.client.classify import ChargeStatus
-from nightscreen.schemas.money import naira_words
-from nightscreen.schemas.prices import MOST_COST_MICRO
+from nightscreen.schemas.money import MOST_COST_MICRO, naira_words
 from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:

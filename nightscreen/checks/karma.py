@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from nightscreen.checks.declaration import Column, Compare, Days, Declaration, Kind, Shape, Tone
 from nightscreen.schemas.answers import Day, Number, Record, Text
 from nightscreen.schemas.checks import IdentityKind, Outcome
-from nightscreen.schemas.errors import UnsupportedIdentityError
+from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.requests import VERIFICATION, Request, segment
 from nightscreen.values.whose import names_the_same
 
@@ -83,11 +83,11 @@ def _request(lookup: Lookup) -> Request:
     """Build a blacklist lookup (specification, area B: `/karma/:identity`).
 
     Raises:
-        UnsupportedIdentityError: the identity is an image; the specification does not show how
+        UsageError: the identity is an image; the specification does not show how
             one is carried in the path (area B, rule 5).
     """
     if lookup.kind is IdentityKind.IMAGE:
-        raise UnsupportedIdentityError(
+        raise UsageError(
             "karma cannot be asked by image: the service does not say how one is sent; "
             "use bvn, phone, email, domain or nuban"
         )

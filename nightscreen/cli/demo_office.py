@@ -140,7 +140,7 @@ class Office:
         """Review some cases; have an override, a contest and a policy wait for somebody else."""
         analyst = _actor(ANALYST)
         with journal_of(self.settings) as journal:
-            cases = sorted(Records.of(journal, OpenCase).all(), key=_exposure, reverse=True)
+            cases = sorted(Records(journal, OpenCase).all(), key=_exposure, reverse=True)
             to_review = [case for case in cases if case.decision == Decision.REVIEW]
             declined = [case for case in cases if case.decision == Decision.DECLINE]
             for case in to_review[1 : 1 + _REVIEWED]:

@@ -168,7 +168,7 @@ def _grants(scope: str, customers: Sequence[str]) -> list[str]:
     """
     found = []
     with opened_journal() as journal:
-        consents = Consents.of(journal)
+        consents = Consents(journal)
         for place, customer in enumerate(dict.fromkeys(customers), start=1):
             grant = next(iter(consents.history(customer)), None)
             if grant is None or not grant.allows(scope):

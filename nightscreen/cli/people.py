@@ -53,7 +53,7 @@ def explain(
     settings = settings_of_command()
     declared = read_declarations(settings)
     with opened_journal() as journal:
-        customers = Customers.of(journal)
+        customers = Customers(journal)
         cash_flow = explain_cash_flow(journal, CashFlow.of(settings), customer_id)
         document: dict[str, Any] = {"customer_id": customer_id}
         try:
@@ -62,7 +62,7 @@ def explain(
             if cash_flow is None or batch:
                 raise
         else:
-            reviews = Reviews.of(journal)
+            reviews = Reviews(journal)
             document = explain_decision(journal, customers, reviews, people[0], declared)
             document["other_batches"] = [person.batch for person in people[1:]]
         Audit(journal).write_by_command("customer seen", customer_id=customer_id)
@@ -80,7 +80,7 @@ def subject_access(
     settings = settings_of_command()
     declared = read_declarations(settings)
     with opened_journal() as journal:
-        customers = Customers.of(journal)
+        customers = Customers(journal)
         people = lookup_subject(journal, customers, customer_id)
         document = gather(journal, customers, people, settings.retention, declared)
         Audit(journal).write_by_command("subject access handed over", customer_id=customer_id)
@@ -182,7 +182,7 @@ def look(journal: Journal, whom: Whom) -> Found:
         InputError: nothing is held of them.
     """
     erasure.mend(journal)
-    return erasure.look(journal, Customers.of(journal), whom, inbox=settings_of_command().inbox)
+    return erasure.look(journal, Customers(journal), whom, inbox=settings_of_command().inbox)
 
 
 def erase_found(journal: Journal, found: Found, *, more: bool = False) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def list_() -> Result:
     """List past runs, newest first, killed ones included."""
     timeout = settings_of_command().approval_timeout
     with opened_journal() as journal:
-        approval_of = partial(Approvals.of(journal).state_of, valid=timeout)
+        approval_of = partial(Approvals(journal).state_of, valid=timeout)
         spent = journal.money.by_run()
         runs = journal.runs.newest()
         document = {"runs": [_document(journal, run, approval_of(run), spent) for run in runs]}
@@ -94,7 +94,7 @@ def show(run_id: RunArgument) -> dict[str, Any]:
         run = journal.runs.find(run_id)
         if run is None:
             raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
-        approvals = Approvals.of(journal)
+        approvals = Approvals(journal)
         spent = {run_id: journal.money.of_run(run_id)}
         return {
             **_document(journal, run, approvals.state_of(run, valid=timeout), spent),

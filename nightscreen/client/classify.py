@@ -32,8 +32,7 @@ from nightscreen.client.response_rules import (
 from nightscreen.schemas.answers import read_number
 from nightscreen.schemas.calls import UNREAD_TROUBLES
 from nightscreen.schemas.checks import Operation, Outcome
-from nightscreen.schemas.money import to_micro
-from nightscreen.schemas.prices import MOST_COST_MICRO
+from nightscreen.schemas.money import MOST_COST_MICRO, to_micro
 from nightscreen.values.whose import bvn_named
 
 if TYPE_CHECKING:

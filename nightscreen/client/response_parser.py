@@ -13,10 +13,18 @@ from typing import Any
 
 from nightscreen.checks.karma import KarmaListings
 from nightscreen.checks.registry import CHECKS
-from nightscreen.schemas.answers import BvnAccount, BvnDetails, BvnStarted, Record
+from nightscreen.schemas.answers import (
+    BvnAccount,
+    BvnDetails,
+    BvnStarted,
+    LoanProduct,
+    LoanProducts,
+    LoanStarted,
+    LoanState,
+    Record,
+)
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.consented import RawRecords, TokenAnswer, find_records
-from nightscreen.schemas.loans import LoanProduct, LoanProducts, LoanStarted, LoanState
 
 _LISTS = frozenset({Operation.AGGREGATOR_TRANSACTIONS, Operation.AGGREGATOR_ACCOUNTS})
 _TOKENS = frozenset({Operation.AGGREGATOR_EXCHANGE, Operation.AGGREGATOR_REFRESH})

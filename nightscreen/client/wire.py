@@ -21,7 +21,7 @@ def lookup_request(lookup: Lookup) -> Request:
     """Build the request that answers a lookup.
 
     Raises:
-        UnsupportedIdentityError: the identity is an image.
+        UsageError: the identity is an image.
         UsageError: the identity does not fit the check.
     """
     return CHECKS[lookup.check].request(lookup)

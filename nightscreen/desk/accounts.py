@@ -91,7 +91,7 @@ class Accounts:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self.clock = journal.clock
-        self._kept = Records.of(journal, User)
+        self._kept = Records(journal, User)
         self._hasher = PasswordHasher()
         # each hash takes 64 MiB: many sign-ins at once wait for one another
         self._one_at_a_time = threading.Semaphore(2)

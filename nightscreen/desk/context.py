@@ -165,8 +165,8 @@ class Context:
         self.starter, self.origins, self.output = starter, origins, output
         self.clock = journal.clock
         self.accounts, self.audit = Accounts(journal), Audit(journal)
-        self.customers, self.reviews = Customers.of(journal), Reviews.of(journal)
-        self.approvals = Approvals.of(journal)
+        self.customers, self.reviews = Customers(journal), Reviews(journal)
+        self.approvals = Approvals(journal)
         self.uploads = Uploads(journal, self.audit, self.approvals, output)
         self.cases = Cases(journal)
         self.work = WorkList(journal, self.cases)

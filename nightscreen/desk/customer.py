@@ -152,7 +152,7 @@ def customer(context: Context, *, link: str = "", again: dict[str, Any] | None =
             if allowed or str(each.get("check") or "") not in gated
         ],
         history=_history(context, person),
-        comments=Records.of(context.journal, CaseComment).of_customers([person.pseudonym]),
+        comments=Records(context.journal, CaseComment).of_customers([person.pseudonym]),
         others=found.others,
         next=cases.next_after(person.batch, person.customer_id),
         case=cases.case(person.batch, person.customer_id),

@@ -35,12 +35,11 @@ from nightscreen.reading.open_file import open_source
 from nightscreen.results.settle_case import needs_second
 from nightscreen.runs.corrections import MOST_TO_CORRECT, Corrections
 from nightscreen.schemas.columns import IDENTIFIERS
-from nightscreen.schemas.corrections import Correction, Dismissal, RowToCorrect
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import contains_identifier
 from nightscreen.schemas.policy import Decision
-from nightscreen.schemas.uploads import FIXES, HELD, WAITS
+from nightscreen.schemas.uploads import FIXES, HELD, WAITS, Correction, Dismissal, RowToCorrect
 from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
@@ -239,7 +238,7 @@ def _dismiss(context: Context, sheet: _Sheet) -> None:
         row=row.digest,
         by=context.name,
     )
-    if Records.of(journal, Dismissal).add([made]):
+    if Records(journal, Dismissal).add([made]):
         context.record("quarantine dismissed", run_id=run.run_id, line=row.line)
 
 
@@ -298,7 +297,7 @@ def _rows(context: Context, run: RunRecord, which: str) -> tuple[list[str], list
     Of refused rows the first ones, so many as are kept of the others.
     """
     if which == VALUES:
-        kept = Records.of(context.journal, RowToCorrect).of_run(run.run_id)
+        kept = Records(context.journal, RowToCorrect).of_run(run.run_id)
         found = [
             _Row(each.line, each.column, each.code, each.hint, list(each.cells), [])
             for each in sorted(kept, key=lambda each: each.line)
@@ -320,7 +319,7 @@ def _rows(context: Context, run: RunRecord, which: str) -> tuple[list[str], list
 def _number(context: Context, run: RunRecord, which: str) -> int:
     """Return how many rows a list of a run has."""
     if which == VALUES:
-        return Records.of(context.journal, RowToCorrect).number_of_run(run.run_id)
+        return Records(context.journal, RowToCorrect).number_of_run(run.run_id)
     refused = int(((run.report or {}).get("rows") or {}).get("quarantined") or 0)
     return min(refused, MOST_TO_CORRECT) if (Path(run.folder) / QUARANTINE).is_file() else 0
 
@@ -329,7 +328,7 @@ def _dismissed(
     context: Context, run: RunRecord, rows: Sequence[_Row] | None = None
 ) -> dict[int, Dismissal]:
     """Return which refused rows somebody dismissed, here or in an earlier file, by line."""
-    kept = Records.of(context.journal, Dismissal).all(batch=run.batch)
+    kept = Records(context.journal, Dismissal).all(batch=run.batch)
     gone = {each.row: each for each in kept}
     if gone and rows is None:
         _, rows = _rows(context, run, REFUSED)
@@ -496,7 +495,7 @@ def _correct(context: Context, sheet: _Sheet, upload: Upload, rows: Changed) -> 
             )
             for heading, came, now in _differences(sheet, row, cells)
         ]
-    kept = Records.of(context.journal, Correction)
+    kept = Records(context.journal, Correction)
     kept.merge(found, lambda _, corrected: corrected, context.clock())
 
 

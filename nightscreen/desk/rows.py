@@ -440,7 +440,7 @@ class WorkList:
         if connection is None:
             connection = self._connection = locked_connection(MEMORY)
             _put(connection, "CREATE TABLE kept AS", _CASES.empty_table())
-        store = Records.of(self.journal, OpenCase)
+        store = Records(self.journal, OpenCase)
         now = store.stamp(), self.cases.shares()
         if now == self._seen:
             return connection

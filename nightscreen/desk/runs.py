@@ -33,10 +33,10 @@ from nightscreen.runs.release import release as release_run
 from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import DAY_MICROS, MICROS, deadline_instant
 from nightscreen.schemas.contests import Confirmation
-from nightscreen.schemas.corrections import RowToCorrect
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import from_micro, typed_micro
 from nightscreen.schemas.stops import StopReason
+from nightscreen.schemas.uploads import RowToCorrect
 from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
@@ -134,14 +134,14 @@ def run(context: Context) -> Response:
         facts=facts,
         ending=ending(facts),
         files=files,
-        to_correct=Records.of(context.journal, RowToCorrect).number_of_run(found.run_id),
+        to_correct=Records(context.journal, RowToCorrect).number_of_run(found.run_id),
         open_files={
             name
             for name, declared in files.items()
             if context.may(declared.right) and not (declared.of_branches and context.branches)
         },
         waits=context.approvals.newest(found.run_id),
-        confirmed=Records.of(context.journal, Confirmation).of_run(found.run_id),
+        confirmed=Records(context.journal, Confirmation).of_run(found.run_id),
         signed=signatures_of(context.journal, found),
         may_resume=may_resume(context, found),
     )

@@ -92,7 +92,7 @@ class Uploads:
 
     @property
     def _records(self) -> Records[Upload]:
-        return Records.of(self.journal, Upload)
+        return Records(self.journal, Upload)
 
     def find(self, upload_id: str) -> Upload | None:
         """Return an upload, or None."""

@@ -52,13 +52,8 @@ def read_queries(file: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for section in file.read_text("utf-8").split(_SECTION)[1:]:
         name, _, text = section.partition("\n")
-        found[name.strip()] = [each for each in text.split(";\n") if _has_statement(each)]
+        found[name.strip()] = text.split(";\n")[:-1]  # behind the last are comments alone
     return found
-
-
-def _has_statement(text: str) -> bool:
-    lines = (line.strip() for line in text.splitlines())
-    return any(line and not line.startswith("--") for line in lines)
 
 
 def pseudonym_column(joined: bytes) -> pa.Array:

@@ -17,10 +17,10 @@ import stat
 import zipfile
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from nightscreen.files.outputs import INBOX_TEXTS
-from nightscreen.files.private_files import make_private_folder, write_private
+from nightscreen.files.private_files import FileLock, make_private_folder, write_private
 from nightscreen.schemas.errors import OutputError
 
 if TYPE_CHECKING:
@@ -50,39 +50,6 @@ class Stamp(NamedTuple):
     node: int
 
 
-class Lock:
-    """A file lock that dies with its process; the file goes with the lock."""
-
-    def __init__(self, path: Path, file: IO[bytes]) -> None:
-        self._path = path
-        self._file = file
-
-    @classmethod
-    def take(cls, path: Path) -> Self | None:
-        """Take the lock, or return None where somebody else holds it."""
-        while True:
-            try:
-                file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
-            except FileNotFoundError:  # the folder itself is gone: its file was dealt with
-                return None
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
-                    return cls(path, file)
-            except BlockingIOError:
-                file.close()
-                return None
-            except FileNotFoundError:
-                pass
-            file.close()  # its holder removed it just now: the lock is another file by now
-
-    def release(self) -> None:
-        """Give the lock back; again is nothing."""
-        if not self._file.closed:
-            self._path.unlink(missing_ok=True)
-            self._file.close()
-
-
 @dataclass(slots=True)
 class Ticket:
     """A file that was taken, alone in its folder, and held by this process until it is released."""
@@ -92,7 +59,7 @@ class Ticket:
     # looks into the inbox
     name: str
     file: Path  # the file under a name that may be shown
-    lock: Lock
+    lock: FileLock
     attempts: int = 0  # how often it was started
 
     @property
@@ -198,7 +165,7 @@ class Inbox:
             ticket: a new id.
         """
         folder = make_private_folder(self.path / TAKEN / f"{ticket}-{secrets.token_hex(3)}")
-        lock = Lock.take(folder / _LOCK)
+        lock = FileLock.take(folder / _LOCK)
         if lock is None:  # another watcher cleared the folder away in between
             return None
         write_private(folder / NOTE, json.dumps({"name": name, "attempts": 0}).encode())
@@ -236,9 +203,9 @@ class Inbox:
         """Take a file that waited; None if another process has it, or it is not there."""
         return _take_again(self.waiting / run_id)
 
-    def lock_content(self, digest: str) -> Lock | None:
+    def lock_content(self, digest: str) -> FileLock | None:
         """Take the lock on a content, so that it is never screened twice at a time."""
-        return Lock.take(self._digests / f"{digest.rpartition(':')[2]}.lock")
+        return FileLock.take(self._digests / f"{digest.rpartition(':')[2]}.lock")
 
 
 def is_dropped(name: str) -> bool:
@@ -298,7 +265,7 @@ def is_being_written(path: Path) -> bool:
 
 def _take_again(folder: Path) -> Ticket | None:
     """Take the file in a ticket's folder; a folder without one is removed."""
-    lock = Lock.take(folder / _LOCK) if folder.is_dir() else None
+    lock = FileLock.take(folder / _LOCK) if folder.is_dir() else None
     if lock is None:
         return None
     note = _note_of(folder)
@@ -324,7 +291,7 @@ def _is_ours(name: str) -> bool:
     return name.startswith(".") or name in INBOX_TEXTS
 
 
-def _clear(folder: Path, lock: Lock) -> None:
+def _clear(folder: Path, lock: FileLock) -> None:
     """Remove a ticket's folder that holds no file any more."""
     for name in (NOTE, *INBOX_TEXTS):
         (folder / name).unlink(missing_ok=True)

@@ -6,20 +6,19 @@ file beside it. Nothing is started here.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nightscreen.files.private_files import make_private_folder, write_passing
+from nightscreen.files.private_files import FileLock, make_private_folder, write_passing
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-NOTE = "up.json"
+NOTE, _LOCK = "up.json", "up.lock"
 LOGIN_FILE = "engine.login"
 """As Prefect's own settings and its pages take it, user and password divided by a colon."""
 
@@ -41,51 +40,43 @@ def announcing(home: Path) -> Iterator[Callable[[str, str], None]]:
         UsageError: another process holds it.
     """
     make_private_folder(home)
-    file = os.fdopen(os.open(home / NOTE, os.O_RDWR | os.O_CREAT, 0o600), "r+", encoding="utf-8")
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(
-                f"nightscreen up runs for {home} already (process {_held(file.read(), 'pid')}); "
-                "end it first, or set NIGHTSCREEN_HOME to another folder"
-            ) from None
+    lock = FileLock.take(home / _LOCK)
+    if lock is None:
+        raise UsageError(
+            f"nightscreen up runs for {home} already (process {_noted(home).get('pid')}); "
+            "end it first, or set NIGHTSCREEN_HOME to another folder"
+        )
 
-        def save(url: str, login: str) -> None:
-            (home / LOGIN_FILE).unlink(missing_ok=True)
-            if login:
-                write_passing(home / LOGIN_FILE, login.encode())
-            file.seek(0)
-            file.truncate()
-            file.write(json.dumps({"pid": os.getpid(), "prefect_api_url": url}))
-            file.flush()
+    def save(url: str, login: str) -> None:
+        (home / LOGIN_FILE).unlink(missing_ok=True)
+        if login:
+            write_passing(home / LOGIN_FILE, login.encode())
+        note = {"pid": os.getpid(), "prefect_api_url": url}
+        write_passing(home / NOTE, json.dumps(note).encode())
 
+    try:
         save("", "")
-        try:
-            yield save
-        finally:
-            save("", "")
+        yield save
+    finally:
+        save("", "")
+        lock.release()
 
 
 def running_engine(home: Path) -> RunningEngine | None:
     """Return the server that an `up` of this HOME uses now; None: none does."""
-    try:
-        file = (home / NOTE).open("r+", encoding="utf-8")
-    except OSError:
+    url, login = _noted(home).get("prefect_api_url"), home / LOGIN_FILE
+    lock = FileLock.take(home / _LOCK) if url else None
+    if lock is not None:  # nobody holds it: the note is of one that is gone
+        lock.release()
+    if not url or lock is not None:
         return None
-    with file, suppress(BlockingIOError):
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return None  # nobody holds it: the note is of one that is gone
-    with suppress(OSError):
-        if url := _held((home / NOTE).read_text("utf-8"), "prefect_api_url"):
-            login = home / LOGIN_FILE
-            return RunningEngine(url, login.read_text("utf-8") if login.exists() else "")
-    return None
+    return RunningEngine(url, login.read_text("utf-8") if login.exists() else "")
 
 
-def _held(text: str, name: str) -> str:
+def _noted(home: Path) -> dict[str, Any]:
+    """Return what the last `up` wrote down; nothing where that cannot be read."""
     try:
-        note = json.loads(text)
-    except ValueError:
-        return ""
-    return str(note.get(name) or "") if isinstance(note, dict) else ""
+        note = json.loads((home / NOTE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return note if isinstance(note, dict) else {}

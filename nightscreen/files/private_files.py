@@ -1,15 +1,18 @@
 """Private files: folders of mode 0700, files of mode 0600, each appearing whole or not at all.
 
-This module knows nothing about contents, only how to write a file safely.
+This module knows nothing about contents, only how to write a file safely, and how much room there
+is for it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
+import shutil
 import tempfile
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Self
 
 from nightscreen.schemas.errors import OutputError
 
@@ -129,3 +132,51 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class FileLock:
+    """A file lock that dies with its process; the file goes with the lock."""
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self._path = path
+        self._file = file
+
+    @classmethod
+    def take(cls, path: Path) -> Self | None:
+        """Take the lock, or return None where somebody else holds it."""
+        while True:
+            try:
+                file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+            except FileNotFoundError:  # the folder itself is gone: its file was dealt with
+                return None
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+                    return cls(path, file)
+            except BlockingIOError:
+                file.close()
+                return None
+            except FileNotFoundError:
+                pass
+            file.close()  # its holder removed it just now: the lock is another file by now
+
+    def release(self) -> None:
+        """Give the lock back; again is nothing."""
+        if not self._file.closed:
+            self._path.unlink(missing_ok=True)
+            self._file.close()
+
+
+LEAST_FREE_BYTES = 500_000_000
+"""Free bytes below which a disk counts as nearly full: a large night writes about as much."""
+
+
+def free_bytes(folder: Path) -> int | None:
+    """Return the free bytes of the disk a folder is on or would be made on; None if unknown."""
+    absolute = folder.absolute()
+    for existing in (absolute, *absolute.parents):
+        try:
+            return shutil.disk_usage(existing).free
+        except OSError:
+            continue
+    return None

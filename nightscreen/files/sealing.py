@@ -7,7 +7,6 @@ own key, which never rotates. `journal.keyset` keeps the data keys, `keys` the l
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 from dataclasses import dataclass, field
@@ -19,10 +18,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _NONCE_BYTES = 12
-_HASH_BLOCK = 64
 KEY_ID_BYTES = 4
 SUBJECT_BYTES = 16
 
@@ -108,40 +106,26 @@ class Pseudonyms:
 
     def subject(self, kind: str, identity: str, together_with: str | None = None) -> bytes:
         """Return the pseudonym of an identifier (of two, where a check asks by both)."""
-        text = (
-            f"{kind}\x1f{identity}"
-            if together_with is None
-            else f"{kind}\x1f{identity}\x1f{together_with}"
-        )
-        return hmac.digest(self.key, text.encode(), "sha256")[:SUBJECT_BYTES]
+        return self._of(kind, identity, *([] if together_with is None else [together_with]))
 
     def subjects(self, kind: str, identities: Iterable[str]) -> bytes:
         """Return the pseudonyms of many identifiers of one kind, joined; the same as `subject`."""
-        return b"".join(self._many(f"{kind}\x1f", identities))
+        return b"".join(self._of(kind, identity) for identity in identities)
 
     def customer(self, batch: str, customer_id: str) -> bytes:
         """Return the pseudonym of a lender's customer in a batch name."""
-        text = f"customer\x1f{batch}\x1f{customer_id}"
-        return hmac.digest(self.key, text.encode(), "sha256")[:SUBJECT_BYTES]
+        return self._of("customer", batch, customer_id)
 
     def customers(self, batch: str, customer_ids: Iterable[str]) -> bytes:
         """Return the pseudonyms of many customers, joined; the same as `customer`."""
-        return b"".join(self._many(f"customer\x1f{batch}\x1f", customer_ids))
+        return b"".join(self._of("customer", batch, each) for each in customer_ids)
 
     def customers_anywhere(self, customer_ids: Iterable[str]) -> bytes:
         """Return the pseudonyms of a lender's customers, joined: one for all batch names.
 
         The same `customer_id` in two batches of a lender is the same customer.
         """
-        return b"".join(self._many("customer anywhere\x1f", customer_ids))
+        return b"".join(self._of("customer anywhere", each) for each in customer_ids)
 
-    def _many(self, beginning: str, texts: Iterable[str]) -> Iterator[bytes]:
-        """Yield a pseudonym for each text, its key made ready once: twice as quick as `hmac`."""
-        key = self.key.ljust(_HASH_BLOCK, b"\0")
-        inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in key) + beginning.encode())
-        outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in key))
-        for text in texts:
-            within, around = inner.copy(), outer.copy()
-            within.update(text.encode())
-            around.update(within.digest())
-            yield around.digest()[:SUBJECT_BYTES]
+    def _of(self, *parts: str) -> bytes:
+        return hmac.digest(self.key, "\x1f".join(parts).encode(), "sha256")[:SUBJECT_BYTES]

@@ -160,7 +160,7 @@ def _examined(
         own = next((run for run in runs if run.parameters["input"] == str(ticket.file)), None)
         if own is not None and own.state == RUNNING:
             return Examined(fate=Fate.HELD)
-        valid, approvals = settings.approval_timeout, Approvals.of(journal)
+        valid, approvals = settings.approval_timeout, Approvals(journal)
         approval = None if own is None else approvals.state_of(own, valid=valid)
         goes_on = approval is ApprovalState.APPROVED
         if own is not None and own.report is not None and _is_over(own) and not goes_on:
@@ -248,7 +248,7 @@ def settle(ticket: Ticket, report: Mapping[str, Any], settings: Settings, inbox:
     with journal_of(settings) as journal:
         run = journal.runs.find(run_id)
         folder = inbox.done / run_id if run is None else Path(run.folder)
-        valid, approvals = settings.approval_timeout, Approvals.of(journal)
+        valid, approvals = settings.approval_timeout, Approvals(journal)
         state = None if run is None else approvals.state_of(run, valid=valid)
         waits = state is not None and state is not ApprovalState.REFUSED
         refused = state is ApprovalState.REFUSED

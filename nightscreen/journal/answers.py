@@ -6,13 +6,11 @@ Whether an answer is fresh enough, and what it means for a row, is judged in `pl
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from sqlalchemy import bindparam, case, exists, func, literal, null, select
 
-from nightscreen.files.sealing import SUBJECT_BYTES, pieces_of
 from nightscreen.journal.calls import NO_ANSWER, OUTAGE, UNREAD, open_answer
 from nightscreen.journal.engine import outlasting, reading, reading_settled
 from nightscreen.journal.schema import answers, calls, runs
@@ -20,21 +18,14 @@ from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import HITS, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
-    from numpy.typing import NDArray
     from sqlalchemy import ColumnElement, Engine, Row
 
     from nightscreen.files.sealing import Sealer
 
 _BLOCK = 4000
-OUTCOMES = tuple(Outcome)
-"""Outcomes by the numbers that `Latest` gives them."""
-NONE = -1
-"""Stands in `Latest` for no answer, and for a cost that the service did not say."""
-_NUMBERS = {outcome.value: number for number, outcome in enumerate(OUTCOMES)}
-SIXTEEN = f"S{SUBJECT_BYTES}"
-"""numpy's type of a pseudonym."""
+_NEVER = 2**63 - 1
 _WITH_RECORD = sorted(each.value for each in (*HITS, Outcome.UNREADABLE))
 _RECENT = 20_000  # answers among which those in a row are looked for
 
@@ -46,6 +37,8 @@ class StoredAnswer(NamedTuple):
         outcome: what was answered, as far as it can be told without a row.
         answered_at: instant in microseconds.
         cost_micro: what it cost; None where the service did not say.
+        current: whether it counts whatever its age: the run asked it, or asked before it came, or
+            it came since the run's plan.
         sealed: the body as received, sealed; empty where bodies were not asked for.
     """
 
@@ -55,6 +48,7 @@ class StoredAnswer(NamedTuple):
     call_id: int
     run_id: str
     cost_micro: int | None
+    current: bool
     sealed: bytes
 
     def __repr__(self) -> str:
@@ -74,96 +68,67 @@ class HeldAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Latest:
-    """The latest answers to many lookups, without their bodies: an array each, in one order.
-
-    Attributes:
-        outcome: number among `OUTCOMES`, `NONE` where there is no answer.
-        answered_at: instant in microseconds.
-        call_id: the call that brought it.
-        own_run: whether the run itself asked, in this session or an earlier one.
-        current: whether it counts whatever its age: the run asked it, or asked before it came, or
-            it came since the run's plan.
-        cost_micro: what it cost; `NONE` where the service did not say.
-    """
-
-    outcome: NDArray[np.int8]
-    answered_at: NDArray[np.int64]
-    call_id: NDArray[np.int64]
-    own_run: NDArray[np.bool_]
-    cost_micro: NDArray[np.int64]
-    current: NDArray[np.bool_]
-
-    @classmethod
-    def nothing(cls, size: int) -> Latest:
-        """Return arrays that hold no answer."""
-        return cls(
-            np.full(size, NONE, np.int8),
-            np.zeros(size, np.int64),
-            np.zeros(size, np.int64),
-            np.zeros(size, bool),
-            np.full(size, NONE, np.int64),
-            np.zeros(size, bool),
-        )
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """Return the arrays' names, in order."""
-        return tuple(each.name for each in fields(cls))
-
-    def put(self, places: NDArray[np.int64] | NDArray[np.bool_], answers: Latest) -> None:
-        """Enter answers at some places."""
-        for name in self.names():
-            getattr(self, name)[places] = getattr(answers, name)
-
-
-@dataclass(frozen=True, slots=True)
 class Answers:
     """Reads stored answers."""
 
     _engine: Engine = field(repr=False)
     _sealer: Sealer = field(repr=False)
 
-    @outlasting
-    def latest(
-        self, check: str, subjects: Sequence[bytes], *, bodies: bool = True
-    ) -> dict[bytes, StoredAnswer]:
-        """Return the latest answer of each subject that has one."""
-        body = answers.c.body if bodies else literal(b"")
-        blocks = self._blocks(check, sorted(subjects), *_COLUMNS, body)
-        return {row[0]: StoredAnswer._make(row) for rows in blocks for row in rows}
+    def latest(self, check: str, subjects: Collection[bytes]) -> dict[bytes, StoredAnswer]:
+        """Return the latest answer of each subject that has one, with its body."""
+        blocks = self.latest_blocks(check, sorted(subjects), bodies=True)
+        return {answer.subject: answer for block in blocks for answer in block}
 
-    @outlasting
-    def latest_columns(self, check: str, subjects: bytes, run_id: str, since: int) -> Latest:
-        """Return the latest answers to many lookups as columns, without bodies.
+    def latest_blocks(
+        self,
+        check: str,
+        subjects: Sequence[bytes],
+        *,
+        run_id: str = "",
+        since: int = _NEVER,
+        bodies: bool = False,
+    ) -> Iterator[list[StoredAnswer]]:
+        """Yield the latest answers to many lookups, some at a time.
+
+        What another run could not read in an outage of the check is left out: it has no age.
 
         Args:
             check: the check.
-            subjects: pseudonyms of sixteen bytes, joined, ascending, each once.
-            run_id: the run whose own answers are told apart.
+            subjects: pseudonyms, ascending, each once: the order of the index, so that neighbours
+                share pages.
+            run_id: the run in whose name they are looked at.
             since: place in the journal (`position`) from which on answers are current.
-
-        What another run could not read in an outage of the check is left out: it has no age.
+            bodies: whether to read bodies too.
         """
-        asked = pieces_of(subjects)
-        found = Latest.nothing(len(asked))
-        blocks = self._blocks(check, asked, *_COLUMNS, answers.c.answer_id, _TROUBLE)
-        for start, rows in zip(range(0, len(asked), _BLOCK), blocks, strict=True):
-            last = {row.subject: row for row in rows}
+        body = answers.c.body if bodies else literal(b"")
+        for start in range(0, len(subjects), _BLOCK):
+            rows = self._of_subjects(check, subjects[start : start + _BLOCK], body)
             own = {row.subject for row in rows if row.run_id == run_id}  # asked by it ever
-            places, entered = [], []
-            for place, subject in enumerate(asked[start : start + _BLOCK] if last else (), start):
-                row = last.get(subject)
-                if row is None or (row.trouble == OUTAGE and row.run_id != run_id):
-                    continue
-                cost = NONE if row.cost_micro is None else row.cost_micro
-                current = subject in own or row.answer_id > since
-                known = (_NUMBERS.get(row.outcome, NONE), row.answered_at, row.call_id)
-                entered.append((*known, row.run_id == run_id, cost, current))
-                places.append(place)
-            if entered:
-                found.put(np.array(places), Latest(*map(np.array, zip(*entered, strict=True))))
-        return found
+            last = {row.subject: row for row in rows}
+            yield [
+                StoredAnswer._make(
+                    (*row[:6], row.subject in own or row.answer_id > since, row.body)
+                )
+                for row in last.values()
+                if row.trouble != OUTAGE or row.run_id == run_id or not run_id
+            ]
+
+    @outlasting
+    def _of_subjects(
+        self, check: str, subjects: Sequence[bytes], body: ColumnElement[bytes]
+    ) -> Sequence[Row[Any]]:
+        """Return every answer about some pseudonyms, each's latest last."""
+        query = (
+            select(*_COLUMNS, body.label("body"))
+            .where(
+                answers.c.subject.in_(bindparam("subjects", expanding=True)),
+                answers.c.check == check,
+                answers.c.outcome != NO_ANSWER,
+            )
+            .order_by(answers.c.subject, answers.c.answer_id)
+        )
+        with reading(self._engine) as connection:
+            return connection.execute(query, {"subjects": subjects}).all()
 
     @outlasting
     def position(self) -> int:
@@ -193,19 +158,6 @@ class Answers:
                     break
                 found += bool(cost_micro)
         return found
-
-    def of_calls(
-        self, check: str, calls: Mapping[int, bytes]
-    ) -> Iterator[tuple[int, StoredAnswer]]:
-        """Yield the answers that some calls brought, with bodies, in no order.
-
-        Each call comes with the subject it was about.
-        """
-        asked = sorted(set(calls.values()))
-        for rows in self._blocks(check, asked, *_COLUMNS, answers.c.body):
-            for answer in map(StoredAnswer._make, rows):
-                if calls.get(answer.call_id) == answer.subject:
-                    yield answer.call_id, answer
 
     @outlasting
     def any_of(self, check: str) -> bool:
@@ -268,28 +220,6 @@ class Answers:
             rows = connection.execute(query.where(each.c.outcome.is_not(None))).all()
         return Counter({outcome: int(number) for outcome, number in rows})
 
-    def _blocks(
-        self, check: str, subjects: Sequence[bytes], *columns: ColumnElement[Any]
-    ) -> Iterator[Sequence[Row[Any]]]:
-        """Yield the answers about a block of pseudonyms after the other, each's latest last.
-
-        The pseudonyms are looked up in their own order, which is the index's, so that neighbours
-        share pages.
-        """
-        query = (
-            select(*columns)
-            .where(
-                answers.c.subject.in_(bindparam("subjects", expanding=True)),
-                answers.c.check == check,
-                answers.c.outcome != NO_ANSWER,
-            )
-            .order_by(answers.c.subject, answers.c.answer_id)
-        )
-        with reading(self._engine) as connection:
-            for start in range(0, len(subjects), _BLOCK):
-                some = {"subjects": subjects[start : start + _BLOCK]}
-                yield connection.execute(query, some).all()
-
     def body(self, check: str, answer: StoredAnswer) -> bytes:
         """Return an answer's body as it was received.
 
@@ -300,15 +230,15 @@ class Answers:
         return open_answer(self._sealer, check, answer.subject, answer.outcome, answer.sealed)[1]
 
 
-_COLUMNS = tuple(
-    answers.c[name]
-    for name in ("subject", "outcome", "answered_at", "call_id", "run_id", "cost_micro")
+_COLUMNS = (
+    *(answers.c[name] for name in StoredAnswer._fields[:6]),
+    answers.c.answer_id,
+    # of the call, looked up of answers that could not be read only
+    case(
+        (
+            answers.c.outcome == Outcome.UNREADABLE.value,
+            select(calls.c.trouble).where(calls.c.call_id == answers.c.call_id).scalar_subquery(),
+        ),
+        else_=null(),
+    ).label("trouble"),
 )
-_TROUBLE = case(
-    (
-        answers.c.outcome == Outcome.UNREADABLE.value,
-        select(calls.c.trouble).where(calls.c.call_id == answers.c.call_id).scalar_subquery(),
-    ),
-    else_=null(),
-).label("trouble")
-"""Trouble of the call, looked up of answers that could not be read only."""

@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection
 
     from nightscreen.journal.runs import RunRecord
     from nightscreen.journal.storage import Storage
-    from nightscreen.schemas.clock import Clock
 
 _STOPPED, _COMPLETED = "stopped", "completed"
 
@@ -38,14 +37,11 @@ _STOPPED, _COMPLETED = "stopped", "completed"
 class Approvals:
     """Writes and reads approvals."""
 
-    _engine: Engine = field(repr=False)
-    _records: Records[Approval] = field(repr=False)
-    _clock: Clock = field(repr=False)
+    _journal: Storage = field(repr=False)
 
-    @classmethod
-    def of(cls, journal: Storage) -> Approvals:
-        """Return the approvals of an open journal."""
-        return cls(journal.engine, Records.of(journal, Approval), journal.clock)
+    @property
+    def _records(self) -> Records[Approval]:
+        return Records(self._journal, Approval)
 
     def ask(
         self,
@@ -59,11 +55,11 @@ class Approvals:
         deployment_id: str | None = None,
     ) -> Approval:
         """Write down that a run waits for approval; an earlier request of the run is replaced."""
-        with writing(self._engine) as connection:
+        with writing(self._journal.engine) as connection:
             asked = Approval(
                 key=Approval.next_key(run_id, self._of_run(connection, run_id)),
                 run_id=run_id,
-                at=self._clock(),
+                at=self._journal.clock(),
                 asked_by=by,
                 reason=reason,
                 quote=dict(quote),
@@ -101,7 +97,7 @@ class Approvals:
             InputError: the run never asked, spends on its approval now, is completed, or another
                 record has taken the place of the one that was seen.
         """
-        with writing(self._engine) as connection:
+        with writing(self._journal.engine) as connection:
             every = self._of_run(connection, run_id)
             if not every:
                 raise InputError(
@@ -123,7 +119,7 @@ class Approvals:
                     "run where it must not go on, or ask nightscreen doctor if it seems dead"
                 )
             cap = found.offered_micro if max_spend_micro is None else max_spend_micro
-            at = self._clock()
+            at = self._journal.clock()
             decided: dict[str, Any] = {
                 "decision": decision,
                 "decided_by": by,
@@ -147,8 +143,11 @@ class Approvals:
         One that is unused for longer than `valid` (APPROVAL_TIMEOUT) is void; it covers no run
         without a cap, nor one above what was approved.
         """
-        with writing(self._engine) as connection:
-            found, now = next(reversed(self._of_run(connection, run_id)), None), self._clock()
+        with writing(self._journal.engine) as connection:
+            found, now = (
+                next(reversed(self._of_run(connection, run_id)), None),
+                self._journal.clock(),
+            )
             if found is None:
                 return None
             if found.state(now, valid_micros=span_micros(valid)) is not ApprovalState.APPROVED:
@@ -171,11 +170,11 @@ class Approvals:
         found = self.newest(run.run_id)
         if found is None:
             return None
-        return found.state(self._clock(), valid_micros=span_micros(valid))
+        return found.state(self._journal.clock(), valid_micros=span_micros(valid))
 
     def of_run(self, run_id: str) -> list[Approval]:
         """Return every request and decision of a run, oldest first."""
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             return self._of_run(connection, run_id)
 
     def _of_run(self, connection: Connection, run_id: str) -> list[Approval]:

@@ -72,7 +72,7 @@ from nightscreen.schemas.calls import (
 from nightscreen.schemas.checks import FAMILIES, Outcome, family_of
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import JournalError
-from nightscreen.schemas.prices import RECENT_MICROS, SeenPrice, max_cost
+from nightscreen.schemas.money import RECENT_MICROS, SeenPrice, max_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -14,7 +14,7 @@ from nightscreen.journal.engine import Turn, recording
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import records
 from nightscreen.journal.statements import blocks
-from nightscreen.schemas.cases import OpenCase, Share
+from nightscreen.schemas.cases import FREE, OpenCase, Share
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,10 +27,6 @@ IN_TURN: Final = "in turn"
 SHARED_BY: Final = ("branch", "officer", "reason", IN_TURN)
 
 
-class CaseTakenError(InputError):
-    """Somebody else has the case, or it is closed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Cases:
     """Reads and writes who has which case, and shares."""
@@ -39,7 +35,7 @@ class Cases:
 
     @property
     def _kept(self) -> Records[OpenCase]:
-        return Records.of(self._journal, OpenCase)
+        return Records(self._journal, OpenCase)
 
     # --- cases ---
 
@@ -59,7 +55,7 @@ class Cases:
         """Give a case to a user, and have it wait until an instant where one is given.
 
         Raises:
-            CaseTakenError: somebody else has it, or it is closed.
+            InputError: somebody else has it, or it is closed.
         """
         self._hold(batch, customer_id, user, user, until, waits_for)
 
@@ -67,7 +63,7 @@ class Cases:
         """Free a case of a user's for everybody, also one that a share gave.
 
         Raises:
-            CaseTakenError: somebody else has it, or it is closed.
+            InputError: somebody else has it, or it is closed.
         """
         self._hold(batch, customer_id, user, "")
 
@@ -85,11 +81,11 @@ class Cases:
         with recording(self._journal.engine, Turn.DESK) as connection:
             case = next(iter(self._kept.read(connection, records.c.key == key)), None)
             if case is None:
-                raise CaseTakenError(
+                raise InputError(
                     "This case is closed: somebody reviewed the customer, or nobody must."
                 )
             if case.holder not in {user, "", None}:
-                raise CaseTakenError(f"{case.holder} has this case.")
+                raise InputError(f"{case.holder} has this case.")
             since = case.held_at if case.holder else now
             held = {"holder": holder, "held_at": since, "waits_until": until}
             after = case.model_copy(update={**held, "waits_for": waits_for})
@@ -100,7 +96,7 @@ class Cases:
         for block in blocks([key.hex() for key in keys]):
             with recording(self._journal.engine, Turn.DESK) as connection:
                 found = self._kept.read(connection, records.c.key.in_(block))
-                freed = [each.model_copy(update=OpenCase.FREE) for each in found if each.holder]
+                freed = [each.model_copy(update=FREE) for each in found if each.holder]
                 self._kept.update(connection, freed, self._journal.clock())
 
     def settle(self, keys: Collection[bytes]) -> None:
@@ -115,7 +111,7 @@ class Cases:
 
     @property
     def _shares(self) -> Records[Share]:
-        return Records.of(self._journal, Share)
+        return Records(self._journal, Share)
 
     def share(self, facet: str, value: str, users: Sequence[str], by: str) -> None:
         """Give free cases, of now and of nights to come, to users; each in turn where several."""

@@ -34,12 +34,10 @@ class Consents:
     """Keeps grants in an open journal."""
 
     journal: Journal = field(repr=False)
-    _records: Records[Grant] = field(repr=False)
 
-    @classmethod
-    def of(cls, journal: Journal) -> Consents:
-        """Return the consents of an open journal."""
-        return cls(journal, Records.of(journal, Grant))
+    @property
+    def _records(self) -> Records[Grant]:
+        return Records(self.journal, Grant)
 
     def customer(self, customer_id: str) -> bytes:
         """Return the pseudonym of a customer, the same in every batch name."""
@@ -205,7 +203,7 @@ def keep_figures(journal: Storage, found: list[CashFigures]) -> None:
     def newer(known: CashFigures, new: CashFigures) -> CashFigures:
         return new if new.at >= known.at else known
 
-    Records.of(journal, CashFigures).merge(found, newer, journal.clock())
+    Records(journal, CashFigures).merge(found, newer, journal.clock())
 
 
 def live_figures(
@@ -216,9 +214,9 @@ def live_figures(
     Grants are read last, so that no figure is shown of who has revoked meanwhile. Those from before
     `since`, microseconds, are too old.
     """
-    figures = Records.of(journal, CashFigures).of_customers(customers)
+    figures = Records(journal, CashFigures).of_customers(customers)
     found = {each.customer: each for each in figures if each.at >= since}
-    grants = Records.of(journal, Grant).of_customers(found)
+    grants = Records(journal, Grant).of_customers(found)
     return {
         each.customer: found[each.customer]
         for each in grants

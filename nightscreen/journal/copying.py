@@ -203,15 +203,11 @@ def _appearing_folder(folder: Path) -> Iterator[Path]:
     try:
         yield make_private_folder(partial)
         for file in partial.iterdir():
-            _sync(file)
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
         partial.rename(folder.absolute())
         sync_folder(folder.absolute().parent)
     except OSError as error:
         raise OutputError(f"cannot write the backup {folder}: {error.strerror or error}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-
-
-def _sync(file: Path) -> None:
-    with file.open("rb") as handle:
-        os.fsync(handle.fileno())

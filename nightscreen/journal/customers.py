@@ -29,12 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-    from sqlalchemy import ColumnElement, Connection, Engine, Row
+    from sqlalchemy import ColumnElement, Connection, Row
     from sqlalchemy.sql.dml import UpdateBase
 
-    from nightscreen.files.sealing import Sealer
     from nightscreen.journal.storage import Storage
-    from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.decisions import State
 
 _SCAN_ROWS = 20_000
@@ -91,22 +89,15 @@ class Commit(NamedTuple):
 class Customers:
     """Reads and writes customers' states."""
 
-    _engine: Engine = field(repr=False)
-    _sealer: Sealer = field(repr=False)
-    _clock: Clock = field(repr=False)
-
-    @classmethod
-    def of(cls, journal: Storage) -> Customers:
-        """Return the customers of an open journal."""
-        return cls(journal.engine, journal.sealer, journal.clock)
+    _journal: Storage = field(repr=False)
 
     def seal(self, customer: bytes, state: State) -> bytes:
         """Return a state sealed for its customer."""
         text = json.dumps(state, separators=(",", ":"), ensure_ascii=False)
-        return self._sealer.seal(text.encode(), STATE.context(customer))
+        return self._journal.sealer.seal(text.encode(), STATE.context(customer))
 
     def _known(self, row: Row[Any]) -> KnownCustomer:
-        sealed = self._sealer.open(bytes(row.state), STATE.context(bytes(row.customer)))
+        sealed = self._journal.sealer.open(bytes(row.state), STATE.context(bytes(row.customer)))
         state = {name: CheckState(*part) for name, part in json.loads(sealed).items()}
         return KnownCustomer(state, row.run_id, row.decided_at, row.gone_run_id)
 
@@ -127,19 +118,19 @@ class Customers:
         kept = customer_commits.c
         columns = (kept[name] for name in Commit._fields)
         query = select(*columns).where(which).order_by(kept.last_at)
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             return [Commit(*row) for row in connection.execute(query)]
 
     def batches(self) -> list[str]:
         """Return the batch names that have customers."""
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             found = connection.execute(select(customer_commits.c.batch).distinct()).scalars()
             return sorted(found)
 
     def known(self, customers: Sequence[bytes]) -> dict[bytes, KnownCustomer]:
         """Return the present state of each customer that has one."""
         found: dict[bytes, KnownCustomer] = {}
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             for block in blocks(customers):
                 query = select(customer_states).where(customer_states.c.customer.in_(block))
                 for row in connection.execute(query):
@@ -149,7 +140,7 @@ class Customers:
     def known_before(self, customers: Sequence[bytes], instant: int) -> dict[bytes, KnownCustomer]:
         """Return the state each customer had before an instant; none of those not yet known."""
         found: dict[bytes, KnownCustomer] = {}
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             for block in blocks(customers):
                 found.update(self._block_before(connection, block, instant))
         return found
@@ -177,23 +168,22 @@ class Customers:
         """Return a batch name's customers; 24 bytes each."""
         kept = customer_states.c
         query = select(kept.customer, kept.gone_run_id).where(kept.batch == batch)
+        words = {None: BatchMembership.PRESENT, run_id: BatchMembership.GONE_NOW}
         customers: list[bytes] = []
         standing: list[int] = []
-        with reading(self._engine) as connection:
-            rows = connection.execution_options(yield_per=_SCAN_ROWS).execute(
-                query.order_by(kept.customer)
-            )
-            for customer, gone in rows:
+        with reading(self._journal.engine) as connection:
+            streamed = connection.execution_options(yield_per=_SCAN_ROWS)
+            for customer, gone in streamed.execute(query.order_by(kept.customer)):
                 customers.append(customer)
-                standing.append(_membership(gone, run_id))
+                standing.append(words.get(gone, BatchMembership.GONE))
         joined = np.frombuffer(b"".join(customers), _SIXTEEN)
         return Members(joined, np.array(standing, np.int8))
 
     def begin(self, run_id: str, batch: str) -> int:
         """Note that a run's states are about to be written; return an instant of its own."""
-        with writing(self._engine) as connection:
+        with writing(self._journal.engine) as connection:
             latest = connection.execute(select(func.max(customer_commits.c.last_at))).scalar() or 0
-            at = max(self._clock(), int(latest) + 1)
+            at = max(self._journal.clock(), int(latest) + 1)
             known = connection.execute(
                 update(customer_commits)
                 .where(customer_commits.c.run_id == run_id)
@@ -208,14 +198,14 @@ class Customers:
         """Put new states in the place of old ones, and the old ones into the history."""
         differing = [each.customer for each in writes if each.differs]
         rows = [(each.customer, batch, run_id, at, at, None, each.sealed) for each in writes]
-        with writing(self._engine) as connection:
+        with writing(self._journal.engine) as connection:
             for block in blocks(differing):
                 _to_history(connection, block, run_id, at)
             _PUT.run(connection, rows)
 
     def mark_gone(self, run_id: str, customers: Sequence[bytes]) -> None:
         """Note which customers a run reported gone."""
-        with writing(self._engine) as connection:
+        with writing(self._journal.engine) as connection:
             for block in blocks(customers):
                 connection.execute(
                     update(customer_states)
@@ -230,7 +220,7 @@ class Customers:
             .where(customer_history.c.customer == customer)
             .order_by(customer_history.c.history_id)
         )
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             return [self._known(row) for row in connection.execute(query)]
 
 
@@ -262,9 +252,3 @@ def _put(dialect: str) -> UpdateBase:
 
 
 _PUT = Many(_put, customer_states.c.keys())
-
-
-def _membership(gone_run_id: str | None, run_id: str) -> BatchMembership:
-    if gone_run_id is None:
-        return BatchMembership.PRESENT
-    return BatchMembership.GONE_NOW if gone_run_id == run_id else BatchMembership.GONE

@@ -20,7 +20,6 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.util import LRUCache
 
 from nightscreen.schemas.errors import (
     JournalBusyError,
@@ -33,7 +32,6 @@ from nightscreen.schemas.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
     from sqlalchemy.pool import ConnectionPoolEntry
 
 BUSY_TIMEOUT_S = 60.0
@@ -54,29 +52,6 @@ _CONNECTION = "08"  # class of what goes wrong with a connection
 _FULL = {"SQLITE_FULL", "53100"}
 _DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "XX001", "XX002"}
 _READ_ONLY = {"SQLITE_READONLY", "25006"}
-
-
-class _Statements(LRUCache[Any, Any]):
-    """Compiled statements, shared by the journals that a process opens one after another.
-
-    By itself each engine compiles everything anew: its keys begin with a dialect of its own.
-    """
-
-    def get(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401 - as SQLAlchemy has it
-        """Return a statement compiled for a database, by SQLAlchemy's key of it."""
-        return super().get(_of_database(key), default)
-
-    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401
-        """Keep a compiled statement."""
-        super().__setitem__(_of_database(key), value)
-
-
-def _of_database(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    dialect, *statement = key
-    return (dialect.name, dialect.driver, dialect.server_version_info, *statement)
-
-
-_STATEMENTS = _Statements(capacity=500)
 _LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -112,9 +87,7 @@ def make_engine(url: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Engine:
             raise SettingsError(
                 f"NIGHTSCREEN_JOURNAL_URL must name SQLite or PostgreSQL, not {other}"
             )
-    engine.update_execution_options(
-        compiled_cache=_STATEMENTS, **{_TIMEOUT: busy_timeout_s, _PATIENCE: Patience()}
-    )
+    engine.update_execution_options(**{_TIMEOUT: busy_timeout_s, _PATIENCE: Patience()})
     return engine
 
 
@@ -165,15 +138,13 @@ def _postgresql_engine(url: URL, busy_timeout_s: float) -> Engine:
     return engine
 
 
-def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
     """Make each commit last through a power loss, and leave transactions to us."""
     connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute("PRAGMA page_count")
-    if cursor.fetchone() == (0,):  # of a file that is there it would write the header
-        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
-    cursor.execute("PRAGMA journal_mode")
-    if cursor.fetchone() != ("wal",):
+    if cursor.execute("PRAGMA page_count").fetchone() == (0,):
+        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")  # it would write the header of another
+    if cursor.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         _turn_on_log(connection)
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA foreign_keys=ON")
@@ -182,19 +153,18 @@ def _prepare_sqlite(connection: DBAPIConnection, _record: ConnectionPoolEntry) -
     cursor.close()
 
 
-def _turn_on_log(connection: DBAPIConnection) -> None:
+def _turn_on_log(connection: sqlite3.Connection) -> None:
     """Turn on the write-ahead log; SQLite itself does not wait where another process does the same.
 
     Raises:
         JournalError: the file system cannot keep such a log.
     """
     cursor = connection.cursor()
-    cursor.execute("PRAGMA busy_timeout")
-    give_up_at = time.monotonic() + _first(cursor) / 1000
+    (timeout_ms,) = cursor.execute("PRAGMA busy_timeout").fetchone()
+    give_up_at = time.monotonic() + timeout_ms / 1000
     while True:
         try:
-            cursor.execute("PRAGMA journal_mode=WAL")
-            found = _first(cursor)
+            (found,) = cursor.execute("PRAGMA journal_mode=WAL").fetchone()
         except sqlite3.OperationalError as error:
             if _word(error) not in _BUSY or time.monotonic() > give_up_at:
                 raise
@@ -206,11 +176,6 @@ def _turn_on_log(connection: DBAPIConnection) -> None:
                 "NIGHTSCREEN_HOME on a local disk"
             )
         return
-
-
-def _first(cursor: DBAPICursor) -> Any:  # noqa: ANN401 - whatever a pragma gives
-    row = cursor.fetchone()
-    return row[0] if row is not None else None
 
 
 def _begin_sqlite(connection: Connection) -> None:

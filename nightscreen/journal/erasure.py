@@ -16,6 +16,7 @@ from sqlalchemy import delete, false, func, insert, or_, select, update
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.engine import reading, told, writing
 from nightscreen.journal.lookups import Lookups
+from nightscreen.journal.records import Records
 from nightscreen.journal.runs import living_runs
 from nightscreen.journal.schema import (
     PASSING_TABLES,
@@ -25,7 +26,6 @@ from nightscreen.journal.schema import (
     audit,
     calls,
     erasures,
-    holds,
     meta,
     metadata,
     put_meta,
@@ -33,6 +33,7 @@ from nightscreen.journal.schema import (
     sightings,
 )
 from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.contests import Hold
 from nightscreen.schemas.errors import InputError, JournalBusyError
 
 if TYPE_CHECKING:
@@ -164,28 +165,21 @@ class Erasures:
 
     def holds(self) -> set[str]:
         """Return the runs under legal hold."""
-        query = select(holds.c.run_id).where(holds.c.released_at.is_(None))
-        with reading(self._journal.engine) as connection:
-            return set(connection.execute(query).scalars())
+        return {each.run_id for each in Records(self._journal, Hold).all(state="")}
 
     def hold(self, run_id: str, reason: str) -> None:
         """Put a run under legal hold, unless it is already."""
-        with writing(self._journal.engine) as connection:
-            if connection.execute(select(holds.c.hold_id).where(_held(run_id))).first() is None:
-                row = {"run_id": run_id, "held_at": self._journal.clock(), "reason": reason}
-                connection.execute(insert(holds), row)
+        if run_id not in self.holds():
+            made = Hold(run_id=run_id, reason=reason, at=self._journal.clock())
+            Records(self._journal, Hold).add([made])
 
     def release(self, run_id: str) -> bool:
         """End a run's legal hold; the hold stays written down. Tell whether there was one."""
-        with writing(self._journal.engine) as connection:
-            done = connection.execute(
-                update(holds).where(_held(run_id)).values(released_at=self._journal.clock())
-            )
-            return bool(done.rowcount)
-
-
-def _held(run_id: str) -> ColumnElement[bool]:
-    return (holds.c.run_id == run_id) & holds.c.released_at.is_(None)
+        kept = Records(self._journal, Hold)
+        held = [each for each in kept.of_run(run_id) if not each.state]
+        released = [each.model_copy(update={"state": "released"}) for each in held]
+        kept.put(released, self._journal.clock())
+        return bool(held)
 
 
 # --- the loops over the schema ---

@@ -22,7 +22,6 @@ from nightscreen.schemas.clock import DAY_MICROS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from sqlalchemy import Engine
     from sqlalchemy.sql.dml import UpdateBase
 
     from nightscreen.journal.storage import Storage
@@ -65,12 +64,7 @@ class Seen(NamedTuple):
 class Sightings:
     """Reads and writes sightings."""
 
-    _engine: Engine = field(repr=False)
-
-    @classmethod
-    def of(cls, journal: Storage) -> Sightings:
-        """Return the sightings of an open journal."""
-        return cls(journal.engine)
+    _journal: Storage = field(repr=False)
 
     def horizon(self, run_id: str) -> int | None:
         """Return the instant before which sightings are earlier than a run; None where all are.
@@ -79,7 +73,7 @@ class Sightings:
         """
         kept = customer_commits.c
         query = select(kept.first_at).where(kept.run_id == run_id)
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             return connection.execute(query).scalar()
 
     def seen_with(
@@ -104,7 +98,7 @@ class Sightings:
         since = _NEVER if at is None else at - REWRITTEN_AFTER
         query = _SEEN if before is None else _SEEN.where(kept.first_at < before)
         given = {"of_kind": kind, "some": identifiers, "of_batch": batch, "since": since}
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             return list(starmap(Seen, connection.execute(query, given)))
 
     def keep(
@@ -124,7 +118,7 @@ class Sightings:
         every = iter(seen)
         while block := list(islice(every, _WRITE_ROWS)):
             rows = [(kind, who, customer, batch, bvn, at, at) for who, customer, bvn in block]
-            with writing(self._engine) as connection:
+            with writing(self._journal.engine) as connection:
                 _KEEP.run(connection, rows)
 
     def all_seen(self) -> Iterator[tuple[Sequence[Any], ...]]:
@@ -133,7 +127,7 @@ class Sightings:
         query = select(kept.kind, kept.identifier, kept.customer).execution_options(
             yield_per=_READ_ROWS
         )
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             for rows in connection.execute(query).partitions():
                 yield tuple(zip(*rows, strict=True))
 
@@ -141,7 +135,7 @@ class Sightings:
         """Return who was seen with an identifier, and whether with no other of its kind later."""
         kept = sightings.c
         seen = select(kept.customer, func.max(kept.last_at)).where(kept.kind == kind)
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             mine = seen.where(kept.identifier == identifier).group_by(kept.customer)
             last = {bytes(who): at for who, at in connection.execute(mine)}
             others = seen.where(kept.identifier != identifier, kept.customer.in_(last))
@@ -160,7 +154,7 @@ class Sightings:
             .where(kept.customer.in_(customers), kept.batch.in_(batches))
             .order_by(kept.first_at, kept.kind, kept.identifier)
         )
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             rows = connection.execute(query).all()
         return [IdentifierUse(row[0], bytes(row[1]), *row[2:]) for row in rows]
 

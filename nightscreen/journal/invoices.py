@@ -23,8 +23,7 @@ from nightscreen.journal.schema import calls, disputes
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.money import naira_text, naira_words
-from nightscreen.schemas.prices import MOST_COST_MICRO
+from nightscreen.schemas.money import MOST_COST_MICRO, naira_text, naira_words
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def linked_offers(journal: Storage) -> list[Offer]:
     """Return every offer that has a reference, in the order they were made."""
-    found = Records.of(journal, Offer).all(state=LinkState.OFFERED.value)
+    found = Records(journal, Offer).all(state=LinkState.OFFERED.value)
     return sorted(found, key=lambda each: (each.offered_at or 0, each.subject))
 
 
@@ -23,7 +23,7 @@ def loan_history(
     journal: Storage, offers: Collection[bytes] | None = None
 ) -> dict[bytes, list[LoanNews]]:
     """Return what was ever new of some loans, or of all, by their offers; oldest first."""
-    kept = Records.of(journal, LoanNews)
+    kept = Records(journal, LoanNews)
     found: dict[bytes, list[LoanNews]] = {}
     for each in kept.all() if offers is None else kept.of_subjects(offers):
         found.setdefault(each.subject, []).append(each)

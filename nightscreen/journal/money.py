@@ -17,7 +17,7 @@ from nightscreen.journal.schema import calls, prices, spend
 from nightscreen.journal.statements import adding_up
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReservationStatus
 from nightscreen.schemas.clock import Clock, spending_day
-from nightscreen.schemas.prices import SeenPrice
+from nightscreen.schemas.money import SeenPrice
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, inspect
@@ -31,6 +31,7 @@ from nightscreen.journal.engine import (
 )
 from nightscreen.journal.holders import AdvisoryHolders, FileHolders, Holders
 from nightscreen.journal.keyset import (
+    LENDER_KEY,
     PSEUDONYM_KEY,
     first_keys,
     lender_key_of,
@@ -43,8 +44,8 @@ from nightscreen.journal.runs import Runs
 from nightscreen.journal.schema import (
     VERSION,
     declared_version,
-    make_tables,
     meta,
+    metadata,
     open_text,
     put_meta,
     read_meta,
@@ -55,6 +56,7 @@ from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import JournalError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from sqlalchemy import Engine
@@ -128,21 +130,60 @@ def journal_of(
 def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
     remembered = _remembered(home)
     _private_from_birth(engine, home)
-    look_first(engine)
-    if not has_tables(engine):
-        refuse_vanished(home)
+    facts = facts_of(engine, home)
+    if facts is None:
         _create(engine, home, data_key, clock)
+        facts = facts_of(engine, home) or {}
+    kept = unlocked(engine, home, data_key, clock, facts)
+    _recognise(home, remembered, kept.journal_id)
+    retire_old_key(engine, kept.holders, kept.lender_key)
+    return Journal(
+        **{each.name: getattr(kept, each.name) for each in fields(kept)},
+        calls=Calls(engine, kept.sealer, kept.holders, clock),
+        answers=Answers(engine, kept.sealer),
+        money=Money(engine, clock),
+        runs=Runs(engine, kept.holders, clock),
+        lookups=Lookups(engine, kept.sealer, kept.holders),
+        askers=Askers(engine, kept.holders),
+    )
+
+
+def facts_of(engine: Engine, home: Path) -> dict[str, str] | None:
+    """Return a journal's own facts, by name; None where there never was one.
+
+    Raises:
+        JournalError: it is damaged, of another version, or has vanished.
+    """
+    look_first(engine)
     with reading(engine) as connection:
-        facts = read_meta(connection, VERSION, _ID, PSEUDONYM_KEY)
+        if not inspect(connection).has_table(meta.name):
+            refuse_vanished(home)
+            return None
+        facts = read_meta(connection, VERSION, _ID, LENDER_KEY, PSEUDONYM_KEY)
     require_declared(facts)
+    return facts
+
+
+def unlocked(
+    engine: Engine,
+    home: Path,
+    data_key: str,
+    clock: Clock,
+    facts: Mapping[str, str],
+    *,
+    takes_lock: bool = True,
+) -> Storage:
+    """Open a journal by its key; take this process's lock, unless it is only looked into.
+
+    Raises:
+        JournalKeyError: the key is missing or is another journal's.
+        SettingsError: the key cannot be read.
+    """
     lender_key = lender_key_of(engine, configured_key(home, data_key), home)
     sealer = make_sealer(engine, lender_key, home)
-    _recognise(home, remembered, facts[_ID])
     pseudonyms = Pseudonyms(open_text(sealer, facts[PSEUDONYM_KEY], PSEUDONYM_KEY))
-    holders = make_holders(engine)
-    retire_old_key(engine, holders, lender_key)
-    calls = Calls(engine, sealer, holders, clock)
-    return Journal(
+    holders = make_holders(engine, takes_lock=takes_lock)
+    return Storage(
         engine=engine,
         home=home,
         journal_id=facts[_ID],
@@ -151,12 +192,6 @@ def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
         pseudonyms=pseudonyms,
         holders=holders,
         clock=clock,
-        calls=calls,
-        answers=Answers(engine, sealer),
-        money=Money(engine, clock),
-        runs=Runs(engine, holders, clock),
-        lookups=Lookups(engine, sealer, holders),
-        askers=Askers(engine, holders),
     )
 
 
@@ -271,7 +306,7 @@ def _create(engine: Engine, home: Path, data_key: str, clock: Clock) -> None:
     with writing(engine) as connection:
         if inspect(connection).has_table(meta.name):
             return
-        make_tables(connection)
+        metadata.create_all(connection)
         key = configured_key(home, data_key)
         key = key if key is not None else make_key(home)
         put_meta(connection, VERSION, declared_version())

@@ -11,29 +11,31 @@ from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import BigInteger, func, select
 
-from nightscreen.files.keys import configured_key
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.audit import RUN_STOPPED
 from nightscreen.journal.engine import (
     holders_folder,
-    look_first,
     make_engine,
     reading,
     sqlite_file,
 )
 from nightscreen.journal.holders import FileHolders
-from nightscreen.journal.keyset import LENDER_KEY, lender_key_of, make_sealer
+from nightscreen.journal.keyset import LENDER_KEY
 from nightscreen.journal.money import Money
-from nightscreen.journal.opening import has_tables, journal_url, make_holders, refuse_vanished
-from nightscreen.journal.records import Records
+from nightscreen.journal.opening import (
+    facts_of,
+    journal_url,
+    make_holders,
+    refuse_vanished,
+    unlocked,
+)
 from nightscreen.journal.runs import Runs
-from nightscreen.journal.schema import VERSION, audit, calls, read_meta, records, require_declared
-from nightscreen.schemas.approvals import Approval
+from nightscreen.journal.schema import audit, calls, records
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.errors import NightscreenError
-from nightscreen.schemas.records import RecordKind
 from nightscreen.schemas.stops import StopReason
+from nightscreen.schemas.users import User
 from nightscreen.schemas.wallet import OPEN, WalletGap
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.holders import Holders
     from nightscreen.journal.opening import Journal
     from nightscreen.journal.runs import RunRecord
+    from nightscreen.schemas.approvals import Approval
 
 PATIENCE_S = 3.0
 """How long a look waits where another process has the journal locked."""
@@ -100,8 +103,8 @@ class Look:
     @classmethod
     def of(cls, journal: Journal) -> Look:
         """Look at a journal that is open; whoever opened it closes it."""
-        approvals = Approvals.of(journal)
-        return cls(journal.engine, journal.holders, journal.runs, journal.money, approvals)
+        parts = journal.engine, journal.holders, journal.runs, journal.money
+        return cls(*parts, Approvals(journal))
 
     def __enter__(self) -> Self:
         return self
@@ -130,7 +133,7 @@ class Look:
         """Return the runs before which money is missing without a reason, oldest first."""
         query = (
             select(records.c.run_id)
-            .where(records.c.kind == WalletGap.kind.value, records.c.state == OPEN)
+            .where(records.c.kind == WalletGap.kind, records.c.state == OPEN)
             .order_by(records.c.record_id)
         )
         with reading(self.engine) as connection:
@@ -176,7 +179,7 @@ class Look:
 def has_users(engine: Engine) -> bool:
     """Tell whether anybody was made a user of the desk."""
     with reading(engine) as connection:
-        found = select(records.c.key).where(records.c.kind == RecordKind.USER.value).limit(1)
+        found = select(records.c.key).where(records.c.kind == User.kind).limit(1)
         return connection.execute(found).first() is not None
 
 
@@ -198,23 +201,20 @@ def look_into(settings: Settings, *, clock: Clock = system_clock) -> Look | None
 
 
 def _look(engine: Engine, settings: Settings, clock: Clock) -> Look | None:
-    home, file = settings.home, sqlite_file(engine)
-    is_there = file is None or file.exists()
-    if is_there:
-        look_first(engine)
-    if not is_there or not has_tables(engine):
-        refuse_vanished(home)
+    file = sqlite_file(engine)
+    if file is not None and not file.exists():  # which a connection would make
+        refuse_vanished(settings.home)
         return None
-    with reading(engine) as connection:
-        facts = read_meta(connection, VERSION, LENDER_KEY)
-    require_declared(facts)
+    facts = facts_of(engine, settings.home)
+    if facts is None:
+        return None
     holders = make_holders(engine, takes_lock=False)
     trouble, approvals = None, None
+    data_key = settings.data_key.get_secret_value()
     try:
-        key = configured_key(home, settings.data_key.get_secret_value())
-        sealer = make_sealer(engine, lender_key_of(engine, key, home), home)
-        approvals = Approvals(engine, Records(Approval, engine, sealer), clock)
+        opened = unlocked(engine, settings.home, data_key, clock, facts, takes_lock=False)
+        approvals = Approvals(opened)
     except NightscreenError as error:
         trouble = error
     runs, money = Runs(engine, holders, clock), Money(engine, clock)
-    return Look(engine, holders, runs, money, approvals, trouble, facts.get(LENDER_KEY, ""))
+    return Look(engine, holders, runs, money, approvals, trouble, facts[LENDER_KEY])

@@ -20,9 +20,8 @@ from nightscreen.schemas.records import JournalRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Engine, Row
+    from sqlalchemy import ColumnElement, Connection, Row
 
-    from nightscreen.files.sealing import Sealer
     from nightscreen.journal.storage import Storage
 
 R = TypeVar("R", bound=JournalRecord)
@@ -40,14 +39,8 @@ _UPDATE = (
 class Records(Generic[R]):
     """Reads and writes the records of one kind."""
 
+    _journal: Storage = field(repr=False)
     _model: type[R]
-    _engine: Engine = field(repr=False)
-    _sealer: Sealer = field(repr=False)
-
-    @classmethod
-    def of(cls, journal: Storage, model: type[R]) -> Records[R]:
-        """Return the records of one kind in an open journal."""
-        return cls(model, journal.engine, journal.sealer)
 
     # --- writing ---
 
@@ -56,7 +49,7 @@ class Records(Generic[R]):
 
         Of several processes that add one key, one writes it.
         """
-        with writing(self._engine) as connection:
+        with writing(self._journal.engine) as connection:
             known = {row.key for row in self._with_keys(connection, [each.key for each in found])}
             fresh = {each.key: each for each in found if each.key not in known}
             self.insert(connection, fresh.values())
@@ -64,7 +57,7 @@ class Records(Generic[R]):
 
     def replace(self, record: R, before: R, at: int) -> bool:
         """Put a record in the place of its earlier self; False where that is not there any more."""
-        with writing(self._engine) as connection:
+        with writing(self._journal.engine) as connection:
             return self.swap(connection, record, before, at)
 
     def merge(self, found: Sequence[R], grown: Callable[[R, R], R], at: int) -> tuple[int, int]:
@@ -77,7 +70,7 @@ class Records(Generic[R]):
         """
         new = changed = 0
         for block in blocks(found):
-            with writing(self._engine) as connection:
+            with writing(self._journal.engine) as connection:
                 rows = self._with_keys(connection, {record.key for record in block})
                 there = {row.key: self._read(row) for row in rows}
                 after = dict(there)
@@ -93,18 +86,18 @@ class Records(Generic[R]):
 
     def put(self, changed: Iterable[R], at: int) -> None:
         """Write records as they stand now, whatever stands under their keys."""
-        with writing(self._engine) as connection:
+        with writing(self._journal.engine) as connection:
             self.update(connection, changed, at)
 
     def drop(self, keys: Collection[str]) -> None:
         """Forget records."""
-        with writing(self._engine) as connection:
+        with writing(self._journal.engine) as connection:
             for block in blocks(list(keys)):
                 connection.execute(delete(records).where(self._mine, records.c.key.in_(block)))
 
     def drop_before(self, at: int) -> None:
         """Forget records whose period counts from before an instant, microseconds."""
-        with writing(self._engine) as connection:
+        with writing(self._journal.engine) as connection:
             connection.execute(delete(records).where(self._mine, records.c.updated_at < at))
 
     # --- within a transaction ---
@@ -145,7 +138,7 @@ class Records(Generic[R]):
     def numbered(self, numbers: Collection[int]) -> list[tuple[int, R]]:
         """Return records by their numbers, as far as they are there, each with its number."""
         found = []
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             for block in blocks(sorted(numbers)):
                 query = select(records).where(self._mine, records.c.record_id.in_(block))
                 rows = connection.execute(query)
@@ -164,7 +157,7 @@ class Records(Generic[R]):
         """
         kept = records.c
         query = select(records).where(self._mine, kept.customer.in_(customers))
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             rows = connection.execute(query.order_by(kept.created_at, kept.record_id))
             return [(self._read(row), row.updated_at) for row in rows]
 
@@ -176,13 +169,13 @@ class Records(Generic[R]):
     def keys(self, *, batch: str) -> set[str]:
         """Return the keys of the records of a batch."""
         query = select(records.c.key).where(self._mine, records.c.batch == batch)
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             return set(connection.execute(query).scalars())
 
     def versions(self) -> dict[int, int]:
         """Return when each record of the kind was last written, by its number."""
         query = select(records.c.record_id, records.c.updated_at).where(self._mine)
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             return {row.record_id: row.updated_at for row in connection.execute(query)}
 
     def stamp(self) -> tuple[int, ...]:
@@ -190,12 +183,12 @@ class Records(Generic[R]):
         kept = records.c
         newest = func.max(kept.record_id), func.max(kept.updated_at)
         query = select(func.count(), *newest).where(self._mine)
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             return tuple(connection.execute(query).one())
 
     def run_ids(self) -> list[str]:
         """Return the runs that records are about."""
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             query = select(records.c.run_id).where(self._mine).distinct()
             return list(connection.execute(query).scalars())
 
@@ -206,12 +199,12 @@ class Records(Generic[R]):
     def number_of_run(self, run_id: str) -> int:
         """Return how many records there are about a run."""
         query = select(func.count()).where(self._mine, records.c.run_id == run_id)
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             return connection.execute(query).scalar_one()
 
     def select(self, *conditions: ColumnElement[bool]) -> list[R]:
         """Return the records of the kind that a search in the table finds, oldest first."""
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             return self.read(connection, *conditions)
 
     def read(self, connection: Connection, *conditions: ColumnElement[bool]) -> list[R]:
@@ -223,7 +216,7 @@ class Records(Generic[R]):
 
     @property
     def _mine(self) -> ColumnElement[bool]:
-        return records.c.kind == self._model.kind.value
+        return records.c.kind == self._model.kind
 
     def _with_keys(self, connection: Connection, keys: Collection[str]) -> Iterator[Row[Any]]:
         for block in blocks(sorted(keys)):
@@ -232,26 +225,21 @@ class Records(Generic[R]):
             )
 
     def _row(self, record: R, at: int) -> dict[str, Any]:
-        return record_row(record, self._sealer, at)
+        """Return a record as a row of the table; it was last written at an instant."""
+        context = RECORD.context(record.kind, record.key)
+        return {
+            "kind": record.kind,
+            "key": record.key,
+            "customer": record.customer,
+            "subject": record.subject or None,
+            "batch": record.batch,
+            "run_id": record.run_id,
+            "state": record.searched_state,
+            "created_at": record.at,
+            "updated_at": record.kept_from(at),
+            "sealed": self._journal.sealer.seal(record.model_dump_json().encode(), context),
+        }
 
     def _read(self, row: Row[Any]) -> R:
-        plain = self._sealer.open(bytes(row.sealed), RECORD.context(row.kind, row.key))
+        plain = self._journal.sealer.open(bytes(row.sealed), RECORD.context(row.kind, row.key))
         return self._model.model_validate_json(plain)
-
-
-def record_row(record: JournalRecord, sealer: Sealer, at: int) -> dict[str, Any]:
-    """Return a record as a row of the table; it was last written at an instant."""
-    kind = record.kind.value
-    plain = record.model_dump_json().encode()
-    return {
-        "kind": kind,
-        "key": record.key,
-        "customer": record.customer,
-        "subject": record.subject or None,
-        "batch": record.batch,
-        "run_id": record.run_id,
-        "state": record.searched_state,
-        "created_at": record.at,
-        "updated_at": record.kept_from(at),
-        "sealed": sealer.seal(plain, RECORD.context(kind, record.key)),
-    }

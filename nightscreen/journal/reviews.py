@@ -16,10 +16,7 @@ from nightscreen.schemas.contests import ENDED, WAITS, Review
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from sqlalchemy import Engine
-
     from nightscreen.journal.storage import Storage
-    from nightscreen.schemas.clock import Clock
 
 
 _MADE = records.c.state == ""
@@ -32,14 +29,11 @@ _POLICY = "policy {}"
 class Reviews:
     """Writes and reads reviews and policies."""
 
-    _engine: Engine = field(repr=False)
-    _records: Records[Review] = field(repr=False)
-    _clock: Clock = field(repr=False)
+    _journal: Storage = field(repr=False)
 
-    @classmethod
-    def of(cls, journal: Storage) -> Reviews:
-        """Return the reviews of an open journal."""
-        return cls(journal.engine, Records.of(journal, Review), journal.clock)
+    @property
+    def _records(self) -> Records[Review]:
+        return Records(self._journal, Review)
 
     def active(self, batch: str, at: int, among: Collection[bytes] = ()) -> dict[bytes, Review]:
         """Return the latest review of each customer of a batch name that has not ended.
@@ -65,14 +59,16 @@ class Reviews:
 
     def add(self, found: Sequence[Review]) -> None:
         """Write reviews down, all of them or, on any trouble, none."""
-        now = self._clock()
+        now = self._journal.clock()
         self._records.add([each.model_copy(update={"at": now}) for each in found])
 
     def propose(self, found: Sequence[Review]) -> None:
         """Keep overrides until a second person confirms them; earlier ones end."""
         for each in found:
             self.end_waiting(each.customer)
-        waiting = [each.model_copy(update={"state": WAITS, "at": self._clock()}) for each in found]
+        waiting = [
+            each.model_copy(update={"state": WAITS, "at": self._journal.clock()}) for each in found
+        ]
         self._records.add(waiting)
 
     def waiting(self, customer: bytes | None = None) -> list[Review]:
@@ -84,7 +80,7 @@ class Reviews:
     def end(self, waiting: Review) -> bool:
         """End an override that waits; tell whether it still did."""
         ended = waiting.model_copy(update={"state": ENDED})
-        return self._records.replace(ended, waiting, self._clock())
+        return self._records.replace(ended, waiting, self._journal.clock())
 
     def end_waiting(self, customer: bytes) -> None:
         """End whatever waits about a customer: something else was decided."""
@@ -93,7 +89,7 @@ class Reviews:
 
     def keep_policy(self, policy: str, text: str) -> None:
         """Keep a policy's JSON under its `name@digest`, unless it is kept already."""
-        with writing(self._engine) as connection:
+        with writing(self._journal.engine) as connection:
             name = _POLICY.format(policy)
             if not read_meta(connection, name):
                 put_meta(connection, name, text)
@@ -101,7 +97,7 @@ class Reviews:
     def policy_text(self, policy: str) -> str | None:
         """Return the JSON of a policy by its `name@digest`; None where it was not kept."""
         name = _POLICY.format(policy)
-        with reading(self._engine) as connection:
+        with reading(self._journal.engine) as connection:
             return read_meta(connection, name).get(name)
 
 

@@ -38,13 +38,11 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    make_url,
     not_,
     or_,
     select,
     text,
 )
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from nightscreen.files.sealing import SUBJECT_BYTES
 from nightscreen.schemas.approvals import Approval
@@ -56,18 +54,17 @@ from nightscreen.schemas.contests import (
     Confirmation,
     Contest,
     CustomerAction,
+    Hold,
     PolicyVersion,
     Review,
     Signature,
     ToldNotice,
 )
-from nightscreen.schemas.corrections import Correction, Dismissal, RowToCorrect
 from nightscreen.schemas.errors import JournalDamagedError, JournalVersionError
 from nightscreen.schemas.offers import LoanNews, Offer
 from nightscreen.schemas.outcomes import LoanOutcome
 from nightscreen.schemas.pulls import Pulled
-from nightscreen.schemas.records import RecordKind
-from nightscreen.schemas.uploads import Upload
+from nightscreen.schemas.uploads import Correction, Dismissal, RowToCorrect, Upload
 from nightscreen.schemas.users import User
 from nightscreen.schemas.wallet import WalletGap
 
@@ -75,7 +72,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from sqlalchemy import ColumnElement, Connection, Select
-    from sqlalchemy.schema import ExecutableDDLElement
     from sqlalchemy.types import TypeEngine
 
     from nightscreen.config.settings import Cutoffs
@@ -435,14 +431,14 @@ sightings = Table(
 KINDS: Final[tuple[type[JournalRecord], ...]] = (
     *(Review, OpenCase, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
     *(BvnRequest, Offer, LoanNews, LoanOutcome, Grant, ConsentLink, Pulled, CashFigures),
-    *(CaseComment, CaseAttachment, WalletGap, Signature, User, Approval, Upload, Share),
+    *(CaseComment, CaseAttachment, WalletGap, Signature, Hold, User, Approval, Upload, Share),
     *(Correction, Dismissal, RowToCorrect),
 )
 
 
 def _records_of_person(person: ErasedPseudonyms) -> list[ColumnElement[bool]]:
     kept = records.c
-    everywhere = [model.kind.value for model in KINDS if model.everywhere]
+    everywhere = [model.kind for model in KINDS if model.everywhere]
     mine = [
         kept.subject.in_(person.subjects),
         kept.customer.in_(person.customers) & kept.kind.not_in(everywhere),
@@ -450,7 +446,7 @@ def _records_of_person(person: ErasedPseudonyms) -> list[ColumnElement[bool]]:
     for customer, batches in person.anywhere.items():
         meant = [kept.batch.in_(batches) & kept.kind.in_(everywhere)]
         meant += [
-            (kept.batch == model.always_in) & (kept.kind == model.kind.value)
+            (kept.batch == model.always_in) & (kept.kind == model.kind)
             for model in KINDS
             if model.always_in
         ]
@@ -461,9 +457,9 @@ def _records_of_person(person: ErasedPseudonyms) -> list[ColumnElement[bool]]:
 def _old_records(cutoffs: Cutoffs) -> list[ColumnElement[bool]]:
     """What waits stays whatever its age: an open contest, or a policy in force."""
     kept = records.c
-    periods = {model.kind.value: getattr(cutoffs, model.ground.value) for model in KINDS}
+    periods = {model.kind: getattr(cutoffs, model.ground.value) for model in KINDS}
     waiting = [
-        (kept.kind == model.kind.value) & kept.state.in_(sorted(model.waiting))
+        (kept.kind == model.kind) & kept.state.in_(sorted(model.waiting))
         for model in KINDS
         if model.waiting
     ]
@@ -474,12 +470,10 @@ def _old_records(cutoffs: Cutoffs) -> list[ColumnElement[bool]]:
 def _with_parts(which: ColumnElement[bool]) -> list[ColumnElement[bool]]:
     """Records that are parts of others go with these, before them, and never alone."""
     kept = records.c
-    parts = {model.kind.value: model.part_of for model in KINDS if model.part_of is not None}
+    parts = {model.kind: model.part_of for model in KINDS if model.part_of}
     gone = [
         (kept.kind == part)
-        & kept.subject.in_(
-            select(kept.subject).where(which, kept.kind == whole.value).correlate(None)
-        )
+        & kept.subject.in_(select(kept.subject).where(which, kept.kind == whole).correlate(None))
         for part, whole in parts.items()
     ]
     return [*gone, which & kept.kind.not_in(parts)]
@@ -525,17 +519,6 @@ erasures = Table(
     info={"kept": WITH_JOURNAL},
 )
 
-holds = Table(
-    "holds",
-    metadata,
-    Column("hold_id", _Id, primary_key=True, autoincrement=True),
-    Column("run_id", Text, nullable=False),
-    Column("held_at", BigInteger, nullable=False),
-    Column("released_at", BigInteger),
-    Column("reason", Text, nullable=False),
-    info={"kept": WITH_JOURNAL},
-)
-
 # --- what was pulled of who consented ---
 
 TRANSACTION = Seal("transaction", ("customer", "record_key"))
@@ -545,7 +528,7 @@ def _with_consent_of_late(cutoffs: Cutoffs) -> Select[tuple[bytes]]:
     kept = records.c
     live = kept.state == GrantState.LIVE.value
     return select(kept.customer).where(
-        kept.kind == RecordKind.GRANT.value, live | (kept.updated_at >= cutoffs.journal_answers)
+        kept.kind == Grant.kind, live | (kept.updated_at >= cutoffs.journal_answers)
     )
 
 
@@ -664,22 +647,6 @@ def sealed_text(sealer: Sealer, value: bytes, name: str) -> str:
 def open_text(sealer: Sealer, value: str, name: str) -> bytes:
     """Return bytes that `sealed_text` sealed."""
     return sealer.open(b64decode(value), f"meta\x1f{name}".encode())
-
-
-def make_tables(connection: Connection) -> None:
-    """Make the tables of a new journal."""
-    for statement in _made_by(connection.dialect.name):
-        connection.exec_driver_sql(statement)
-
-
-@cache
-def _made_by(database: str) -> list[str]:
-    """Return the statements that make the tables, written once for all journals of a process."""
-    dialect = make_url(f"{database}://").get_dialect()()
-    made: list[ExecutableDDLElement] = []
-    for table in metadata.sorted_tables:
-        made += [CreateTable(table), *map(CreateIndex, table.indexes)]
-    return [str(each.compile(dialect=dialect)) for each in made]
 
 
 # --- the version of a journal ---

@@ -143,7 +143,7 @@ def keep_gap(journal: Journal, run_id: str, found: BetweenRuns, at: int) -> None
 
     A resumed run keeps the reason that was noted, unless the amount is another now.
     """
-    kept = Records.of(journal, WalletGap)
+    kept = Records(journal, WalletGap)
     gap = WalletGap(
         key=run_id, run_id=run_id, at=at, run_before=found.run_before, micro=found.micro
     )
@@ -156,7 +156,7 @@ def keep_gap(journal: Journal, run_id: str, found: BetweenRuns, at: int) -> None
 
 def open_gaps(journal: Journal) -> list[WalletGap]:
     """Return the money that is missing and has no reason yet, oldest first."""
-    return Records.of(journal, WalletGap).all(state=OPEN)
+    return Records(journal, WalletGap).all(state=OPEN)
 
 
 def explain_gap(journal: Journal, actor: Actor, run_id: str, reason: str) -> WalletGap:
@@ -174,7 +174,7 @@ def explain_gap(journal: Journal, actor: Actor, run_id: str, reason: str) -> Wal
         raise InputError("Write where the money went.")
     if len(words) > LONGEST_REASON:
         raise InputError(f"Write at most {LONGEST_REASON} characters.")
-    kept, at = Records.of(journal, WalletGap), journal.clock()
+    kept, at = Records(journal, WalletGap), journal.clock()
     gap = kept.find(run_id)
     noted = None if gap is None or gap.state != OPEN else gap.explained(words, actor.name, at)
     if gap is None or noted is None or not kept.replace(noted, gap, at):

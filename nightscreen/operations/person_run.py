@@ -40,8 +40,7 @@ from nightscreen.schemas.calls import CallState, LookupStatus
 from nightscreen.schemas.checks import NoAnswer, Operation, family_of
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.money import naira_text
-from nightscreen.schemas.plan import CheckCounts
-from nightscreen.schemas.quote import CheckQuote, Quote
+from nightscreen.schemas.plan import CheckCounts, CheckQuote, Quote
 from nightscreen.schemas.records import JournalRecord
 
 if TYPE_CHECKING:
@@ -352,7 +351,7 @@ class CallRule(Generic[R]):
 
         Where somebody has changed it meanwhile, the rule is tried on it as it stands.
         """
-        kept, before = Records.of(journal, self.model), record
+        kept, before = Records(journal, self.model), record
         while True:
             after = self.after(journal, before, end)
             if after is None:
@@ -367,7 +366,7 @@ class CallRule(Generic[R]):
 
     def learn_dead(self, journal: Journal, run_id: str = "") -> None:
         """Learn what came of calls whose process died, and of those of a run that is closed."""
-        for record in Records.of(journal, self.model).all(state=self.under_way):
+        for record in Records(journal, self.model).all(state=self.under_way):
             worker, operation = self.made_by(record)
             if worker != run_id and is_under_way(journal, worker):
                 continue
@@ -393,7 +392,7 @@ class RecordRun(PersonRun[P, S]):
 
     def __init__(self, run: Run, parameters: P) -> None:
         super().__init__(run, parameters)
-        self.kept: Records[Any] = Records.of(run.journal, self.rule.model)
+        self.kept: Records[Any] = Records(run.journal, self.rule.model)
 
     def recover(self) -> None:
         """Learn what came of calls whose process died, and of those of this run."""

@@ -17,7 +17,7 @@ from nightscreen.client.connectivity import Knock, knock, reach
 from nightscreen.client.network import Network, parse_address
 from nightscreen.client.prices import load_prices
 from nightscreen.client.response_rules import load_response_rules
-from nightscreen.files.disk_space import LEAST_FREE_BYTES, free_bytes
+from nightscreen.files.private_files import LEAST_FREE_BYTES, free_bytes
 from nightscreen.journal.opening import JOURNAL_FILE
 from nightscreen.journal.read_only import Look, look_into, pids_at_work
 from nightscreen.journal.runs import KILLED, RUNNING

@@ -17,8 +17,7 @@ from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import MICROS, deadline_instant, instant_text, span_micros
 from nightscreen.schemas.errors import NightscreenError, SettingsError
-from nightscreen.schemas.money import naira_text, naira_words, to_micro
-from nightscreen.schemas.prices import max_cost, price_limit
+from nightscreen.schemas.money import max_cost, naira_text, naira_words, price_limit, to_micro
 from nightscreen.schemas.stops import WHY, StopReason
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.files.disk_space import LEAST_FREE_BYTES, free_bytes
+from nightscreen.files.private_files import LEAST_FREE_BYTES, free_bytes
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.stops import TEST_MODE, StopReason
 

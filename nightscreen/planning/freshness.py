@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from nightscreen.config.settings import IN_DOUBT_AGE
-from nightscreen.journal.answers import OUTCOMES
 from nightscreen.journal.unreadable import Since
 from nightscreen.schemas.checks import Outcome
 
@@ -40,7 +39,7 @@ class Freshness:
     """Judges answers at one instant.
 
     Only for answers from before the plan: an answer to the run's own call, or a later one, counts
-    at any age (`journal.answers.Latest.current`).
+    at any age (`journal.answers.StoredAnswer.current`).
     """
 
     # how old an answer may be, by check and outcome (`config.settings.max_ages`)
@@ -67,9 +66,9 @@ class Freshness:
         """Return for each outcome from when on an answer is fresh, as `plan.sql` compares it."""
         return pa.table(
             {
-                "outcome": pa.array(range(len(OUTCOMES)), pa.int8()),
-                "fresh_from": [self.oldest(check, outcome.value) for outcome in OUTCOMES],
-                "is_read": [outcome is not Outcome.UNREADABLE for outcome in OUTCOMES],
-                "is_listing": [outcome is Outcome.LISTED for outcome in OUTCOMES],
+                "outcome": pa.array(range(len(Outcome)), pa.int8()),
+                "fresh_from": [self.oldest(check, outcome.value) for outcome in Outcome],
+                "is_read": [outcome is not Outcome.UNREADABLE for outcome in Outcome],
+                "is_listing": [outcome is Outcome.LISTED for outcome in Outcome],
             }
         )

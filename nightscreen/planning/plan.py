@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.files.frame import joined_bytes, plain
-from nightscreen.journal.answers import NONE, OUTCOMES, SIXTEEN, Latest
+from nightscreen.files.frame import PSEUDONYM, joined_bytes, plain, pseudonym_column
+from nightscreen.files.sealing import pieces_of
 from nightscreen.planning.consent import consent_ends
 from nightscreen.planning.customers import subject_column
 from nightscreen.planning.eligibility import identities, slots_of
@@ -36,15 +36,44 @@ if TYPE_CHECKING:
 
     from nightscreen.files.frame import Frame
     from nightscreen.files.workspace import Workspace
+    from nightscreen.journal.answers import StoredAnswer
     from nightscreen.planning.freshness import Freshness
     from nightscreen.schemas.plan import CheckIdentity
+
+
+_OUTCOMES = {outcome.value: number for number, outcome in enumerate(Outcome)}
+_ANSWERS = pa.schema(
+    [
+        pa.field("subject", PSEUDONYM),
+        pa.field("outcome", pa.int8()),  # its number, as `Freshness.limits` has it
+        pa.field("answered_at", pa.int64()),
+        pa.field("own_run", pa.bool_()),
+        pa.field("cost_micro", pa.int64()),  # -1 where the service did not say
+        pa.field("current", pa.bool_()),
+    ]
+)
+
+
+def _answer_columns(block: Sequence[StoredAnswer], run_id: str) -> pa.Table:
+    """Return answers as the frame takes them."""
+    columns = [
+        pseudonym_column(b"".join(each.subject for each in block)),
+        [_OUTCOMES.get(each.outcome, -1) for each in block],
+        [each.answered_at for each in block],
+        [each.run_id == run_id for each in block],
+        [-1 if each.cost_micro is None else each.cost_micro for each in block],
+        [each.current for each in block],
+    ]
+    return pa.table(columns, schema=_ANSWERS)
 
 
 class AnswerBook(Protocol):
     """The questions of a plan to the journal."""
 
-    def latest_columns(self, check: str, subjects: bytes, run_id: str, since: int) -> Latest:
-        """Return the latest answer to each of some lookups."""
+    def latest_blocks(
+        self, check: str, subjects: Sequence[bytes], *, run_id: str, since: int
+    ) -> Iterator[list[StoredAnswer]]:
+        """Yield the latest answers to some lookups, which ascend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +156,19 @@ class Planner:
         Returns:
             Whether there are any, and whether there are any or lookups that are left alone.
         """
-        subjects = self.frame.table("subjects")["subject"].combine_chunks()
-        joined, run_id = joined_bytes(subjects), self.wanted.run_id
-        since = self.freshness.since
-        latest = self.answers.latest_columns(slot.check, joined, run_id, since)
-        there = latest.outcome != NONE
-        columns = {name: getattr(latest, name)[there] for name in Latest.names()}
-        found = {"subject": subjects.filter(pa.array(there)), **columns}
-        self.frame.make("answers", pa.table(found))
+        subjects = pieces_of(joined_bytes(self.frame.table("subjects")["subject"]))
+        run_id, unread, is_any = self.wanted.run_id, self.unread[slot.check], False
+        self.frame.make("answers", _ANSWERS.empty_table())
+        for block in self.answers.latest_blocks(
+            slot.check, subjects, run_id=run_id, since=self.freshness.since
+        ):
+            self.frame.add("answers", _answer_columns(block, run_id))
+            unread.update(e.subject for e in block if e.outcome == Outcome.UNREADABLE.value)
+            is_any = is_any or bool(block)
         self.slots[slot].distinct = len(subjects)
-        texts = np.frombuffer(joined, SIXTEEN)
-        unread = texts[latest.outcome == OUTCOMES.index(Outcome.UNREADABLE)]
-        self.unread[slot.check].update(each.ljust(16, b"\0") for each in unread.tolist())
-        closed = np.array(list(self.closed.get(slot.check, ())), SIXTEEN)
-        left = np.isin(texts, closed)
-        self.frame.make("closed", pa.table({"subject": subjects.filter(pa.array(left))}))
-        return bool(there.any()), bool(there.any() or left.any())
+        left = sorted({*self.closed.get(slot.check, ())}.intersection(subjects))
+        self.frame.make("closed", pa.table({"subject": pseudonym_column(b"".join(left))}))
+        return is_any, is_any or bool(left)
 
     def _count_answers(self, slot: CheckIdentity) -> None:
         counts = self.slots[slot]

@@ -15,7 +15,7 @@ import numpy as np
 from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.money import naira_words
-from nightscreen.schemas.quote import CheckQuote, First, Quote
+from nightscreen.schemas.plan import CheckQuote, First, Quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

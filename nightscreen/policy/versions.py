@@ -34,12 +34,12 @@ _DEFAULT = "the default policy"
 
 def versions(journal: Journal) -> list[PolicyVersion]:
     """Return every version that was ever proposed, oldest first."""
-    return Records.of(journal, PolicyVersion).all()
+    return Records(journal, PolicyVersion).all()
 
 
 def version_in_force(journal: Journal, at: int) -> PolicyVersion | None:
     """Return the version that was approved last at an instant; None if none was by then."""
-    return last_approved(Records.of(journal, PolicyVersion).all(state=PolicyState.APPROVED), at)
+    return last_approved(Records(journal, PolicyVersion).all(state=PolicyState.APPROVED), at)
 
 
 def last_approved(found: Sequence[PolicyVersion], at: int) -> PolicyVersion | None:
@@ -130,7 +130,7 @@ def propose(journal: Journal, text: str, *, by: str, note: str, seen: str = "") 
         raise InputError(
             f"version {policy.version} is in force with other rules; give yours another version"
         )
-    store = Records.of(journal, PolicyVersion)
+    store = Records(journal, PolicyVersion)
     if any(version.policy == policy.label for version in store.all(state=PolicyState.PROPOSED)):
         raise InputError(f"{policy.label} is proposed already and waits for approval")
     now = journal.clock()
@@ -165,7 +165,7 @@ def decide_version(
         InputError: it does not wait, or the policy that it was to replace is not in force any more.
         PolicyError: it has issues by today's rules for policies.
     """
-    store = Records.of(journal, PolicyVersion)
+    store = Records(journal, PolicyVersion)
     with _ONE_AT_A_TIME:
         found = store.find(key)
         if found is None or found.state != PolicyState.PROPOSED:

@@ -20,10 +20,9 @@ from nightscreen.checks.arrow_types import arrow_type
 from nightscreen.checks.registry import CHECKS
 from nightscreen.policy.engine import locked_connection
 from nightscreen.schemas.answers import ACCOUNT_STATUSES, BvnDetails
-from nightscreen.schemas.cashflow import TX_FIELDS
 from nightscreen.schemas.checks import NoAnswer, Outcome, Purpose, Source
 from nightscreen.schemas.columns import KNOWN_COLUMNS, REQUESTED
-from nightscreen.schemas.enriched import BVN_FIELDS, COST, DECISION_FIELDS, SIGNALS
+from nightscreen.schemas.enriched import BVN_FIELDS, COST, DECISION_FIELDS, SIGNALS, TX_FIELDS
 from nightscreen.schemas.policy import CarriedKind
 from nightscreen.schemas.rows import INSTANT, row_schema
 from nightscreen.values.issues import is_absent

@@ -75,13 +75,13 @@ def open_contest(
     """
     actor.require(journal, CONTEST)
     _require(said, "What the customer says")
-    customers = Customers.of(journal)
+    customers = Customers(journal)
     batch = batch or lookup_subject(journal, customers, customer_id)[0].batch
     runs = journal.runs.newest(batch=batch, limit=None)
     if not runs and batch not in customers.batches():
         raise InputError(f"there is no batch {batch}; see: nightscreen runs list")
     customer = journal.pseudonyms.customer(batch, customer_id)
-    store = Records.of(journal, Contest)
+    store = Records(journal, Contest)
     for contest in store.of_customers([customer]):
         if contest.state == ContestState.OPEN and contest.about is about:
             raise InputError(f"this customer contests already: {contest.key}; answer it first")
@@ -118,7 +118,7 @@ def find_contest(journal: Journal, contest_id: str) -> Contest:
     Raises:
         InputError: there is none of this id.
     """
-    found = Records.of(journal, Contest).find(contest_id)
+    found = Records(journal, Contest).find(contest_id)
     if found is None:
         raise InputError(f"there is no contest {contest_id}")
     return found
@@ -180,7 +180,7 @@ def answer_contest(
         run_id=contest.run_id,
     ):
         waits = {"contest": contest.key, "customer_id": contest.customer_id}
-        Reviews.of(journal).propose([review.model_copy(update=waits)])
+        Reviews(journal).propose([review.model_copy(update=waits)])
         about = {"run_id": contest.run_id, "customer_id": contest.customer_id}
         actor.note(journal, "override proposed", **about, contest=contest.key)
         return contest
@@ -197,10 +197,10 @@ def answer_contest(
         note = f"Contest {contest.key}: {review.note}"
         decided = [review.model_copy(update={"note": note, "at": now})]
     with writing(journal.engine) as connection:
-        if not Records.of(journal, Contest).swap(connection, answered, contest, now):
+        if not Records(journal, Contest).swap(connection, answered, contest, now):
             raise InputError(f"contest {contest_id} was changed meanwhile: look at it again")
-        Records.of(journal, Review).insert(connection, decided)
-    Reviews.of(journal).end_waiting(contest.customer)
+        Records(journal, Review).insert(connection, decided)
+    Reviews(journal).end_waiting(contest.customer)
     if review is not None:
         close_cases(journal, [review])
     actor.note(
@@ -218,7 +218,7 @@ def _review(
     journal: Journal, contest: Contest, decision: Decision, by: str, answer: str
 ) -> Review | None:
     """Return the new decision as a review, which stands as long as the evidence is the same."""
-    known = Customers.of(journal).known([contest.customer]).get(contest.customer)
+    known = Customers(journal).known([contest.customer]).get(contest.customer)
     if known is None:
         return None
     now, listed = journal.clock(), known.state.get(LISTED_PART)
@@ -242,9 +242,9 @@ def deciders(journal: Journal, contest: Contest) -> list[str]:
     Those who reviewed the customer or confirmed an override, who recorded an action against them,
     or who confirmed all proposals of the run that is contested.
     """
-    reviews = Reviews.of(journal).of_customer(contest.customer)
-    actions = Records.of(journal, CustomerAction).of_customers([contest.customer])
-    confirmed = Records.of(journal, Confirmation).of_run(contest.run_id) if contest.run_id else []
+    reviews = Reviews(journal).of_customer(contest.customer)
+    actions = Records(journal, CustomerAction).of_customers([contest.customer])
+    confirmed = Records(journal, Confirmation).of_run(contest.run_id) if contest.run_id else []
     return [
         *(review.reviewer for review in reviews),
         *(review.confirmed_by for review in reviews if review.confirmed_by),
@@ -280,7 +280,7 @@ def contest_document(contest: Contest, now: int) -> dict[str, Any]:
 
 def list_contests(journal: Journal, *, answered: bool = False) -> list[dict[str, Any]]:
     """Return the open contests, the next due first; those answered too where asked for, last."""
-    store, now = Records.of(journal, Contest), journal.clock()
+    store, now = Records(journal, Contest), journal.clock()
     found = store.all() if answered else store.all(state=ContestState.OPEN)
     found.sort(key=lambda each: (each.state != ContestState.OPEN, each.due_at))
     return [contest_document(each, now) for each in found]

@@ -250,11 +250,11 @@ def _resolve_bvn(journal: Journal, person: KnownPerson) -> None:
     a customer who was last seen with another BVN is not the one who is meant.
     """
     bvn = journal.pseudonyms.subject("bvn", person.whom.bvn)
-    last = Sightings.of(journal).last_seen_with("bvn", bvn)
-    requests = Records.of(journal, BvnRequest).of_subjects([bvn])
+    last = Sightings(journal).last_seen_with("bvn", bvn)
+    requests = Records(journal, BvnRequest).of_subjects([bvn])
     ids = {customer for _, customer in person.customers}
     ids |= {each.held.customer_id for each in requests}
-    ids |= {each.customer_id for each in Consents.of(journal).grants() if last.get(each.customer)}
+    ids |= {each.customer_id for each in Consents(journal).grants() if last.get(each.customer)}
     for customer_id in ids:
         if last.get(journal.pseudonyms.customers_anywhere([customer_id]), True):
             person.customers.add((TRANSACTIONS, customer_id))
@@ -292,11 +292,11 @@ def _look_at_dropped(file: DroppedFile, found: Found, looking: _Pass) -> None:
 def _recall(journal: Journal, person: KnownPerson) -> None:
     """Learn the identifiers that the person was once seen with, also where no file tells them."""
     for name, batches in person.pseudonyms().anywhere.items():
-        seen = Sightings.of(journal).of_customers([name], batches)
+        seen = Sightings(journal).of_customers([name], batches)
         person.subjects.update(each.identifier for each in seen)
         for model in KINDS:
             if model.everywhere:
-                held = Records.of(journal, model).of_customers([name])
+                held = Records(journal, model).of_customers([name])
                 person.subjects.update(*(each.subjects for each in held if each.batch in batches))
 
 

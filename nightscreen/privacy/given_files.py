@@ -22,7 +22,6 @@ from nightscreen.files.run_folder import RowFilter
 from nightscreen.reading.columns import understand
 from nightscreen.reading.open_file import (
     FOREIGN,
-    OLE_MAGIC,
     PARQUET_MAGIC,
     START_BYTES,
     ZIP_MAGIC,
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 _CELLS, _WORDS = (re.compile(rf'[{blank},;|\t:{{}}"\[\]\n]+') for blank in ("", r"\s"))
 _NO_TEXT = (
-    *(ZIP_MAGIC, PARQUET_MAGIC, OLE_MAGIC),
+    *(ZIP_MAGIC, PARQUET_MAGIC),
     *(magic for magic, _ in FOREIGN if magic not in {b"<", b"{\\rtf"}),
 )
 

@@ -100,7 +100,7 @@ def due(journal: Journal, retention: Retention, *, older_than: int | None = None
     found = Purgeable(retention.cutoffs(now, older_than=older_than))
     found.audit = Audit(journal).before(found.cutoffs.audit)
     held = erasures.holds()
-    waiting = Records.of(journal, Contest).all(state=ContestState.OPEN)
+    waiting = Records(journal, Contest).all(state=ContestState.OPEN)
     contested = {each.batch for each in waiting}
     for run in journal.runs.newest(limit=None)[::-1]:
         if run.run_id in held:

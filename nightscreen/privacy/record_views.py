@@ -52,7 +52,7 @@ def shown_records(
             here = [anywhere] if model.everywhere else [person.pseudonym for person in people]
             found[model.section] = [
                 {**_kept_until(record, since, retention), **_shown(journal, record)}
-                for record, since in Records.of(journal, model).with_periods(here)
+                for record, since in Records(journal, model).with_periods(here)
             ]
     return found
 
@@ -93,7 +93,7 @@ def review_document(review: Review, known: KnownCustomer | None, now: int) -> di
 def _shown(journal: Journal, record: JournalRecord) -> dict[str, Any]:
     """Return a record as JSON has it, with what other kinds say of it."""
     if isinstance(record, Review):
-        known = Customers.of(journal).known([record.customer]).get(record.customer)
+        known = Customers(journal).known([record.customer]).get(record.customer)
         return review_document(record, known, journal.clock())
     if isinstance(record, Contest):
         return contest_document(record, journal.clock())

@@ -148,7 +148,7 @@ def _batch(customers: Customers, person: Subject) -> dict[str, Any]:
 def _sightings(journal: Journal, people: Sequence[Subject], days: int) -> list[dict[str, Any]]:
     """Return by what the customer can be recognised in later batches; no one else is told of."""
     customer = journal.pseudonyms.customers_anywhere([people[0].customer_id])
-    seen = Sightings.of(journal).of_customers([customer], [each.batch for each in people])
+    seen = Sightings(journal).of_customers([customer], [each.batch for each in people])
     return [
         {
             "kind": each.kind,

@@ -6,7 +6,6 @@ The words are in `data/headings.csv`. A mapping file goes before them (`mapping_
 from __future__ import annotations
 
 import csv
-import difflib
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -45,7 +44,6 @@ OUTPUT_COLUMNS = frozenset(
     }
 )
 _CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNORECASE)
-_SHORT_WORD = 3  # words of so few letters have no near ones: BVN is not near GSM
 _VALUE = re.compile(r"\d{5}|@|\d+[.,]\d{2}$|^\d+$|^\d{1,4}[-/]\d{1,2}[-/]\d{1,4}")
 _NEW_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NO_LETTER = re.compile(r"[^0-9a-z]+")
@@ -148,16 +146,6 @@ def meanings(heading: str, kind: InputKind = CUSTOMERS) -> tuple[str, ...]:
     return word.columns if word else ()
 
 
-def _near_meaning(heading: str, kind: InputKind) -> str | None:
-    """Return the known column of the word nearest to a heading that is itself unknown."""
-    words = heading_words(kind)
-    folded = fold(heading)
-    if len(folded) <= _SHORT_WORD or _find(heading, words):
-        return None
-    near = difflib.get_close_matches(folded, words, n=1, cutoff=0.85)
-    return next(iter(words[near[0]].columns), None) if near else None
-
-
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
     """The headings to look for in one file: the common ones and those of its mapping."""
@@ -220,7 +208,8 @@ class _Headings:
             )
         self.path = path
         self.findings: list[str] = []
-        tidied = [_tidy(heading) for heading in raw]
+        shown = ("".join(c for c in text if c.isprintable() or c.isspace()) for text in raw)
+        tidied = [" ".join(heading.split()) for heading in shown]
         long = sum(1 for heading in tidied if len(heading) > LONGEST_HEADING)
         if long:
             self.findings.append(f"{_count(long, 'heading')} cut to {LONGEST_HEADING} characters.")
@@ -275,11 +264,6 @@ class _Headings:
             return "they look like data; does the file have a line of headings?"
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         return ", ".join(names[:_SHOWN]) + more
-
-
-def _tidy(heading: str) -> str:
-    seen = (letter for letter in heading if letter.isprintable() or letter.isspace())
-    return " ".join("".join(seen).split())
 
 
 def _count(number: int, what: str) -> str:
@@ -467,24 +451,14 @@ class _Meaning:
 
     def carried(self) -> list[str]:
         """Return the findings about meanings, those about consent first."""
-        about_consent: list[str] = []
-        near: list[str] = []
-        for at in self.kept:
-            name, heading = self.headings.unique[at], self.headings.tidied[at]
-            if at in self.found or not heading:
-                continue
-            known = _near_meaning(heading, self.kind)
-            if any(word in fold(heading) for word in _CONSENT_WORDS):
-                about_consent.append(
-                    f'"{name}" seems to be about consent but is not understood: it is only '
-                    "carried through. If consent depends on it, name it in a mapping file."
-                )
-            elif known and known not in self.found.values():
-                near.append(
-                    f'"{name}" is only carried through; if it means {known}, write '
-                    f'{known} = "{name}" under [columns] of a mapping file.'
-                )
-        return [*about_consent, *self.told, *near]
+        names = (self.headings.unique[at] for at in self.kept if at not in self.found)
+        about_consent = [
+            f'"{name}" seems to be about consent but is not understood: it is only carried '
+            "through. If consent depends on it, name it in a mapping file."
+            for name in names
+            if any(word in fold(name) for word in _CONSENT_WORDS)
+        ]
+        return [*about_consent, *self.told]
 
     def loan_status(self) -> int | None:
         """Return the index, among the columns kept, of the one with a loan's status."""
@@ -498,25 +472,12 @@ class _Meaning:
         return next(iter(plain or means), None)
 
     def _missing(self, required: str) -> InputError:
-        """Return the error that no column means a required one, with a heading that may."""
-        places, kind = self.headings.places, self.kind
-        seen = [self.headings.unique[at] for at in places if at not in self.found]
-        near = next((name for name in seen if _near_meaning(name, kind) == required), None)
-        if required == "customer_id":
-            near = near or next((name for name in seen if _like_an_id(name, kind)), None)
-        example = near if near and not looks_like_value(near) else "Their Heading"
+        """Return the error that no column means a required one."""
         text = (
             f"{self.headings.path}: no {required} column; the headings are: "
             f"{self.headings.listed()} - name the column in a mapping file: "
-            f'[columns] {required} = "{example}"'
+            f'[columns] {required} = "Their Heading"'
         )
-        if required not in kind.personal:
+        if required not in self.kind.personal:
             text += f", or one value for all rows: [defaults] {required} = ..."
         return InputError(text)
-
-
-def _like_an_id(heading: str, kind: InputKind) -> bool:
-    folded = fold(heading)
-    return any(part in folded for part in ("cust", "client", "borrower", "member", "cif")) or (
-        folded.endswith(("id", "no", "number", "ref")) and folded not in kind.columns
-    )

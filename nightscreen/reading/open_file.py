@@ -7,16 +7,14 @@ This module finds out which kind of file it is and what is wrong with it as a fi
 from __future__ import annotations
 
 import hashlib
-import mmap
 import stat
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.files.quarantine import unescape_formula
 from nightscreen.reading.columns import Vocabulary, fold, understand, unique_headings
 from nightscreen.reading.csv_rows import read_csv
-from nightscreen.reading.mapping_file import Mapping, nearest
+from nightscreen.reading.mapping_file import Mapping
 from nightscreen.reading.text import open_text
 from nightscreen.schemas.columns import CUSTOMERS
 from nightscreen.schemas.errors import InputError
@@ -33,21 +31,16 @@ BATCH_ROWS = 8192
 START_BYTES = 64 * 1024
 ZIP_MAGIC = b"PK\x03\x04"
 PARQUET_MAGIC = b"PAR1"
-OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _NAMES = {
     "xlsx": ("an Excel workbook", (".xlsx", ".xlsm", ".xltx", ".xltm")),
     "parquet": ("a Parquet file", (".parquet", ".pq", ".parq")),
 }
 """Formats that a name can hide, and the endings that do not."""
-_OLD_OFFICE = (
-    ("EncryptedPackage", "a workbook protected by a password, which cannot be read"),
-    ("Workbook", "an old Excel workbook (.xls), which is not read"),
-    ("Book", "an old Excel workbook (.xls), which is not read"),
-    ("", "an Office file of the old kind, which is not read"),
+_OLE = (
+    "a workbook protected by a password, or of the old kind (.xls): save it as .xlsx or CSV UTF-8"
 )
-"""The streams by which files of the old kind are known."""
-_SAVE_AS = 'open it and save it as "Excel workbook (.xlsx)" or "CSV UTF-8"'
 FOREIGN = (
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", _OLE),
     (b"%PDF", "a PDF"),
     (b"<", "a web page or XML, whatever its name says"),
     (b"{\\rtf", "a word processor document"),
@@ -223,21 +216,11 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 def _unreadable(path: Path, error: OSError) -> InputError:
     if isinstance(error, FileNotFoundError):
-        return InputError(f"{path}: there is no such file{_near_name(path)}")
+        return InputError(f"{path}: there is no such file; check the path")
     if isinstance(error, PermissionError):
         return InputError(f"{path}: no permission to read it; change its permissions or owner")
     reason = error.strerror or type(error).__name__
     return InputError(f"{path}: cannot be read ({reason}); check the disk and path")
-
-
-def _near_name(path: Path) -> str:
-    """Return a hint at a file with a name like this one in the same folder."""
-    if not path.parent.is_dir():
-        return f"; there is no folder {path.parent}"
-    hint = ""
-    with suppress(OSError):
-        hint = nearest(path.name, [file.name for file in path.parent.iterdir()])
-    return hint or "; check the path"
 
 
 def _table(
@@ -259,12 +242,6 @@ def _table(
         from nightscreen.reading.parquet import read_parquet  # noqa: PLC0415 - see above
 
         return read_parquet(path)
-    if start.startswith(OLE_MAGIC):
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-            what = next(
-                what for name, what in _OLD_OFFICE if view.find(name.encode("utf-16-le")) >= 0
-            )
-        raise InputError(f"{path}: {what}; {_SAVE_AS}")
     for magic, what in FOREIGN:
         if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(magic):
             fix = "" if ":" in what else "; give CSV, XLSX or Parquet"

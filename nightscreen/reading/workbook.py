@@ -23,7 +23,6 @@ from xml.parsers import expat
 
 from openpyxl.reader.excel import ExcelReader
 from openpyxl.utils.exceptions import InvalidFileException
-from openpyxl.xml.constants import SHARED_STRINGS, SHEET_MAIN_NS
 
 from nightscreen.reading.batches import LONGEST_CELL, MOST_COLUMNS, RawTable, SourceRow
 from nightscreen.reading.columns import HEADER_SEARCH_ROWS, ID_WEIGHT
@@ -31,7 +30,7 @@ from nightscreen.reading.mapping_file import nearest
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from openpyxl.workbook import Workbook
@@ -141,53 +140,12 @@ class _BoundedPart(io.BufferedIOBase):
 
 
 class _Reader(ExcelReader):
-    """Openpyxl's reader, with a quick one for the table of texts."""
+    """Openpyxl's reader, for workbooks of a bearable number of sheets."""
 
     def read_worksheets(self) -> None:
         if len(self.parser.sheets) > _MOST_SHEETS:
             raise SwollenWorkbookError(self.parser.workbook_part_name)
         super().read_worksheets()
-
-    def read_strings(self) -> None:
-        part = self.package.find(SHARED_STRINGS)  # type: ignore[no-untyped-call]  # the stubs have no types here
-        if part is not None:
-            with self.archive.open(part.PartName[1:]) as opened:
-                self.shared_strings = read_strings(opened)
-
-
-def read_strings(part: IO[bytes]) -> list[str]:
-    """Return the table of texts, runs of a formatted one joined, readings of characters left out.
-
-    It is what openpyxl's own reader returns, in a quarter of its time: that one makes five objects
-    of each text.
-    """
-    text, item, reading = (f"{SHEET_MAIN_NS} {name}" for name in ("t", "si", "rPh"))
-    found: list[str] = []
-    pieces: list[str] = []
-    parser = expat.ParserCreate(namespace_separator=" ")
-    parser.buffer_text = True
-    in_reading = False
-
-    def begin(tag: str, _attributes: dict[str, str]) -> None:
-        nonlocal in_reading
-        if tag == text and not in_reading:
-            parser.CharacterDataHandler = pieces.append
-        elif tag == reading:
-            in_reading = True
-
-    def end(tag: str) -> None:
-        nonlocal in_reading
-        if tag == text:
-            parser.CharacterDataHandler = None
-        elif tag == item:
-            found.append("".join(pieces).replace("x005F_", ""))
-            pieces.clear()
-        elif tag == reading:
-            in_reading = False
-
-    parser.StartElementHandler, parser.EndElementHandler = begin, end
-    parser.ParseFile(part)
-    return found
 
 
 @contextmanager
@@ -200,7 +158,12 @@ def _open(path: Path) -> Iterator[Workbook]:
                 path.open("rb") as file,  # by name openpyxl refuses a .csv that is a workbook
                 BoundedArchive(file) as archive,
             ):
-                _require_workbook(path, archive.namelist())
+                if "xl/workbook.xml" not in archive.namelist():  # which other archives have not
+                    raise InputError(
+                        f"{path}: an archive that is no workbook (.xlsx): unpack it and give the "
+                        'file inside, or open it and save it as "Excel workbook (.xlsx)" or '
+                        '"CSV UTF-8"'
+                    )
                 reader = _Reader(file, read_only=True, data_only=True)
                 reader.archive = archive
                 reader.read()
@@ -219,21 +182,6 @@ def _open(path: Path) -> Iterator[Workbook]:
                 f"{path}: the workbook is damaged or cut short; open it in a spreadsheet and save "
                 "it again"
             ) from None
-
-
-def _require_workbook(path: Path, parts: Sequence[str]) -> None:
-    """Refuse other archives, which have the same first bytes as a workbook."""
-    if "xl/workbook.xml" in parts:
-        return
-    if "xl/workbook.bin" in parts:
-        what = "a binary workbook (.xlsb); save it as .xlsx"
-    elif "mimetype" in parts and "content.xml" in parts:
-        what = "an OpenDocument file; save it as .xlsx or CSV UTF-8"
-    elif "word/document.xml" in parts:
-        what = "a Word document; give CSV, XLSX or Parquet"
-    else:
-        what = "a ZIP archive; unpack it and give the file inside"
-    raise InputError(f"{path}: {what}")
 
 
 def read_workbook(path: Path, vocabulary: Vocabulary, mapping: Mapping | None) -> RawTable:

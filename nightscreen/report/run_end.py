@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from nightscreen.files.run_folder import RunFolder
     from nightscreen.journal import Journal
     from nightscreen.report.calls import CallFigures, CheckCalls
-    from nightscreen.schemas.plan import CheckCounts
-    from nightscreen.schemas.quote import Quote
+    from nightscreen.schemas.plan import CheckCounts, Quote
 
 SCHEMA_VERSION = 3
 PAGE = "report.html"

@@ -48,14 +48,14 @@ def sign_report(journal: Journal, actor: Actor, run_id: str, *, note: str = "") 
         note=note,
         report=_digest(run),
     )
-    Records.of(journal, Signature).add([made])
+    Records(journal, Signature).add([made])
     actor.note(journal, "report signed", run_id=run_id, report=made.report)
     return made
 
 
 def signatures_of(journal: Journal, run: RunRecord) -> list[Signed]:
     """Return who signed a run's report, oldest first."""
-    found = Records.of(journal, Signature).of_run(run.run_id)
+    found = Records(journal, Signature).of_run(run.run_id)
     now = _digest(run) if found else ""
     return [Signed(each, each.report == now) for each in found]
 

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from nightscreen.checks.arrow_types import arrow_type
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_parser import parse_answer
-from nightscreen.journal.answers import NONE, OUTCOMES
 from nightscreen.planning.eligibility import slots_of
 from nightscreen.results.enriched import enriched_schema, input_columns
 from nightscreen.results.held_data import nothing_held
@@ -125,37 +124,20 @@ class Chunk:
         return _Slot(slot, subjects, why, own, answers)
 
     def _answers(self, check: str, subjects: Collection[bytes]) -> dict[bytes, _Answer]:
-        """Return the answers that count, as the journal has them now.
-
-        One whose record is there no longer is left out.
-        """
-        asked, freshness = sorted(subjects), self._assembly.freshness
-        journal, run_id = self._assembly.answers, self._assembly.wanted.run_id
-        latest = journal.latest_columns(check, b"".join(asked), run_id, freshness.since)
-        columns = (getattr(latest, name).tolist() for name in latest.names())
+        """Return the answers that count, as the journal has them now."""
+        journal, freshness = self._assembly.answers, self._assembly.freshness
+        run_id = self._assembly.wanted.run_id
         found: dict[bytes, _Answer] = {}
-        calls: dict[int, bytes] = {}
-        for subject, number, answered_at, call_id, own_run, cost_micro, current in zip(
-            asked, *columns, strict=True
+        for block in journal.latest_blocks(
+            check, sorted(subjects), run_id=run_id, since=freshness.since, bodies=True
         ):
-            if number == NONE:
-                continue
-            outcome = OUTCOMES[number]
-            if current or answered_at >= freshness.oldest(check, outcome.value):
-                found[subject] = _Answer(outcome, answered_at, own_run, max(cost_micro, 0), None)
-                if outcome in HITS:
-                    calls[call_id] = subject
-        if not calls:
-            return found
-        records = {
-            call_id: parse_answer(check, journal.body(check, stored))
-            for call_id, stored in journal.of_calls(check, calls)
-        }
-        for call_id, subject in calls.items():
-            if call_id in records:
-                found[subject] = found[subject]._replace(record=records[call_id])
-            else:
-                del found[subject]
+            for each in block:
+                if not each.current and each.answered_at < freshness.oldest(check, each.outcome):
+                    continue
+                outcome, is_own = Outcome(each.outcome), each.run_id == run_id
+                record = parse_answer(check, journal.body(check, each)) if outcome in HITS else None
+                cost_micro = each.cost_micro or 0
+                found[each.subject] = _Answer(outcome, each.answered_at, is_own, cost_micro, record)
         return found
 
     def table(self) -> pa.Table:

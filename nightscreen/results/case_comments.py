@@ -79,8 +79,8 @@ def add_comment(
         named = {"file_name": name, "file_size": len(file.content)}
         comment = comment.model_copy(update=named)
     with writing(journal.engine) as connection:
-        Records.of(journal, CaseComment).insert(connection, [comment])
-        Records.of(journal, CaseAttachment).insert(connection, attached)
+        Records(journal, CaseComment).insert(connection, [comment])
+        Records(journal, CaseAttachment).insert(connection, attached)
     detail = {"attachment": bool(attached)}
     actor.note(journal, "comment added", run_id=run_id, customer_id=customer_id, **detail)
     return comment
@@ -102,5 +102,5 @@ def _type_of(file: GivenFile) -> tuple[str, str]:
 
 def find_attachment(journal: Journal, customer: bytes, key: str) -> CaseAttachment | None:
     """Return the file beside a comment on a customer; None where there is none of this key."""
-    found = Records.of(journal, CaseAttachment).find(key)
+    found = Records(journal, CaseAttachment).find(key)
     return found if found is not None and found.customer == customer else None

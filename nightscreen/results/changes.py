@@ -230,7 +230,7 @@ class _Comparison:
 
     def __init__(self, run: ComparedRun) -> None:
         self._run, self.result = run, ChangeSet()
-        self._customers = Customers.of(run.journal)
+        self._customers = Customers(run.journal)
         commit = self._customers.commit_of(run.run_id)
         self._before = None if commit is None else commit.first_at
         self._members = self._customers.members(run.batch, run.run_id)
@@ -346,7 +346,7 @@ def write_changes(folder: RunFolder, parts: Sequence[Path], run: ComparedRun) ->
 
 def keep_states(compared: ChangeSet, run: ComparedRun) -> None:
     """Put the states that were saved into the journal; safe to do again after a crash."""
-    customers, run_id, batch = Customers.of(run.journal), run.run_id, run.batch
+    customers, run_id, batch = Customers(run.journal), run.run_id, run.batch
     at = customers.begin(run_id, batch)
     writes: list[StateWrite] = []
     for number in range(compared.pieces):

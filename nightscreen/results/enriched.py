@@ -11,8 +11,13 @@ import pyarrow as pa
 
 from nightscreen.checks.arrow_types import arrow_type
 from nightscreen.checks.registry import CHECKS
-from nightscreen.schemas.cashflow import TX_FIELDS
-from nightscreen.schemas.enriched import BVN_FIELDS, CONSENT_UNREADABLE, DECISION_FIELDS, SIGNALS
+from nightscreen.schemas.enriched import (
+    BVN_FIELDS,
+    CONSENT_UNREADABLE,
+    DECISION_FIELDS,
+    SIGNALS,
+    TX_FIELDS,
+)
 from nightscreen.schemas.rows import (
     CUSTOMER_EXPOSURE,
     CUSTOMER_ROW,

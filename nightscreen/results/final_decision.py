@@ -32,8 +32,8 @@ def standing_reviews(
     journal: Journal, batch: str, among: Sequence[bytes] = ()
 ) -> dict[bytes, Review]:
     """Return the reviews that settle customers of a batch, of some of them where any are named."""
-    reviews = Reviews.of(journal).active(batch, journal.clock(), among)
-    known = Customers.of(journal).known(list(reviews))
+    reviews = Reviews(journal).active(batch, journal.clock(), among)
+    known = Customers(journal).known(list(reviews))
     return {
         customer: review
         for customer, review in reviews.items()
@@ -55,9 +55,9 @@ def overrides_of(journal: Journal, batch: str, at: int) -> list[dict[str, Any]]:
 
     What the policy left to a person (`review`, `undecided`) stands here too, told by `from`.
     """
-    reviews = Reviews.of(journal).active(batch, at)
+    reviews = Reviews(journal).active(batch, at)
     differing = {customer: each for customer, each in reviews.items() if each.overrides}
-    known = Customers.of(journal).known(list(differing))
+    known = Customers(journal).known(list(differing))
     counts: Counter[tuple[str, str, str, str]] = Counter()
     for customer, review in differing.items():
         reasons = decided_reasons(known[customer].state) if customer in known else []
@@ -82,7 +82,7 @@ def decisions_as_of(
         asked: customers' ids with instants in microseconds.
     """
     found: list[tuple[int, StoodDecision] | None] = [None] * len(asked)
-    for batch in Customers.of(journal).batches():
+    for batch in Customers(journal).batches():
         for place, since, decided in _of_batch(journal, batch, asked):
             before = found[place]
             if before is None or before[0] < since:
@@ -98,7 +98,7 @@ def _of_batch(
     States change only where a run is committed, so that all instants between two runs are
     looked up at once.
     """
-    customers = Customers.of(journal)
+    customers = Customers(journal)
     commits = customers.commits(batch)
     ends = [commit.last_at for commit in commits]
     places: dict[int, list[int]] = defaultdict(list)
@@ -108,7 +108,7 @@ def _of_batch(
     if not places:
         return
     reviews: dict[bytes, list[Review]] = defaultdict(list)
-    for review in Reviews.of(journal).of_batch(batch):
+    for review in Reviews(journal).of_batch(batch):
         reviews[review.customer].append(review)
     for number, mine in places.items():
         commit = commits[number]

@@ -19,12 +19,17 @@ from nightscreen.journal.consents import live_figures
 from nightscreen.journal.records import Records
 from nightscreen.planning.consent import consent_column
 from nightscreen.schemas.answers import BvnDetails
-from nightscreen.schemas.cashflow import AFFORDABLE, CHECKED_AT, TX_FIELDS, figure_values
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.columns import REQUESTED, Flaw
 from nightscreen.schemas.consented import CashFigures
-from nightscreen.schemas.enriched import BVN_FIELDS
+from nightscreen.schemas.enriched import (
+    AFFORDABLE,
+    BVN_FIELDS,
+    CHECKED_AT,
+    TX_FIELDS,
+    figure_values,
+)
 from nightscreen.values.whose import same_account
 
 if TYPE_CHECKING:
@@ -53,7 +58,7 @@ class HeldData:
     def of(cls, journal: Journal, at: int, since: int) -> HeldData:
         """Return what a journal has at hand, for consent judged at an instant."""
         has_bvns = journal.answers.any_of(_BVN.value)
-        has_figures = bool(Records.of(journal, CashFigures).run_ids())
+        has_figures = bool(Records(journal, CashFigures).run_ids())
         return cls(has_bvns, has_figures, at, since, journal)
 
     def columns(self, rows: pa.Table) -> dict[str, pa.Array]:

@@ -56,7 +56,7 @@ def confirm_proposals(
     made = Confirmation(
         key=f"{run_id}:{now}", batch=run.batch, run_id=run_id, at=now, by=actor.name, note=note
     )
-    Records.of(journal, Confirmation).add([made])
+    Records(journal, Confirmation).add([made])
     counts = rewrite_notices(journal, run_id, declared)
     actor.note(journal, "proposals confirmed", run_id=run_id, to_send=counts["to_send"])
     return counts
@@ -75,7 +75,7 @@ def record_action(
     if not action.strip():
         raise InputError("the action is blank: say what was done, in the words for the customer")
     customer = journal.pseudonyms.customer(batch, customer_id)
-    known = Customers.of(journal).known([customer]).get(customer)
+    known = Customers(journal).known([customer]).get(customer)
     if known is None:
         raise InputError(
             f"no such customer in batch {batch}; write the customer_id as the file has it"
@@ -91,7 +91,7 @@ def record_action(
         action=action.strip(),
         by=actor.name,
     )
-    Records.of(journal, CustomerAction).add([made])
+    Records(journal, CustomerAction).add([made])
     actor.note(journal, "action recorded", run_id=known.run_id, customer_id=customer_id)
     return made
 
@@ -136,7 +136,7 @@ def import_sent(journal: Journal, path: Path) -> tuple[int, int, list[SentIssue]
             found.append(_sent(journal, run, row, sent_at=at))
     if mistakes:
         return 0, 0, mistakes
-    added = Records.of(journal, ToldNotice).add(found)
+    added = Records(journal, ToldNotice).add(found)
     return added, len(found) - added, []
 
 
@@ -170,7 +170,7 @@ def record_sent(
         raise InputError("Say how the customer was told, and who did it.")
     row = {**notice, "told_how": how.strip(), "told_by": by.strip()}
     sent = _sent(journal, run, row, sent_at=journal.clock())
-    return bool(Records.of(journal, ToldNotice).add([sent]))
+    return bool(Records(journal, ToldNotice).add([sent]))
 
 
 def _sent(journal: Journal, run: RunRecord, row: Mapping[str, str], *, sent_at: int) -> ToldNotice:
@@ -206,7 +206,7 @@ def _not_before(decided: str, sent_at: int) -> int:
 def contests_report(journal: Journal, batch: str) -> dict[str, int]:
     """Return how many contests of a batch wait for an answer, too long, and how others ended."""
     now = journal.clock()
-    found = Records.of(journal, Contest).all(batch=batch)
+    found = Records(journal, Contest).all(batch=batch)
     waiting = [contest for contest in found if contest.state == ContestState.OPEN]
     return {
         "open": len(waiting),

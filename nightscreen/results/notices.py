@@ -92,7 +92,7 @@ class NoticeRun:
     def of(cls, journal: Journal, run: RunRecord) -> NoticeRun | None:
         """Return a finished run of screening; None where its policy's text is not held."""
         report = run.report or {}
-        text = Reviews.of(journal).policy_text(str(report["provenance"]["policy"]))
+        text = Reviews(journal).policy_text(str(report["provenance"]["policy"]))
         if text is None:
             return None
         policy, decided_at = Policy.model_validate_json(text), run.finished_at or run.started_at
@@ -118,15 +118,13 @@ class _Notices:
         self.counts: Counter[str] = Counter()
         now = journal.clock()
         self._applicants = run.purpose == Purpose.ORIGINATION.value
-        self._reviews = Reviews.of(journal).active(run.batch, now) if self._applicants else {}
-        actions = (
-            [] if self._applicants else Records.of(journal, CustomerAction).all(batch=run.batch)
-        )
+        self._reviews = Reviews(journal).active(run.batch, now) if self._applicants else {}
+        actions = [] if self._applicants else Records(journal, CustomerAction).all(batch=run.batch)
         self._actions = {action.customer: action for action in actions}
         self._sent: dict[bytes, list[ToldNotice]] = defaultdict(list)
-        for sent in Records.of(journal, ToldNotice).all(batch=run.batch):
+        for sent in Records(journal, ToldNotice).all(batch=run.batch):
             self._sent[sent.customer].append(sent)
-        confirmed = Records.of(journal, Confirmation).of_run(run.run_id)
+        confirmed = Records(journal, Confirmation).of_run(run.run_id)
         self._confirmed = confirmed[-1] if confirmed else None
         self._alone = run.publishable and not proposes(run.purpose, declared, now)
         self._contested = contested(journal, run.batch)
@@ -246,7 +244,7 @@ def proposes(purpose: str, declared: Declarations, now: int) -> bool:
 
 def contested(journal: Journal, batch: str) -> frozenset[bytes]:
     """Return the pseudonyms, in a batch, of customers who contest anything in any batch."""
-    waiting = Records.of(journal, Contest).all(state=ContestState.OPEN)
+    waiting = Records(journal, Contest).all(state=ContestState.OPEN)
     return frozenset(journal.pseudonyms.customer(batch, each.customer_id) for each in waiting)
 
 
@@ -295,7 +293,7 @@ def notice_of(
 
 
 def _stands(journal: Journal) -> Stands:
-    customers = Customers.of(journal)
+    customers = Customers(journal)
     return lambda _row, customer, review: rests_on(
         review, customers.known([customer]).get(customer)
     )

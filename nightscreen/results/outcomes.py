@@ -115,7 +115,7 @@ def rate_document(bad: int, good: int) -> dict[str, float] | None:
 
 def known_outcomes(journal: Journal) -> list[LoanOutcome]:
     """Return what is known of every loan: the lender's own word, else what was seen here."""
-    told = Records.of(journal, LoanOutcome).all()
+    told = Records(journal, LoanOutcome).all()
     keys = {each.key for each in told}
     return [*told, *(each for each in followed_outcomes(journal) if each.key not in keys)]
 

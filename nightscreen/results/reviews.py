@@ -122,7 +122,7 @@ class _Judge:
 
     def __init__(self, journal: Journal, days: int) -> None:
         self.result = Judged()
-        self._customers, self._reviews = Customers.of(journal), Reviews.of(journal)
+        self._customers, self._reviews = Customers(journal), Reviews(journal)
         self._pseudonyms, self._now = journal.pseudonyms, journal.clock()
         self._lasts = days * DAY_MICROS
         self._commits: dict[str, Commit | None] = {}

@@ -97,7 +97,7 @@ def import_reviews(
 
 def _save(journal: Journal, actor: Actor, judged: Judged, settings: Settings) -> int:
     """Save sound reviews, or have them wait for a second person; return how many wait."""
-    reviews, saved, waiting = Reviews.of(journal), list[Review](), list[Review]()
+    reviews, saved, waiting = Reviews(journal), list[Review](), list[Review]()
     for each in judged.sound:
         review, customer_id = each.review, each.customer_id
         kept = review.model_copy(update={"imported_by": actor.account})
@@ -137,7 +137,7 @@ def needs_second(
     if above is None or decision != Decision.APPROVE.value:
         return False
     customer = journal.pseudonyms.customer(batch, customer_id)
-    known = Customers.of(journal).known([customer]).get(customer)
+    known = Customers(journal).known([customer]).get(customer)
     decisions = {listed_decision(known)}
     exposures = []
     for row in _rows(journal, batch, customer_id, run_id):
@@ -181,15 +181,15 @@ def confirm_override(journal: Journal, actor: Actor, waiting: Review, settings: 
         [waiting.reviewer, waiting.imported_by],
         "You cannot confirm your own override: another user does.",
     )
-    reviews, by = Reviews.of(journal), actor.name
+    reviews, by = Reviews(journal), actor.name
     now = journal.clock()
-    known = Customers.of(journal).known([waiting.customer]).get(waiting.customer)
+    known = Customers(journal).known([waiting.customer]).get(waiting.customer)
     if not rests_on(waiting, known):
         raise InputError(
             "the customer's evidence has changed since this was proposed: refuse it, and review "
             "the customer again"
         )
-    contest = Records.of(journal, Contest).find(waiting.contest) if waiting.contest else None
+    contest = Records(journal, Contest).find(waiting.contest) if waiting.contest else None
     if contest is not None and contest.answered_at is not None:
         raise InputError(f"contest {contest.key} is answered already: refuse this override")
     if contest is None and any(
@@ -212,13 +212,13 @@ def confirm_override(journal: Journal, actor: Actor, waiting: Review, settings: 
         "until": now + waiting.until - waiting.reviewed_at,
     }
     confirmed = waiting.model_copy(update={**change, "at": now})
-    records, ended = Records.of(journal, Review), waiting.model_copy(update={"state": ENDED})
+    records, ended = Records(journal, Review), waiting.model_copy(update={"state": ENDED})
     with writing(journal.engine) as connection:
         if not records.swap(connection, ended, waiting, now):
             raise InputError(
                 "this override does not wait any more: somebody else decided on it first"
             )
-        if contest is not None and not Records.of(journal, Contest).swap(
+        if contest is not None and not Records(journal, Contest).swap(
             connection, _answered(contest, waiting, now), contest, now
         ):
             raise InputError(f"contest {contest.key} was changed meanwhile: look at it again")
@@ -235,7 +235,7 @@ def end_override(journal: Journal, actor: Actor, waiting: Review) -> None:
         NotAllowedError: the actor has no right to it.
     """
     actor.require(journal, OVERRIDE)
-    Reviews.of(journal).end(waiting)
+    Reviews(journal).end(waiting)
     own = actor.is_one_of([waiting.reviewer])
     _note(journal, actor, "override taken back" if own else "override refused", waiting)
 

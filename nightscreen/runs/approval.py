@@ -87,7 +87,7 @@ def may_spend(
 
 def _use(run: ScreeningRun) -> bool:
     """Tell whether the run was approved for all that its cap lets it spend, and note its use."""
-    approvals = Approvals.of(run.journal)
+    approvals = Approvals(run.journal)
     valid = run.settings.approval_timeout
     return approvals.use(run.run_id, valid=valid, cap_micro=run.caps.run_micro) is not None
 
@@ -96,7 +96,7 @@ def _ask(run: ScreeningRun, reason: str, *, by: str, deployment_id: str | None) 
     """Write down that the run waits for approval, with its quote."""
     if run.quote is None:
         raise ValueError("a run asks for approval once it is priced")
-    approvals = Approvals.of(run.journal)
+    approvals = Approvals(run.journal)
     _note_void(run, approvals.newest(run.run_id))
     return approvals.ask(
         run.run_id,
@@ -133,7 +133,7 @@ def _grant_on_the_spot(run: ScreeningRun, asked: Approval) -> bool:
             ApprovalDecision.APPROVED,
             seen=asked.key,
         )
-    found = Approvals.of(run.journal).newest(run.run_id)
+    found = Approvals(run.journal).newest(run.run_id)
     if found is not None and found.max_spend_micro is not None:
         run.caps = replace(run.caps, run_micro=found.max_spend_micro)
         run.journal.runs.set_cap(run.run_id, found.max_spend_micro)
@@ -157,7 +157,7 @@ def decide_spending(
         InputError: the run does not wait, or what was seen has changed.
     """
     actor.require(journal, SPENDING)
-    approvals = Approvals.of(journal)
+    approvals = Approvals(journal)
     asked, run = approvals.newest(run_id), journal.runs.find(run_id)
     if asked is not None and run is not None and is_own_request(journal, actor, asked, run):
         raise NotAllowedError(
@@ -192,7 +192,7 @@ def is_own_request(journal: Journal, actor: Actor, asked: Approval, run: RunReco
 
 def upload_of_run(journal: Journal, run: RunRecord) -> Upload | None:
     """Return the upload that a run screens; None where its file came another way."""
-    kept = Records.of(journal, Upload)
+    kept = Records(journal, Upload)
     return kept.find(upload_of(journal.home, run)) or next(iter(kept.of_run(run.run_id)), None)
 
 

@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.journal.records import Records
-from nightscreen.schemas.corrections import Correction, RowToCorrect
 from nightscreen.schemas.rows import Action
-from nightscreen.schemas.uploads import FIXES, HELD, Upload
+from nightscreen.schemas.uploads import FIXES, HELD, Correction, RowToCorrect, Upload
 from nightscreen.values.columns import as_mask, as_text
 from nightscreen.values.issues import Issue, trimmed
 
@@ -46,7 +45,7 @@ class Corrections:
     @classmethod
     def of(cls, journal: Journal, batch: str) -> Corrections:
         """Return the corrections of a batch."""
-        return cls(Records.of(journal, Correction).all(batch=batch))
+        return cls(Records(journal, Correction).all(batch=batch))
 
     def apply(self, batch: SourceBatch, header: Header) -> tuple[SourceBatch, list[Problem]]:
         """Return rows as they were corrected, and a problem for each cell."""
@@ -84,8 +83,8 @@ def keep_to_correct(
     A part of a batch, such as rows that were corrected, leaves the others' rows there. So do those
     stay of a newer night, where this one is resumed, and those that wait for a second person.
     """
-    kept, own = Records.of(journal, RowToCorrect), f"{run_id}."
-    uploads = Records.of(journal, Upload).all(state=HELD, batch=batch)
+    kept, own = Records(journal, RowToCorrect), f"{run_id}."
+    uploads = Records(journal, Upload).all(state=HELD, batch=batch)
     waiting = {each.choices.get(FIXES) for each in uploads if each.waits_for_second}
     earlier = {key: key.partition(".")[0] for key in kept.keys(batch=batch)}
     kept.drop(

@@ -268,7 +268,7 @@ def _publish(
         return None, None
     if run.settings.rings and run.workspace.has_note(RINGS):
         folder.write_parquet(RINGS_FILE, RINGS_SCHEMA, [run.workspace.get(RINGS)])
-    reviews, at, parts = Reviews.of(run.journal), run.journal.clock(), enriched_parts(folder.path)
+    reviews, at, parts = Reviews(run.journal), run.journal.clock(), enriched_parts(folder.path)
     reviews.keep_policy(policy.label, policy.model_dump_json())
     told = ComparedRun(
         journal=run.journal,
@@ -306,9 +306,9 @@ def _keep(run: ScreeningRun, told: ComparedRun, compared: ChangeSet) -> None:
     """Put the customers' new states and what they were seen with into the journal."""
     keep_states(compared, told)
     trim_memory()
-    commit = Customers.of(run.journal).commit_of(run.run_id)
+    commit = Customers(run.journal).commit_of(run.run_id)
     if commit is not None:
-        sightings = Sightings.of(run.journal)
+        sightings = Sightings(run.journal)
         keep_sightings(run.workspace, sightings, batch=run.batch, at=commit.last_at)
 
 

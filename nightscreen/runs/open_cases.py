@@ -59,11 +59,11 @@ def publish_cases(journal: Journal, run: RunRecord, folder: Path) -> None:
 
     Customers of a newer run, which is there where a run was held before, keep what that run left.
     """
-    store = Records.of(journal, OpenCase)
+    store = Records(journal, OpenCase)
     there = store.keys(batch=run.batch)
     settled, newer = standing_reviews(journal, run.batch), _newer(journal, run)
     now = journal.clock()
-    members = Customers.of(journal).members(run.batch, run.run_id)
+    members = Customers(journal).members(run.batch, run.run_id)
     gone = members.customers[members.standing != BatchMembership.PRESENT.value]
     ended = there & {key.hex() for key in gone.view("V16").tolist()}  # whole, zeros at the end too
     for rows in customers_of(folder):

@@ -8,7 +8,7 @@ from nightscreen.schemas.money import naira_text
 
 if TYPE_CHECKING:
     from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.quote import First
+    from nightscreen.schemas.plan import First
 
 
 def quote_document(run: ScreeningRun) -> dict[str, Any]:

@@ -28,9 +28,8 @@ from nightscreen.policy.declarations import read_declarations
 from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.clock import LAGOS, Clock, deadline_instant, system_clock, to_instant
 from nightscreen.schemas.errors import InputError, SettingsError
-from nightscreen.schemas.money import to_micro
+from nightscreen.schemas.money import price_limit, to_micro
 from nightscreen.schemas.naming import new_run_id
-from nightscreen.schemas.prices import price_limit
 from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:

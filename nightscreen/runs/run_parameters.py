@@ -79,7 +79,7 @@ def _approval(journal: Journal, run: RunRecord, timeout: timedelta) -> Approval 
     Raises:
         InputError: its spending was refused, and nobody has approved it since.
     """
-    found = Approvals.of(journal).newest(run.run_id)
+    found = Approvals(journal).newest(run.run_id)
     if found is None:
         return None
     state = found.state(journal.clock(), valid_micros=span_micros(timeout))

@@ -17,9 +17,8 @@ from nightscreen.schemas.calls import NOT_ENDED, LookupStatus
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import DAY_MICROS, instant_text, spending_day, spending_month
 from nightscreen.schemas.money import MICRO, naira_text
-from nightscreen.schemas.plan import CheckCounts
+from nightscreen.schemas.plan import CheckCounts, Quote
 from nightscreen.schemas.policy import Decision
-from nightscreen.schemas.quote import Quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

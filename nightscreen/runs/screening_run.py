@@ -77,9 +77,8 @@ if TYPE_CHECKING:
     from nightscreen.planning.lookup_table import LookupRanking
     from nightscreen.planning.short_circuit import Chains
     from nightscreen.schemas.contests import PolicyVersion
-    from nightscreen.schemas.plan import Plan
+    from nightscreen.schemas.plan import Plan, Quote
     from nightscreen.schemas.policy import Policy
-    from nightscreen.schemas.quote import Quote
     from nightscreen.schemas.rows import Problem, RefusedRow, SourceColumn
     from nightscreen.values.identifiers import CustomerNumbers
 
@@ -369,7 +368,7 @@ def _put_signals(run: ScreeningRun, tables: Iterator[pa.Table]) -> None:
     rings = None
     if run.settings.rings and run.chunks:
         whose = (_customers(run, number) for number in range(run.chunks))
-        sightings = Sightings.of(run.journal)
+        sightings = Sightings(run.journal)
         rings = find_rings(sightings, run.workspace, whose, most=run.settings.ring_hub)
         run.workspace.put(RINGS, rings)
         run.workspace.note(RINGS, {"customers": rings.num_rows})
@@ -412,7 +411,7 @@ def make_plan(run: ScreeningRun) -> None:
         )
         problems = count_shared(
             frame,
-            Earlier.of(Sightings.of(run.journal), run_id=run.run_id, batch=run.batch, at=now),
+            Earlier.of(Sightings(run.journal), run_id=run.run_id, batch=run.batch, at=now),
             workspace=None if quoted else run.workspace,
             counted=counted,
         )

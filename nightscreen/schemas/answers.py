@@ -11,6 +11,8 @@ against a row (`results/`).
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
@@ -127,21 +129,14 @@ def read_date(value: object) -> date | None:
             pass
     instant = read_instant(text)
     if instant is None:
-        return _worded_date(text)
+        for form in WORDED_DATES:
+            with suppress(ValueError):
+                return datetime.strptime(text, form).replace(tzinfo=UTC).date()
+        return None
     try:
         return instant.astimezone(LAGOS).date()
     except OverflowError:
         return None
-
-
-def _worded_date(text: str) -> date | None:
-    """Return the day of a date such as 17-Mar-2016."""
-    for form in WORDED_DATES:
-        try:
-            return datetime.strptime(text, form).replace(tzinfo=UTC).date()
-        except ValueError:
-            continue
-    return None
 
 
 ACCOUNT_STATUSES = (
@@ -277,3 +272,53 @@ class BvnDetails(Record):
     def only_accounts(self) -> bool:
         """Return whether the answer was a list of accounts without the details."""
         return bool(self.accounts) and super().is_blank()
+
+
+class LoanProduct(Record):
+    """A product the organisation offers (specification, loan product)."""
+
+    product_id: Text = None
+    name: Text = None
+    description: Text = None
+    disburse_to: Text = None
+    collection_method: Text = None
+    interest_rate: Number = None
+    interest_period: Text = None
+    min_amount: Number = None
+    max_amount: Number = None
+    min_tenor_value: Count = None
+    min_tenor_period: Text = None
+    max_tenor_value: Count = None
+    max_tenor_period: Text = None
+    require_guarantor: Flag = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoanProducts:
+    """The list of products; an empty one says that nothing is active."""
+
+    products: tuple[LoanProduct, ...]
+
+    def is_blank(self) -> bool:
+        """Return whether nothing was read; an empty list says something."""
+        return False
+
+
+class LoanStarted(Record):
+    """The short link to an application form, and the reference to follow it by."""
+
+    reference: Text = None
+    url: Text = None
+
+
+class LoanState(Record):
+    """A loan or loan request; the nested status is laid flat."""
+
+    reference: Text = None
+    status: Text = None  # the service's own word; PENDING, RUNNING, SETTLED and CANCELLED were seen
+    can_request: Flag = None
+    can_cancel: Flag = None
+    loan_amount: Number = None
+    amount_disbursed: Number = None
+    paid: Number = None
+    reject_reason: Text = None

@@ -7,11 +7,11 @@ They are kept in `journal/approvals.py`; when a run needs one is decided in
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.money import naira_text
-from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+from nightscreen.schemas.records import Ground, JournalRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ class ApprovalState(StrEnum):
     VOID = "void"
 
 
-class Approval(JournalRecord):
+class Approval(JournalRecord, kind="approval", ground=Ground.APPROVALS):
     """One request for approval, with its decision; instants in microseconds, money in micro-naira.
 
     Its key names the run and the how-manieth request of it this is; a later one replaces it.
@@ -51,9 +51,6 @@ class Approval(JournalRecord):
         used_at: when a run began to spend on it.
     """
 
-    kind: ClassVar[RecordKind] = RecordKind.APPROVAL
-    ground: ClassVar[Ground] = Ground.APPROVALS
-    section: ClassVar[str] = ""
     batch: str = ""
     asked_by: str
     reason: str

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import date  # noqa: TC003 - pydantic reads it
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
 from nightscreen.schemas.api_runs import ContactName, Option, QuotedRunParameters
 from nightscreen.schemas.naming import refuse_identifiers, refuse_named_after_somebody
-from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+from nightscreen.schemas.records import Ground, JournalRecord
 
 
 class BvnState(StrEnum):
@@ -75,19 +75,20 @@ class HeldCustomer:
         return self.first_name, self.middle_name, self.last_name, self.full_name
 
 
-class BvnRequest(JournalRecord):
+class BvnRequest(
+    JournalRecord,
+    kind="bvn_request",
+    ground=Ground.CONSENTS,
+    section="bvn_requests",
+    everywhere=True,
+    unshown={"finish_run_id", "finishing"},
+):
     """One time a customer was asked, `at`; instants in microseconds, money in micro-naira.
 
     Attributes:
         subject: pseudonym of the BVN.
         run_id: the run that asked.
     """
-
-    kind: ClassVar[RecordKind] = RecordKind.BVN_REQUEST
-    ground: ClassVar[Ground] = Ground.CONSENTS
-    section: ClassVar[str] = "bvn_requests"
-    unshown: ClassVar[frozenset[str]] = frozenset({"finish_run_id", "finishing"})
-    everywhere: ClassVar[bool] = True
 
     key: str = Field(default_factory=partial(secrets.token_hex, 16))
     consent_reference: str | None

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from decimal import Decimal  # noqa: TC003 - the model has it
-from typing import ClassVar
+from typing import Final
 
 from pydantic import Field
 
-from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+from nightscreen.schemas.records import Ground, JournalRecord
+
+FREE: Final = {"holder": None, "held_at": None, "waits_until": None, "waits_for": ""}
+"""What a case has that nobody has taken."""
 
 
-class OpenCase(JournalRecord):
+class OpenCase(
+    JournalRecord,
+    kind="open_case",
+    ground=Ground.DECISIONS,
+    section="open_cases",
+    unshown={"place", *FREE},
+):
     """A customer who needs somebody; `run_id` is the newest run that decided so, `at` since when.
 
     Attributes:
@@ -30,18 +39,6 @@ class OpenCase(JournalRecord):
         waits_until: until when it waits; None where it does not.
         waits_for: for whom it waits.
     """
-
-    kind: ClassVar[RecordKind] = RecordKind.OPEN_CASE
-    ground: ClassVar[Ground] = Ground.DECISIONS
-    section: ClassVar[str] = "open_cases"
-    FREE: ClassVar[dict[str, object]] = {
-        "holder": None,
-        "held_at": None,
-        "waits_until": None,
-        "waits_for": "",
-    }
-    """What a case has that nobody has taken."""
-    unshown: ClassVar[frozenset[str]] = frozenset({"place", *FREE})
 
     customer_id: str = Field(repr=False)
     name: str | None = Field(None, repr=False)
@@ -68,23 +65,19 @@ class OpenCase(JournalRecord):
 
     def held_as(self, before: OpenCase) -> OpenCase:
         """Return the case of a newer run: as old as that of the run before, and whose that was."""
-        held = {name: getattr(before, name) for name in ("at", *self.FREE)}
+        held = {name: getattr(before, name) for name in ("at", *FREE)}
         return self.model_copy(update=held)
 
 
-class Share(JournalRecord):
+class Share(JournalRecord, kind="share", ground=Ground.DECISIONS, waiting={""}):
     """Which free cases are whose: those of a branch, an officer or a reason, or all in turn.
+
+    It is kept until somebody ends it.
 
     Attributes:
         key: facet and value; where they are shared out anew, the users are others.
         by: who shared them out.
     """
-
-    kind: ClassVar[RecordKind] = RecordKind.SHARE
-    ground: ClassVar[Ground] = Ground.DECISIONS
-    section: ClassVar[str] = ""
-    state: ClassVar[str] = "share"
-    waiting: ClassVar[frozenset[str]] = frozenset({state})  # kept until somebody ends it
 
     batch: str = ""
     facet: str
@@ -93,12 +86,8 @@ class Share(JournalRecord):
     by: str
 
 
-class CaseComment(JournalRecord):
+class CaseComment(JournalRecord, kind="comment", ground=Ground.DECISIONS, section="comments"):
     """What somebody wrote down on a customer's case, with a file beside it where there is one."""
-
-    kind: ClassVar[RecordKind] = RecordKind.COMMENT
-    ground: ClassVar[Ground] = Ground.DECISIONS
-    section: ClassVar[str] = "comments"
 
     text: str = Field(repr=False)
     by: str
@@ -106,12 +95,10 @@ class CaseComment(JournalRecord):
     file_size: int = 0  # bytes
 
 
-class CaseAttachment(JournalRecord):
+class CaseAttachment(
+    JournalRecord, kind="attachment", ground=Ground.DECISIONS, section="attachments"
+):
     """The file beside a comment, under its key; read only where somebody asks for it."""
-
-    kind: ClassVar[RecordKind] = RecordKind.ATTACHMENT
-    ground: ClassVar[Ground] = Ground.DECISIONS
-    section: ClassVar[str] = "attachments"
 
     file_name: str = Field(repr=False)
     media_type: str  # by its first bytes

@@ -10,12 +10,12 @@ import secrets
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from nightscreen.schemas.answers import Record, Text
-from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+from nightscreen.schemas.records import Ground, JournalRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,19 +56,20 @@ class Tokens(BaseModel):
     generation: int
 
 
-class Grant(JournalRecord):
+class Grant(
+    JournalRecord,
+    kind="grant",
+    ground=Ground.CONSENTS,
+    section="consents",
+    waiting={GrantState.LIVE.value},
+    everywhere=True,
+    unshown={"tokens", "holder", "lease"},
+):
     """A customer's consent, given `at`; instants in microseconds.
 
     Attributes:
         customer: pseudonym of the customer, the same in every batch name.
     """
-
-    kind: ClassVar[RecordKind] = RecordKind.GRANT
-    ground: ClassVar[Ground] = Ground.CONSENTS
-    waiting: ClassVar[frozenset[str]] = frozenset({GrantState.LIVE.value})
-    everywhere: ClassVar[bool] = True
-    section: ClassVar[str] = "consents"
-    unshown: ClassVar[frozenset[str]] = frozenset({"tokens", "holder", "lease"})
 
     key: str = Field(default_factory=partial(secrets.token_hex, 12))
     batch: str = PULLS
@@ -99,13 +100,14 @@ class Grant(JournalRecord):
         return written if self.ended_at is None else self.ended_at
 
 
-class ConsentLink(JournalRecord):
+class ConsentLink(
+    JournalRecord,
+    kind="consent_link",
+    ground=Ground.JOURNAL_ANSWERS,
+    section="consent_links",
+    everywhere=True,
+):
     """A link to consent, or one redirect from it: whose it is, and until when it works, once."""
-
-    kind: ClassVar[RecordKind] = RecordKind.CONSENT_LINK
-    ground: ClassVar[Ground] = Ground.JOURNAL_ANSWERS
-    everywhere: ClassVar[bool] = True
-    section: ClassVar[str] = "consent_links"
 
     batch: str = PULLS
     customer_id: str = Field(repr=False)
@@ -118,7 +120,13 @@ class ConsentLink(JournalRecord):
         return self.expires_at
 
 
-class CashFigures(JournalRecord):
+class CashFigures(
+    JournalRecord,
+    kind="cash_flow",
+    ground=Ground.JOURNAL_ANSWERS,
+    section="cash_flow",
+    everywhere=True,
+):
     """The newest figures of a customer; the service answered `at` what they rest on.
 
     Attributes:
@@ -126,14 +134,9 @@ class CashFigures(JournalRecord):
         run_id: the pull that worked them out.
     """
 
-    kind: ClassVar[RecordKind] = RecordKind.CASH_FLOW
-    ground: ClassVar[Ground] = Ground.JOURNAL_ANSWERS
-    everywhere: ClassVar[bool] = True
-    section: ClassVar[str] = "cash_flow"
-
     batch: str = PULLS
     scopes: tuple[str, ...]  # what the consent must cover for them to be shown
-    # by column of `schemas.cashflow.FEATURES`, as JSON has them: amounts and dates as text
+    # by column of `schemas.enriched.FEATURES`, as JSON has them: amounts and dates as text
     figures: dict[str, Any]
 
     def kept_from(self, written: int) -> int:  # noqa: ARG002 - from the answer

@@ -3,8 +3,8 @@
 A review is a person's decision on a customer; a contest is a customer's objection; a told notice
 says that a notice reached the customer; an action is what somebody did against a customer; a
 confirmation is a person's approval of all proposals of a run; a policy version is a policy that
-somebody proposed, and who decided about it. Each is a kind of `journal/records.py`, sealed
-as a whole.
+somebody proposed, and who decided about it; a hold keeps a run from erasure. Each is a kind of
+`journal/records.py`, sealed as a whole.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 import secrets
 from enum import StrEnum
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from nightscreen.schemas.policy import Decision  # noqa: TC001 - pydantic reads it
-from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+from nightscreen.schemas.records import Ground, JournalRecord
 
 
 class ContestAbout(StrEnum):
@@ -42,13 +42,14 @@ class ContestOutcome(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
-class Contest(JournalRecord):
+class Contest(
+    JournalRecord,
+    kind="contest",
+    ground=Ground.NOTICES,
+    section="contests",
+    waiting={ContestState.OPEN},
+):
     """A customer's objection; `key` is the id that people use."""
-
-    kind: ClassVar[RecordKind] = RecordKind.CONTEST
-    ground: ClassVar[Ground] = Ground.NOTICES
-    section: ClassVar[str] = "contests"
-    waiting: ClassVar[frozenset[str]] = frozenset({ContestState.OPEN})
 
     customer_id: str = Field(repr=False)
     # the decision, or how the customer's data are handled
@@ -70,13 +71,14 @@ class Contest(JournalRecord):
         return ContestState.OPEN if self.answered_at is None else ContestState.ANSWERED
 
 
-class ToldNotice(JournalRecord):
+class ToldNotice(
+    JournalRecord,
+    kind="told",
+    ground=Ground.NOTICES,
+    section="notices_told",
+    unshown={"sentence_digest"},
+):
     """A notice that reached the customer, when and how."""
-
-    kind: ClassVar[RecordKind] = RecordKind.TOLD
-    ground: ClassVar[Ground] = Ground.NOTICES
-    section: ClassVar[str] = "notices_told"
-    unshown: ClassVar[frozenset[str]] = frozenset({"sentence_digest"})
 
     customer_id: str = Field(repr=False)
     reason_code: str
@@ -86,39 +88,36 @@ class ToldNotice(JournalRecord):
     told_by: str = ""
 
 
-class CustomerAction(JournalRecord):
+class CustomerAction(JournalRecord, kind="action", ground=Ground.NOTICES, section="actions"):
     """An action against a customer, of which the customer must get a notice."""
-
-    kind: ClassVar[RecordKind] = RecordKind.ACTION
-    ground: ClassVar[Ground] = Ground.NOTICES
-    section: ClassVar[str] = "actions"
 
     customer_id: str = Field(repr=False)
     action: str
     by: str
 
 
-class Confirmation(JournalRecord):
+class Confirmation(JournalRecord, kind="confirmation", ground=Ground.APPROVALS):
     """A person's word that the proposals of a run are decided so."""
-
-    kind: ClassVar[RecordKind] = RecordKind.CONFIRMATION
-    ground: ClassVar[Ground] = Ground.APPROVALS
-    section: ClassVar[str] = ""
 
     by: str
     note: str = ""
 
 
-class Signature(JournalRecord):
+class Signature(JournalRecord, kind="signature", ground=Ground.APPROVALS):
     """A person's signature under the report of a run."""
-
-    kind: ClassVar[RecordKind] = RecordKind.SIGNATURE
-    ground: ClassVar[Ground] = Ground.APPROVALS
-    section: ClassVar[str] = ""
 
     by: str
     note: str = ""  # what the person wrote beside it
     report: str  # SHA-256 of the report that was signed
+
+
+class Hold(JournalRecord, kind="hold", ground=Ground.APPROVALS, waiting={""}):
+    """A legal hold on a run: nothing of it is erased or purged until it is released."""
+
+    key: str = Field(default_factory=partial(secrets.token_hex, 8))
+    batch: str = ""
+    reason: str
+    state: Literal["", "released"] = ""
 
 
 class PolicyState(StrEnum):
@@ -129,13 +128,13 @@ class PolicyState(StrEnum):
     REFUSED = "refused"
 
 
-class PolicyVersion(JournalRecord):
+class PolicyVersion(
+    JournalRecord,
+    kind="policy",
+    ground=Ground.APPROVALS,
+    waiting={PolicyState.PROPOSED, PolicyState.APPROVED},
+):
     """A policy that was proposed, with its whole text; `at` is when."""
-
-    kind: ClassVar[RecordKind] = RecordKind.POLICY
-    ground: ClassVar[Ground] = Ground.APPROVALS
-    section: ClassVar[str] = ""
-    waiting: ClassVar[frozenset[str]] = frozenset({PolicyState.PROPOSED, PolicyState.APPROVED})
 
     batch: str = ""
     policy: str  # `name@digest` of the text
@@ -159,16 +158,12 @@ WAITS = "waits"
 ENDED = "ended"
 
 
-class Review(JournalRecord):
+class Review(JournalRecord, kind="review", ground=Ground.DECISIONS, section="reviews"):
     """A reviewer's decision on one customer; `at` is when it came in.
 
     Attributes:
         run_id: the run whose list was reviewed.
     """
-
-    kind: ClassVar[RecordKind] = RecordKind.REVIEW
-    ground: ClassVar[Ground] = Ground.DECISIONS
-    section: ClassVar[str] = "reviews"
 
     key: str = Field(default_factory=partial(secrets.token_hex, 12))
     batch: str = ""

@@ -80,18 +80,6 @@ class JournalUnreachableError(JournalError):
     """The journal's database does not answer, or broke a connection off."""
 
 
-class UnsupportedIdentityError(UsageError):
-    """The service has no known transport for this kind of identity."""
-
-
-class ServiceAddressError(SettingsError):
-    """The configured address answers, but not as the service does."""
-
-
-class ScopeNotGrantedError(UsageError):
-    """An operation needs a scope that the customer did not grant (authentication 4)."""
-
-
 def foremost(several: BaseExceptionGroup[BaseException]) -> NightscreenError | None:
     """Return the first of several errors at once that says what to do; None where none does."""
     for error in several.exceptions:

@@ -1,6 +1,6 @@
 """Offers of loans and loans followed: words, parameters, and one offer as the journal keeps it.
 
-What does not belong here: the service's data about a loan (`schemas/loans.py`), who gets which
+What does not belong here: the service's data about a loan (`schemas/answers.py`), who gets which
 offer (`operations/loans/offers.py`).
 """
 
@@ -10,12 +10,12 @@ import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from nightscreen.schemas.api_runs import ApiRunParameters, ContactName, Option, QuotedRunParameters
-from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+from nightscreen.schemas.records import Ground, JournalRecord
 
 DecisionName = Literal["approve", "review", "decline", "undecided"]
 
@@ -76,7 +76,14 @@ class LoanSnapshot:
     can_cancel: bool | None = None
 
 
-class Offer(JournalRecord):
+class Offer(
+    JournalRecord,
+    kind="offer",
+    ground=Ground.DECISIONS,
+    section="loan_offers",
+    everywhere=True,
+    unshown={"loan"},
+):
     """One offer of one product to one customer, made `at`; instants in microseconds.
 
     Attributes:
@@ -84,12 +91,6 @@ class Offer(JournalRecord):
         batch: batch name of the screening run that it rests on.
         run_id: the run that made it.
     """
-
-    kind: ClassVar[RecordKind] = RecordKind.OFFER
-    ground: ClassVar[Ground] = Ground.DECISIONS
-    section: ClassVar[str] = "loan_offers"
-    unshown: ClassVar[frozenset[str]] = frozenset({"loan"})
-    everywhere: ClassVar[bool] = True
 
     key: str = Field(default_factory=lambda found: found["subject"].hex())
     product_id: str
@@ -121,18 +122,14 @@ class Offer(JournalRecord):
         return self.closed_at or self.followed_at or self.offered_at or self.at
 
 
-class LoanNews(JournalRecord):
+class LoanNews(
+    JournalRecord, kind="loan_news", ground=Ground.DECISIONS, everywhere=True, part_of="offer"
+):
     """The differences at one view of a loan, seen `at`; `run_id` is the run that reports it.
 
     Attributes:
         subject: names the offer.
     """
-
-    kind: ClassVar[RecordKind] = RecordKind.LOAN_NEWS
-    ground: ClassVar[Ground] = Ground.DECISIONS
-    section: ClassVar[str] = ""
-    everywhere: ClassVar[bool] = True
-    part_of: ClassVar[RecordKind | None] = RecordKind.OFFER
 
     key: str = Field(default_factory=partial(secrets.token_hex, 12))
     batch: str = ""

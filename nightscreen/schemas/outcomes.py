@@ -9,11 +9,10 @@ from __future__ import annotations
 from datetime import date, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+from nightscreen.schemas.records import Ground, JournalRecord
 
 OUTCOMES_BATCH = "loan-outcomes"  # batch name of imports, and of outcomes without a known decision
 OUTCOMES_FLOW = "import_outcomes"
@@ -113,14 +112,15 @@ class StoodDecision(BaseModel):
     policy: str | None = None
 
 
-class LoanOutcome(JournalRecord):
+class LoanOutcome(
+    JournalRecord,
+    kind="outcome",
+    ground=Ground.DECISIONS,
+    section="loan_outcomes",
+    everywhere=True,
+    always_in=OUTCOMES_BATCH,
+):
     """What is known of one loan; `key` is the pseudonym of its id."""
-
-    kind: ClassVar[RecordKind] = RecordKind.OUTCOME
-    ground: ClassVar[Ground] = Ground.DECISIONS
-    section: ClassVar[str] = "loan_outcomes"
-    everywhere: ClassVar[bool] = True
-    always_in: ClassVar[str] = OUTCOMES_BATCH
 
     customer_id: str = Field(repr=False)
     loan_id: str = Field(repr=False)

@@ -206,8 +206,10 @@ class Policy(BaseModel):
 
         Where the purpose is not known, or has no sentence of its own, it is the first one.
         """
-        sentence = words if isinstance(words, str) else first_for(words, purpose)
-        return filled(sentence, {name: f"{value:,f}" for name, value in self.thresholds.items()})
+        if not isinstance(words, str):
+            of_purpose = {part.value: text for part, text in words.items()}
+            words = of_purpose.get(purpose or "", next(iter(of_purpose.values())))
+        return filled(words, {name: f"{value:,f}" for name, value in self.thresholds.items()})
 
     def in_words(self) -> list[RuleInWords]:
         """Return the rules in their order, with the thresholds in place of their names."""
@@ -239,12 +241,6 @@ class Policy(BaseModel):
     def named(self) -> Mapping[str, object]:
         """Return how a manifest names the policy."""
         return {"name": self.name, "version": self.version, "digest": self.digest}
-
-
-def first_for(words: Mapping[Purpose, str], purpose: str | None) -> str:
-    """Return the sentence of a purpose, else the first there is."""
-    found = next((sentence for part, sentence in words.items() if part.value == purpose), None)
-    return next(iter(words.values())) if found is None else found
 
 
 def fillings(thresholds: Mapping[str, Decimal], definitions: Mapping[str, str]) -> dict[str, str]:

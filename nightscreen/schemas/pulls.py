@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.consented import PULLS
-from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+from nightscreen.schemas.records import Ground, JournalRecord
 
 
 class PullTransactions(ApiRunParameters):
@@ -130,14 +130,15 @@ class Difference:
     out_of_reach: int = 0  # known records that are older than what the service lists
 
 
-class Pulled(JournalRecord):
+class Pulled(
+    JournalRecord,
+    kind="pull",
+    ground=Ground.CONSENTS,
+    section="pulls",
+    everywhere=True,
+    unshown={"summary"},
+):
     """How one customer was pulled in one run, begun `at`."""
-
-    kind: ClassVar[RecordKind] = RecordKind.PULL
-    ground: ClassVar[Ground] = Ground.CONSENTS
-    everywhere: ClassVar[bool] = True
-    section: ClassVar[str] = "pulls"
-    unshown: ClassVar[frozenset[str]] = frozenset({"summary"})
 
     batch: str = PULLS
     grant_id: str

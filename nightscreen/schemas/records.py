@@ -8,40 +8,12 @@ go by what is declared here and know no kind by name. How records are kept is in
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-
-class RecordKind(StrEnum):
-    """Which kind of record a row holds."""
-
-    CONTEST = "contest"
-    TOLD = "told"
-    ACTION = "action"
-    CONFIRMATION = "confirmation"
-    OUTCOME = "outcome"
-    POLICY = "policy"
-    REVIEW = "review"
-    OPEN_CASE = "open_case"
-    COMMENT = "comment"
-    ATTACHMENT = "attachment"
-    OFFER = "offer"
-    LOAN_NEWS = "loan_news"
-    BVN_REQUEST = "bvn_request"
-    GRANT = "grant"
-    CONSENT_LINK = "consent_link"
-    PULL = "pull"
-    CASH_FLOW = "cash_flow"
-    WALLET_GAP = "wallet_gap"
-    SIGNATURE = "signature"
-    USER = "user"
-    APPROVAL = "approval"
-    UPLOAD = "upload"
-    SHARE = "share"
-    CORRECTION = "correction"
-    DISMISSAL = "dismissal"
-    TO_CORRECT = "to_correct"
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 class Ground(StrEnum):
@@ -62,21 +34,46 @@ class JournalRecord(BaseModel):
         frozen=True, extra="ignore", ser_json_bytes="hex", val_json_bytes="hex"
     )
 
-    kind: ClassVar[RecordKind]  # names the kind in the journal
-    ground: ClassVar[Ground]  # on which ground records of the kind are kept
-    # states in which a record is kept whatever its age
-    waiting: ClassVar[frozenset[str]] = frozenset()
-    # `customer` is the pseudonym that is the same in every batch name
-    everywhere: ClassVar[bool] = False
-    # a batch name in which records go with the customer of any batch name
-    always_in: ClassVar[str] = ""
-    # under which name subject access shows records; empty where they are parts of others, or about
-    # no customer
+    kind: ClassVar[str]
+    ground: ClassVar[Ground]
     section: ClassVar[str]
-    # fields that subject access leaves out: what tells only of the program's own work
-    unshown: ClassVar[frozenset[str]] = frozenset()
-    # the kind of the records that these are parts of, by `subject`: they go with them
-    part_of: ClassVar[RecordKind | None] = None
+    waiting: ClassVar[frozenset[str]]
+    everywhere: ClassVar[bool]
+    always_in: ClassVar[str]
+    unshown: ClassVar[frozenset[str]]
+    part_of: ClassVar[str]
+
+    def __init_subclass__(
+        cls,
+        *,
+        kind: str,
+        ground: Ground,
+        section: str = "",
+        waiting: Collection[str] = (),
+        everywhere: bool = False,
+        always_in: str = "",
+        unshown: Collection[str] = (),
+        part_of: str = "",
+    ) -> None:
+        """Declare a kind.
+
+        Args:
+            kind: names the kind in the journal.
+            ground: on which ground records of the kind are kept.
+            section: under which name subject access shows them; empty where they are parts of
+                others, or about no customer.
+            waiting: states in which a record is kept whatever its age.
+            everywhere: `customer` is the pseudonym that is the same in every batch name.
+            always_in: a batch name in which they go with the customer of any batch name.
+            unshown: fields that subject access leaves out: what tells only of the program's work.
+            part_of: the kind of the records that these are parts of, by `subject`: they go with
+                them.
+        """
+        super().__init_subclass__()
+        cls.kind, cls.ground, cls.section, cls.part_of = kind, ground, section, part_of
+        cls.waiting, cls.unshown = frozenset(waiting), frozenset(unshown)
+        cls.everywhere, cls.always_in = everywhere, always_in
+
     # pseudonym of the customer; empty where it is about no customer
     customer: bytes = Field(b"", repr=False)
     # pseudonym of the identifier it is about; empty where there is none

@@ -1,12 +1,15 @@
-"""Files that were uploaded to the desk, as the journal remembers them."""
+"""Files that were uploaded to the desk, and what people say of their rows.
+
+A cell is corrected, or a refused row is nobody's.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from pydantic import Field
 
-from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+from nightscreen.schemas.records import Ground, JournalRecord
 
 HELD: Final = "held"
 GONE: Final = "gone"
@@ -14,7 +17,7 @@ FIXES, WAITS = "fixes", "waits"
 """Choices of an upload: the run whose rows it fixes, and whether a second person must confirm."""
 
 
-class Upload(JournalRecord):
+class Upload(JournalRecord, kind="upload", ground=Ground.APPROVALS, waiting={HELD}):
     """One file that was uploaded `at`; `run_id` is the run that screens it, if there is one yet.
 
     Attributes:
@@ -25,11 +28,6 @@ class Upload(JournalRecord):
         choices: what was chosen for it: purpose, checks, cap, policy, what its headings mean (a
             mapping), the last quote; no personal data.
     """
-
-    kind: ClassVar[RecordKind] = RecordKind.UPLOAD
-    ground: ClassVar[Ground] = Ground.APPROVALS
-    section: ClassVar[str] = ""
-    waiting: ClassVar[frozenset[str]] = frozenset({HELD})
 
     batch: str = ""
     user: str
@@ -50,3 +48,63 @@ class Upload(JournalRecord):
         """Tell whether a second person must confirm it before it is screened."""
         is_held = self.state == HELD and self.started_at is None
         return is_held and bool(self.choices.get(WAITS))
+
+
+class RowToCorrect(
+    JournalRecord, kind="to_correct", ground=Ground.QUARANTINE, section="to_correct"
+):
+    """A customer's row that was screened with values that were not understood.
+
+    Attributes:
+        line: of the file.
+        column: the first such column, with the code of what is wrong; `hint` says all of it.
+        headings: of the file, and the row's cells under them as they came.
+    """
+
+    line: int
+    column: str
+    code: str
+    hint: str
+    headings: tuple[str, ...]
+    cells: tuple[str, ...] = Field(repr=False)
+
+
+class Correction(JournalRecord, kind="correction", ground=Ground.DECISIONS, section="corrections"):
+    """A cell of a customer's row that was corrected; it holds for later files of the batch.
+
+    It holds while the file has the same text there: another text is news from the source.
+
+    Attributes:
+        customer_id: as the lender's file has it.
+        heading: of the column, as the file has it.
+        came: the cell as it came, and as it is to be read.
+        reference: where the evidence is; empty where none was asked for.
+        by: who corrected it.
+    """
+
+    customer_id: str = Field(repr=False)
+    heading: str
+    came: str = Field(repr=False)
+    becomes: str = Field(repr=False)
+    reference: str = ""
+    by: str
+
+
+class Dismissal(
+    JournalRecord,
+    kind="dismissal",
+    ground=Ground.DECISIONS,
+    section="dismissed_rows",
+    unshown={"row"},
+):
+    """A refused row that is nobody's: a total, a signature, a row that came twice.
+
+    It holds for later files of the batch while they have the same row, refused for the same reason.
+
+    Attributes:
+        row: digest of the row as it came and of why it was refused.
+        by: who said so.
+    """
+
+    row: str = Field(repr=False)
+    by: str

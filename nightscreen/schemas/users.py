@@ -6,11 +6,11 @@ How users are made, changed and signed in is in `desk/accounts.py`.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar, Final
+from typing import Final
 
 from pydantic import Field
 
-from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+from nightscreen.schemas.records import Ground, JournalRecord
 
 
 class Role(StrEnum):
@@ -42,8 +42,8 @@ SECOND_PERSON: Final = frozenset({"approve", "policy", "override"})
 UNTIL_CONFIRMED: Final = 2**62
 
 
-class User(JournalRecord):
-    """A user of the desk, found by `key`: the name in small letters.
+class User(JournalRecord, kind="user", ground=Ground.APPROVALS, waiting={""}):
+    """A user of the desk, found by `key`: the name in small letters; kept whatever its age.
 
     Attributes:
         name: as it was given when the user was made.
@@ -61,12 +61,6 @@ class User(JournalRecord):
         alone_at: when somebody gave such rights without a second person; None where nobody did.
         alone_by: who that was.
     """
-
-    kind: ClassVar[RecordKind] = RecordKind.USER
-    ground: ClassVar[Ground] = Ground.APPROVALS
-    section: ClassVar[str] = ""
-    state: ClassVar[str] = "user"
-    waiting: ClassVar[frozenset[str]] = frozenset({state})  # users are kept whatever their age
 
     batch: str = ""
     name: str

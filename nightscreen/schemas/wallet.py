@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from nightscreen.schemas.money import naira_text
-from nightscreen.schemas.records import Ground, JournalRecord, RecordKind
+from nightscreen.schemas.records import Ground, JournalRecord
 
 OPEN, EXPLAINED = "open", "explained"
 
 
-class WalletGap(JournalRecord):
+class WalletGap(JournalRecord, kind="wallet_gap", ground=Ground.APPROVALS, waiting={OPEN}):
     """Money that left the wallet between two runs and that no call explains.
 
     It is open until a person notes the reason. Its key is the later run's id.
     """
 
-    kind: ClassVar[RecordKind] = RecordKind.WALLET_GAP
-    ground: ClassVar[Ground] = Ground.APPROVALS
-    waiting: ClassVar[frozenset[str]] = frozenset({OPEN})
-    section: ClassVar[str] = ""
     batch: str = ""
     run_before: str  # the run that ended before the money left
     micro: int  # how much, in micro-naira

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.schemas.columns import NAME_FIELDS, Flaw
-from nightscreen.schemas.identifier_forms import PERSONAL, Form, forms_in
+from nightscreen.schemas.naming import PERSONAL, Form, forms_in
 from nightscreen.schemas.rows import Action
 from nightscreen.values.issues import (
     DigitsRule,

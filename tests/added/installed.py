@@ -122,7 +122,7 @@ def test_the_desk_shows_it_and_its_subject_sees_it() -> None:
     settings = read_settings(_env_file=None, base_url="http://127.0.0.1:1")
     with open_journal(FOLDER / "home") as journal:
         for customer_id, number, shown in (("C2", 2, True), ("C5", 5, False)):
-            customers = Customers.of(journal)
+            customers = Customers(journal)
             people = lookup_subject(journal, customers, customer_id)
             text = json.dumps(gather(journal, customers, people, settings.retention), default=str)
             assert (lines(20)[phone(number)][0] in text) == shown, customer_id
@@ -133,7 +133,7 @@ def test_the_desk_shows_it_and_its_subject_sees_it() -> None:
 def test_who_is_erased_is_gone() -> None:
     """Neither the number nor its pseudonym stays in any file."""
     with open_journal(FOLDER / "home") as journal:
-        found = look(journal, Customers.of(journal), Whom(customer_id="C3"))
+        found = look(journal, Customers(journal), Whom(customer_id="C3"))
         pseudonyms = found.person.pseudonyms().all
         done = erase(journal, found)
         assert (done["calls"], done["answers"]) == (3, 3)

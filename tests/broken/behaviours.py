@@ -68,7 +68,7 @@ _MONEY = "nightscreen/journal/money.py"
 _OUTPUTS = "nightscreen/files/run_folder.py"
 _PERSON_RUN = "nightscreen/operations/person_run.py"
 _PLAN = "nightscreen/planning/plan.sql"
-_PRICES = "nightscreen/schemas/prices.py"
+_PRICES = "nightscreen/schemas/money.py"
 _PURGING = "nightscreen/privacy/purging.py"
 _BALANCE = "nightscreen/report/balance.py"
 _IDENTIFIERS = "nightscreen/values/identifiers.py"
@@ -407,8 +407,8 @@ _REUSE = (
         (
             Edit(
                 "nightscreen/journal/answers.py",
-                "current = subject in own or row.answer_id > since",
-                "current = row.answer_id > since",
+                "row.subject in own or row.answer_id > since",
+                "row.answer_id > since",
             ),
         ),
         (
@@ -916,15 +916,8 @@ _PEOPLE = (
         (
             Edit(
                 _SEALING,
-                'key = self.key.ljust(_HASH_BLOCK, b"\\0")\n',
-                'key = b"".ljust(_HASH_BLOCK, b"\\0")\n',
-            ),
-            Edit(
-                _SEALING,
-                '{kind}\\x1f{identity}\\x1f{together_with}"\n        )\n'
-                "        return hmac.digest(self.key, text",
-                '{kind}\\x1f{identity}\\x1f{together_with}"\n        )\n'
-                '        return hmac.digest(b"", text',
+                "hmac.digest(self.key, ",
+                'hmac.digest(b"", ',
             ),
         ),
         ("tests/storage/test_sealing.py::test_pseudonyms_are_stable_distinct_and_keyed",),

@@ -117,7 +117,7 @@ def test_code_is_redeemed_listed_and_taken_back(
     ended = here("consent", "redeem", "--customer", CUSTOMER, "--code", code)
     assert (ended.status, ended.out) == (0, f"Kept: {LIST}\n")
     with open_journal(folder / ".nightscreen") as journal:
-        consents = Consents.of(journal)
+        consents = Consents(journal)
         (grant,) = consents.grants()
         tokens = grant.tokens
     assert tokens is not None
@@ -130,7 +130,7 @@ def test_code_is_redeemed_listed_and_taken_back(
     taken = here("consent", "revoke", CUSTOMER)
     assert (taken.status, "tokens are destroyed" in taken.out) == (0, True)
     with open_journal(folder / ".nightscreen") as journal:
-        assert [each.tokens for each in Consents.of(journal).grants()] == [None]
+        assert [each.tokens for each in Consents(journal).grants()] == [None]
     again = here("consent", "revoke", CUSTOMER, "--json")
     assert (again.status, again.document["revoked"], again.document["state"]) == (
         0,

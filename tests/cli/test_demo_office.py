@@ -53,11 +53,11 @@ def test_the_demo_opens_with_work_for_everybody(tmp_path: Path) -> None:
         assert nights[0].report is not None
         assert nights[0].report["rows"]["quarantined"] > 0  # a file to fix
 
-        (waiting,) = Approvals.of(journal).waiting()
+        (waiting,) = Approvals(journal).waiting()
         assert waiting.asked_by == ANALYST
-        (override,) = Reviews.of(journal).waiting()
+        (override,) = Reviews(journal).waiting()
         assert override.reviewer == ANALYST
-        (contest,) = Records.of(journal, Contest).all()
+        (contest,) = Records(journal, Contest).all()
         assert contest.state == ContestState.OPEN
         in_force = version_in_force(journal, journal.clock())
         assert in_force is not None

@@ -44,7 +44,7 @@ def _option(name: str, value: str, says: str) -> Mistake:
 
 
 MISTAKES = {
-    "missing file": Mistake('did you mean "good.csv"?', ("god.csv",)),
+    "missing file": Mistake("no such file; check the path", ("god.csv",)),
     "no file": Mistake("no input file was given", ()),
     "binary": _file("e.csv", b"customer_id\nC1\x00\x01\x02\xff\xfe\x81,2\n", "not a text file"),
     "named after somebody": _file("kyc 22212345678.csv", b"customer_id\nC1\n", "rename the file"),

@@ -105,8 +105,8 @@ def decided(bank: Office) -> dict[str, object]:
         "spending": waits.decision if waits else None,
         "policy": [each.state for each in versions(journal)],
         "reviews": [each.decision for each in bank.context.reviews.of_batch(BATCH)],
-        "confirmed": [each.by for each in Records.of(journal, Confirmation).all()],
-        "actions": [each.action for each in Records.of(journal, CustomerAction).all()],
+        "confirmed": [each.by for each in Records(journal, Confirmation).all()],
+        "actions": [each.action for each in Records(journal, CustomerAction).all()],
         "released": bool(held and (held.report or {}).get("released")),
     }
 

@@ -15,11 +15,10 @@ from nightscreen.checks.registry import CHECKS
 from nightscreen.client import aggregator, loans, wire
 from nightscreen.client.api import Client
 from nightscreen.client.response_parser import parse_answer
-from nightscreen.schemas.answers import Record
+from nightscreen.schemas.answers import LoanProducts, Record
 from nightscreen.schemas.checks import HITS, IdentityKind, Operation, Outcome
 from nightscreen.schemas.consented import RawRecords
 from nightscreen.schemas.errors import SettingsError, UsageError
-from nightscreen.schemas.loans import LoanProducts
 from nightscreen.schemas.money import from_micro
 from tests.client.fakes import Canned, FakeTransport
 from tests.client.lookups import bank_account, ecosystem, karma, selfie

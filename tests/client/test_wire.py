@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nightscreen.client import wire
 from nightscreen.schemas.checks import IdentityKind, Lookup
-from nightscreen.schemas.errors import UnsupportedIdentityError, UsageError
+from nightscreen.schemas.errors import UsageError
 from tests.client.lookups import karma
 
 BVN = "22212345678"
@@ -51,7 +51,7 @@ LOOKUPS = (
 
 def test_image_identity_is_refused_in_one_clear_line() -> None:
     """The specification does not show how an image is carried in the karma path."""
-    with pytest.raises(UnsupportedIdentityError, match="use bvn, phone, email, domain or nuban"):
+    with pytest.raises(UsageError, match="use bvn, phone, email, domain or nuban"):
         wire.lookup_request(Lookup("karma", IdentityKind.IMAGE, "aGVsbG8="))
 
 

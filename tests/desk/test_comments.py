@@ -36,7 +36,7 @@ def comment(
 def kept(bank: Office) -> tuple[int, int]:
     """Return how many comments and attachments the journal has."""
     kinds = (CaseComment, CaseAttachment)
-    comments, attachments = (len(Records.of(bank.journal, kind).all()) for kind in kinds)
+    comments, attachments = (len(Records(bank.journal, kind).all()) for kind in kinds)
     return comments, attachments
 
 

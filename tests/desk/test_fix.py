@@ -20,8 +20,8 @@ from nightscreen.journal.schema import ErasedPseudonyms
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import open_source
 from nightscreen.runs.corrections import keep_to_correct
-from nightscreen.schemas.corrections import Correction, RowToCorrect
 from nightscreen.schemas.rows import Header
+from nightscreen.schemas.uploads import Correction, RowToCorrect
 from tests.desk.office import Office
 from tests.screening import CONSENT, World, customer
 
@@ -311,12 +311,12 @@ def test_a_correction_holds_while_the_source_says_the_same(half: Office) -> None
     codes = (night.folder / "problems.csv").read_text()
     assert codes.count(",corrected,") == 1
     with open_journal(half.folder / "home") as journal:
-        kept = Records.of(journal, Correction)
+        kept = Records(journal, Correction)
         assert {(each.customer_id, each.reference, each.by) for each in kept.all()} == {
             ("C1", "form 8", "Ada"),
             ("C2", "form 8", "Ada"),
         }
-        rows = Records.of(journal, RowToCorrect)
+        rows = Records(journal, RowToCorrect)
         assert {each.run_id for each in rows.all()} == {night.report["run_id"]}
         assert [each.line for each in rows.all()] == [3, 4, 5, 6]
         gone = journal.pseudonyms.customer("portfolio", "C2")
@@ -340,7 +340,7 @@ def test_rows_of_a_newer_night_and_those_that_wait_stay(half: Office) -> None:
         assert "#second" in sent.headers["location"]
         third = screened(office, half_read(), batch="portfolio", checks=["karma"])
     with Office(half.folder) as office:
-        rows = Records.of(office.journal, RowToCorrect)
+        rows = Records(office.journal, RowToCorrect)
         runs = {night.report["run_id"], third.report["run_id"]}
         assert {each.run_id for each in rows.all()} == runs
         header = Header(())
@@ -349,7 +349,7 @@ def test_rows_of_a_newer_night_and_those_that_wait_stay(half: Office) -> None:
         bem = office.browser("approver", name="Bem")
         (upload,) = office.context.uploads.chosen("waits", value=True)
         assert bem.post(at, do="confirm", upload=upload.upload_id).status_code == 303
-        assert [each.customer_id for each in Records.of(office.journal, Correction).all()] == ["C1"]
+        assert [each.customer_id for each in Records(office.journal, Correction).all()] == ["C1"]
 
 
 def test_one_rule_corrects_every_row_with_the_same_text(half: Office) -> None:
@@ -388,7 +388,7 @@ def test_a_correction_that_is_not_sound_starts_nothing(
     assert answer.status_code == 400
     assert hint in unescape(answer.text)
     assert not half.starts.started
-    assert Records.of(half.journal, Correction).all() == []
+    assert Records(half.journal, Correction).all() == []
 
 
 def test_a_total_or_a_row_that_came_twice_is_dismissed(bank: Office, refused: Path) -> None:

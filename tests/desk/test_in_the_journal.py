@@ -17,12 +17,12 @@ from nightscreen.files.keys import encode_key
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
-from nightscreen.journal.cases import CaseTakenError
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.person import Whom
 from nightscreen.schemas.cases import OpenCase
+from nightscreen.schemas.errors import InputError
 from tests.desk.office import PASSWORD, Office
 from tests.desk.test_new_file import bring
 
@@ -55,9 +55,9 @@ def test_two_desks_over_one_journal_are_one_desk(two_desks: tuple[Office, Office
     about = {"key": key.hex(), "customer": key, "batch": "borrowers", "customer_id": "C1"}
     said = {"decision": "review", "reasons": (), "policy": "p@1", "purpose": "portfolio"}
     case = OpenCase(at=one.clock(), statuses={}, place=1, **about, **said)
-    Records.of(one.journal, OpenCase).add([case])
+    Records(one.journal, OpenCase).add([case])
     two.context.cases.take("borrowers", "C1", "Ada")
-    with pytest.raises(CaseTakenError):
+    with pytest.raises(InputError):
         one.context.cases.take("borrowers", "C1", "Bem")
     ada.post("/users", do="add", name="Bem", role="analyst")
     assert "Bem" in there.get("/users").text

@@ -54,7 +54,7 @@ def act_against(bank: Office, customer_id: str) -> None:
         action="loan called in",
         by="Chief",
     )
-    Records.of(journal, CustomerAction).add([action])
+    Records(journal, CustomerAction).add([action])
 
 
 def listed(page: str) -> list[str]:
@@ -365,7 +365,7 @@ def test_a_customer_is_marked_as_told_of_the_notice_that_was_shown(bank: Office)
     stale = browser.post(f"{path}/told", digest="0" * 16, **fields)
     unknown = browser.post(f"{path}/told", digest=digest, run=run, how="pigeon")
     assert (stale.status_code, unknown.status_code) == (409, 400)
-    store = Records.of(bank.journal, ToldNotice)
+    store = Records(bank.journal, ToldNotice)
     key = bank.journal.pseudonyms.customer("portfolio", first)
     assert store.of_customers([key]) == []
     told, again = (browser.post(f"{path}/told", digest=digest, **fields) for _ in range(2))

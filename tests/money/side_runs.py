@@ -139,7 +139,7 @@ class Office:
         """Follow loans that were offered before."""
         with open_journal(self.folder / "home", clock=self.clock) as journal:
             offers = [_offered(journal, number, self.clock()) for number in range(NUMBER)]
-            Records.of(journal, Offer).add(offers)
+            Records(journal, Offer).add(offers)
         given = TrackLoans(output=self.out, **options)
         return self.ran(LoanTracking, given)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.schemas.errors import ServiceAddressError
+from nightscreen.schemas.errors import SettingsError
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import Bureau
 from tests.money.test_stops import after_number, honest, resumed
@@ -141,7 +141,7 @@ def test_a_service_that_is_odd_from_the_start_stops_the_run(odd: str, tmp_path: 
     bureau = Bureau(tmp_path, rows=ROWS)
     bureau.service.before = lambda *_: ODD[odd]
     if WORDS[odd] == "address":
-        with pytest.raises(ServiceAddressError, match="BASE_URL"):
+        with pytest.raises(SettingsError, match="BASE_URL"):
             bureau.night()
         assert len(bureau.service.ledger) == 2
         return
@@ -172,7 +172,7 @@ def test_a_batch_of_one_lookup_ends_as_its_only_answer_says(odd: str, tmp_path: 
     bureau = Bureau(tmp_path, rows=1)
     bureau.service.before = lambda *_: ODD[odd]
     if WORDS[odd] == "address":
-        with pytest.raises(ServiceAddressError, match="BASE_URL"):
+        with pytest.raises(SettingsError, match="BASE_URL"):
             bureau.night(checks=["bank_account"])
         return
     report = bureau.night(checks=["bank_account"]).report

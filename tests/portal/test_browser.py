@@ -85,5 +85,5 @@ def test_a_customer_allows_it_on_a_telephone(tmp_path: Path) -> None:
     meant = "Failed to load resource: the server responded with a status of"
     assert [each for each in complaints if not each.startswith(meant)] == []
     with open_journal(tmp_path / "home") as journal:
-        (grant,) = Consents.of(journal).grants(GrantState.LIVE)
+        (grant,) = Consents(journal).grants(GrantState.LIVE)
     assert (grant.customer_id, grant.scopes) == ("CUST-1", SCOPES)

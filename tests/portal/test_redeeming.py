@@ -130,6 +130,6 @@ async def test_customer_is_not_kept_waiting_for_ever(town: Town, headers: dict[s
 async def test_tokens_are_in_the_vault_and_not_among_the_answers(town: Town) -> None:
     """The journal of calls knows that there was an answer, not what it brought."""
     await redeemed(town, Service(says(200, TOKEN)))
-    customer = Consents.of(town.journal).customer(CUSTOMER)
+    customer = Consents(town.journal).customer(CUSTOMER)
     found = town.journal.answers.latest("aggregator_exchange", [customer])
     assert town.journal.answers.body("aggregator_exchange", found[customer]) == b""

@@ -117,7 +117,7 @@ def test_processes_share_states_and_end_in_good_order(
         assert second.wait(10) == 0
     assert [answer.status_code for answer in answers] == [303]
     with open_journal(tmp_path / "home") as journal:
-        assert [grant.customer_id for grant in Consents.of(journal).grants()] == ["CUST-1"]
+        assert [grant.customer_id for grant in Consents(journal).grants()] == ["CUST-1"]
 
 
 PLACES: list[tuple[str, str, str, str, int]] = [

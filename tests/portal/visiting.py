@@ -99,7 +99,7 @@ class Town:
     @property
     def grants(self) -> Sequence[Grant]:
         """Return every grant in the consents."""
-        return Consents.of(self.journal).grants()
+        return Consents(self.journal).grants()
 
     def calls(self) -> list[tuple[str, str]]:
         """Return check and state of every call in the journal."""

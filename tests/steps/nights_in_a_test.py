@@ -36,8 +36,8 @@ class Nights:
 
     def __post_init__(self) -> None:
         self.journal = open_journal(self.home / "home", clock=lambda: self.now)
-        self.customers = Customers.of(self.journal)
-        self.reviews = Reviews.of(self.journal)
+        self.customers = Customers(self.journal)
+        self.reviews = Reviews(self.journal)
 
     def folder(self, run_id: str) -> RunFolder:
         """Return a run's folder."""

@@ -75,7 +75,7 @@ class Lender(World):
     def consents(self) -> Iterator[Consents]:
         """Open the journal's consents."""
         with open_journal(self.folder / "home", clock=self.clock) as journal:
-            yield Consents.of(journal)
+            yield Consents(journal)
 
     def expire_tokens(self) -> None:
         """Let every access token expire at the service."""
@@ -170,7 +170,7 @@ class Lender(World):
 def held_of(journal: Journal, customer: str) -> dict[str, Any]:
     """Return what subject access shows of a customer."""
     person = Subject(customer, PULLS, journal.pseudonyms.customer(PULLS, customer), ())
-    return gather(journal, Customers.of(journal), [person], Retention())
+    return gather(journal, Customers(journal), [person], Retention())
 
 
 def consent_at(box: SandboxProcess, journal: Journal, customers: Iterable[str]) -> None:
@@ -182,7 +182,7 @@ def consent_at(box: SandboxProcess, journal: Journal, customers: Iterable[str]) 
         answer = box.request("POST", "/v2/aggregator/auth", given, key).raise_for_status()
         token = TokenAnswer.read(answer.json())
         evidence = {"redirect_uri": CALLBACK}
-        Consents.of(journal).keep(customer, token, asked_scopes=[LIST], evidence=evidence)
+        Consents(journal).keep(customer, token, asked_scopes=[LIST], evidence=evidence)
 
 
 def username(customer: str) -> str:

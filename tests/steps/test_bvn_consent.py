@@ -334,7 +334,7 @@ def test_subject_access_shows_requests_and_the_record(world: BvnWorld) -> None:
     world.request(rows)
     world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows})
     with open_journal(world.folder / "home") as journal:
-        customers = Customers.of(journal)
+        customers = Customers(journal)
 
         def held(customer_id: str) -> dict[str, Any]:
             people = lookup_subject(journal, customers, customer_id)

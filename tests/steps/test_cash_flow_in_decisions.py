@@ -8,9 +8,9 @@ from typing import Any
 
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents, keep_figures
-from nightscreen.schemas.cashflow import FEATURES, TX_FIELDS, figures_document
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.consented import CashFigures, TokenAnswer
+from nightscreen.schemas.enriched import FEATURES, TX_FIELDS, figures_document
 from tests.screening import CONSENT, World, customer, days_ago
 
 LIST = "transaction:list"
@@ -35,7 +35,7 @@ def held(
         "tx_lenders": 0,
     }
     with open_journal(world.folder / "home") as journal:
-        consents = Consents.of(journal)
+        consents = Consents(journal)
         token = TokenAnswer(access_token="t", refresh_token="r", scope=" ".join(scopes))
         grant = consents.keep(customer_id, token, asked_scopes=scopes, evidence={})
         at = system_clock() - age_days * DAY_MICROS
@@ -53,7 +53,7 @@ def held(
 def revoke(world: World, customer_id: str) -> None:
     """Take a customer's consent back."""
     with open_journal(world.folder / "home") as journal:
-        assert Consents.of(journal).revoke(customer_id, "taken back")
+        assert Consents(journal).revoke(customer_id, "taken back")
 
 
 def screened(world: World, *rows: dict[str, str], **options: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401

@@ -14,7 +14,7 @@ from nightscreen.cli.people import explain
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import live_figures
 from nightscreen.journal.verify import verify_journal
-from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA, figure_values
+from nightscreen.schemas.enriched import CASHFLOW_SCHEMA, figure_values
 from nightscreen.schemas.errors import InputError
 from tests.steps.pulls_in_a_test import Lender, held_of
 

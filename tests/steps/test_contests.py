@@ -148,7 +148,7 @@ def test_an_open_contest_is_never_purged_and_an_answered_one_is(nights: Nights) 
     contest = contested(nights)
     later = nights.now + 4000 * DAY
     Erasures(nights.journal).purge(Cutoffs.all_at(later))
-    store = Records.of(nights.journal, Contest)
+    store = Records(nights.journal, Contest)
     assert store.find(contest.key) == contest
     answered(nights, contest)
     Erasures(nights.journal).purge(Cutoffs.all_at(later))

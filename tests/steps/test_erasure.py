@@ -73,12 +73,12 @@ def journal(world: World, nights: list[Night]) -> Iterator[Journal]:
 
 def erased(journal: Journal, **whom: str) -> dict[str, Any]:
     """Erase somebody."""
-    return erase(journal, look(journal, Customers.of(journal), Whom(**whom)))
+    return erase(journal, look(journal, Customers(journal), Whom(**whom)))
 
 
 def needles(journal: Journal) -> list[bytes]:
     """Return everything by which the erased person would be recognised."""
-    found = look(journal, Customers.of(journal), Whom(customer_id="CUST-3"))
+    found = look(journal, Customers(journal), Whom(customer_id="CUST-3"))
     person = found.person.pseudonyms()
     pseudonyms = person.all
     words = (ERASED["bvn"], ERASED["account_number"], "8031234567", "erased@example.ng", "CUST-3")
@@ -159,7 +159,7 @@ def test_the_person_is_not_found_any_more(journal: Journal) -> None:
     """Subject access and a second erasure know nobody; the audit knows that something was."""
     erased(journal, customer_id="CUST-3")
     with pytest.raises(InputError, match="no such customer"):
-        lookup_subject(journal, Customers.of(journal), "CUST-3")
+        lookup_subject(journal, Customers(journal), "CUST-3")
     with pytest.raises(InputError, match="nothing is held"):
         erased(journal, customer_id="CUST-3")
     (screening_run,) = Erasures(journal).audit()
@@ -266,7 +266,7 @@ def test_a_run_taken_up_again_meanwhile_is_told(
     journal: Journal, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its files are its own then; the erasure is not passed off as done."""
-    found = look(journal, Customers.of(journal), Whom(customer_id="CUST-3"))
+    found = look(journal, Customers(journal), Whom(customer_id="CUST-3"))
     run = found.runs[0]
     same = ("flow", "batch", "purpose", "input_digest", "folder", "parameters")
     with open_journal(world.folder / "home") as other, monkeypatch.context() as patched:
@@ -295,7 +295,7 @@ def test_a_run_under_way_is_waited_for(journal: Journal, world: World) -> None:
         )
         with pytest.raises(InputError, match="run-live is under way"):
             erased(journal, customer_id="CUST-3")
-    assert lookup_subject(journal, Customers.of(journal), "CUST-3")
+    assert lookup_subject(journal, Customers(journal), "CUST-3")
 
 
 def test_a_legal_hold_goes_first(journal: Journal, nights: list[Night]) -> None:
@@ -314,7 +314,7 @@ def test_a_workbook_that_names_the_person_goes_and_is_told_first(
     """It goes whole, whatever reviewers wrote into it; that of a night without them stays."""
     other = world.screen(OTHERS, **OPTIONS)
     ids = [night.report["run_id"] for night in nights]
-    found = look(journal, Customers.of(journal), Whom(customer_id="CUST-3"))
+    found = look(journal, Customers(journal), Whom(customer_id="CUST-3"))
     assert found.document()["removed_whole"] == [f"{run}/decisions.xlsx" for run in ids]
     done = erase(journal, found)
     assert done["removed_whole"] == [f"{run}/decisions.xlsx" for run in ids]

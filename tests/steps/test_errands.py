@@ -28,7 +28,7 @@ from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.calls import CallResult, CallState, LookupStatus, ReserveRequest
 from nightscreen.schemas.checks import Operation, SubjectKind
-from nightscreen.schemas.errors import InputError, ServiceAddressError
+from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.schemas.stops import ADDRESS
 from nightscreen.tasks.engine_run import EngineSteps
 from nightscreen.tasks.monitoring import RunMonitor
@@ -180,7 +180,7 @@ def test_a_resumed_run_at_a_wrong_address_ends_by_its_stop(tmp_path: Path) -> No
     """It is there already, and a report says how it ended; a new one is refused in a line."""
     new = opened(tmp_path, Operation.LOAN_PRODUCTS)
     new.stops.stop(ADDRESS)
-    with pytest.raises(ServiceAddressError, match="nothing was spent"):
+    with pytest.raises(SettingsError, match="nothing was spent"):
         new.refuse_wrong_address()
     new.close()
     resumed = opened(tmp_path, Operation.LOAN_PRODUCTS, run=new.run_id)

@@ -99,13 +99,13 @@ def test_nothing_is_left_of_one_and_everything_of_the_other(folder: Path, whom: 
     assert min(len(gone), len(stays)) > 8
     with open_journal(folder / "home") as journal:
         pseudonym = journal.pseudonyms.customers_anywhere([GONE])
-        (offer,) = Records.of(journal, Offer).of_customers([pseudonym])
+        (offer,) = Records(journal, Offer).of_customers([pseudonym])
         spent = journal.money.today()
-        erase(journal, look(journal, Customers.of(journal), whom))
+        erase(journal, look(journal, Customers(journal), whom))
         assert verify_journal(journal) == []
         assert journal.money.today() == spent
-        assert not Consents.of(journal).history(GONE)
-        assert len(Consents.of(journal).history(STAYS)) == 1
+        assert not Consents(journal).history(GONE)
+        assert len(Consents(journal).history(STAYS)) == 1
     values = {
         str(row[name])
         for rows in gone.values()
@@ -129,8 +129,8 @@ def test_nothing_is_left_of_one_and_everything_of_the_other(folder: Path, whom: 
 def test_a_person_is_shown_what_every_flow_holds(folder: Path) -> None:
     """Requests, records, offers, loans, consents and what was pulled; tokens of nobody."""
     with open_journal(folder / "home") as journal:
-        customers = Customers.of(journal)
-        (grant,) = Consents.of(journal).history(GONE)
+        customers = Customers(journal)
+        (grant,) = Consents(journal).history(GONE)
         held = gather(journal, customers, lookup_subject(journal, customers, GONE), Retention())
         old = due(journal, Retention(), older_than=0).outdated
     parts = ("rows", "bvn_requests", "loan_offers", "loan_outcomes", "consents", "pulls")

@@ -244,7 +244,7 @@ def test_a_file_that_waits_for_approval_is_gone_on_with_once_somebody_decided(
     assert decided_runs(desk.set_up, [run_id]) == []
     assert desk.calls() == []
     with open_journal(desk.folder / "home") as journal:
-        Approvals.of(journal).decide(run_id, decision, by="chief")
+        Approvals(journal).decide(run_id, decision, by="chief")
     assert decided_runs(desk.set_up, [run_id]) == [run_id]
     ticket = desk.inbox.take_waiting(run_id)
     assert ticket is not None
@@ -398,7 +398,7 @@ def test_erasing_reaches_the_dropped_file_in_every_format(desk: Desk, name: str)
     assert len(copies) == 3
     with open_journal(desk.folder / "home") as journal:
         whom = Whom(customer_id=gone["customer_id"])
-        customers = Customers.of(journal)
+        customers = Customers(journal)
         for place in (desk.dropped / name, waiting / name):
             place.write_bytes(content)
             with pytest.raises(InputError, match="not screened yet"):
@@ -438,7 +438,7 @@ def test_a_refused_row_goes_from_the_input_after_its_quarantine_was_purged(desk:
         purge(journal, due(journal, Retention()))
         assert not (folder / "quarantine.csv").exists()
         whom = Whom(customer_id=people[2]["customer_id"])
-        erase(journal, look(journal, Customers.of(journal), whom))
+        erase(journal, look(journal, Customers(journal), whom))
     assert not (folder / "input" / "book.csv").exists()
 
 
@@ -451,7 +451,7 @@ def test_the_manifest_of_a_resumed_run_knows_that_its_input_went(desk: Desk) -> 
     night = desk.screen(run=stopped["run_id"], max_spend="100000")
     with open_journal(desk.folder / "home") as journal:
         gone = night.rows[0]["customer_id"]
-        erase(journal, look(journal, Customers.of(journal), Whom(customer_id=gone)))
+        erase(journal, look(journal, Customers(journal), Whom(customer_id=gone)))
     manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
     assert "input/book.csv" not in manifest["files"]
     for name, told in manifest["files"].items():
@@ -472,7 +472,7 @@ def test_a_file_that_nobody_can_read_goes_and_so_does_text_without_headings(desk
     desk.screen([customer(number) for number in range(1, 6)])
     with open_journal(desk.folder / "home") as journal:
         whom = Whom(bvn=person["bvn"])
-        done = erase(journal, look(journal, Customers.of(journal), whom, inbox=desk.dropped))
+        done = erase(journal, look(journal, Customers(journal), whom, inbox=desk.dropped))
     assert done["removed_unread"] == ["failed/a"]
     assert not (desk.dropped / "failed" / "a" / "book.xlsx").exists()
     assert "failed/b" in done["removed_whole"]

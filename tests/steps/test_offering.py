@@ -219,7 +219,7 @@ def reviewed(lender: Lender, night: Night, customer: str, decision: str) -> None
     with open_journal(lender.folder / "home") as journal:
         batch = night.report["batch"]
         pseudonym = journal.pseudonyms.customer(batch, customer)
-        known = Customers.of(journal).known([pseudonym])[pseudonym]
+        known = Customers(journal).known([pseudonym])[pseudonym]
         now = journal.clock()
         review = Review(
             customer=pseudonym,
@@ -233,7 +233,7 @@ def reviewed(lender: Lender, night: Night, customer: str, decision: str) -> None
             until=now + 10**12,
             evidence=evidence_digest(known.state),
         )
-        Reviews.of(journal).add([review])
+        Reviews(journal).add([review])
 
 
 def test_reviewers_decision_counts(lender: Lender, night: Night) -> None:

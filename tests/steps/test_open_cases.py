@@ -47,7 +47,7 @@ def journal_of(world: World) -> Iterator[Journal]:
 
 def cases(journal: Journal) -> dict[str, str]:
     """Return the run of each open case, by customer."""
-    return {each.customer_id: each.run_id for each in Records.of(journal, OpenCase).all()}
+    return {each.customer_id: each.run_id for each in Records(journal, OpenCase).all()}
 
 
 def test_a_night_replaces_the_cases_of_its_customers_and_ends_those_of_who_is_gone(
@@ -65,7 +65,7 @@ def test_a_night_replaces_the_cases_of_its_customers_and_ends_those_of_who_is_go
         found = cases(journal)
         assert "C3" not in found
         assert set(found.values()) == {second.report["run_id"]}
-        assert len(Records.of(journal, OpenCase).all(state="Ada")) == 1
+        assert len(Records(journal, OpenCase).all(state="Ada")) == 1
         Erasures(journal).purge(Cutoffs.all_at(journal.clock() + 1))
         assert cases(journal) == {}
 
@@ -96,7 +96,7 @@ def test_a_release_opens_the_cases_that_no_newer_run_decided(world: World) -> No
         with writing(journal.engine) as connection:
             mine = runs.c.run_id == run.run_id
             connection.execute(update(runs).where(mine).values(report=json.dumps(report)))
-        every = [each.customer for each in Records.of(journal, OpenCase).all()]
+        every = [each.customer for each in Records(journal, OpenCase).all()]
         Cases(journal).settle(every)
         release(journal, Actor("Ada"), run.run_id, "A new branch.")
         assert "C2" in cases(journal)

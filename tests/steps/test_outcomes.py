@@ -274,7 +274,7 @@ def test_loans_followed_here_count_without_a_book(book: Book) -> None:
     """Settled is good, past due is counted from the day it was first seen, rejected is none."""
     after(book, "approve", "approve", "approve")
     journal = book.nights.journal
-    offers, views = Records.of(journal, Offer), Records.of(journal, LoanNews)
+    offers, views = Records(journal, Offer), Records(journal, LoanNews)
     lives = {
         "A": ["PENDING", "RUNNING", "SETTLED"],
         "B": ["RUNNING", "PAST_DUE"],

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.frame import Frame
-from nightscreen.files.sealing import Pseudonyms, Sealer, pieces_of
+from nightscreen.files.sealing import Pseudonyms, Sealer
 from nightscreen.files.workspace import Workspace
-from nightscreen.journal.answers import NONE, OUTCOMES, Latest
+from nightscreen.journal.answers import StoredAnswer
 from nightscreen.planning.customers import gather_customers, planning_queries
 from nightscreen.planning.eligibility import slots_of
 from nightscreen.planning.freshness import Freshness
@@ -34,7 +34,7 @@ from nightscreen.schemas.rows import row_schema
 from tests.how_many import examples
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from nightscreen.schemas.plan import CheckIdentity
 
@@ -67,7 +67,7 @@ class Stored:
     outcome: Outcome
     age: int
     call_id: int
-    cost_micro: int
+    cost_micro: int | None
     own_run: bool
     current: bool
 
@@ -83,18 +83,26 @@ class Book:
 
     stored: Mapping[tuple[str, bytes], Stored]
 
-    def latest_columns(self, check: str, subjects: bytes, run_id: str, since: int) -> Latest:
-        """Return the latest answers, in the order of subjects, which ascend."""
+    def latest_blocks(
+        self, check: str, subjects: Sequence[bytes], *, run_id: str, since: int
+    ) -> Iterator[list[StoredAnswer]]:
+        """Yield the latest answers, in the order of subjects, which ascend."""
         assert (run_id, since) == ("run", 7)
-        pieces = pieces_of(subjects)
-        assert pieces == sorted(set(pieces))
-        found = Latest.nothing(len(pieces))
-        for place, subject in enumerate(pieces):
+        assert list(subjects) == sorted(set(subjects))
+        for subject in subjects:
             if answer := self.stored.get((check, subject)):
-                found.outcome[place] = OUTCOMES.index(answer.outcome)
-                for name in ("answered_at", "call_id", "cost_micro", "own_run", "current"):
-                    getattr(found, name)[place] = getattr(answer, name)
-        return found
+                yield [
+                    StoredAnswer(
+                        subject,
+                        answer.outcome.value,
+                        answer.answered_at,
+                        answer.call_id,
+                        "run" if answer.own_run else "another",
+                        answer.cost_micro,
+                        answer.current,
+                        b"",
+                    )
+                ]
 
 
 few = st.sampled_from(["1", "2", "3", "4", None])
@@ -117,7 +125,7 @@ row = st.fixed_dictionaries(
 answer = st.tuples(
     st.integers(0, 2),
     st.one_of(st.integers(0, 45 * DAY), st.integers(0, 45).map(lambda days: days * DAY)),
-    st.sampled_from([NONE, 0, 10 * MICROS]),
+    st.sampled_from([None, 0, 10 * MICROS]),
     st.sampled_from([(False, False), (False, False), (False, True), (True, True)]),
 )
 
@@ -256,7 +264,7 @@ def counts_of(night: Night, slot: CheckIdentity, lookups: Sequence[Lookup]) -> C
         stored = lookup.stored
         if stored is None:
             continue
-        cost = max(0, stored.cost_micro)
+        cost = stored.cost_micro or 0
         if stored.outcome is Outcome.UNREADABLE:
             found.unreadable += not lookup.needed
         elif stored.own_run:

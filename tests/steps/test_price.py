@@ -20,8 +20,7 @@ from nightscreen.planning.price import (
 )
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.money import MICRO
-from nightscreen.schemas.plan import CheckIdentity
-from nightscreen.schemas.quote import First
+from nightscreen.schemas.plan import CheckIdentity, First
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

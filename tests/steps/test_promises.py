@@ -16,7 +16,7 @@ from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.sandbox.people import account_of, karma_of
 from nightscreen.schemas.clock import DAY_MICROS, LAGOS, MICROS, system_clock, to_instant, to_micros
-from nightscreen.schemas.errors import InputError, ServiceAddressError
+from nightscreen.schemas.errors import InputError, SettingsError
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import DENIED, LOST, Bureau
 from tests.screening import CONSENT, Unasked, World, customer, days_ago
@@ -224,7 +224,7 @@ def test_what_an_erased_customer_cost_stays_in_the_books(world: World) -> None:
     row = HAVE_ACCOUNTS[0]
     night = world.screen(HAVE_ACCOUNTS[:2], checks=["bank_account"], batch="borrowers")
     with open_journal(world.folder / "home") as journal:
-        customers = Customers.of(journal)
+        customers = Customers(journal)
         done = erase(journal, look(journal, customers, Whom(customer_id=row["customer_id"])))
         assert (done["calls"], done["cost"]) == (1, "10.00")
         assert journal.money.of_run(night.report["run_id"]).spent_micro == 20 * MICROS
@@ -238,6 +238,6 @@ def test_a_wrong_address_is_no_book_without_listings(tmp_path: Path, text: str) 
     """A 404 that names a route says of nobody that he is clear, though it may sound so."""
     desk = Bureau(tmp_path, rows=6)
     desk.service.before = lambda *_: Canned(404, {"status": "error", "message": text})
-    with pytest.raises(ServiceAddressError):
+    with pytest.raises(SettingsError):
         desk.night()
     assert len(desk.service.ledger) <= 4

@@ -37,7 +37,7 @@ def lender(tmp_path: Path) -> Lender:
 
 def erased(journal: Journal, **whom: str) -> dict[str, Any]:
     """Erase a person and return what went."""
-    return erase(journal, look(journal, Customers.of(journal), Whom(**whom)))
+    return erase(journal, look(journal, Customers(journal), Whom(**whom)))
 
 
 @pytest.mark.parametrize("moved_on", [False, True])
@@ -47,7 +47,7 @@ def test_a_bvn_reaches_what_its_customer_consented_to(lender: Lender, moved_on: 
         journal = consents.journal
         for bvn, day in (("22212345678", 1), ("22287654321", 2))[: 1 + moved_on]:
             seen = [(journal.pseudonyms.subject("bvn", bvn), consents.customer(GONE), None)]
-            Sightings.of(journal).keep("bvn", "borrowers", seen, at=day * DAY_MICROS)
+            Sightings(journal).keep("bvn", "borrowers", seen, at=day * DAY_MICROS)
         erased(journal, bvn="22212345678")
         assert bool(consents.history(GONE)) is moved_on
         assert {row["customer_id"] for row in lender.typed()} == {STAYS, *([GONE] * moved_on)}

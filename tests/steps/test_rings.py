@@ -135,5 +135,5 @@ def test_explain_names_nobody_else_and_erasure_takes_the_person_out(
     with open_journal(ringed.folder / "home") as journal:
         before = {row["customer"] for row in rings(found)}
         gone = journal.pseudonyms.customers_anywhere(["C1"]).hex()
-        erase(journal, look(journal, Customers.of(journal), Whom(customer_id="C1")))
+        erase(journal, look(journal, Customers(journal), Whom(customer_id="C1")))
     assert {row["customer"] for row in rings(found)} == before - {gone}

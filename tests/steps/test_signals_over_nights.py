@@ -158,7 +158,7 @@ def test_an_erased_person_is_counted_no_more(world: World) -> None:
             Whom(customer_id="C11"),
             Whom(customer_id="C21", batch="salaried"),
         ):
-            erased[whom.customer_id] = erase(journal, look(journal, Customers.of(journal), whom))
+            erased[whom.customer_id] = erase(journal, look(journal, Customers(journal), whom))
     assert erased["C1"]["sightings"] == 2
     night = screened(
         world,
@@ -179,7 +179,7 @@ def test_what_is_shared_is_explained_and_shown_without_naming_others(world: Worl
     screened(world, "salaried", customer(1, phone=PHONE))
     screened(world, "traders", other(2, 1, "bvn", *ACCOUNT, phone=PHONE))
     with open_journal(world.folder / "home") as journal:
-        customers, reviews = Customers.of(journal), Reviews.of(journal)
+        customers, reviews = Customers(journal), Reviews(journal)
         second, first = (
             explain(journal, customers, reviews, lookup_subject(journal, customers, each)[0])
             for each in ("C2", "C1")
@@ -207,6 +207,6 @@ def test_accounts_whose_rows_were_purged_are_erased_with_the_customer(world: Wor
     for part in (night.folder / "enriched").iterdir():
         part.unlink()
     with open_journal(world.folder / "home") as journal:
-        done = erase(journal, look(journal, Customers.of(journal), Whom(customer_id="C1")))
+        done = erase(journal, look(journal, Customers(journal), Whom(customer_id="C1")))
         assert done["answers"] == done["calls"] == 2
         assert verify_journal(journal) == []

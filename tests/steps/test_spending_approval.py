@@ -37,7 +37,7 @@ def bureau(tmp_path: Path) -> Bureau:
 def decide(bureau: Bureau, run_id: str, decision: ApprovalDecision, **more: Any) -> dict[str, Any]:  # noqa: ANN401
     """Write a decision down as an approver does; return the parameters that resume the run."""
     with open_journal(bureau.below / "home", clock=bureau.loop.micros) as journal:
-        found = Approvals.of(journal).decide(run_id, decision, by="chief", **more)
+        found = Approvals(journal).decide(run_id, decision, by="chief", **more)
         run = journal.runs.find(run_id)
         assert run is not None
         return resumed(run, found, bureau.loop.micros()).model_dump(exclude_unset=True)
@@ -46,7 +46,7 @@ def decide(bureau: Bureau, run_id: str, decision: ApprovalDecision, **more: Any)
 def records(bureau: Bureau, run_id: str) -> list[Approval]:
     """Return what the journal holds of a run's approvals."""
     with open_journal(bureau.below / "home") as journal:
-        return Approvals.of(journal).of_run(run_id)
+        return Approvals(journal).of_run(run_id)
 
 
 def test_a_dear_run_ends_after_its_quote_and_holds_nothing(bureau: Bureau) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from nightscreen.operations.transactions.pull import list_request
 from nightscreen.sandbox.transactions import transactions_of
-from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
+from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.pulls import PulledKind
 from nightscreen.schemas.stops import StopReason
 from tests.steps.pulls_in_a_test import LIST, Lender, quick_sandbox, username
@@ -180,7 +180,7 @@ def test_scope_that_was_not_granted_is_never_used(lender: Lender) -> None:
     (grant,) = lender.consent(["scope-missing@magic.example"], LIST, "transaction:view")
     assert grant.scopes == ("transaction:view",)
     assert lender.pull()["customers"]["due"] == 0
-    with pytest.raises(ScopeNotGrantedError, match=LIST):
+    with pytest.raises(UsageError, match=LIST):
         list_request(grant, PulledKind.TRANSACTION, "/v2/aggregator")
     with pytest.raises(InputError, match="no live grant"):
         lender.open(grants=[grant.grant_id])

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from nightscreen.journal.answers import NONE, OUTCOMES, Latest
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
 from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.errors import JournalDamagedError
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nightscreen.journal import Journal
+    from nightscreen.journal.answers import StoredAnswer
 
 NIGHT = 1 << 60
 BLOCK = 500
@@ -48,33 +48,8 @@ def told(journal: Journal, run: str, check: str, subjects: Sequence[bytes], at: 
     journal.calls.settle(run, settled)
 
 
-def as_rows(
-    journal: Journal, subjects: Sequence[bytes], asked: Sequence[bytes] = ()
-) -> list[tuple[object, ...]]:
-    """Return the same answers read one by one, as `Latest` has them; `asked` are the run's own."""
-    current = set(asked)
-    stored = journal.answers.latest("karma", subjects, bodies=False)
-    words = [each.value for each in OUTCOMES]
-    found: list[tuple[object, ...]] = []
-    for each in subjects:
-        answer = stored.get(each)
-        if answer is None:
-            found.append((NONE, 0, 0, False, NONE, False))
-            continue
-        cost = NONE if answer.cost_micro is None else answer.cost_micro
-        outcome, own = words.index(answer.outcome), answer.run_id == "mine"
-        row = (outcome, answer.answered_at, answer.call_id, own, cost, each in current)
-        found.append(row)
-    return found
-
-
-def as_columns(latest: Latest) -> list[tuple[object, ...]]:
-    """Return columns as rows."""
-    return list(zip(*(getattr(latest, name).tolist() for name in Latest.names()), strict=True))
-
-
-def test_columns_say_what_rows_say(journal: Journal) -> None:
-    """Of several answers the last to come; none to what was never asked; another check's are not.
+def test_the_latest_answers_are_the_last_to_come(journal: Journal) -> None:
+    """None to what was never asked, and not another check's.
 
     One whose clock was behind when it came last is the last all the same, and what the run had been
     answered itself stays current.
@@ -85,13 +60,27 @@ def test_columns_say_what_rows_say(journal: Journal) -> None:
     told(journal, "mine", "karma", known[300:900], at=200)
     told(journal, "late", "karma", known[500:700], at=150)
     told(journal, "other", "ecosystem", known[:400], at=300)
+
+    def found(run_id: str, since: int) -> dict[bytes, StoredAnswer]:
+        blocks = journal.answers.latest_blocks("karma", wanted, run_id=run_id, since=since)
+        every = [answer for block in blocks for answer in block]
+        assert [each.subject for each in every] == sorted(each.subject for each in every)
+        return {each.subject: each for each in every}
+
     wanted = sorted(known)
-    found = journal.answers.latest_columns("karma", b"".join(wanted), "mine", NIGHT)
-    assert as_columns(found) == as_rows(journal, wanted, asked=known[300:900])
+    mine = found("mine", NIGHT)
+    assert mine.keys() == {*known[:900]}
+    for runs, subjects in (
+        ("mine", known[300:500] + known[700:900]),
+        ("late", known[500:700]),
+        ("other", known[:300]),
+    ):
+        assert {mine[each].run_id for each in subjects} == {runs}
+    assert {each for each in mine if mine[each].current} == {*known[300:900]}
     before = journal.answers.position()
     told(journal, "late", "karma", wanted[:3], at=50)
-    since = journal.answers.latest_columns("karma", b"".join(wanted), "nobody", before)
-    assert np.flatnonzero(since.current).tolist() == [0, 1, 2]
+    late = found("nobody", before)
+    assert sorted(each for each in late if late[each].current) == wanted[:3]
 
 
 def test_an_answer_moved_to_another_person_does_not_open(journal: Journal) -> None:

@@ -24,7 +24,7 @@ TIMEOUT = timedelta(hours=2)
 
 def ask(journal: Journal, run_id: str = "run-1", cap_micro: int | None = None) -> Approval:
     """Have a run ask for approval."""
-    return Approvals.of(journal).ask(
+    return Approvals(journal).ask(
         run_id,
         by="analyst-1",
         reason="it is expected to cost N30",
@@ -38,7 +38,7 @@ def ask(journal: Journal, run_id: str = "run-1", cap_micro: int | None = None) -
 def test_an_approval_that_no_run_used_in_time_is_void(place: Place) -> None:
     """At the timeout it still holds; after it nothing may be spent on it."""
     journal = place.open()
-    found = Approvals.of(journal)
+    found = Approvals(journal)
     ask(journal)
     decided = found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
     at = decided.decided_at or 0
@@ -56,7 +56,7 @@ def test_an_approval_that_no_run_used_in_time_is_void(place: Place) -> None:
 def test_an_approval_that_was_used_in_time_holds_for_the_run_as_a_whole(place: Place) -> None:
     """A run that is killed on its third hour is resumed under the same cap, and never above it."""
     journal = place.open()
-    found = Approvals.of(journal)
+    found = Approvals(journal)
     ask(journal)
     decided = found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
     lets = decided.max_spend_micro or 0
@@ -69,7 +69,7 @@ def test_an_approval_that_was_used_in_time_holds_for_the_run_as_a_whole(place: P
 
 def test_a_run_that_spends_or_is_done_is_not_decided_about(journal: Journal) -> None:
     """Once it has stopped again, more may be approved."""
-    found = Approvals.of(journal)
+    found = Approvals(journal)
     begin_run(journal, "run-1")
     ask(journal)
     found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
@@ -87,7 +87,7 @@ def test_a_run_that_spends_or_is_done_is_not_decided_about(journal: Journal) -> 
 
 def test_a_decision_on_what_has_changed_meanwhile_is_not_written(journal: Journal) -> None:
     """Of two approvers who look at one request, the second is asked to look again."""
-    found = Approvals.of(journal)
+    found = Approvals(journal)
     first = ask(journal)
     second = ask(journal)
     with pytest.raises(InputError, match="has changed"):

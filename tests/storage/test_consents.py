@@ -44,7 +44,7 @@ def tokens_of(consents: Consents, grant_id: str) -> Tokens | None:
 
 def test_grant_comes_back_as_it_was_kept(journal: Journal) -> None:
     """Customer, scopes, evidence and tokens survive; only what was granted is allowed."""
-    consents = Consents.of(journal)
+    consents = Consents(journal)
     grant_id = kept(consents)
     (grant,) = consents.grants(GrantState.LIVE, LIST)
     assert (grant.grant_id, grant.customer_id, grant.scopes) == (grant_id, "C-1", (LIST,))
@@ -60,7 +60,7 @@ def test_grant_comes_back_as_it_was_kept(journal: Journal) -> None:
 
 def test_new_consent_replaces_the_live_one_and_keeps_its_history(journal: Journal) -> None:
     """A customer has one live grant; the one before lapses, and its tokens go."""
-    consents = Consents.of(journal)
+    consents = Consents(journal)
     first, second = kept(consents), kept(consents, access="other")
     newest, older = consents.history("C-1")
     assert (newest.grant_id, older.grant_id) == (second, first)
@@ -72,7 +72,7 @@ def test_new_consent_replaces_the_live_one_and_keeps_its_history(journal: Journa
 
 def test_refresh_keeps_the_old_refresh_token_where_the_answer_brings_none(journal: Journal) -> None:
     """The specification's refresh answer omits it; one that is brought takes its place."""
-    consents = Consents.of(journal)
+    consents = Consents(journal)
     kept(consents)
     (grant,) = consents.grants()
     second = consents.refreshed(grant.grant_id, token("access-2", None))
@@ -92,7 +92,7 @@ def test_refresh_keeps_the_old_refresh_token_where_the_answer_brings_none(journa
 
 def test_ended_grant_keeps_no_token_and_takes_none(journal: Journal) -> None:
     """After a lapse or a revocation tokens are gone, and a late refresh changes nothing."""
-    consents = Consents.of(journal)
+    consents = Consents(journal)
     kept(consents)
     kept(consents, "C-2")
     one, two = consents.grants()
@@ -109,7 +109,7 @@ def test_ended_grant_keeps_no_token_and_takes_none(journal: Journal) -> None:
 def test_one_refresh_at_a_time_across_processes(place: Place) -> None:
     """While one process has the right to refresh, neither it nor another gets it again."""
     one, two = place.open(), place.open()
-    ours, theirs = Consents.of(one), Consents.of(two)
+    ours, theirs = Consents(one), Consents(two)
     grant_id = kept(ours)
     lease = ours.take_lease(grant_id)
     assert lease is not None
@@ -124,11 +124,11 @@ def test_one_refresh_at_a_time_across_processes(place: Place) -> None:
 def test_right_to_refresh_dies_with_its_process(place: Place) -> None:
     """A process that ends without giving it back keeps nobody waiting."""
     one, two = place.open(), place.open()
-    grant_id = kept(Consents.of(one))
-    assert Consents.of(one).take_lease(grant_id) is not None
+    grant_id = kept(Consents(one))
+    assert Consents(one).take_lease(grant_id) is not None
     one.close()
     for _ in range(200):  # a database server takes a moment to notice
-        if lease := Consents.of(two).take_lease(grant_id):
+        if lease := Consents(two).take_lease(grant_id):
             break
         time.sleep(0.05)
     assert lease is not None
@@ -148,7 +148,7 @@ def test_a_redirect_works_once(journal: Journal) -> None:
 def test_no_token_nor_customer_lies_in_clear(sqlite_place: Place) -> None:
     """Neither values nor the database's files show a token, a link or a customer's id."""
     journal = sqlite_place.open()
-    consents = Consents.of(journal)
+    consents = Consents(journal)
     kept(consents, "CUSTOMER-77812")
     link = ConsentLinks(journal).make("CUSTOMER-77812", [LIST], timedelta(1))
     (grant,) = consents.grants()

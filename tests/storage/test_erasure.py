@@ -43,7 +43,7 @@ def answered(journal: Journal, *numbers: int) -> None:
 
 def state(journal: Journal, customer: bytes, times: int = 2) -> None:
     """Give a customer a state, a history and a review."""
-    customers = Customers.of(journal)
+    customers = Customers(journal)
     for number in range(times):
         at = customers.begin(f"run-{number}", "borrowers")
         sealed = customers.seal(customer, {"karma": CheckState(at, "run-1", {"n": str(number)})})
@@ -61,7 +61,7 @@ def state(journal: Journal, customer: bytes, times: int = 2) -> None:
         until=2,
         evidence=b"e",
     )
-    Reviews.of(journal).add([review])
+    Reviews(journal).add([review])
 
 
 def subjects_of_calls(journal: Journal) -> list[bytes]:
@@ -143,7 +143,7 @@ def test_what_is_too_old_goes_and_the_rest_stays(place: Place) -> None:
     assert erasures.held_before(Cutoffs.all_at(limit)) == Removed(1, 1, 3, PRICE)
     erasures.purge(Cutoffs.all_at(limit))
     assert subjects_of_calls(journal) == [TOMBSTONE, subject(2), subject(3)]
-    assert set(Customers.of(journal).known([CUSTOMER, OTHER])) == {OTHER}
+    assert set(Customers(journal).known([CUSTOMER, OTHER])) == {OTHER}
     assert erasures.held_before(Cutoffs.all_at(limit)) == Removed()
     assert verify_journal(journal) == []
 

@@ -13,7 +13,7 @@ from nightscreen.schemas.calls import (
     ReserveRequest,
 )
 from nightscreen.schemas.clock import MICROS
-from nightscreen.schemas.prices import RECENT_MICROS
+from nightscreen.schemas.money import RECENT_MICROS
 from tests.storage.conftest import PRICE, asks, by_name, ended, kinds, reserve
 
 if TYPE_CHECKING:

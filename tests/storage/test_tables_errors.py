@@ -41,9 +41,7 @@ def refusal(path: Path) -> str:
         (b"<html><table>", "a web page or XML"),
         (b"PK\x03\x04 cut short", "the workbook is damaged"),
         (b"PAR1 cut short", "not a readable Parquet file"),
-        (OLE, "an Office file of the old kind"),
-        (OLE + "Workbook".encode("utf-16-le"), "an old Excel workbook (.xls)"),
-        (OLE + "EncryptedPackage".encode("utf-16-le"), "protected by a password"),
+        (OLE, "protected by a password, or of the old kind (.xls)"),
         (b'[{"customer_id": 1}]', "JSON, which is not read"),
         (b'{"customer_id": 1}\n{"customer_id": 2}\n', "JSON, which is not read"),
         (b"\x00\x01\x02\x03binary\x00" * 9, "not a text file"),
@@ -65,44 +63,30 @@ def test_each_unreadable_file_is_told_in_one_line(
     assert words in refusal(path)
 
 
-def test_a_missing_file_brings_the_nearest_name(tmp_path: Path) -> None:
-    """A slip of the finger is answered with the name that is there."""
-    (tmp_path / "Customers_June.csv").write_bytes(HEADINGS)
-    assert 'did you mean "Customers_June.csv"?' in refusal(tmp_path / "customer_june.csv")
-    assert "there is no folder" in refusal(tmp_path / "nowhere" / "batch.csv")
-    assert "check the path" in refusal(tmp_path / "zzz.parquet")
-
-
 def test_a_folder_and_a_pipe_are_no_files(tmp_path: Path) -> None:
-    """A folder is not searched; a pipe cannot be read twice."""
+    """A folder is not searched; a pipe cannot be read twice; nor can what is not there."""
+    assert "no such file; check the path" in refusal(tmp_path / "nowhere" / "batch.csv")
     assert "a folder, not a file" in refusal(tmp_path)
     os.mkfifo(tmp_path / "pipe")
     assert "not a regular file" in refusal(tmp_path / "pipe")
 
 
-@pytest.mark.parametrize(
-    ("member", "words"),
-    [
-        ("customers.csv", "a ZIP archive; unpack it"),
-        ("xl/workbook.bin", "a binary workbook (.xlsb)"),
-        ("word/document.xml", "a Word document"),
-    ],
-)
-def test_other_archives_are_told_from_workbooks(tmp_path: Path, member: str, words: str) -> None:
+def test_other_archives_are_told_from_workbooks(tmp_path: Path) -> None:
     """All of them begin with the same bytes."""
     path = tmp_path / "batch.xlsx"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(member, "x")
-    assert words in refusal(path)
+    for member in ("customers.csv", "xl/workbook.bin", "word/document.xml"):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(member, "x")
+        assert "an archive that is no workbook (.xlsx): unpack it" in refusal(path)
 
 
 def test_no_customer_id_lists_the_headings_and_the_line_to_write(tmp_path: Path) -> None:
-    """The nearest heading is proposed, ready to copy."""
+    """The line is ready to be filled in."""
     path = tmp_path / "batch.csv"
     path.write_bytes(b"Custmer No,Surname,GSM\n1,Ade,0803\n")
     message = refusal(path)
     assert "no customer_id column; the headings are: Custmer No, Surname, GSM" in message
-    assert '[columns] customer_id = "Custmer No"' in message
+    assert '[columns] customer_id = "Their Heading"' in message
 
 
 def test_a_file_without_headings_does_not_put_its_data_into_the_message(tmp_path: Path) -> None:

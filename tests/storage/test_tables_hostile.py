@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import openpyxl
 import pytest
+from openpyxl.reader.strings import read_string_table
 
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import TableSource, open_source
-from nightscreen.reading.workbook import BoundedArchive, SwollenWorkbookError, read_strings
+from nightscreen.reading.workbook import BoundedArchive, SwollenWorkbookError
 from nightscreen.runs.intake import Intake
 from nightscreen.schemas.errors import InputError, SettingsError
 
@@ -151,7 +152,7 @@ def test_a_table_of_texts_is_what_the_spreadsheet_shows(tmp_path: Path, megabyte
                 archive.open("xl/sharedStrings.xml")
             return
         with archive.open("xl/sharedStrings.xml") as part:
-            assert read_strings(part) == ["customer_id", " C1 ", "", "Adélek&e", "_x000D_"]
+            assert read_string_table(part) == ["customer_id", " C1 ", "", "Adélek&e", "_x000D_"]
 
 
 def test_a_row_number_beyond_every_sheet_ends_the_reading(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ _SHOWN_FIRST, _SHOWN_LAST = 4, 3
 
 def requests_of(journal: Journal) -> Records[BvnRequest]:
     """Return the requests that a journal keeps."""
-    return Records.of(journal, BvnRequest)
+    return Records(journal, BvnRequest)
 
 
 def requests_to(journal: Journal, customer_id: str) -> list[BvnRequest]:

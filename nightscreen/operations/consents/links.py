@@ -114,7 +114,7 @@ class ConsentLinks:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._records = Records.of(journal, ConsentLink)
+        self._records = Records(journal, ConsentLink)
 
     def make(
         self,
@@ -331,7 +331,7 @@ def _kept(
         return Redeemed(ExchangeEnd.NOTHING_GRANTED, missing=asked.scopes)
     at = {"redeemed_at": instant_text(journal.clock())}
     link = {"link": asked.reference} if asked.reference else {}
-    grant = Consents.of(journal).keep(
+    grant = Consents(journal).keep(
         asked.customer_id, token, asked_scopes=asked.scopes, evidence={**evidence, **link, **at}
     )
     ConsentLinks(journal).use_up(asked)
@@ -449,7 +449,7 @@ def grant_rows(journal: Journal, *, state: GrantState | None = None) -> list[dic
             "channel": grant.evidence.get("channel"),
             "link": grant.evidence.get("link"),
         }
-        for grant in reversed(Consents.of(journal).grants(state))
+        for grant in reversed(Consents(journal).grants(state))
     ]
 
 
@@ -462,7 +462,7 @@ def revoke(journal: Journal, customer_id: str, reason: str = TOOK_BACK) -> dict[
     """
     if not customer_id:
         raise UsageError("name the customer whose consent is revoked")
-    consents = Consents.of(journal)
+    consents = Consents(journal)
     ended = consents.revoke(customer_id, reason)
     grant = next(iter(consents.history(customer_id)), None)
     if grant is None:

@@ -100,7 +100,7 @@ class LoanBook:
     def __init__(self, journal: Journal, header: Header, now: int) -> None:
         self._journal, self._header, self._now = journal, header, now
         self._today = to_instant(now).astimezone(LAGOS).date()
-        self._store = Records.of(journal, LoanOutcome)
+        self._store = Records(journal, LoanOutcome)
         self._seen: set[int] = set()  # hashes of loan and day
         self._disguises: dict[str, Issue | None] = {}  # a customer has a row for each day
         self._tied: dict[str, bool] = {}

@@ -189,7 +189,7 @@ def candidates(
     A row to which nothing is offered, whatever was before, has another word than `PENDING`.
     """
     names, wanted = journal.pseudonyms, frozenset(parameters.decisions)
-    reviews = Reviews.of(journal).active(source.batch, journal.clock())
+    reviews = Reviews(journal).active(source.batch, journal.clock())
     disputed = contested(journal, source.batch)
     found: list[Offered] = []
     number = 0
@@ -201,7 +201,7 @@ def candidates(
         asked = {
             each: row for each, row in rows.items() if row["decision"] in wanted or each in reviews
         }
-        known = Customers.of(journal).known(list(asked))
+        known = Customers(journal).known(list(asked))
         for each, row in asked.items():
             own = str(row["decision"])
             decision, by = _newest(own, reviews.get(each), known.get(each), source.run_id)

@@ -29,11 +29,11 @@ from nightscreen.operations.person_run import (
     single_call,
 )
 from nightscreen.results.decision_files import csv_bytes
+from nightscreen.schemas.answers import LoanProducts, LoanStarted
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.errors import InputError, StoppedError, UsageError
-from nightscreen.schemas.loans import LoanProducts, LoanStarted
 from nightscreen.schemas.offers import LinkState, Offer, OfferLoans, OfferWord
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.schemas.stops import StopReason
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.operations.person_run import CallEnd
+    from nightscreen.schemas.answers import LoanProduct
     from nightscreen.schemas.clock import Clock
-    from nightscreen.schemas.loans import LoanProduct
 
 
 _LEFT_OUT = frozenset({OfferWord.SUPERSEDED, OfferWord.NO_REQUEST, OfferWord.CONTESTED})

@@ -35,10 +35,10 @@ from nightscreen.operations.person_run import (
     PersonRun,
     end_of,
 )
+from nightscreen.schemas.answers import LoanState
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation, Outcome, SubjectKind
 from nightscreen.schemas.enriched import WORD
-from nightscreen.schemas.loans import LoanState
 from nightscreen.schemas.offers import (
     CLOSED_WORDS,
     LoanNews,
@@ -96,8 +96,8 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
 
     def __init__(self, run: Run, parameters: TrackLoans) -> None:
         super().__init__(run, parameters)
-        self._offers = Records.of(run.journal, Offer)
-        self._news = Records.of(run.journal, LoanNews)
+        self._offers = Records(run.journal, Offer)
+        self._news = Records(run.journal, LoanNews)
 
     def find(self) -> list[Followed]:
         """Find every loan with a reference, and take over what dead runs did not report."""

@@ -28,9 +28,9 @@ from nightscreen.journal.consents import Consents, keep_figures, live_figures
 from nightscreen.operations.transactions.records import load_fields
 from nightscreen.operations.transactions.store import PullStore
 from nightscreen.policy.engine import locked_connection
-from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA, FEATURES, figures_document
 from nightscreen.schemas.clock import instant_text, to_instant, to_micros
 from nightscreen.schemas.consented import CashFigures, GrantState
+from nightscreen.schemas.enriched import CASHFLOW_SCHEMA, FEATURES, figures_document
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.pulls import KEPT, PulledKind
 from nightscreen.schemas.rows import INSTANT
@@ -551,7 +551,7 @@ def write_cash_flow(
 
 
 def _inputs(run: Run, store: PullStore, pulls: Iterable[Pulled]) -> Iterator[CashFlowInput]:
-    live = Consents.of(run.journal).grants(GrantState.LIVE, Scope.TRANSACTION_LIST)
+    live = Consents(run.journal).grants(GrantState.LIVE, Scope.TRANSACTION_LIST)
     grants = {each.customer: each for each in live}
     for each in pulls:
         grant = grants.get(each.customer)

@@ -28,7 +28,7 @@ from nightscreen.schemas.calls import CallState, LookupStatus
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.consented import PULLS, Grant, GrantState, Tokens
-from nightscreen.schemas.errors import InputError, ScopeNotGrantedError
+from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.pulls import (
     FINAL,
     Pulled,
@@ -85,7 +85,7 @@ class Pull(PersonRun[PullTransactions, Due]):
 
     def __init__(self, run: Run, parameters: PullTransactions) -> None:
         super().__init__(run, parameters)
-        self.consents = Consents.of(run.journal)
+        self.consents = Consents(run.journal)
         self.store = PullStore(run.journal)
         self.fields = {kind: load_fields(kind) for kind in self.kinds}
         run.stops.tolerated_failure_pct = 100.0  # a refused token is no failure: `_watch` judges
@@ -383,11 +383,11 @@ def list_request(grant: Grant, kind: PulledKind, under: str) -> Request:
     """Return the request for a list, if the customer's consent covers it.
 
     Raises:
-        ScopeNotGrantedError: the scope it needs was not granted (authentication 4).
+        UsageError: the scope it needs was not granted (authentication 4).
     """
     scope = scope_of(kind)
     if grant.tokens is None or not grant.allows(scope):
-        raise ScopeNotGrantedError(
+        raise UsageError(
             f"the customer did not grant {scope}, or the grant has ended; ask for it with: "
             f"nightscreen consent link CUSTOMER_ID --scope {scope}"
         )
