@@ -274,7 +274,7 @@ def _on_case(context: Context, does: str) -> None:
         context.cases.take(batch, customer_id, context.name)
         context.record("case taken", **about)
     elif does == "back":
-        context.cases.give_back(batch, customer_id, context.name)
+        context.cases.take(batch, customer_id, context.name, back=True)
         context.record("case given back", **about)
     else:
         until = _until(context)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
-from nightscreen.files.inbox import QUOTE, REPEATED, RESULT, WAITS, WRONG, Inbox, Lock, Ticket
+from nightscreen.files.inbox import QUOTE, REPEATED, RESULT, WAITS, WRONG, Inbox, Ticket
 from nightscreen.files.outputs import INBOX_TEXTS, INPUT
 from nightscreen.files.templates import text_templates
 from nightscreen.journal import journal_of
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from nightscreen.config.parameters import WatchInbox
     from nightscreen.config.settings import Settings
+    from nightscreen.files.private_files import FileLock
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.clock import Clock
 
@@ -81,7 +82,7 @@ class Examined:
     # the run to begin or to resume; None if there is nothing to screen
     parameters: ScreenBatch | None = None
     fate: Fate | None = None  # its result already, if there is nothing to screen
-    content: Lock | None = None  # the lock on its content, held until the file is settled
+    content: FileLock | None = None  # the lock on its content, held until the file is settled
 
 
 def told_name(name: str) -> str:

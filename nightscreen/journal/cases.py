@@ -51,31 +51,15 @@ class Cases:
         *,
         until: int | None = None,
         waits_for: str = "",
+        back: bool = False,
     ) -> None:
         """Give a case to a user, and have it wait until an instant where one is given.
 
-        Raises:
-            InputError: somebody else has it, or it is closed.
-        """
-        self._hold(batch, customer_id, user, user, until, waits_for)
-
-    def give_back(self, batch: str, customer_id: str, user: str) -> None:
-        """Free a case of a user's for everybody, also one that a share gave.
+        Or give it back: free it for everybody, also one that a share gave.
 
         Raises:
             InputError: somebody else has it, or it is closed.
         """
-        self._hold(batch, customer_id, user, "")
-
-    def _hold(
-        self,
-        batch: str,
-        customer_id: str,
-        user: str,
-        holder: str,
-        until: int | None = None,
-        waits_for: str = "",
-    ) -> None:
         key = self._journal.pseudonyms.customer(batch, customer_id).hex()
         now = self._journal.clock()
         with recording(self._journal.engine, Turn.DESK) as connection:
@@ -87,7 +71,7 @@ class Cases:
             if case.holder not in {user, "", None}:
                 raise InputError(f"{case.holder} has this case.")
             since = case.held_at if case.holder else now
-            held = {"holder": holder, "held_at": since, "waits_until": until}
+            held = {"holder": "" if back else user, "held_at": since, "waits_until": until}
             after = case.model_copy(update={**held, "waits_for": waits_for})
             self._kept.update(connection, [after], now)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
 _SCAN_ROWS = 20_000
 _SIXTEEN = "S16"
+_KEPT = ("customer", "run_id", "decided_at", "gone_run_id", "state")  # of a state replaced
 
 
 class StateWrite(NamedTuple):
@@ -47,21 +47,13 @@ class StateWrite(NamedTuple):
     differs: bool
 
 
-class BatchMembership(IntEnum):
-    """Whether a customer is in the batch, as far as the journal knows."""
-
-    PRESENT = 0
-    GONE_NOW = 1
-    """The run itself reported the customer gone, in an earlier session."""
-    GONE = 2
-
-
 @dataclass(frozen=True, slots=True)
 class Members:
     """A batch's customers without their states, in ascending order."""
 
     customers: NDArray[np.bytes_]  # pseudonyms
-    standing: NDArray[np.int8]  # `BatchMembership` of each
+    gone: NDArray[np.bool_]  # whether a run reported each gone
+    gone_before: NDArray[np.bool_]  # whether that was another run than the one at hand
 
     def places(self, subjects: bytes) -> NDArray[np.int64]:
         """Return the place of each of some joined pseudonyms, -1 where it is not known."""
@@ -168,16 +160,18 @@ class Customers:
         """Return a batch name's customers; 24 bytes each."""
         kept = customer_states.c
         query = select(kept.customer, kept.gone_run_id).where(kept.batch == batch)
-        words = {None: BatchMembership.PRESENT, run_id: BatchMembership.GONE_NOW}
         customers: list[bytes] = []
-        standing: list[int] = []
+        runs: list[str | None] = []
         with reading(self._journal.engine) as connection:
             streamed = connection.execution_options(yield_per=_SCAN_ROWS)
             for customer, gone in streamed.execute(query.order_by(kept.customer)):
                 customers.append(customer)
-                standing.append(words.get(gone, BatchMembership.GONE))
-        joined = np.frombuffer(b"".join(customers), _SIXTEEN)
-        return Members(joined, np.array(standing, np.int8))
+                runs.append(gone)
+        return Members(
+            np.frombuffer(b"".join(customers), _SIXTEEN),
+            np.array([gone is not None for gone in runs], bool),
+            np.array([gone not in {None, run_id} for gone in runs], bool),
+        )
 
     def begin(self, run_id: str, batch: str) -> int:
         """Note that a run's states are about to be written; return an instant of its own."""
@@ -200,7 +194,11 @@ class Customers:
         rows = [(each.customer, batch, run_id, at, at, None, each.sealed) for each in writes]
         with writing(self._journal.engine) as connection:
             for block in blocks(differing):
-                _to_history(connection, block, run_id, at)
+                old = select(*(customer_states.c[name] for name in _KEPT), literal(at)).where(
+                    customer_states.c.customer.in_(block)
+                )
+                history = insert(customer_history).from_select([*_KEPT, "replaced_at"], old)
+                connection.execute(history)
             _PUT.run(connection, rows)
 
     def mark_gone(self, run_id: str, customers: Sequence[bytes]) -> None:
@@ -222,22 +220,6 @@ class Customers:
         )
         with reading(self._journal.engine) as connection:
             return [self._known(row) for row in connection.execute(query)]
-
-
-def _to_history(connection: Connection, block: Sequence[bytes], run_id: str, at: int) -> None:
-    """Copy the present states of some customers into the history."""
-    kept = customer_states.c
-    names = ["customer", "replaced_at", "replaced_by", "run_id", "decided_at", "gone_run_id"]
-    old = select(
-        kept.customer,
-        literal(at),
-        literal(run_id),
-        kept.run_id,
-        kept.decided_at,
-        kept.gone_run_id,
-        kept.state,
-    ).where(kept.customer.in_(block))
-    connection.execute(insert(customer_history).from_select([*names, "state"], old))
 
 
 def _put(dialect: str) -> UpdateBase:

@@ -210,12 +210,8 @@ def _of_person(person: ErasedPseudonyms) -> Iterator[_Going]:
 
 def _named(column: Column[Any], whose: Ownership, person: ErasedPseudonyms) -> ColumnElement[bool]:
     """Return which rows are a person's by a column that holds a pseudonym."""
-    if whose.owner is Owner.SUBJECT:
-        return column.in_(person.subjects)
-    if whose.owner is Owner.CUSTOMER:
-        return column.in_(person.customers)
-    if whose.owner is Owner.AUDIT:
-        return column.in_(person.audited)
+    if whose.owner is not Owner.ANYWHERE:
+        return column.in_(getattr(person, whose.owner.value))
     meant = person.anywhere.items()
     if whose.batch:
         return column.in_([customer for customer, names in meant if whose.batch in names])

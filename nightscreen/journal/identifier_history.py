@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import bindparam, func, literal_column, or_, select
 
 from nightscreen.journal.engine import reading, writing
-from nightscreen.journal.schema import customer_commits, sightings
+from nightscreen.journal.schema import sightings
 from nightscreen.journal.statements import Many, insert_into
 from nightscreen.schemas.clock import DAY_MICROS
 
@@ -65,16 +65,6 @@ class Sightings:
     """Reads and writes sightings."""
 
     _journal: Storage = field(repr=False)
-
-    def horizon(self, run_id: str) -> int | None:
-        """Return the instant before which sightings are earlier than a run; None where all are.
-
-        A run that is resumed counts what it counted when its states were first written.
-        """
-        kept = customer_commits.c
-        query = select(kept.first_at).where(kept.run_id == run_id)
-        with reading(self._journal.engine) as connection:
-            return connection.execute(query).scalar()
 
     def seen_with(
         self,

@@ -109,7 +109,6 @@ def settle_call(journal: Journal, actor: Actor, call_id: int, cost_micro: int) -
             "before_micro": row.cost_micro,
             "invoice_micro": cost_micro,
             "entered_by": actor.name,
-            "entered_at": journal.clock(),
             "confirmed_by": None,
             "invoice_at": None,
         }

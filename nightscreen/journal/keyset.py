@@ -61,14 +61,14 @@ _WRAPPED = b"data key"
 # --- data keys ---
 
 
-def first_keys(connection: Connection, lender: bytes, now: int) -> None:
+def first_keys(connection: Connection, lender: bytes) -> None:
     """Write the keys of a new journal: a data key, that of pseudonyms, that of links.
 
     The audit's beginning is sealed with them.
     """
     put_meta(connection, LENDER_KEY, fingerprint(lender))
     data_key = new_key()
-    _wrap(connection, lender, {1: data_key}, now)
+    _wrap(connection, lender, {1: data_key})
     sealer = Sealer(data_key)
     links = _new_link_keys(new_key(), None, 0)
     sealed = ((PSEUDONYM_KEY, new_key()), (LINK_KEYS, links), (ENDS, NO_ENTRIES))
@@ -76,7 +76,7 @@ def first_keys(connection: Connection, lender: bytes, now: int) -> None:
         put_meta(connection, name, sealed_text(sealer, value, name))
 
 
-def _wrap(connection: Connection, lender: bytes, keys: dict[int, bytes], now: int) -> None:
+def _wrap(connection: Connection, lender: bytes, keys: dict[int, bytes]) -> None:
     """Write data keys, by their numbers, wrapped by a key of the lender."""
     wrapping = Sealer(lender)
     rows = [
@@ -84,7 +84,6 @@ def _wrap(connection: Connection, lender: bytes, keys: dict[int, bytes], now: in
             "number": number,
             "wrapped_by": fingerprint(lender),
             "wrapped": wrapping.seal(key, _WRAPPED),
-            "made_at": now,
         }
         for number, key in keys.items()
     ]
@@ -197,10 +196,10 @@ def rotate_key(
                 "another process rotated the key meanwhile; nothing was changed: rotate again with "
                 "the newer key"
             )
-        keys, now = _unwrapped(connection, old), journal.clock()
+        keys = _unwrapped(connection, old)
         added = {max(keys) + 1: new_key()}
-        _wrap(connection, fresh, keys | added, now)
-        _wrap(connection, old, added, now)
+        _wrap(connection, fresh, keys | added)
+        _wrap(connection, old, added)
         waiting = () if configured else _retire(connection, journal.holders)
     if not configured:
         put_in_force(journal.home, fresh)

@@ -132,7 +132,7 @@ def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
     _private_from_birth(engine, home)
     facts = facts_of(engine, home)
     if facts is None:
-        _create(engine, home, data_key, clock)
+        _create(engine, home, data_key)
         facts = facts_of(engine, home) or {}
     kept = unlocked(engine, home, data_key, clock, facts)
     _recognise(home, remembered, kept.journal_id)
@@ -301,7 +301,7 @@ def _recognise(home: Path, remembered: str | None, journal_id: str) -> None:
         )
 
 
-def _create(engine: Engine, home: Path, data_key: str, clock: Clock) -> None:
+def _create(engine: Engine, home: Path, data_key: str) -> None:
     """Make the tables and the keys, unless another process has done so in this very moment."""
     with writing(engine) as connection:
         if inspect(connection).has_table(meta.name):
@@ -311,4 +311,4 @@ def _create(engine: Engine, home: Path, data_key: str, clock: Clock) -> None:
         key = key if key is not None else make_key(home)
         put_meta(connection, VERSION, declared_version())
         put_meta(connection, _ID, secrets.token_hex(8))
-        first_keys(connection, key, clock())
+        first_keys(connection, key)

@@ -89,15 +89,15 @@ _Id = BigInteger().with_variant(Integer(), "sqlite")
 
 
 class Owner(StrEnum):
-    """Whom the pseudonym in a column names."""
+    """Whom the pseudonym in a column names, as `ErasedPseudonyms` has them."""
 
-    SUBJECT = "subject"
+    SUBJECT = "subjects"
     """An identifier."""
-    CUSTOMER = "customer"
+    CUSTOMER = "customers"
     """A customer in one batch name."""
     ANYWHERE = "anywhere"
     """A customer, the same in every batch name."""
-    AUDIT = "audit"
+    AUDIT = "audited"
     """A customer in the desk's audit."""
 
 
@@ -172,7 +172,6 @@ data_keys = Table(
     Column("number", Integer, primary_key=True),
     Column("wrapped_by", Text, primary_key=True),
     Column("wrapped", LargeBinary, nullable=False, info={"digest": True}),
-    Column("made_at", BigInteger, nullable=False),
     info={"kept": WITH_JOURNAL},
 )
 """Each data key, sealed under the lender's key whose fingerprint `wrapped_by` is. After a rotation
@@ -297,7 +296,6 @@ disputes = Table(
     Column("before_micro", BigInteger),  # what counted when the invoice's figure was entered
     Column("invoice_micro", BigInteger),
     Column("entered_by", Text),
-    Column("entered_at", BigInteger),
     Column("confirmed_by", Text),
     Column("invoice_at", BigInteger),
     info={"kept": WITH_JOURNAL},
@@ -394,7 +392,7 @@ customer_history = Table(
     Column("history_id", _Id, primary_key=True, autoincrement=True),
     _whose("customer", _OF_CUSTOMER),
     _kept_by("replaced_at", "decisions"),
-    *_required(Text, "replaced_by", "run_id"),
+    Column("run_id", Text, nullable=False),
     Column("decided_at", BigInteger, nullable=False),
     Column("gone_run_id", Text),
     _sealed("state", STATE),

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from nightscreen.files.frame import joined_bytes, plain, pseudonym_column
 from nightscreen.files.sealing import pieces_of
-from nightscreen.journal.identifier_history import BLOCK
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.identifier_history import BLOCK, Sightings
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import SUBJECT
 from nightscreen.schemas.rows import Action, Problem
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from nightscreen.files.frame import Frame
     from nightscreen.files.workspace import Workspace
-    from nightscreen.journal.identifier_history import Sightings
+    from nightscreen.journal.storage import Storage
 
 MOST_CUSTOMERS = 20
 """A phone or email of more customers than these is a placeholder, nobody's own."""
@@ -68,9 +69,13 @@ class Earlier:
     at: int | None = None
 
     @classmethod
-    def of(cls, sightings: Sightings, *, run_id: str, batch: str, at: int | None = None) -> Earlier:
-        """Return what is earlier than a run."""
-        return cls(sightings, batch, sightings.horizon(run_id), at)
+    def of(cls, journal: Storage, *, run_id: str, batch: str, at: int | None = None) -> Earlier:
+        """Return what is earlier than a run.
+
+        One that is resumed counts what it counted when its states were first written.
+        """
+        commit = Customers(journal).commit_of(run_id)
+        return cls(Sightings(journal), batch, None if commit is None else commit.first_at, at)
 
 
 def count_shared(

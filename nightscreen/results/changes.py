@@ -21,7 +21,7 @@ from nightscreen.checks.declaration import Column, Compare
 from nightscreen.checks.karma import LISTINGS
 from nightscreen.files.outputs import CHANGES_FILE
 from nightscreen.files.sealing import pieces_of
-from nightscreen.journal.customers import BatchMembership, Customers, StateWrite
+from nightscreen.journal.customers import Customers, StateWrite
 from nightscreen.results.customer_rows import read_customers
 from nightscreen.results.tracked_state import (
     READ,
@@ -293,7 +293,7 @@ class _Comparison:
 
     def _gone(self) -> Iterator[pa.Table]:
         """Report who was in the batch and is not in this run; save their pseudonyms."""
-        missing = ~self._here & (self._members.standing != BatchMembership.GONE.value)
+        missing = ~self._here & ~self._members.gone_before
         gone = [
             self._members.customer(place)
             for place in np.flatnonzero(missing & self._run.whole).tolist()

@@ -18,7 +18,7 @@ from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import enriched_parts
 from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.cases import Cases
-from nightscreen.journal.customers import BatchMembership, Customers
+from nightscreen.journal.customers import Customers
 from nightscreen.journal.records import Records
 from nightscreen.report.facts import GROUPS, group_columns
 from nightscreen.results.customer_rows import columns_of_parts, read_customers
@@ -64,7 +64,7 @@ def publish_cases(journal: Journal, run: RunRecord, folder: Path) -> None:
     settled, newer = standing_reviews(journal, run.batch), _newer(journal, run)
     now = journal.clock()
     members = Customers(journal).members(run.batch, run.run_id)
-    gone = members.customers[members.standing != BatchMembership.PRESENT.value]
+    gone = members.customers[members.gone]
     ended = there & {key.hex() for key in gone.view("V16").tolist()}  # whole, zeros at the end too
     for rows in customers_of(folder):
         keys = np.array(_keys(journal, run, rows), dtype=object)

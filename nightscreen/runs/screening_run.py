@@ -411,7 +411,7 @@ def make_plan(run: ScreeningRun) -> None:
         )
         problems = count_shared(
             frame,
-            Earlier.of(Sightings(run.journal), run_id=run.run_id, batch=run.batch, at=now),
+            Earlier.of(run.journal, run_id=run.run_id, batch=run.batch, at=now),
             workspace=None if quoted else run.workspace,
             counted=counted,
         )

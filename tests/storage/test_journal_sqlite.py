@@ -229,14 +229,3 @@ def start(program: str, *arguments: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of Python to its end."""
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
