@@ -1,7 +1,7 @@
 """The page under a BVN link: the customer types the one-time password that the service sent them.
 
-`operations/bvn/links` decides what a link allows and what happens to a password. A password is
-never shown again, and is in no address, log or cookie.
+`operations/bvn/confirmations` decides what a link allows and what happens to a password. A password
+is never shown again, and is in no address, log or cookie.
 """
 
 from __future__ import annotations
@@ -9,7 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from nightscreen.operations.bvn.links import PATH, LinkView, LinkWord, accept_otp, look_at_link
+from nightscreen.operations.bvn.confirmations import (
+    PATH,
+    LinkView,
+    LinkWord,
+    accept_otp,
+    look_at_link,
+)
 from nightscreen.web.forms import onward, read_form
 
 if TYPE_CHECKING:

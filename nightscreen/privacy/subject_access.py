@@ -18,8 +18,7 @@ from nightscreen.files.outputs import OUTPUTS, Whose
 from nightscreen.journal.calls import UNREAD
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.schema import KINDS
-from nightscreen.operations.bvn.states import requests_to
-from nightscreen.operations.bvn.table import PERSONAL, is_theirs
+from nightscreen.operations.bvn.states import PERSONAL, is_theirs, requests_to
 from nightscreen.operations.transactions.store import PullStore
 from nightscreen.privacy.explaining import (
     last_answered,

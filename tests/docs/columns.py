@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.settings import NIGHTLY_MARGIN, cash_flow_age, max_ages
-from nightscreen.operations.bvn.table import BVNS
+from nightscreen.operations.bvn.states import BVNS
 from nightscreen.operations.loans.offers import OFFERS
 from nightscreen.operations.loans.tracking import LOANS
 from nightscreen.operations.transactions.records import load_fields

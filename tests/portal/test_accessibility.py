@@ -10,7 +10,7 @@ import pytest
 from jinja2 import Environment, FileSystemLoader
 
 from nightscreen.client.aggregator import Scope
-from nightscreen.operations.bvn.links import LinkWord
+from nightscreen.operations.bvn.confirmations import LinkWord
 from nightscreen.operations.consents.links import Refusal
 from nightscreen.portal.pages import TEMPLATES, Portal
 from tests.browser.chromium import chromium

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from nightscreen.journal import open_journal
-from nightscreen.operations.bvn.links import token_for
+from nightscreen.operations.bvn.confirmations import token_for
 from nightscreen.operations.bvn.states import requests_of
 from nightscreen.portal.app import application
 from nightscreen.portal.pages import TRIES_A_MINUTE

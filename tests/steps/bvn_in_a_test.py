@@ -15,8 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nightscreen.journal import open_journal
-from nightscreen.operations.bvn.confirmations import BvnConfirmations
-from nightscreen.operations.bvn.links import LinkView, accept_otp, look_at_link
+from nightscreen.operations.bvn.confirmations import (
+    BvnConfirmations,
+    LinkView,
+    accept_otp,
+    look_at_link,
+)
 from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from nightscreen.operations.bvn.links import LinkWord, accept_otp
+from nightscreen.operations.bvn.confirmations import LinkWord, accept_otp
 from nightscreen.sandbox.app import application
 from nightscreen.schemas.clock import MICROS, system_clock
 from tests.steps.bvn_in_a_test import BvnWorld, asked

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def no_cash_flow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the figures of cash flow, which take longer than a pull here."""
-    monkeypatch.setattr(
-        "nightscreen.operations.transactions.pull_files.write_cash_flow", lambda *_: None
-    )
+    monkeypatch.setattr("nightscreen.operations.transactions.pull.write_cash_flow", lambda *_: None)
 
 
 @pytest.fixture

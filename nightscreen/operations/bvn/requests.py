@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.client import wire
-from nightscreen.operations.bvn.links import link_for
-from nightscreen.operations.bvn.states import BvnRun
-from nightscreen.operations.bvn.table import BvnRecord, write_bvns
+from nightscreen.operations.bvn.confirmations import link_for
+from nightscreen.operations.bvn.states import BvnRecord, BvnRun, write_bvns
 from nightscreen.operations.person_run import (
     FAILED,
     PENDING,

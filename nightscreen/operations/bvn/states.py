@@ -1,35 +1,56 @@
-"""BVN consent: how the state of a request follows from what came of its two calls.
+"""BVN consent: how the state of a request follows from its two calls, and what is shown of it.
 
 The same rule reads a call that has just come back and one whose process died. A call whose answer
-was lost is never made again by machine. `requests` decides which customers to ask; `confirmations`
-and `links` decide which passwords are sent on.
+was lost is never made again by machine. `requests` decides which customers to ask, `confirmations`
+which passwords are sent on. In the output an answer is shown only where the customer's consent
+counts at this moment; a record is compared with the lender's data, and each result explained for
+the analyst, by quoting what was compared. A record may be incomplete (specification, BVN details):
+a missing field counts against nobody.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from collections import Counter
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
 
 from nightscreen.client.classify import FailureReason
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import records
-from nightscreen.operations.person_run import CallRule, Recorded, RecordRun
-from nightscreen.schemas.answers import BvnStarted
+from nightscreen.operations.person_run import CallRule, OutputTable, Recorded, RecordRun
+from nightscreen.schemas.answers import BvnAccount, BvnDetails, BvnStarted
 from nightscreen.schemas.api_runs import ApiRunParameters
-from nightscreen.schemas.bvn import OPEN_STATES, UNDER_WAY, BvnRequest, BvnState, Doubt
-from nightscreen.schemas.checks import Operation, SubjectKind
+from nightscreen.schemas.bvn import (
+    OPEN_STATES,
+    UNDER_WAY,
+    BvnRequest,
+    BvnState,
+    Doubt,
+    HeldCustomer,
+)
+from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind
 from nightscreen.schemas.clock import span_micros
+from nightscreen.schemas.columns import NAME_FIELDS
+from nightscreen.schemas.enriched import COST, WORD
+from nightscreen.schemas.money import from_micro
+from nightscreen.schemas.rows import INSTANT
+from nightscreen.values.names import CONTRADICTS, match_names
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.calling.run import Run
     from nightscreen.config.settings import BvnConsent
     from nightscreen.journal import Journal
     from nightscreen.operations.person_run import CallEnd
     from nightscreen.schemas.requests import Request
+    from nightscreen.values.names import NameMatch
 
 P = TypeVar("P", bound=ApiRunParameters)
 S = TypeVar("S", bound=Recorded)
@@ -175,3 +196,275 @@ class BvnRun(RecordRun[P, S]):
             consent_reference=request.consent_reference,
             consent_ends_at=request.consent_ends_at,
         )
+
+
+# --- the output: one row for each customer ---
+
+PARTS = "bvn"
+_NATIONAL_DIGITS = 10
+_BEST_FIRST = ("strong", "likely", "weak", "none", "business")
+_NOT_IN_ACCOUNTS = "the answer is a list of accounts, which has none"
+_NOT_IN_RECORD = "the BVN record has none"
+_NOT_HELD = "we hold none"
+TEXT = pa.string()
+_BLOCK = 1000
+_FIELDS = tuple(name for name in BvnDetails.model_fields if name in BvnDetails.specified)
+_ACCOUNT_FIELDS = tuple(name for name in BvnAccount.model_fields if name != "extra")
+ACCOUNTS = pa.list_(pa.struct([pa.field(name, pa.string()) for name in _ACCOUNT_FIELDS]))
+
+
+def _kind(name: str) -> pa.DataType:
+    annotation = BvnDetails.model_fields[name].annotation
+    return pa.date32() if annotation == (date | None) else pa.string()
+
+
+EXPLAINED = {
+    NoAnswer.INELIGIBLE.value: "no BVN, or no phone or email; or the BVN is asked for another row",
+    NoAnswer.INVALID.value: "the BVN or every contact is malformed",
+    NoAnswer.REFUSED.value: "no valid consent at this moment",
+    NoAnswer.FAILED.value: "the service refused the request or could not be reached",
+    NoAnswer.PENDING.value: "not asked yet: the run stopped before",
+    NoAnswer.TEST_MODE.value: "the service is in test mode: nothing counts",
+    BvnState.REQUESTED.value: "the request is being made",
+    BvnState.AWAITING_OTP.value: "the customer was sent a password",
+    BvnState.CONFIRMED.value: "the customer consented by password",
+    BvnState.WRONG_OTP.value: "the password was wrong; another may be supplied",
+    BvnState.EXPIRED.value: "the password was too late, or the service knows of no open request",
+    BvnState.UNREACHABLE.value: "the service could not send a password to the contact",
+    BvnState.WRONG_CONTACT.value: (
+        "the contact is not the registered one; `masked_contact` shows that one as the service does"
+    ),
+    BvnState.ABANDONED.value: "no password came in time",
+    Doubt.START.value: "the request was sent, its answer lost: the customer may have a password",
+    Doubt.FINISH.value: (
+        "a password was sent, its answer lost: it may be used up and charged; it is not sent "
+        "again, only a new request can follow"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BvnRecord:
+    """One row of the output before details are added."""
+
+    customer_id: str  # of the lender
+    batch: str
+    why: str = ""  # why there is no request to be shown; empty where there is one
+    request: BvnRequest | None = None
+    link: str | None = None  # where the customer can type the password
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One row of the output as it may be shown at this moment."""
+
+    of: BvnRecord
+    state: str
+    doubt: str | None = None  # the call that was sent and its answer lost
+    request: BvnRequest | None = None  # None where nothing of it may be shown
+    checked_at: int | None = None
+    answer: BvnDetails | None = None  # the service's record of a confirmed customer
+    compared: BvnComparison | None = None
+
+
+def _watchlisted(row: Shown) -> int | None:
+    told = None if row.answer is None else row.answer.watchlisted
+    return None if told is None else int(told)
+
+
+def _extra(row: Shown) -> str | None:
+    return row.answer.extra_json() if row.answer and row.answer.extra else None
+
+
+def _accounts(row: Shown) -> list[dict[str, Any]] | None:
+    accounts = row.answer.accounts if row.answer else ()
+    return [{name: getattr(each, name) for name in _ACCOUNT_FIELDS} for each in accounts] or None
+
+
+def _of(
+    part: str, name: str, kind: pa.DataType = TEXT
+) -> tuple[pa.DataType, Callable[[Shown], Any]]:
+    """Return a column that shows a field of a part of a row; empty where the part is not there."""
+    return kind, lambda row: (found := getattr(row, part)) and getattr(found, name)
+
+
+BVNS = OutputTable[Shown](
+    customer_id=(TEXT, lambda row: row.of.customer_id),
+    bvn=(TEXT, lambda row: row.of.request and row.of.request.held.bvn),
+    batch=(WORD, lambda row: row.of.batch),
+    state=(WORD, lambda row: row.state),
+    in_doubt=(WORD, lambda row: row.doubt),  # start, finish: sent, and the answer was lost
+    explained=(TEXT, lambda row: EXPLAINED[row.doubt or row.state]),
+    masked_contact=(TEXT, lambda row: row.request and row.request.held.masked_contact),
+    attempts=_of("request", "attempts", pa.int32()),
+    requested_at=_of("request", "at", INSTANT),
+    settled_at=_of("request", "settled_at", INSTANT),
+    consent_reference=_of("request", "consent_reference"),
+    otp_link=(TEXT, lambda row: row.of.link if row.request and row.request.is_open else None),
+    **{f"bvn_{name}": _of("answer", name, _kind(name)) for name in _FIELDS}
+    | {"bvn_watchlisted": (pa.int64(), _watchlisted)},
+    bvn_extra=(TEXT, _extra),
+    bvn_accounts=(ACCOUNTS, _accounts),
+    name_match=_of("compared", "name_match", WORD),
+    name_explained=_of("compared", "name_explained"),
+    dob_match=_of("compared", "dob_match", pa.bool_()),
+    dob_explained=_of("compared", "dob_explained"),
+    phone_match=_of("compared", "phone_match", pa.bool_()),
+    phone_explained=_of("compared", "phone_explained"),
+    checked_at=(INSTANT, lambda row: row.checked_at),
+    cost=(COST, lambda row: from_micro(row.of.request.cost_micro if row.of.request else 0)),
+    # that asked, or that supplied the last password
+    run_id=(TEXT, lambda row: row.request and (row.request.finish_run_id or row.request.run_id)),
+)
+
+
+def write_bvns(run: Run, lines: Sequence[BvnRecord]) -> dict[str, int]:
+    """Write `bvn/part-*.parquet`; return how many rows are in each state."""
+    states: Counter[str] = Counter()
+
+    def tables() -> Iterator[pa.Table]:
+        for start in range(0, len(lines), _BLOCK):
+            rows = list(_shown(run.journal, lines[start : start + _BLOCK], run.clock()))
+            states.update(row.state for row in rows)
+            yield BVNS.table(rows)
+
+    run.folder.write_parts(PARTS, BVNS.schema, tables())
+    return dict(sorted(states.items()))
+
+
+def _shown(journal: Journal, lines: Sequence[BvnRecord], now: int) -> Iterator[Shown]:
+    check = Operation.BVN_FINISH
+    subjects = [line.request.subject for line in lines if line.request is not None]
+    stored = journal.answers.latest(check.value, subjects)
+    for line in lines:
+        request = line.request
+        if request is None or line.why or now >= request.consent_ends_at:
+            yield Shown(line, line.why or NoAnswer.REFUSED.value)
+            continue
+        kept = stored.get(request.subject) if request.state is BvnState.CONFIRMED else None
+        answer = compared = None
+        if kept is not None:
+            found = parse_answer(check, journal.answers.body(check.value, kept))
+            if isinstance(found, BvnDetails):
+                answer, compared = found, compare(request.held, found)
+        yield Shown(
+            line,
+            request.state.value,
+            None if request.doubt is None else request.doubt.value,
+            request,
+            None if kept is None else kept.answered_at,
+            answer,
+            compared,
+        )
+
+
+def lines_of(journal: Journal, batches: Iterable[str]) -> list[BvnRecord]:
+    """Return a line for the newest request of each customer of some batch names."""
+    asked = requests_of(journal).select(records.c.batch.in_(sorted(set(batches))))
+    last = {each.customer: each.key for each in asked}
+    return [
+        BvnRecord(each.held.customer_id, each.batch, request=each)
+        for each in asked
+        if last[each.customer] == each.key
+    ]
+
+
+# --- comparing ---
+
+PERSONAL = tuple(
+    name for name in BvnDetails.model_fields if name not in {"reference", "bvn", "watchlisted"}
+)
+"""Fields of BVN details about the person the BVN belongs to."""
+
+
+def is_theirs(answer: BvnDetails, rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether a BVN answer agrees with the customer by any of their rows.
+
+    A record that contradicts them may be somebody else's.
+    """
+    names = ("phone", *NAME_FIELDS, "date_of_birth")
+    held = (HeldCustomer("", "", "", **{name: row.get(name) for name in names}) for row in rows)
+    compared = (compare(each, answer) for each in held)
+    return any(
+        each.name_match not in {None, *CONTRADICTS} and each.dob_match is not False
+        for each in compared
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BvnComparison:
+    """The result: a grade or a truth for each, None if one side is missing, and why."""
+
+    name_match: str | None
+    name_explained: str
+    dob_match: bool | None
+    dob_explained: str
+    phone_match: bool | None
+    phone_explained: str
+
+
+def compare(held: HeldCustomer, answer: BvnDetails) -> BvnComparison:
+    """Compare a customer with a BVN answer: with the details where it has any."""
+    if answer.only_accounts():
+        name, explained = _best_account(held, answer.accounts)
+        return BvnComparison(name, explained, None, _NOT_IN_ACCOUNTS, None, _NOT_IN_ACCOUNTS)
+    parts = (answer.first_name, answer.middle_name, answer.last_name)
+    record_name = " ".join(part for part in parts if part)
+    name, explained = _name_result(match_names(held.names, record_name or None), record_name)
+    dob, dob_explained = _dates(held.date_of_birth, answer.dob)
+    phone, phone_explained = _phones(held.phone, answer.mobile)
+    return BvnComparison(name, explained, dob, dob_explained, phone, phone_explained)
+
+
+def _name_result(match: NameMatch | None, record_name: str) -> tuple[str | None, str]:
+    if match is None:
+        return None, _NOT_HELD if record_name else _NOT_IN_RECORD
+    return match.grade, match.explained
+
+
+def _best_account(held: HeldCustomer, accounts: Sequence[BvnAccount]) -> tuple[str | None, str]:
+    """Return how well the best of the accounts' names agrees."""
+    matches = [match_names(held.names, account.account_name) for account in accounts]
+    known = [match for match in matches if match is not None]
+    if not known:
+        return None, "nothing to compare on one side"
+    best = min(known, key=lambda match: _BEST_FIRST.index(match.grade))
+    return best.grade, f"best of {len(accounts)}: {best.explained}"
+
+
+def _dates(ours: date | None, theirs: date | None) -> tuple[bool | None, str]:
+    if theirs is None:
+        return None, _NOT_IN_RECORD
+    if ours is None:
+        return None, _NOT_HELD
+    if ours == theirs:
+        return True, f"agree: {theirs}"
+    hint = ""
+    if (ours.year, ours.month, ours.day) == (theirs.year, theirs.day, theirs.month):
+        hint = "; day and month changed places"
+    elif (ours.month, ours.day) == (theirs.month, theirs.day):
+        hint = "; only the year differs"
+    return False, f"against: {ours} / {theirs}{hint}"
+
+
+def _phones(ours: str | None, theirs: str | None) -> tuple[bool | None, str]:
+    """Compare the last ten digits; digits the service masks agree with anything."""
+    own, others = _national(ours), _national(theirs)
+    if not others:
+        return None, _NOT_IN_RECORD
+    if not own:
+        return None, _NOT_HELD
+    if len(own) < _NATIONAL_DIGITS or len(others) < _NATIONAL_DIGITS:
+        return None, "one of the two is no whole phone number"
+    shown = [(one, other) for one, other in zip(own, others, strict=True) if other != "*"]
+    if not shown:
+        return None, "the BVN record shows no digit"
+    if all(one == other for one, other in shown):
+        covered = "" if len(shown) == _NATIONAL_DIGITS else f" on the {len(shown)} digits shown"
+        return True, f"agree{covered}: ...{others[-4:]}"
+    return False, f"against: ...{own[-4:]} / ...{others[-4:]}"
+
+
+def _national(phone: str | None) -> str:
+    digits = [char for char in phone or "" if char in "0123456789*"]
+    return "".join(digits)[-_NATIONAL_DIGITS:]
