@@ -19,7 +19,7 @@ from nightscreen.journal.calls import UNREAD
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.schema import KINDS
 from nightscreen.operations.bvn.states import PERSONAL, is_theirs, requests_to
-from nightscreen.operations.transactions.store import PullStore
+from nightscreen.operations.transactions.records import PullStore
 from nightscreen.privacy.explaining import (
     last_answered,
     lookup,

@@ -18,7 +18,7 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.customers import Customers
 from nightscreen.operations.transactions.pull import AccountPull, Pull, TransactionPull
-from nightscreen.operations.transactions.store import PullStore
+from nightscreen.operations.transactions.records import PullStore
 from nightscreen.privacy.lookup_subject import Subject
 from nightscreen.privacy.subject_access import gather
 from nightscreen.sandbox.faults import NO_WAIT
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.operations.person_run import CallEnd
     from nightscreen.operations.transactions.pull import Due
-    from nightscreen.operations.transactions.store import Version
+    from nightscreen.operations.transactions.records import Version
     from nightscreen.sandbox.process import SandboxProcess
     from nightscreen.schemas.consented import Grant
 

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from nightscreen.files.sealing import Pseudonyms
 from nightscreen.operations.transactions.records import (
+    HELD_TAIL,
+    LONG_LIST,
     Drift,
+    compare,
     json_text,
     load_fields,
     parse_text,
     read_list,
 )
-from nightscreen.operations.transactions.store import HELD_TAIL, LONG_LIST, compare
 from nightscreen.schemas.pulls import Answered, Known
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from nightscreen.config.settings import Retention
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.identifier_history import Sightings
-from nightscreen.operations.transactions.store import PullStore
+from nightscreen.operations.transactions.records import PullStore
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge

@@ -25,8 +25,7 @@ from nightscreen.client.aggregator import Scope
 from nightscreen.client.validation_errors import first_mistake, place_in, read_toml
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import Consents, keep_figures, live_figures
-from nightscreen.operations.transactions.records import load_fields
-from nightscreen.operations.transactions.store import PullStore
+from nightscreen.operations.transactions.records import PullStore, load_fields
 from nightscreen.policy.engine import locked_connection
 from nightscreen.schemas.clock import instant_text, to_instant, to_micros
 from nightscreen.schemas.consented import CashFigures, GrantState

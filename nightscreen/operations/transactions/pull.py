@@ -4,7 +4,7 @@ Transactions, or linked accounts with the profile beside them where that was gra
 token is used until the service refuses it; then it is refreshed once, by one task of one process,
 and tried once more. Files, notices and report are made from the journal alone, so that a pull that
 was stopped or killed is closed as honestly as one that went through. What a list says beside the
-last one is `store`'s, how a run goes is the driver's (`operations/person_run.py`).
+last one is `records`', how a run goes is the driver's (`operations/person_run.py`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,14 @@ from nightscreen.operations.person_run import (
     write_rows,
 )
 from nightscreen.operations.transactions.cashflow import CashFlow, write_cash_flow
-from nightscreen.operations.transactions.records import HINTS, Drift, load_fields, read_list
-from nightscreen.operations.transactions.store import AnsweredList, PullStore
+from nightscreen.operations.transactions.records import (
+    HINTS,
+    AnsweredList,
+    Drift,
+    PullStore,
+    load_fields,
+    read_list,
+)
 from nightscreen.schemas.calls import CallState, LookupStatus
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import DAY_MICROS, lagos_day, to_instant
@@ -65,8 +71,7 @@ if TYPE_CHECKING:
     from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
     from nightscreen.operations.person_run import CallEnd
-    from nightscreen.operations.transactions.records import RecordFields
-    from nightscreen.operations.transactions.store import Version
+    from nightscreen.operations.transactions.records import RecordFields, Version
     from nightscreen.schemas.consented import RawRecords
     from nightscreen.schemas.requests import Request
 
@@ -495,7 +500,7 @@ class Pull(PersonRun[PullTransactions, Due]):
         person.word = person.pulled.state.value
 
     def _read(self, person: Due, kind: PulledKind, found: RawRecords) -> AnsweredList:
-        drift, names = Drift(shape=Counter([found.shape])), self.run.journal.pseudonyms
+        drift, names = Drift([("shape", found.shape)]), self.run.journal.pseudonyms
         records, repeated = self.fields[kind].read(found.records, names, person.subject, drift)
         unreadable = [
             [each.place, each.key.hex(), each.problem, each.column]
