@@ -391,7 +391,8 @@ def _look(journal: Journal, settings: Settings, token: str) -> tuple[BvnRequest 
         request = requests_of(journal).find(signing(journal, "bvn request").loads(token))
     except BadData:
         request = None
-    if request is None or newest(journal, [request.customer])[request.customer].key != request.key:
+    known = {} if request is None else newest(journal, [request.customer])
+    if request is None or request.key not in {each.key for each in known.values()}:
         return None, LinkView(LinkWord.CLOSED)
     return request, view(request, settings, journal.clock())
 
