@@ -27,7 +27,8 @@ from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import Consents, keep_figures, live_figures
 from nightscreen.operations.transactions.records import PullStore, load_fields
 from nightscreen.policy.engine import locked_connection
-from nightscreen.schemas.clock import instant_text, to_instant, to_micros
+from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA, FEATURES, figures_document
+from nightscreen.schemas.clock import instant_text, to_instant
 from nightscreen.schemas.consented import CashFigures, GrantState
 from nightscreen.schemas.enriched import CASHFLOW_SCHEMA, FEATURES, figures_document
 from nightscreen.schemas.errors import SettingsError
@@ -527,10 +528,8 @@ BLOCK = 250_000  # transactions that are worked on at once: some 400 MB with the
 class CashFlowInput(NamedTuple):
     """A customer's typed records as they stand now; the unreadable are left out."""
 
-    customer: bytes
+    figures: CashFigures  # whose they are and what they rest on; those of an earlier pull, or none
     customer_id: str
-    checked_at: int  # when the newest list of their transactions was answered, microseconds
-    scopes: tuple[str, ...]  # those of the consent that the figures rest on
     transactions: pa.Table
     accounts: pa.Table
 
@@ -562,36 +561,32 @@ def _inputs(run: Run, store: PullStore, pulls: Iterable[Pulled]) -> Iterator[Cas
         checked_at = None if answered is None else answered.answered_at
         if checked_at is not None:
             used = (Scope.TRANSACTION_LIST, Scope.BANK_ACCOUNT_LIST)
-            scopes = tuple(scope for scope in used if grant.allows(scope))
-            yield _input(store, each.customer, grant.customer_id, checked_at, scopes)
+            figures = CashFigures(
+                key=each.customer.hex(),
+                customer=each.customer,
+                run_id=run.run_id,
+                at=checked_at,
+                scopes=tuple(scope for scope in used if grant.allows(scope)),
+                figures={},
+            )
+            yield _input(store, figures, grant.customer_id)
 
 
-def _input(
-    store: PullStore,
-    customer: bytes,
-    customer_id: str,
-    checked_at: int,
-    scopes: tuple[str, ...],
-) -> CashFlowInput:
+def _input(store: PullStore, figures: CashFigures, customer_id: str) -> CashFlowInput:
     def table(kind: PulledKind, schema: pa.Schema) -> pa.Table:
         fields = load_fields(kind)
         rows = [
             {**fields.typed(version.raw, schema.names), "customer_id": customer_id}
-            for block in store.current(customer, kind)
+            for block in store.current(figures.customer, kind)
             for version in block
             if version.problem is None
         ]
         return pa.Table.from_pylist(rows, schema)
 
-    has_accounts = Scope.BANK_ACCOUNT_LIST in scopes
-    return CashFlowInput(
-        customer,
-        customer_id,
-        checked_at,
-        scopes,
-        table(PulledKind.TRANSACTION, TRANSACTIONS),
-        table(PulledKind.BANK_ACCOUNT, ACCOUNTS) if has_accounts else ACCOUNTS.empty_table(),
-    )
+    has_accounts = Scope.BANK_ACCOUNT_LIST in figures.scopes
+    accounts = table(PulledKind.BANK_ACCOUNT, ACCOUNTS) if has_accounts else NO_ACCOUNTS
+    transactions = table(PulledKind.TRANSACTION, TRANSACTIONS)
+    return CashFlowInput(figures, customer_id, transactions, accounts)
 
 
 def _blocks(inputs: Iterable[CashFlowInput]) -> Iterator[list[CashFlowInput]]:
@@ -610,7 +605,7 @@ def _blocks(inputs: Iterable[CashFlowInput]) -> Iterator[list[CashFlowInput]]:
 def _tables(block: Sequence[CashFlowInput]) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Return transactions, customers and accounts of some customers, as `CashFlow` takes them."""
     asked = [
-        {"customer_id": each.customer_id, "checked_at": to_instant(each.checked_at)}
+        {"customer_id": each.customer_id, "checked_at": to_instant(each.figures.at)}
         for each in block
     ]
     return (
@@ -623,18 +618,11 @@ def _tables(block: Sequence[CashFlowInput]) -> tuple[pa.Table, pa.Table, pa.Tabl
 def _kept(run: Run, cash_flow: CashFlow, block: Sequence[CashFlowInput]) -> pa.Table:
     """Return the figures of some customers, and keep them."""
     table = cash_flow.features(*_tables(block))
-    figures = [
-        CashFigures(
-            key=each.customer.hex(),
-            customer=each.customer,
-            run_id=run.run_id,
-            at=to_micros(row["tx_checked_at"]),
-            scopes=each.scopes,
-            figures=figures_document(row),
-        )
+    found = [
+        each.figures.model_copy(update={"figures": figures_document(row)})
         for each, row in zip(block, table.to_pylist(), strict=True)
     ]
-    keep_figures(run.journal, figures)
+    keep_figures(run.journal, found)
     return table
 
 
@@ -650,10 +638,9 @@ def explain_cash_flow(
     figures = live_figures(journal, [customer]).get(customer)
     if figures is None:
         return None
-    used = _input(PullStore(journal), customer, customer_id, figures.at, figures.scopes)
     return {
         "run_id": figures.run_id,
         "checked_at": instant_text(figures.at),
         "figures": figures.figures,
-        "rules": cash_flow.matches(*_tables([used])),
+        "rules": cash_flow.matches(*_tables([_input(PullStore(journal), figures, customer_id)])),
     }
