@@ -45,6 +45,7 @@ from nightscreen.results.decision_files import csv_bytes
 from nightscreen.results.notices import contested
 from nightscreen.results.tracked_state import rests_on
 from nightscreen.results.wording import customer_name
+from nightscreen.schemas.answers import LoanProducts, LoanStarted
 from nightscreen.schemas.checks import Operation, Purpose, SubjectKind
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.columns import NAME_FIELDS, REQUESTED
@@ -71,7 +72,6 @@ if TYPE_CHECKING:
     from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.contests import Review
     from nightscreen.schemas.decisions import KnownCustomer
-    from nightscreen.schemas.loans import LoanProduct
     from nightscreen.values.issues import Validated
 
 BLOCK_ROWS = 4096
@@ -210,7 +210,7 @@ def candidates(
     A row to which nothing is offered, whatever was before, has another word than `PENDING`.
     """
     names, wanted = journal.pseudonyms, frozenset(parameters.decisions)
-    reviews = Reviews.of(journal).active(source.batch, journal.clock())
+    reviews = Reviews(journal).active(source.batch, journal.clock())
     disputed = contested(journal, source.batch)
     found: list[Offered] = []
     number = 0
@@ -222,7 +222,7 @@ def candidates(
         asked = {
             each: row for each, row in rows.items() if row["decision"] in wanted or each in reviews
         }
-        known = Customers.of(journal).known(list(asked))
+        known = Customers(journal).known(list(asked))
         for each, row in asked.items():
             own = str(row["decision"])
             decision, by = _newest(own, reviews.get(each), known.get(each), source.run_id)

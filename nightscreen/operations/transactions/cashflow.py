@@ -27,7 +27,6 @@ from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import Consents, keep_figures, live_figures
 from nightscreen.operations.transactions.records import PullStore, load_fields
 from nightscreen.policy.engine import locked_connection
-from nightscreen.schemas.cashflow import CASHFLOW_SCHEMA, FEATURES, figures_document
 from nightscreen.schemas.clock import instant_text, to_instant
 from nightscreen.schemas.consented import CashFigures, GrantState
 from nightscreen.schemas.enriched import CASHFLOW_SCHEMA, FEATURES, figures_document

@@ -117,7 +117,7 @@ class PullFiles:
     def __init__(self, run: Run, fields: Mapping[PulledKind, RecordFields]) -> None:
         self.run, self.fields, self.store = run, fields, PullStore(run.journal)
         self.pulls = self.store.pulls.of_run(run.run_id)
-        grants = Consents.of(run.journal).grants()
+        grants = Consents(run.journal).grants()
         self.ids = {each.customer: each.customer_id for each in grants}
         self.outcomes = Counter(each.state.value for each in self.pulls)
         self.counts: Counter[str] = Counter()

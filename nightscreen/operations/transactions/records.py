@@ -422,7 +422,7 @@ class PullStore:
     @property
     def pulls(self) -> Records[Pulled]:
         """Return how customers were pulled."""
-        return Records.of(self._journal, Pulled)
+        return Records(self._journal, Pulled)
 
     def settle(self, pulled: Pulled) -> None:
         """Save a customer's state, if there are no records."""
