@@ -7,7 +7,6 @@ that a policy may name a column before any batch has it. `conditions` reads cond
 from __future__ import annotations
 
 import re
-from collections import Counter
 from datetime import date
 from difflib import get_close_matches
 from functools import cache
@@ -18,14 +17,12 @@ import pyarrow.compute as pc
 
 from nightscreen.checks.arrow_types import arrow_type
 from nightscreen.checks.registry import CHECKS
-from nightscreen.policy.engine import locked_connection
 from nightscreen.schemas.answers import ACCOUNT_STATUSES, BvnDetails
 from nightscreen.schemas.checks import NoAnswer, Outcome, Purpose, Source
 from nightscreen.schemas.columns import KNOWN_COLUMNS, REQUESTED
 from nightscreen.schemas.enriched import BVN_FIELDS, COST, DECISION_FIELDS, SIGNALS, TX_FIELDS
 from nightscreen.schemas.policy import CarriedKind
 from nightscreen.schemas.rows import INSTANT, row_schema
-from nightscreen.values.issues import is_absent
 from nightscreen.values.names import GRADES
 
 if TYPE_CHECKING:
@@ -188,22 +185,6 @@ What cannot be read so is null.
 def column_types(carried: Mapping[str, CarriedKind]) -> dict[str, pa.DataType]:
     """Return every column a condition may name, those that the policy says are carried included."""
     return {**{name: CARRIED_TYPES[kind] for name, kind in carried.items()}, **known_columns()}
-
-
-def unread_values(table: pa.Table, kinds: Mapping[str, CarriedKind]) -> Counter[str]:
-    """Return how many values of each carried column are there and no number or date."""
-    found: Counter[str] = Counter()
-    for name, kind in kinds.items():
-        if kind is CarriedKind.TEXT or name not in table.column_names:
-            continue
-        read = CARRIED_SQL[kind].format("value")
-        with locked_connection() as connection:
-            connection.register("written", pa.table({"value": fitted(table, name, pa.string())}))
-            unread = connection.execute(
-                f"SELECT value, count(*) FROM written WHERE {read} IS NULL GROUP BY value"  # noqa: S608 - a constant
-            ).fetchall()
-        found[name] += sum(count for value, count in unread if value and not is_absent(value))
-    return +found
 
 
 def fitted(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:

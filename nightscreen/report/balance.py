@@ -61,11 +61,8 @@ def balance_of(frame: Frame) -> Balance:
     (ends,) = found
     lost = ends["opening"] - ends["closing"] - ends["cost"]
     explained = min(max(0, lost), ends["doubt"])
-    gaps = frame.row("gaps")
     since = None
-    if not (ends["hidden"] or gaps["unreliable"]):
-        explained, since = min(explained, gaps["explained"]), gaps["since"]
-    elif lost != explained:
+    if lost != explained:
         since = frame.row("first_unexplained", opening=ends["opening"])["since"]
     exact = ends["opening_exact"] and ends["closing_exact"]
     if exact:

@@ -137,6 +137,10 @@ class CallFigures:
         return sum(calls.in_doubt_micro for calls in self.checks.values())
 
 
+_Words = tuple[list[str], list[str]]
+"""The checks and the troubles of calls, in the order of their first appearance."""
+
+
 @cache
 def call_queries() -> dict[str, list[str]]:
     """Return the statements of `calls.sql`."""
@@ -155,13 +159,13 @@ def write_calls(
 
     Numbers of very many calls, which do not fit the memory, may be written into `spill`.
     """
-    words = _Words()
+    words: _Words = [], []
     with Frame(call_queries(), spill) as frame:
         frame.make("calls", WALLET_CALLS.empty_table())
         blocks = journal.runs.calls(run_id, list(_JOURNAL_COLUMNS), block=_BLOCK_CALLS)
         tables = _entered(blocks, frame, words, declared)
         folder.write_parquet(CALLS_FILE, CALLS, tables)
-        found = figures(frame, words.checks, words.troubles)
+        found = figures(frame, *words)
     trim_memory()
     return found
 
@@ -172,7 +176,7 @@ def _entered(
     """Enter the numbers of calls into a frame, and yield the calls as the file has them."""
     for rows in blocks:
         calls = _as_columns(rows)
-        frame.add("calls", words.numbered(calls))
+        frame.add("calls", _wallet_calls(calls, *words))
         yield _table(calls, declared)
 
 
@@ -180,22 +184,14 @@ def figures(frame: Frame, checks: Sequence[str], troubles: Sequence[str]) -> Cal
     """Return the figures of the table `calls` of a frame, its words by their number."""
     lost: dict[int, dict[str, int]] = {}
     for each in frame.table("troubles").to_pylist():
-        of_check = lost.setdefault(each["check_number"], {})
-        of_check[troubles[each["trouble"]]] = each["number"]
-    return CallFigures(
-        {
-            checks[each["check_number"]]: CheckCalls(
-                attempts=each["attempts"],
-                retries=each["retries"],
-                cost_micro=each["cost_micro"],
-                in_doubt_micro=each["in_doubt_micro"],
-                troubles=lost.get(each["check_number"], {}),
-                latency_ms=_latency(each["latency_us"]),
-            )
-            for each in frame.table("checks").to_pylist()
-        },
-        balance_of(frame),
-    )
+        lost.setdefault(each["check_number"], {})[troubles[each["trouble"]]] = each["number"]
+    found = {}
+    for each in frame.table("checks").to_pylist():
+        number, latency_us = each.pop("check_number"), each.pop("latency_us")
+        found[checks[number]] = CheckCalls(
+            **each, troubles=lost.get(number, {}), latency_ms=_latency(latency_us)
+        )
+    return CallFigures(found, balance_of(frame))
 
 
 def _latency(percentiles_us: Sequence[float] | None) -> dict[str, float | None]:
@@ -207,37 +203,29 @@ def _latency(percentiles_us: Sequence[float] | None) -> dict[str, float | None]:
     }
 
 
-@dataclass(slots=True)
-class _Words:
-    """The words of calls as numbers, in the order of their first appearance."""
+def _wallet_calls(calls: pa.Table, checks: list[str], troubles: list[str]) -> pa.Table:
+    """Return those of the journal's calls that were sent, as the queries take them.
 
-    checks: list[str] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
-
-    def numbered(self, calls: pa.Table) -> pa.Table:
-        """Return calls that were sent as the queries take them (`WALLET_CALLS`)."""
-        calls = calls.filter(pc.not_equal(calls["state"], CallState.NOT_SENT.value))
-        sent = pc.coalesce(calls["sent_at"], calls["intent_at"])
-        settled = pc.max_element_wise(pc.add(sent, 1), pc.coalesce(calls["settled_at"], sent))
-        answered = pc.equal(calls["state"], CallState.ANSWERED.value)
-        reserving = pc.is_in(calls["state"], value_set=pa.array(sorted(RESERVING)))
-        unknown = pc.and_(reserving, pc.is_null(calls["cost_micro"]))
-        nothing = pa.scalar(None, pa.int64())
-        took = pc.subtract(calls["settled_at"], calls["sent_at"])
-        return pa.table(
-            [
-                _number(calls["check"], self.checks),
-                calls["attempt"],
-                _number(calls["trouble"], self.troubles),
-                pc.if_else(answered, took, nothing),
-                sent,
-                settled,
-                pc.fill_null(calls["cost_micro"], 0),
-                pc.if_else(unknown, calls["reserved_micro"], 0),
-                calls["balance_micro"],
-            ],
-            schema=WALLET_CALLS,
-        )
+    Words are numbers there, by their place among those seen so far.
+    """
+    calls = calls.filter(pc.not_equal(calls["state"], CallState.NOT_SENT.value))
+    sent = pc.coalesce(calls["sent_at"], calls["intent_at"])
+    answered = pc.equal(calls["state"], CallState.ANSWERED.value)
+    reserving = pc.is_in(calls["state"], value_set=pa.array(sorted(RESERVING)))
+    unknown = pc.and_(reserving, pc.is_null(calls["cost_micro"]))
+    took = pc.subtract(calls["settled_at"], calls["sent_at"])
+    columns = {
+        "check_number": _number(calls["check"], checks),
+        "attempt": calls["attempt"],
+        "trouble": _number(calls["trouble"], troubles),
+        "latency_us": pc.if_else(answered, took, pa.scalar(None, pa.int64())),
+        "sent": sent,
+        "settled": pc.max_element_wise(pc.add(sent, 1), pc.coalesce(calls["settled_at"], sent)),
+        "cost": pc.fill_null(calls["cost_micro"], 0),
+        "doubt": pc.if_else(unknown, calls["reserved_micro"], 0),
+        "balance": calls["balance_micro"],
+    }
+    return pa.table(columns, WALLET_CALLS)
 
 
 def _number(column: pa.ChunkedArray, words: list[str]) -> pa.Array:

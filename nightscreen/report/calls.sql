@@ -33,23 +33,9 @@ SELECT
 FROM calls
 WINDOW by_sent AS (ORDER BY sent, settled, balance DESC);
 
--- While nothing is paid in the balance only falls, so that balances show the order of charges,
--- whatever the order of answers. `lost` is what went before a call and its own cost does not
--- explain; a call that `crossed` settled before one above it was sent, so that the order is wrong.
-CREATE OR REPLACE TABLE chain AS
-SELECT
-    *,
-    lag(balance) OVER by_balance - balance - cost AS lost,
-    lag(sent) OVER by_balance AS sent_before,
-    coalesce(settled < max(sent) OVER (
-        ORDER BY balance DESC, cost DESC, sent ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ), FALSE) AS crossed
-FROM wallet
-WHERE balance IS NOT NULL
-WINDOW by_balance AS (ORDER BY balance DESC, cost DESC, sent);
-
 -- name: confirmed
--- The balance of an end may be from before its own call's charge. Two such balances in a row agree
+-- While nothing is paid in the balance only falls, so that balances show the order of charges,
+-- whatever the order of answers. The balance of an end may be from before its own call's charge. Two such balances in a row agree
 -- with each other only where both calls cost the same. So an end is confirmed by a chain without
 -- a gap in which not all calls cost the same. The nearest calls are looked at first, since what
 -- comes later may be a gap; each look takes in four times as many.
@@ -126,8 +112,7 @@ sums AS (
         sum(cost)::BIGINT AS cost,
         sum(doubt) FILTER (NOT first_alone OR place >= first_place)::BIGINT AS doubt,
         min(balance) AS lowest,
-        max(balance + cost) AS highest,
-        coalesce(bool_or(cost > 0 AND balance IS NULL), FALSE) AS hidden
+        max(balance + cost) AS highest
     FROM wallet, first, last
     GROUP BY ALL
 )
@@ -138,7 +123,7 @@ SELECT
     CASE WHEN closing_alone THEN after_last - cost_after ELSE lowest END AS closing,
     opening_alone AND doubt_before = 0 AS opening_exact,
     closing_alone AND NOT late AS closing_exact,
-    cost, doubt, lowest, hidden
+    cost, doubt, lowest
 FROM sums;
 
 -- name: lag
@@ -154,36 +139,6 @@ FROM (
     WINDOW by_balance AS (ORDER BY balance DESC, cost DESC, sent)
 )
 WHERE other;
-
--- name: gaps
--- A gap of the chain is explained only by calls in doubt that were under way between its two
--- answers; a service that was given up on may charge for as long again. No chain is reliable
--- where money was paid in.
-WITH begun AS (
-    SELECT sent, sum(doubt) OVER (ORDER BY sent) AS total FROM wallet WHERE doubt > 0
-),
-over_by AS (
-    SELECT settled + took AS ends, sum(doubt) OVER (ORDER BY settled + took) AS total
-    FROM wallet WHERE doubt > 0
-),
-gap AS (
-    SELECT
-        settled, lost, least(sent_before, settled) AS since
-    FROM chain
-    WHERE lost != 0
-)
-SELECT
-    (SELECT coalesce(bool_or(lost < 0 OR crossed), FALSE) FROM chain) AS unreliable,
-    coalesce(sum(least(lost, under_way)), 0)::BIGINT AS explained,
-    min(settled) FILTER (under_way < lost) AS since
-FROM (
-    SELECT
-        gap.settled, gap.lost,
-        coalesce(begun.total, 0) - coalesce(over_by.total, 0) AS under_way
-    FROM gap
-    ASOF LEFT JOIN begun ON gap.settled >= begun.sent
-    ASOF LEFT JOIN over_by ON gap.since > over_by.ends
-);
 
 -- name: first_unexplained
 -- The first balance that costs and doubts cannot explain, in whatever order calls were charged: what

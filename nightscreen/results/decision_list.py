@@ -1,14 +1,15 @@
 """The decision list: what operations work through, worst exposure first, from the enriched parts.
 
-Approved rows and rows whose review still stands are not on it. Its columns are one query over
-blocks of enriched rows, laid into one private file and read in order, so that memory holds a block
-and two numbers a row. What rules say is in `wording`, how files are written in `decision_files`.
+Approved rows and rows whose review still stands are not on it. Sizes of all rows are ranked by one
+query, then the rows that are shown are put together block by block and laid into one private file,
+from which they are read in order: memory holds a block and a few numbers a row. What rules say is
+in `wording`, how files are written in `decision_files`.
 """
 
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK
+from nightscreen.files.private_files import atomic_write
 from nightscreen.policy.engine import locked_connection
 from nightscreen.results.changes import NEWS
 from nightscreen.results.customer_rows import columns_of_parts, read_customers
@@ -27,17 +29,16 @@ from nightscreen.results.decision_files import (
     APPROVED_SHEET,
     WORKBOOK_ROWS,
     Cell,
-    DecisionList,
-    write_decision_files,
+    csv_bytes,
+    write_workbook,
 )
 from nightscreen.results.wording import NAMES, Words, said_of
 from nightscreen.schemas.decisions import DECISION_COLUMNS, LISTED, REVIEW_COLUMNS
 from nightscreen.schemas.errors import OutputError
-from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.rows import INSTANT, NAIRA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
@@ -48,9 +49,6 @@ if TYPE_CHECKING:
 BLOCK_ROWS = 8192
 APPROVED_ROWS = 2_000
 """Approved rows that the workbook shows, those of the largest exposure."""
-_UNKNOWN = -1
-_OTHERWISE = -2
-"""In place of the exposure of a row that is decided otherwise."""
 _TYPES: dict[str, pa.DataType] = {
     "exposure": NAIRA,
     "karma_amount": NAIRA,
@@ -118,20 +116,37 @@ def heading(carried: str) -> str:
     return f"input_{carried}" if carried in (*DECISION_COLUMNS, *REVIEW_COLUMNS) else carried
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ListCounts:
     """What is on the list."""
 
-    listed: dict[str, int] = field(default_factory=dict)  # rows by decision
-    exposure: dict[str, Decimal] = field(default_factory=dict)  # known naira at risk by decision
-    approved: int = 0  # approved rows that the workbook shows
-    quiet: int = 0  # rows left out because their review stands
-    fix: int = 0  # rows in quarantine
+    listed: Mapping[str, int]  # rows by decision
+    exposure: Mapping[str, Decimal]  # known naira at risk by decision
+    approved: int  # approved rows that the workbook shows
+    quiet: int  # rows left out because their review stands
 
     @property
     def rows(self) -> int:
         """Return how many rows the list has."""
         return sum(self.listed.values())
+
+
+_WORDS = ", ".join(f"'{each.value}'" for each in LISTED)
+_UNKNOWN = f"SELECT median(exposure) FROM sizes WHERE decision IN ({_WORDS}) AND NOT quiet"  # noqa: S608 - words of our own
+_WORST_FIRST = f"""
+    SELECT place FROM sizes WHERE decision IN ({_WORDS}) AND NOT quiet
+    ORDER BY coalesce(exposure, ({_UNKNOWN})) DESC, place
+"""  # noqa: S608 - words of our own
+"""An unknown exposure is not zero: it stands where the middle of the known ones does."""
+_LARGEST_APPROVED = """
+    SELECT place FROM sizes WHERE decision = 'approve' AND NOT quiet
+    ORDER BY exposure DESC NULLS LAST, place LIMIT $most
+"""
+_COUNTS = f"""
+    SELECT decision, count(*) FILTER (NOT quiet), coalesce(sum(exposure) FILTER (NOT quiet), 0),
+        count(*) FILTER (quiet)
+    FROM sizes WHERE decision IN ({_WORDS}) GROUP BY decision
+"""  # noqa: S608 - words of our own
 
 
 def write_decisions(
@@ -157,47 +172,46 @@ def write_decisions(
     Raises:
         OutputError: the disk is full or the folder cannot be written.
     """
+    there = columns_of_parts(parts)
+    shown = [name for name in carried if name in there]
+    news = None if compared is None else compared.news
+    values = {"run_id": run_id, "declined_by": PROPOSED if proposes else BY_POLICY}
     fixes: list[list[Cell]] = [
         [int(line) if line.isdecimal() else line, *rest] for line, *rest in problems
     ]
-    counts = ListCounts(fix=len(fixes))
-    there = columns_of_parts(parts)
-    shown = [name for name in carried if name in there]
-    schema = list_schema(shown)
-    values = {"run_id": run_id, "declined_by": PROPOSED if proposes else BY_POLICY}
-    approved = [schema.empty_table()]
-
-    def listed_blocks(engine: DuckDBPyConnection) -> Iterator[pa.Table]:
-        for block in _to_list(parts, shown, compared, counts):
-            rows = _listed(block, shown, reasons, engine, values)
-            is_approved = pc.equal(rows["decision"], Decision.APPROVE.value)
-            approved.append(rows.filter(is_approved))
-            yield rows.filter(pc.invert(is_approved))
-
     try:
         with (
             TemporaryDirectory(dir=scratch, prefix="list-") as private,
             closing(locked_connection()) as engine,
-            _stored(Path(private) / "rows", schema, listed_blocks(engine)) as rows,
         ):
-            _count(rows, counts)
-            largest = pa.concat_tables(approved)
-            counts.approved = largest.num_rows
-            order = worst_first(_kobo(rows))
-            blocks = (order[at : at + BLOCK_ROWS] for at in range(0, len(order), BLOCK_ROWS))
-            write_decision_files(
-                folder.path / DECISIONS_CSV,
-                folder.path / DECISIONS_WORKBOOK,
-                DecisionList(
-                    schema=schema,
-                    tables=(rows.take(pa.array(block)) for block in blocks),
-                    rows=counts.rows,
-                    approved=largest.take(pa.array(worst_first(_kobo(largest)))),
-                    summary=summary(run_id, counts, compared, about),
-                    fixes=fixes,
-                ),
-                Path(private),
+            _rank(engine, parts, news)
+            order, approved = _places(engine, _WORST_FIRST), _places(engine, _LARGEST_APPROVED)
+            counts = _counted(engine, len(approved))
+            chosen = np.sort(np.concatenate([order, approved]))
+            listed = (
+                _listed(block, shown, reasons, engine, values)
+                for block in _blocks(parts, {*_READ, *shown}, news, chosen)
             )
+            with (
+                _stored(Path(private) / "rows", list_schema(shown), listed) as rows,
+                atomic_write(folder.path / DECISIONS_CSV) as csv_file,
+                atomic_write(folder.path / DECISIONS_WORKBOOK) as workbook,
+            ):
+                first, largest = (
+                    pa.array(np.searchsorted(chosen, places)) for places in (order, approved)
+                )
+                with csv_file.open("wb") as file:
+                    file.write(csv_bytes(rows.schema.empty_table(), headings=True))
+                    for start in range(0, len(first), BLOCK_ROWS):
+                        file.write(csv_bytes(rows.take(first.slice(start, BLOCK_ROWS))))
+                write_workbook(
+                    workbook,
+                    Path(private),
+                    rows=rows.take(first.slice(0, WORKBOOK_ROWS)),
+                    approved=rows.take(largest),
+                    summary=summary(run_id, counts, len(fixes), compared, about),
+                    fixes=fixes,
+                )
     except OSError as error:
         raise OutputError(
             f"cannot write the decision list into {folder.path}: {error.strerror or error}; free "
@@ -211,10 +225,11 @@ def write_decisions(
 def summary(
     run_id: str,
     counts: ListCounts,
+    fixes: int,
     compared: ChangeSet | None,
     about: Sequence[tuple[str, str]],
 ) -> list[tuple[str, Cell]]:
-    """Return the lines of the summary sheet."""
+    """Return the lines of the summary sheet; `fixes` are the rows in quarantine."""
     lines: list[tuple[str, Cell]] = [("Run", run_id), *about]
     for decision in LISTED:
         word = decision.value
@@ -222,49 +237,69 @@ def summary(
         lines.append((f"Known exposure: {word}", counts.exposure.get(word, Decimal("0.00"))))
     lines.append((f"The largest approved (sheet {APPROVED_SHEET})", counts.approved))
     lines.append(("Left out: reviewed, evidence unchanged", counts.quiet))
-    lines.append(("To fix and feed back (sheet Fix)", counts.fix))
-    if compared is not None:
-        lines += [
-            (f"Customers: {name.replace('_', ' ')}", number)
-            for name, number in compared.report().items()
-        ]
+    lines.append(("To fix and feed back (sheet Fix)", fixes))
+    changes = {} if compared is None else compared.report()
+    lines += [(f"Customers: {name.replace('_', ' ')}", number) for name, number in changes.items()]
+    if counts.rows > WORKBOOK_ROWS:
+        held = f"The first {WORKBOOK_ROWS:,} of {counts.rows:,} by rank"
+        lines.append(("In this workbook", f"{held}; all are in {DECISIONS_CSV}"))
     return lines
 
 
-def _to_list(
-    parts: Sequence[Path], carried: Sequence[str], compared: ChangeSet | None, counts: ListCounts
-) -> Iterator[pa.Table]:
-    """Yield the rows to list and the largest approved, with what changed; count those left out."""
-    words = pa.array([each.value for each in LISTED])
-    news, largest = None if compared is None else compared.news, _largest_approved(parts)
+def _rank(engine: DuckDBPyConnection, parts: Sequence[Path], news: pa.Table | None) -> None:
+    """Lay the decision and exposure of every customer into the table `sizes`."""
+    engine.execute(
+        "CREATE TEMP TABLE sizes (place BIGINT, decision TEXT, exposure DECIMAL(20, 2), quiet BOOL)"
+    )
+    for start, rows in _customers(parts, {"decision", "exposure"}, news):
+        places = pa.array(np.arange(start, start + rows.num_rows))
+        engine.register("block", rows.append_column(":place", places))
+        engine.execute(
+            'INSERT INTO sizes SELECT ":place", decision, exposure, coalesce(":quiet", false) '
+            "FROM block"
+        )
+
+
+def _places(engine: DuckDBPyConnection, query: str) -> NDArray[np.int64]:
+    most = {"most": APPROVED_ROWS} if "$most" in query else {}
+    return np.array([place for (place,) in engine.execute(query, most).fetchall()], np.int64)
+
+
+def _counted(engine: DuckDBPyConnection, approved: int) -> ListCounts:
+    counts = engine.execute(_COUNTS).fetchall()
+    there = [each for each in counts if each[1]]
+    return ListCounts(
+        listed={word: rows for word, rows, *_ in there},
+        exposure={word: naira for word, _, naira, _ in there},
+        approved=approved,
+        quiet=sum(quiet for *_, quiet in counts),
+    )
+
+
+def _customers(
+    parts: Sequence[Path], columns: Collection[str], news: pa.Table | None
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the customers with the place of the first; what the file lacks is null."""
     start = 0
-    for rows in read_customers(parts, _READ.union(carried), BLOCK_ROWS, news):
-        approved = np.isin(np.arange(start, start + rows.num_rows), largest)
-        start += rows.num_rows
-        listed = rows
+    for rows in read_customers(parts, columns, BLOCK_ROWS, news):
+        whole = rows
         for name, kind in _MAY_LACK.items():
             if name not in rows.column_names:
-                listed = listed.append_column(name, pa.nulls(rows.num_rows, kind))
-        wanted = pc.is_in(listed["decision"].cast(pa.string()), value_set=words)
-        is_quiet = listed[":quiet"].fill_null(False)  # noqa: FBT003 - by place
-        counts.quiet += int(pc.sum(pc.and_(wanted, is_quiet)).as_py() or 0)
-        shown = pc.or_(wanted, pa.array(approved))
-        yield listed.filter(pc.and_(shown, pc.invert(is_quiet)))
+                whole = whole.append_column(name, pa.nulls(rows.num_rows, kind))
+        yield start, whole
+        start += rows.num_rows
 
 
-def _largest_approved(parts: Sequence[Path]) -> NDArray[np.int64]:
-    """Return the places of the approved rows of the largest exposure; unknown ones come last."""
-    found = [np.empty(0, np.int64)]
-    for rows in read_customers(parts, {"decision", "exposure"}, BLOCK_ROWS):
-        sizes = rows
-        if "exposure" not in rows.column_names:
-            sizes = rows.append_column("exposure", pa.nulls(rows.num_rows, NAIRA))
-        is_approved = pc.equal(rows["decision"].cast(pa.string()), Decision.APPROVE.value)
-        found.append(np.where(is_approved.to_numpy(), _kobo(sizes), _OTHERWISE))
-    kobo = np.concatenate(found)
-    order = np.argsort(-kobo, kind="stable")[:APPROVED_ROWS]
-    largest: NDArray[np.int64] = order[kobo[order] != _OTHERWISE]
-    return largest
+def _blocks(
+    parts: Sequence[Path],
+    columns: Collection[str],
+    news: pa.Table | None,
+    places: NDArray[np.int64],
+) -> Iterator[pa.Table]:
+    """Yield the customers at some places, which are in order."""
+    for start, rows in _customers(parts, columns, news):
+        first, last = np.searchsorted(places, [start, start + rows.num_rows])
+        yield rows.take(pa.array(places[first:last] - start))
 
 
 def _listed(
@@ -298,29 +333,3 @@ def _stored(file: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterat
             writer.write_table(table)
     with pa.memory_map(str(file)) as mapped:
         yield pa.ipc.open_stream(mapped).read_all()
-
-
-def _count(rows: pa.Table, counts: ListCounts) -> None:
-    by_decision = rows.select(["decision", "exposure"]).group_by("decision")
-    for each in by_decision.aggregate([("exposure", "sum"), ([], "count_all")]).to_pylist():
-        counts.listed[each["decision"]] = each["count_all"]
-        counts.exposure[each["decision"]] = each["exposure_sum"] or Decimal("0.00")
-
-
-def _kobo(rows: pa.Table) -> NDArray[np.int64]:
-    """Return exposures in kobo, -1 where unknown."""
-    scaled = pc.multiply(rows["exposure"], pa.scalar(100, pa.decimal128(3, 0)))
-    kobo = scaled.cast(pa.decimal128(38, 0), safe=False).cast(pa.int64())
-    found: NDArray[np.int64] = kobo.fill_null(_UNKNOWN).to_numpy()
-    return found
-
-
-def worst_first(kobo: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the order of exposures, greatest first, equal ones as they came.
-
-    An unknown exposure (-1) is taken as the median of the known ones, since it is not zero.
-    """
-    known = kobo[kobo != _UNKNOWN]
-    middle = int(np.median(known)) if len(known) else 0
-    order: NDArray[np.int64] = np.argsort(-np.where(kobo == _UNKNOWN, middle, kobo), kind="stable")
-    return order

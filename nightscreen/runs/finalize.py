@@ -35,11 +35,9 @@ from nightscreen.planning.eligibility import slots_of
 from nightscreen.planning.rings import RINGS, RINGS_SCHEMA
 from nightscreen.planning.row_plan import read_row_plan
 from nightscreen.planning.shared_identifiers import keep_sightings
-from nightscreen.policy.vocabulary import unread_values
 from nightscreen.report.anomaly_check import HELD, earlier_reports, hold, plausible
 from nightscreen.report.calls import write_calls
 from nightscreen.report.facts import counted_customers, facts_of, nights_of
-from nightscreen.report.format import some
 from nightscreen.report.page import report_page
 from nightscreen.results.assemble import Assembly, Chunk
 from nightscreen.results.backtest import PastRun, try_beside
@@ -118,8 +116,6 @@ def _enriched(run: ScreeningRun, assembly: Assembly, written: WrittenRows) -> It
     for number in range(run.chunks):
         table = _assembled(run, assembly, written, number).combine_chunks()
         table = decide(table, policy, purpose=purpose)
-        if policy is not None:
-            written.unread.update(unread_values(table, policy.carried_kinds))
         for check in run.wanted.checks:
             pending = pc.equal(table[f"{check}_status"], NoAnswer.PENDING.value)
             written.pending += pc.sum(pending).as_py() or 0
@@ -188,12 +184,6 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     report["customer_notices"] = _write_notices(run, compared, report)
     report["files"] = end.files()
     report["contests"] = contests_report(run.journal, run.batch)
-    report["notices"] += [
-        f'{some(number, "value")} of the column "{name}" could not be read as a '
-        f"{run.policy.carried_kinds[name].value}, and are empty to the policy's rules: a number is "
-        "written 1,250.50, a date 2026-01-31"
-        for name, number in written.unread.items()
-    ]
     low = low_balance(report, run.settings.nights_left_notice)
     if low is not None:
         report["notices"].append(low)

@@ -17,7 +17,7 @@ from nightscreen.runs.corrections import Corrections
 from nightscreen.schemas.columns import KNOWN_COLUMNS, Flaw
 from nightscreen.schemas.rows import Action, Problem, RefusedRow, RowBatch, row_schema
 from nightscreen.values.accounts import judge_accounts, judge_banks
-from nightscreen.values.addresses import judge_domains, judge_emails, judge_image_urls
+from nightscreen.values.addresses import judge_domain, judge_email, judge_image_url
 from nightscreen.values.amounts import judge_amounts, judge_tenors
 from nightscreen.values.banks import BANK_UNKNOWN
 from nightscreen.values.columns import (
@@ -38,11 +38,11 @@ from nightscreen.values.identifiers import (
     SUSPECT_PATTERN,
     CustomerNumbers,
     SeenIds,
-    judge_bvns,
+    judge_bvn,
     judge_customer_id,
 )
-from nightscreen.values.issues import Issue, Issues, trimmed
-from nightscreen.values.phones import judge_phones
+from nightscreen.values.issues import Issue, Issues, judge_column, trimmed
+from nightscreen.values.phones import judge_phone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,6 +65,13 @@ _ZERO_IS_A_VALUE = frozenset(
 )
 _EITHER = {"bank_code": "bank_name", "bank_name": "bank_code"}
 _JOINED = frozenset({"first_name", "middle_name", "last_name", "full_name"})
+_TEXTS = {
+    "phone": judge_phone,
+    "email": judge_email,
+    "domain": judge_domain,
+    "image_url": judge_image_url,
+}
+"""The rules of further identifiers that are judged by themselves."""
 
 
 class Intake:
@@ -251,15 +258,11 @@ def _judge_columns(
     columns: dict[str, Column], orders: Mapping[str, str | None], issues: Issues
 ) -> None:
     """Replace each column of text by its judged form, in place."""
-    columns["bvn"] = judge_bvns(columns["bvn"], issues)
-    columns["bank_code"], banks = judge_banks(
-        columns["bank_code"], columns["bank_name"], columns["account_number"], issues
-    )
+    columns["bvn"] = judge_column(columns["bvn"], judge_bvn, "bvn", issues)
+    columns["bank_code"], banks = judge_banks(columns["bank_code"], columns["bank_name"], issues)
     columns["account_number"] = judge_accounts(columns["account_number"], banks, issues)
-    columns["phone"] = judge_phones(columns["phone"], issues)
-    columns["email"] = judge_emails(columns["email"], issues)
-    columns["domain"] = judge_domains(columns["domain"], issues)
-    columns["image_url"] = judge_image_urls(columns["image_url"], issues)
+    for name, judge in _TEXTS.items():
+        columns[name] = judge_column(columns[name], judge, name, issues)
     for name in ("exposure", "requested_amount", "requested_instalment"):
         columns[name] = judge_amounts(columns[name], issues, name)
     columns["requested_tenor_days"] = judge_tenors(columns["requested_tenor_days"], issues)

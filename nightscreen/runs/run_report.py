@@ -43,8 +43,6 @@ class WrittenRows:
 
     # by check, what rows saved that shared an answer of this run
     shared_micro: Counter[str] = field(default_factory=Counter)
-    # by column of the file, values that no rule of the policy could read
-    unread: Counter[str] = field(default_factory=Counter)
     pending: int = 0  # answers that are still to come
 
 

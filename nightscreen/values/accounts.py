@@ -12,14 +12,7 @@ import pyarrow as pa
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import Action
-from nightscreen.values.banks import (
-    ACCOUNT_DIGITS,
-    BANK_CODE_AMBIGUOUS,
-    BANK_CODE_FROM_ACCOUNT,
-    Bank,
-    agrees,
-    bank_table,
-)
+from nightscreen.values.banks import ACCOUNT_DIGITS, Bank, agrees, bank_table
 from nightscreen.values.issues import (
     DigitsRule,
     Issue,
@@ -76,37 +69,17 @@ def judge_account(text: str, institution: str | None) -> Validated[str]:
     return Validated(value, issues)
 
 
-def judge_banks(
-    codes: Column, names: Column, accounts: Column, issues: Issues
-) -> tuple[Column, list[Bank | None]]:
-    """Return the bank code column after judging, and each row's bank, where it is known.
-
-    A code that without its leading zeros could mean two banks is decided by the account's check
-    digit, where that agrees with one only.
-    """
+def judge_banks(codes: Column, names: Column, issues: Issues) -> tuple[Column, list[Bank | None]]:
+    """Return the bank code column after judging, and each row's bank, where it is known."""
     resolve = bank_table().resolve
-    judged: list[str | None] = []
-    banks: list[Bank | None] = []
-    for row, (code, name) in enumerate(zip(codes.to_pylist(), names.to_pylist(), strict=True)):
-        verdict = resolve(code, name)
-        text, bank, found = verdict.code, verdict.bank, verdict.issues
-        if verdict.candidates:
-            bank = _only_agreeing(verdict.candidates, bare_digits(accounts[row].as_py() or ""))
-            text = bank.code if bank else text
-            found = (("bank_code", BANK_CODE_FROM_ACCOUNT if bank else BANK_CODE_AMBIGUOUS),)
-        for column, issue in found:
+    verdicts = [
+        resolve(code, name) for code, name in zip(codes.to_pylist(), names.to_pylist(), strict=True)
+    ]
+    for row, verdict in enumerate(verdicts):
+        for column, issue in verdict.issues:
             issues.add(row, column, issue)
-        judged.append(text)
-        banks.append(bank)
-    return pa.array(judged, pa.string()), banks
-
-
-def _only_agreeing(banks: tuple[Bank, ...], account: str) -> Bank | None:
-    """Return the one bank that this account's check digit agrees with, if it is one."""
-    if len(account) != ACCOUNT_DIGITS or not is_all_digits(account):
-        return None
-    fits = [bank for bank in banks if bank.institution and agrees(bank.institution, account)]
-    return fits[0] if len(fits) == 1 and fits[0].code else None
+    judged = pa.array([verdict.code for verdict in verdicts], pa.string())
+    return judged, [verdict.bank for verdict in verdicts]
 
 
 def judge_accounts(text: Column, banks: Sequence[Bank | None], issues: Issues) -> Column:

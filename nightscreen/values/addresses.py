@@ -7,18 +7,13 @@ fetch: scheme, credentials, port, host.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from functools import partial
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import Action
-from nightscreen.values.issues import Issue, Issues, Validated, judge_column, without_unseen
-
-if TYPE_CHECKING:
-    from nightscreen.values.columns import Column
+from nightscreen.values.issues import Issue, Validated, without_unseen
 
 LONGEST_LOCAL = 64
 LONGEST_DOMAIN = 253
@@ -64,17 +59,17 @@ IMAGE_CREDENTIALS = _image(
     "image_credentials", "The image address holds a user name or password; use an open link."
 )
 IMAGE_HOST = _image(
-    "image_host", "The image address points to no public host, so the service cannot fetch it."
+    "image_host",
+    "The image address names no public host (an IP address is none), so the service cannot fetch "
+    "it.",
 )
 IMAGE_MALFORMED = _image("image_malformed", "This is no web address.")
-IMAGE_PORT = _image("image_port", "The image address names port 0, which no server listens at.")
 
 # Names that are nobody's in public DNS (RFC 2606, 6761, 6762, 7686, 8375, 9476). `.example` passes:
 # made-up data lives there.
 _NEVER_PUBLIC = f"{PRIVATE_ENDING}|test|invalid|onion|alt"
 _NOBODYS = re.compile(rf"(?:^|\.)(?:{_NEVER_PUBLIC})$")
 _UNSAFE = re.compile(r"[\s\\\x00-\x1f\x7f<>\"{}|^`]")
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _DOMAIN = re.compile(rf"(?:{_LABEL}\.)+(?:[A-Za-z]{{2,63}}|xn--[A-Za-z0-9-]{{1,59}})")
@@ -129,16 +124,6 @@ def judge_domain(text: str) -> Validated[str]:
     return Validated(name, (DOMAIN_FROM_URL,) if shorter != bare else ())
 
 
-def judge_emails(text: Column, issues: Issues) -> Column:
-    """Return the email column after judging."""
-    return judge_column(text, judge_email, "email", issues)
-
-
-def judge_domains(text: Column, issues: Issues) -> Column:
-    """Return the domain column after judging."""
-    return judge_column(text, judge_domain, "domain", issues)
-
-
 def _read_email(text: str) -> str | None:
     local, at, domain = text.rpartition("@")
     if not at or len(local) > LONGEST_LOCAL or not _LOCAL_PART.fullmatch(local):
@@ -153,47 +138,19 @@ def judge_image_url(text: str) -> Validated[str]:
     return Validated(text, (issue,) if issue else ())
 
 
-def judge_image_urls(text: Column, issues: Issues) -> Column:
-    """Return the image column after judging; a bad address keeps its text and its flaw."""
-    return judge_column(text, judge_image_url, "image_url", issues)
-
-
-def is_public_name(host: str) -> bool:
-    """Return whether a host is a name that may be in public DNS; an address is no name."""
-    name = read_domain(host)
-    return name is not None and not _NOBODYS.search(name)
-
-
-def is_public_address(text: str) -> bool:
-    """Return whether an address can be reached from anywhere.
-
-    Private, loopback, link-local, shared (carrier) and unique local addresses cannot; multicast and
-    reserved ones neither, nor those that only wrap an IPv4 address.
-    """
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    if isinstance(address, ipaddress.IPv6Address):
-        wraps = address.ipv4_mapped or address.sixtofour or address.teredo or address in _NAT64
-        if wraps or address.is_site_local or address.scope_id:
-            return False
-    return address.is_global and not (address.is_multicast or address.is_reserved)
-
-
 def _issue(text: str) -> Issue | None:
     if len(text) > LONGEST_URL or _UNSAFE.search(text):
         return IMAGE_MALFORMED
     try:
         parts = urlsplit(text)
-        port = parts.port
+        nowhere = parts.port == 0
     except ValueError:
+        return IMAGE_MALFORMED
+    if nowhere:
         return IMAGE_MALFORMED
     if parts.scheme != "https":
         return IMAGE_NOT_HTTPS
     if "@" in parts.netloc:
         return IMAGE_CREDENTIALS
-    if port == 0:
-        return IMAGE_PORT
-    host = parts.hostname or ""
-    return None if is_public_name(host) or is_public_address(host) else IMAGE_HOST
+    name = read_domain(parts.hostname or "")
+    return IMAGE_HOST if name is None or _NOBODYS.search(name) else None

@@ -54,12 +54,6 @@ BANK_CODE_FROM_NAME = Issue(
     "The bank code fits no bank that is known; the bank was taken from its name.",
     Action.REPAIRED,
 )
-BANK_CODE_FROM_ACCOUNT = Issue(
-    "bank_code_from_account",
-    "Without its leading zeros the code could mean two banks; the account's check digit agrees "
-    "with one of them only.",
-    Action.REPAIRED,
-)
 BANK_DISAGREES = Issue(
     "bank_disagrees",
     "The bank code and the bank name mean two banks; the code was used.",
@@ -137,8 +131,6 @@ class BankVerdict(NamedTuple):
 
     code: str | None  # what `bank_code` is to hold: the 3-digit code, or the text as it came
     bank: Bank | None = None  # the bank, where there is exactly one
-    # the banks that fit where there are several; the account may decide
-    candidates: tuple[Bank, ...] = ()
     issues: tuple[tuple[str, Issue], ...] = ()  # (column, issue) pairs
 
 
@@ -191,7 +183,7 @@ class BankTable:
         if len(reading.banks) > 1 and named in reading.banks:
             reading = _CodeReading((named,), repaired=True) if named else reading
         if len(reading.banks) > 1:
-            return BankVerdict(code, candidates=reading.banks)
+            return BankVerdict(code, issues=(("bank_code", BANK_CODE_AMBIGUOUS),))
         issues: list[tuple[str, Issue]] = []
         if reading.banks:
             bank = reading.banks[0]

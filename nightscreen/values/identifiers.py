@@ -19,16 +19,14 @@ from nightscreen.schemas.rows import Action
 from nightscreen.values.issues import (
     DigitsRule,
     Issue,
-    Issues,
     Validated,
     bare_digits,
-    judge_column,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from nightscreen.values.columns import Column, Mask, Places
+    from nightscreen.values.columns import Mask, Places
 
 BVN_DIGITS: Final = 11
 MASKED_REFERENCE: Final = "(masked: it held an identifier)"
@@ -71,11 +69,6 @@ ID_IS_PHONE = _REFUSED(
 def judge_bvn(text: str) -> Validated[str]:
     """Judge a BVN that is present: 11 digits, repaired where nothing is ambiguous."""
     return _BVN.judge(text)
-
-
-def judge_bvns(text: Column, issues: Issues) -> Column:
-    """Return the BVN column after judging."""
-    return judge_column(text, judge_bvn, "bvn", issues)
 
 
 def judge_customer_id(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 import phonenumbers
 
@@ -16,18 +15,13 @@ from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import Action
 from nightscreen.values.issues import (
     Issue,
-    Issues,
     Validated,
     bare_digits,
     is_absent,
     is_one_digit_repeated,
     is_scientific,
-    judge_column,
     without_unseen,
 )
-
-if TYPE_CHECKING:
-    from nightscreen.values.columns import Column
 
 REGION = "NG"
 COUNTRY_CODE = 234
@@ -101,11 +95,6 @@ def judge_phone(text: str) -> Validated[str]:
     if bare == text or any(issue.flaw for issue in verdict.issues):
         return verdict
     return Validated(verdict.value, (PHONE_REPAIRED, *verdict.issues))
-
-
-def judge_phones(text: Column, issues: Issues) -> Column:
-    """Return the phone column after judging."""
-    return judge_column(text, judge_phone, "phone", issues)
 
 
 def _judge_several(text: str, parts: list[str]) -> Validated[str]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.values.accounts import judge_account, judge_accounts, judge_banks
-from nightscreen.values.banks import agrees, check_digit, institution_of
+from nightscreen.values.banks import check_digit, institution_of
 from nightscreen.values.issues import Issues
 
 GTB = institution_of("058")
@@ -26,7 +26,7 @@ def take(
     """Judge rows of bank code, bank name and account number."""
     codes, names, accounts = (pa.array([row[i] for row in rows], pa.string()) for i in range(3))
     notes = Issues.blank(range(2, 2 + len(rows)))
-    judged, banks = judge_banks(codes, names, accounts, notes)
+    judged, banks = judge_banks(codes, names, notes)
     return judged.to_pylist(), judge_accounts(accounts, banks, notes).to_pylist(), notes
 
 
@@ -58,19 +58,12 @@ def test_institutions_other_than_banks_have_their_own_formula() -> None:
     assert {p.code for p in notes.problems} == {"bank_not_served"}
 
 
-def test_the_account_decides_a_code_that_could_be_two_banks() -> None:
-    """11 is 011 or 000011; where the check digit agrees with one only, it is that one."""
-    first = next(a for a in _accounts("011") if not agrees(institution_of("215"), a))
-    unity = next(a for a in _accounts("215") if not agrees(institution_of("011"), a))
-    codes, accounts, notes = take(("11", None, first), ("11", None, unity), ("11", None, None))
-    assert codes == ["011", "215", "11"]
-    assert accounts == [first, unity, None]
-    assert [p.code for p in notes.problems] == [
-        "bank_code_from_account",
-        "bank_code_from_account",
-        "bank_code_ambiguous",
-    ]
-    assert notes.flaws.tolist() == [0, 0, int(Flaw.BANK)]
+def test_a_code_that_could_be_two_banks_is_no_bank() -> None:
+    """11 is 011 or 000011: it is written in full, or the bank is named."""
+    codes, _, notes = take(("11", None, None), ("11", "First Bank", None))
+    assert codes == ["11", "011"]
+    assert [p.code for p in notes.problems] == ["bank_code_ambiguous", "bank_code_repaired"]
+    assert notes.flaws.tolist() == [int(Flaw.BANK), 0]
 
 
 cells = st.none() | st.text(max_size=12) | st.from_regex(r"[0-9]{7,11}", fullmatch=True)
@@ -88,7 +81,3 @@ def test_rows_together_are_judged_as_rows_alone(
     assert together[0] == [codes[0] for codes, _, _ in alone]
     assert together[1] == [accounts[0] for _, accounts, _ in alone]
     assert together[2].flaws.tolist() == [int(notes.flaws[0]) for _, _, notes in alone]
-
-
-def _accounts(code: str) -> list[str]:
-    return [account(f"{serial:09d}", code) for serial in range(123456789, 123456799)]

@@ -16,7 +16,6 @@ from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import NAIRA
 from nightscreen.values.accounts import judge_account
 from nightscreen.values.addresses import (
-    is_public_address,
     judge_domain,
     judge_email,
     judge_image_url,
@@ -157,10 +156,9 @@ CELLS: list[tuple[Callable[[str], Validated[Any]], object, str, list[str]]] = [
         *(judge_image_url, KEPT, ""),
         [
             *("https://img.example.com/a.jpg", "https://img.example.com/a.jpg?token=x&y=1"),
-            *("https://img.example.com:8443/a.jpg", "https://8.8.8.8/a.jpg"),
+            "https://img.example.com:8443/a.jpg",
             *("https://img.example/a.jpg", "https://IMG.Example.COM/a.jpg"),
             *("https://b\u00fccher.example/a.jpg", "HTTPS://img.example.com/a.jpg"),
-            "https://[2606:4700::1111]/a.jpg",
         ],
     ),
     (
@@ -178,11 +176,11 @@ CELLS: list[tuple[Callable[[str], Validated[Any]], object, str, list[str]]] = [
             *("https://@img.example.com/a.jpg", "https://img.example.com@127.0.0.1/a.jpg"),
         ],
     ),
-    (judge_image_url, KEPT, "image_port", ["https://img.example.com:0/a.jpg"]),
     (
         *(judge_image_url, KEPT, "image_malformed"),
         [
             *("https://img.example.com:99999/a.jpg", "https://[img.example.com/a.jpg"),
+            "https://img.example.com:0/a.jpg",
             *("https://img.example.com/a b.jpg", "https://img.example.com\\@127.0.0.1/"),
             "https://img.example.com/" + "a" * 2000,
         ],
@@ -193,14 +191,20 @@ CELLS: list[tuple[Callable[[str], Validated[Any]], object, str, list[str]]] = [
             f"https://{host}/a.jpg"
             for host in (
                 *("localhost", "localhost.", "files.internal", "nas", "127.0.0.1", "127.1"),
-                *("2130706433", "0x7f.0.0.1", "127\u30020\u30020\u30021", "10.1.2.3", "[::1]"),
+                *(
+                    "2130706433",
+                    "0x7f.0.0.1",
+                    "127\u30020\u30020\u30021",
+                    "10.1.2.3",
+                    "[::1]",
+                ),
                 *("169.254.169.254", "[::ffff:127.0.0.1]", "", "img.test", "a.b.test"),
                 *("img.invalid", "img.onion", "printer.local", "nas.home.arpa", "img.localhost"),
                 *("img.\uff54\uff45\uff53\uff54", "192.168.1.10", "172.31.0.1", "100.64.0.1"),
                 *("0.0.0.0", "224.0.0.5", "255.255.255.255", "0177.0.0.1", "017700000001"),  # noqa: S104 - refused
                 *("0x7f000001", "127.0.0.1.", "%31%32%37.0.0.1", "[fe80::1%25eth0]", "[fd00::1]"),
                 *("[fec0::1]", "[ff02::1]", "[::]", "[::ffff:8.8.8.8]", "[64:ff9b::7f00:1]"),
-                "[2002:7f00:1::]",
+                *("[2002:7f00:1::]", "8.8.8.8", "[2606:4700::1111]"),
             )
         ],
     ),
@@ -316,17 +320,6 @@ def test_ordinary_phones_are_read_as_the_library_reads_them(cell: str) -> None:
     if verdict.value is not None:
         assert verdict.value == f"+234{national}"
         assert bool(verdict.issues) != phonenumbers.is_valid_number(number)
-
-
-@settings(max_examples=examples(200), deadline=None)
-@given(st.ip_addresses())
-def test_public_addresses_are_global_ones_of_one_machine(address: Any) -> None:  # noqa: ANN401 - hypothesis gives either family
-    """What is taken for public is never private, loopback, link-local or multicast."""
-    if is_public_address(str(address)):
-        assert not (address.is_private)
-        assert not (address.is_loopback)
-        assert not (address.is_link_local)
-        assert not address.is_multicast
 
 
 amounts = st.from_regex(r"[0-9]{1,19}(\.[0-9]{0,4})?", fullmatch=True)

@@ -149,30 +149,6 @@ def test_another_consumer_shows_as_drift_with_its_moment() -> None:
     assert holds(balance, service.calls)
 
 
-@settings(max_examples=examples(60), deadline=None)
-@given(st.integers(0, 10_000), st.integers(2, 12))
-def test_a_drain_among_doubts_is_told_apart_from_them(seed: int, turns: int) -> None:
-    """Lost answers explain only what was lost while they were under way."""
-    rng = random.Random(seed)
-    service = Service()
-    service.call()
-    for _ in range(turns):
-        service.crowd(8, rng)
-        service.now += 10_000
-        service.call(0)
-    service.wallet -= 100 * PRICE
-    service.now += 1000
-    for _ in range(turns):
-        service.call(0)
-        service.now += 10
-        service.crowd(8, rng)
-    service.call()
-    balance = service.balance()
-    assert balance.drift_micro == 100 * PRICE
-    assert balance.drift_since is not None
-    assert holds(balance, service.calls)
-
-
 def test_a_call_in_doubt_accounts_for_less_than_its_worst_cost() -> None:
     """It is reserved at the highest price known; what the service took may be less."""
     service = Service()

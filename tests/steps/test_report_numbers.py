@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -13,10 +13,6 @@ from nightscreen.checks.registry import CHECKS
 from nightscreen.report.facts import CAUSES, OPEN, facts_of
 from nightscreen.schemas.clock import DAY_MICROS
 from tests.how_many import examples
-from tests.screening import World, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOW = 1_790_000_000_000_000
 STATUSES = ("off", "ineligible", "clear", *CAUSES)
@@ -115,32 +111,3 @@ def test_a_branch_that_may_name_a_customer_has_no_line() -> None:
         ("(others)", 12),
     ]
     assert groups["branch"][0]["decisions"]["decline"]["exposure"] == "5.00"
-
-
-def test_values_that_no_rule_can_read_are_counted(tmp_path: Path) -> None:
-    """A score or date written in another way is empty to the rules; the report says how many."""
-    policy = tmp_path / "mine.toml"
-    policy.write_text(
-        """name = "mine"
-version = "1"
-carried = [{ column = "score", type = "number" }, { column = "opened", type = "date" }, "branch"]
-[[rules]]
-code = "LOW"
-effect = "review"
-when = "coalesce(score < 500, false)"
-team = "Our score is low."
-customer = "We are looking into it."
-""",
-        encoding="utf-8",
-    )
-    scores = ("610", "1,020.5", "six hundred", "N/A", "", "480")
-    days = ("2024-02-29", "31/12/2020", "31/12/2020", "", "2026-01-01", "March")
-    rows: list[dict[str, Any]] = [
-        {**customer(number), "score": score, "opened": day, "branch": "Ikeja"}
-        for number, (score, day) in enumerate(zip(scores, days, strict=True), 60)
-    ]
-    report = World(tmp_path).screen(rows, policy=str(policy), checks=["karma"]).report
-    assert [each.split(",")[0] for each in report["notices"]] == [
-        '1 value of the column "score" could not be read as a number',
-        '3 values of the column "opened" could not be read as a date',
-    ]
