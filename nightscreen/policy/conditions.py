@@ -72,31 +72,12 @@ _NOT_THESE = frozenset(
     | {"levenshtein", "damerau_levenshtein", "editdist3", "jaccard", "jaro_similarity"}
     | {"jaro_winkler_similarity"}
 )
-_CLOCKS = frozenset(
-    {"age", "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"}
-    | {"current_localtime", "current_localtimestamp"}
-)
 _OPERATORS = frozenset(
     {"OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "OPERATOR_COALESCE"}
     | {"OPERATOR_NULLIF", "OPERATOR_TRY", "COMPARE_IN", "COMPARE_NOT_IN", "STRUCT_EXTRACT"}
     | {"ARRAY_EXTRACT"}
 )
 _EQUALS = frozenset({"COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_IN", "COMPARE_NOT_IN"})
-_REFUSED = {
-    "SUBQUERY": "a query inside a condition",
-    "WINDOW": "a window over rows",
-    "STAR": "a star or COLUMNS()",
-    "PARAMETER": "a parameter",
-    "POSITIONAL_REFERENCE": "a column by its number",
-}
-_KINDS = {
-    "BIGINT": "whole number",
-    "INTEGER": "whole number",
-    "DECIMAL": "amount",
-    "DOUBLE": "number",
-    "VARCHAR": "text",
-    "TIMESTAMP": "time",
-}
 _EXTRA = "ecosystem_extra"
 _WHOLE_RECORD = (
     f"{_EXTRA} may hold {', '.join(SENSITIVE[:-1])} or {SENSITIVE[-1]}: name one field of it, as "
@@ -119,23 +100,22 @@ class Condition:
 
 
 @cache
-def _functions() -> tuple[frozenset[str], frozenset[str]]:
-    """Return the functions that conditions may call, and those whose answers change by themselves.
+def _functions() -> frozenset[str]:
+    """Return the functions that conditions may call: those whose answers change with nothing.
 
-    The first have at least one form that is steady and of fixed size. Another form of the same
-    name may join lists or texts, which grow no faster than the condition is long: nothing allowed
-    here repeats them.
+    They have at least one form that is steady and of fixed size. Another form of the same name may
+    join lists or texts, which grow no faster than the condition is long: nothing allowed here
+    repeats them. Clocks and chance are not steady: a decision comes out the same when it is made
+    again.
     """
     fixed = ", ".join(f"'{kind}'" for kind in _FIXED_SIZE)
     with locked_connection() as connection:
         rows = connection.execute(
-            "SELECT function_name, bool_or(stability = 'CONSISTENT'), "  # noqa: S608 - constants
-            f"bool_or(stability = 'CONSISTENT' AND return_type IN ({fixed})) "
-            "FROM duckdb_functions() WHERE function_type = 'scalar' GROUP BY 1"
+            "SELECT DISTINCT function_name FROM duckdb_functions() "  # noqa: S608 - constants
+            "WHERE function_type = 'scalar' AND stability = 'CONSISTENT' "
+            f"AND return_type IN ({fixed}) AND NOT starts_with(function_name, '__')"
         ).fetchall()
-    allowed = {name for name, _, small in rows if small and not name.startswith("__")}
-    changing = {name for name, steady, _ in rows if not steady}
-    return frozenset(allowed) - _NOT_THESE | _BY_NAME, frozenset(changing) | _CLOCKS
+    return frozenset(name for (name,) in rows) - _NOT_THESE | _BY_NAME
 
 
 @cache
@@ -230,8 +210,7 @@ def _judged_once(connection: DuckDBPyConnection, sql: str) -> str | None:
         return message + ("; correct it" if isinstance(error, duckdb.ConversionException) else "")
     if kind == "BOOLEAN":
         return None
-    word = "nothing at all" if "NULL" in kind else _KINDS.get(kind, kind.lower())
-    return f"is {word}, not true or false"
+    return f"is {'nothing' if 'NULL' in kind else kind}, not true or false"
 
 
 class _Reading:
@@ -242,7 +221,6 @@ class _Reading:
     ) -> None:
         self._nodes, self._types, self._allow_sensitive = nodes, types, allow_sensitive
         self._own_names = {name.casefold(): name for name in types}
-        self._allowed, self._changing = _functions()
         lambdas = [node for node in nodes if node["class"] == "LAMBDA"]
         self._lambda_names = {_first_name(node.get("lhs") or {}) for node in lambdas}
         filters = [node for node in nodes if node.get("function_name") == "list_filter"]
@@ -276,8 +254,8 @@ class _Reading:
                 case "OPERATOR" if node["type"] in _OPERATORS:
                     message = None
                 case other:
-                    what = _REFUSED.get(other, str(node["type"]).lower())
-                    message = f"{what} is not allowed in a condition"
+                    what = str(node["type"] if other == "OPERATOR" else other).lower()
+                    message = f"a {what.replace('_', ' ')} is not allowed in a condition"
             if message is not None:
                 yield message
             elif node["type"] in _EQUALS:
@@ -295,8 +273,6 @@ class _Reading:
         elif folded in self._own_names:
             whole = folded == _EXTRA and id(node) not in self._one_field
             message = _WHOLE_RECORD if whole and not self._allow_sensitive else None
-        elif folded in self._changing:
-            message = _clock(name)
         elif folded in outputs_of_a_decision():
             message = f"{name} is what the policy decides and cannot be named here"
         else:
@@ -320,11 +296,7 @@ class _Reading:
         ordered = (node.get("order_bys") or {}).get("orders")
         named = any(argument["name"] for argument in node["arguments"])
         qualified = node.get("catalog") or len(node["qualified_name"]["path"]) != 1
-        if name in self._changing:
-            message = _clock(name)
-        elif name == "row":
-            message = "several values in a row are not one condition"
-        elif name not in self._allowed or named or decorated or ordered or qualified:
+        if name not in _functions() or named or decorated or ordered or qualified:
             message = f"the function {name} is not allowed in a condition"
         elif name == "list_value" and any(each["class"] != "CONSTANT" for each in arguments):
             message = "a list in a condition may hold constants only"
@@ -378,13 +350,6 @@ def _reads_no_more(node: Node) -> bool:
     path = _text(list(_children(node))[-1]) or ""
     steps = path.removeprefix("$").removeprefix(".").split(".")
     return all(step.replace("_", "").replace("-", "").isalnum() for step in steps)
-
-
-def _clock(name: str) -> str:
-    return (
-        f"{name} is not allowed: a decision must come out the same when it is made again; "
-        "use the *_checked_at columns or a fixed date"
-    )
 
 
 def _forbidden(name: str) -> str:

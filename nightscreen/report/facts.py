@@ -89,7 +89,7 @@ before, `change` its most telling change, `branch` and `officer` the file's own 
 def counted_customers(parts: Sequence[Path], news: pa.Table | None) -> Iterator[pa.Table]:
     """Yield a run's customers, in order, with the columns that `facts_of` takes.
 
-    `news` is what `changes.ChangeSet` has of each of them.
+    `news` is what `changes.Comparison` has of each of them.
     """
     groups = group_columns(columns_of_parts(parts)).values()
     wanted = {"decision", "reasons", "exposure", _CLAIMED, *groups}

@@ -1,9 +1,8 @@
 """Changes: each customer compared with the last answered state, field by field, reported once.
 
-`write_changes` reads the enriched parts, writes `changes.parquet` and saves the new states in the
-workspace; `keep_states` puts them into the journal once the report is written. A run that is
-resumed is compared with the state before its own first writing, so that it reports the same. What a
-state is made of is in `tracked_state`.
+The new states lie in the workspace until the report is written, then they go into the journal. A
+run that is resumed is compared with the state before its own first writing, so that it reports the
+same. What a state is made of is in `tracked_state`.
 """
 
 from __future__ import annotations
@@ -195,118 +194,121 @@ none; the most telling kind of change, null where nothing differs; and whether s
 row's very evidence. No column of a lender's file begins with a colon."""
 
 
-@dataclass(slots=True)
-class ChangeSet:
-    """What the comparison found."""
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """A run's customers compared with their last answered states, and what came of it."""
 
-    # customers by kind of change, as the report has it, and `customers`: those with any
+    journal: Journal
+    workspace: Workspace  # new states lie there sealed until they are kept
+    run_id: str
+    batch: str
+    at: int  # when the run decided, microseconds
+    unreached: Collection[str] = ()  # checks of which lookups were left without an answer
+    # the digest of the evidence that somebody decided on, by customer
+    reviewed: Mapping[bytes, bytes] = field(default_factory=dict)
+    whole: bool = True  # it has the whole batch: whoever is missing is gone
+    # customers by kind of change, and `customers`: those with any
     counts: Counter[str] = field(default_factory=Counter)
-    pieces: int = 0  # how many pieces of new states lie in the workspace
     news: pa.Table = field(default_factory=NEWS.empty_table)  # of each customer, in their order
+    _pieces: int = 0  # how many pieces of new states lie in the workspace
 
     def report(self) -> dict[str, int]:
         """Return the counts as `report.json` has them."""
         names = ("customers", *(kind.value for kind in ChangeKind))
         return {name: self.counts[name] for name in names}
 
+    def write(self, folder: RunFolder, parts: Sequence[Path]) -> None:
+        """Write `changes.parquet` and save the customers' new states in the workspace."""
+        folder.write_parquet(CHANGES_FILE, CHANGES, self._tables(parts))
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedRun:
-    """A run whose customers are compared with their last answered states."""
+    def keep(self) -> None:
+        """Put the states that were saved into the journal; safe to do again after a crash."""
+        customers = Customers(self.journal)
+        at = customers.begin(self.run_id, self.batch)
+        writes: list[StateWrite] = []
+        for number in range(self._pieces):
+            piece = self.workspace.get(_PIECE.format(number)).to_pylist()
+            writes += [StateWrite(**each) for each in piece]
+            if len(writes) >= _KEPT_ROWS or number == self._pieces - 1:
+                ordered = sorted(writes, key=attrgetter("customer"))
+                customers.replace(self.run_id, self.batch, at, ordered)
+                writes = []
+        customers.mark_gone(self.run_id, self.workspace.get(_GONE)["customer"].to_pylist())
 
-    journal: Journal
-    workspace: Workspace  # new states lie there sealed until `keep_states`
-    run_id: str
-    batch: str
-    at: int  # when it decided, microseconds
-    unreached: Collection[str] = ()  # checks of which lookups were left without an answer
-    # the digest of the evidence that somebody decided on, by customer
-    reviewed: Mapping[bytes, bytes] = field(default_factory=dict)
-    whole: bool = True  # it has the whole batch: whoever is missing is gone
-
-
-class _Comparison:
-    """One pass over a run's rows."""
-
-    def __init__(self, run: ComparedRun) -> None:
-        self._run, self.result = run, ChangeSet()
-        self._customers = Customers(run.journal)
-        commit = self._customers.commit_of(run.run_id)
-        self._before = None if commit is None else commit.first_at
-        self._members = self._customers.members(run.batch, run.run_id)
-        self._here = np.zeros(len(self._members.customers), bool)
-
-    def tables(self, parts: Sequence[Path]) -> Iterator[pa.Table]:
+    def _tables(self, parts: Sequence[Path]) -> Iterator[pa.Table]:
         """Yield the changes of the rows, block by block, then the customers that are gone."""
-        news = [NEWS.empty_table()]
+        customers = Customers(self.journal)
+        commit = customers.commit_of(self.run_id)
+        before = None if commit is None else commit.first_at
+        members = customers.members(self.batch, self.run_id)
+        here, news = np.zeros(len(members.customers), bool), [NEWS.empty_table()]
         for rows in read_customers(parts, READ, BLOCK_ROWS):
-            changes, new = self._block(rows)
+            ids = rows["customer_id"].to_pylist()
+            joined = self.journal.pseudonyms.customers(self.batch, ids)
+            place, subjects = members.places(joined), pieces_of(joined)
+            here[place[place >= 0]] = True
+            old = [subjects[number] for number in np.flatnonzero(place >= 0).tolist()]
+            known = base = customers.known(old)
+            if before is not None:
+                base = customers.known_before(old, before)
+            told, new = self._block(rows, subjects, base, known)
             news.append(new)
-            if changes:
-                yield changes_table(changes, self._run.run_id)
-        yield from self._gone()
-        self.result.news = pa.concat_tables(news).unify_dictionaries().combine_chunks()
+            if told:
+                yield changes_table(told, self.run_id)
+        self.news = pa.concat_tables(news).unify_dictionaries().combine_chunks()
+        missing = ~here & ~members.gone_before & self.whole
+        gone = [members.customer(number) for number in np.flatnonzero(missing).tolist()]
+        for start in range(0, len(gone), BLOCK_ROWS):
+            last = customers.known(gone[start : start + BLOCK_ROWS])
+            yield changes_table(
+                [(who, _since(state, None, ChangeKind.GONE)) for who, state in last.items()],
+                self.run_id,
+            )
+        self.counts.update({ChangeKind.GONE.value: len(gone), "customers": len(gone)})
+        self.workspace.put(_GONE, pa.table({"customer": pa.array(gone, pa.binary(16))}))
 
-    def _block(self, rows: pa.Table) -> tuple[list[tuple[bytes, FieldChange]], pa.Table]:
-        """Return what is told of some customers, and their `NEWS`; save their new states."""
-        joined = self._run.journal.pseudonyms.customers(
-            self._run.batch, rows["customer_id"].to_pylist()
-        )
-        place = self._members.places(joined)
-        self._here[place[place >= 0]] = True
-        subjects = pieces_of(joined)
-        old = [subjects[number] for number in np.flatnonzero(place >= 0).tolist()]
-        known = base = self._customers.known(old)
-        if self._before is not None:
-            base = self._customers.known_before(old, self._before)
+    def _block(
+        self,
+        rows: pa.Table,
+        subjects: Sequence[bytes],
+        base: Mapping[bytes, KnownCustomer],
+        known: Mapping[bytes, KnownCustomer],
+    ) -> tuple[list[tuple[bytes, FieldChange]], pa.Table]:
+        """Return what is told of some customers, and their `NEWS`; save their new states.
+
+        They are compared with what was known before the run (`base`); what is `known` now, perhaps
+        of the run itself before it was resumed, is what they are merged into.
+        """
         told: list[tuple[bytes, FieldChange]] = []
         writes: list[StateWrite] = []
         news: list[tuple[str | None, str | None, bool]] = []
-        states = states_of(rows, run_id=self._run.run_id, at=self._run.at)
+        states = states_of(rows, run_id=self.run_id, at=self.at)
         for subject, state in zip(subjects, states, strict=True):
             then, now = base.get(subject), known.get(subject)
-            found = _changes(then, state, self._run.unreached)
+            found = _changes(then, state, self.unreached)
             told += [(subject, each) for each in found]
-            new = merged({} if now is None else now.state, state, unreached=self._run.unreached)
+            new = merged({} if now is None else now.state, state, unreached=self.unreached)
             back = now is not None and now.gone_run_id is not None
             if now is None or back or now.state != new:
                 differs = back or (now is not None and not _same(now.state, new))
-                writes.append(StateWrite(subject, self._customers.seal(subject, new), differs))
-            reviewed = self._run.reviewed.get(subject)
+                sealed = Customers(self.journal).seal(subject, new)
+                writes.append(StateWrite(subject, sealed, differs))
+            reviewed = self.reviewed.get(subject)
             quiet = reviewed is not None and reviewed == evidence_digest(new)
             news.append((previous_decision(then), self._count(found), quiet))
         if writes:
             columns = dict(zip(StateWrite._fields, zip(*writes, strict=True), strict=True))
-            self._run.workspace.put(
-                _PIECE.format(self.result.pieces), pa.table(columns, _PIECE_SCHEMA)
-            )
-            self.result.pieces += 1
+            self.workspace.put(_PIECE.format(self._pieces), pa.table(columns, _PIECE_SCHEMA))
+            self._pieces += 1
         columns = dict(zip(NEWS.names, zip(*news, strict=True), strict=False))
         return told, pa.table(columns, NEWS) if news else NEWS.empty_table()
 
     def _count(self, found: Sequence[FieldChange]) -> str | None:
         """Count a customer's changes; return the most telling kind."""
         kinds = {each.kind for each in found}
-        self.result.counts.update(kinds)
-        self.result.counts["customers"] += bool(kinds)
+        self.counts.update(kinds)
+        self.counts["customers"] += bool(kinds)
         return next((kind.value for kind in ChangeKind if kind in kinds), None)
-
-    def _gone(self) -> Iterator[pa.Table]:
-        """Report who was in the batch and is not in this run; save their pseudonyms."""
-        missing = ~self._here & ~self._members.gone_before
-        gone = [
-            self._members.customer(place)
-            for place in np.flatnonzero(missing & self._run.whole).tolist()
-        ]
-        for start in range(0, len(gone), BLOCK_ROWS):
-            some = gone[start : start + BLOCK_ROWS]
-            known = self._customers.known(some)
-            yield changes_table(
-                [(who, _gone_since(known[who])) for who in some if who in known], self._run.run_id
-            )
-        self.result.counts[ChangeKind.GONE.value] += len(gone)
-        self.result.counts["customers"] += len(gone)
-        self._run.workspace.put(_GONE, pa.table({"customer": pa.array(gone, pa.binary(16))}))
 
 
 def _changes(
@@ -318,14 +320,12 @@ def _changes(
     found = differences(base.state, state, unreached=unreached)
     if base.gone_run_id is None:
         return found
-    last = (base.run_id, base.decided_at)
-    back = FieldChange(None, "customer", ChangeKind.CHANGED, "gone", "present", *last)
-    return [back, *found]
+    return [_since(base, "customer", ChangeKind.CHANGED, "gone", "present"), *found]
 
 
-def _gone_since(last: KnownCustomer) -> FieldChange:
-    run_id, at = last.run_id, last.decided_at
-    return FieldChange(None, None, ChangeKind.GONE, None, None, run_id, at)
+def _since(last: KnownCustomer, name: str | None, kind: ChangeKind, *values: str) -> FieldChange:
+    old, new = values or (None, None)
+    return FieldChange(None, name, kind, old, new, last.run_id, last.decided_at)
 
 
 def changes_table(changes: Sequence[tuple[bytes, FieldChange]], run_id: str) -> pa.Table:
@@ -335,27 +335,6 @@ def changes_table(changes: Sequence[tuple[bytes, FieldChange]], run_id: str) -> 
     columns = zip(*((subject.hex(), *each, run_id) for subject, each in changes), strict=True)
     arrays = [pa.array(values, each.type) for values, each in zip(columns, CHANGES, strict=True)]
     return pa.table(arrays, schema=CHANGES)
-
-
-def write_changes(folder: RunFolder, parts: Sequence[Path], run: ComparedRun) -> ChangeSet:
-    """Write `changes.parquet` and save the customers' new states in the workspace."""
-    comparison = _Comparison(run)
-    folder.write_parquet(CHANGES_FILE, CHANGES, comparison.tables(parts))
-    return comparison.result
-
-
-def keep_states(compared: ChangeSet, run: ComparedRun) -> None:
-    """Put the states that were saved into the journal; safe to do again after a crash."""
-    customers, run_id, batch = Customers(run.journal), run.run_id, run.batch
-    at = customers.begin(run_id, batch)
-    writes: list[StateWrite] = []
-    for number in range(compared.pieces):
-        piece = run.workspace.get(_PIECE.format(number)).to_pylist()
-        writes += [StateWrite(**each) for each in piece]
-        if len(writes) >= _KEPT_ROWS or number == compared.pieces - 1:
-            customers.replace(run_id, batch, at, sorted(writes, key=attrgetter("customer")))
-            writes = []
-    customers.mark_gone(run_id, run.workspace.get(_GONE)["customer"].to_pylist())
 
 
 def unreached_checks(checks: Mapping[str, Mapping[str, int]]) -> frozenset[str]:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nightscreen.files.run_folder import RunFolder
-    from nightscreen.results.changes import ChangeSet
+    from nightscreen.results.changes import Comparison
 
 BLOCK_ROWS = 8192
 APPROVED_ROWS = 2_000
@@ -157,7 +157,7 @@ def write_decisions(
     reasons: Words,
     scratch: Path,
     carried: Sequence[str] = (),
-    compared: ChangeSet | None = None,
+    compared: Comparison | None = None,
     problems: Iterable[Sequence[str]] = (),
     about: Sequence[tuple[str, str]] = (),
     proposes: bool = False,
@@ -226,7 +226,7 @@ def summary(
     run_id: str,
     counts: ListCounts,
     fixes: int,
-    compared: ChangeSet | None,
+    compared: Comparison | None,
     about: Sequence[tuple[str, str]],
 ) -> list[tuple[str, Cell]]:
     """Return the lines of the summary sheet; `fixes` are the rows in quarantine."""

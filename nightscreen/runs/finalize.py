@@ -41,7 +41,7 @@ from nightscreen.report.facts import counted_customers, facts_of, nights_of
 from nightscreen.report.page import report_page
 from nightscreen.results.assemble import Assembly, Chunk
 from nightscreen.results.backtest import PastRun, try_beside
-from nightscreen.results.changes import ComparedRun, keep_states, unreached_checks, write_changes
+from nightscreen.results.changes import Comparison, unreached_checks
 from nightscreen.results.customer_rows import Expansion
 from nightscreen.results.decide import decide
 from nightscreen.results.decision_list import write_decisions
@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nightscreen.report.balance import Balance
-    from nightscreen.results.changes import ChangeSet
     from nightscreen.runs.screening_run import ScreeningRun
 
 
@@ -162,7 +161,7 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     calls = write_calls(run.folder, run.journal, run.run_id, run.declared, spill=spill)
     end = run_end(run)
     lookups = lookup_ends(run, test_mode=end.in_test)
-    told, compared = _publish(run, lookups, test_mode=end.in_test)
+    compared = _publish(run, lookups, test_mode=end.in_test)
     parts = enriched_parts(run.folder.path)
     customers = counted_customers(parts, None if compared is None else compared.news)
     facts = facts_of(customers, at=run.freshness.at, compared=compared is not None)
@@ -189,8 +188,8 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
         report["notices"].append(low)
 
     def keep() -> None:
-        if told is not None and compared is not None:
-            _keep(run, told, compared)
+        if compared is not None:
+            _keep(run, compared)
             began = run.journal.runs.find(run.run_id)
             if began is not None and report["publishable"]:
                 publish_cases(run.journal, began, run.folder.path)
@@ -244,7 +243,7 @@ def low_balance(report: Mapping[str, Any], fewest_nights: int) -> str | None:
 
 def _publish(
     run: ScreeningRun, checks: Mapping[str, Mapping[str, int]], *, test_mode: bool
-) -> tuple[ComparedRun | None, ChangeSet | None]:
+) -> Comparison | None:
     """Write changes and decision lists, and keep the policy's text; in test mode there are none.
 
     Lookups that were left open are no change. Where the run does not have the whole batch, but
@@ -255,12 +254,12 @@ def _publish(
         for name in _TOLD:
             (folder.path / name).unlink(missing_ok=True)  # of an earlier attempt
             folder.rows.pop(name, None)
-        return None, None
+        return None
     if run.settings.rings and run.workspace.has_note(RINGS):
         folder.write_parquet(RINGS_FILE, RINGS_SCHEMA, [run.workspace.get(RINGS)])
     reviews, at, parts = Reviews(run.journal), run.journal.clock(), enriched_parts(folder.path)
     reviews.keep_policy(policy.label, policy.model_dump_json())
-    told = ComparedRun(
+    compared = Comparison(
         journal=run.journal,
         workspace=run.workspace,
         run_id=run.run_id,
@@ -274,7 +273,7 @@ def _publish(
         },
         whole=not run.fed_back,
     )
-    compared = write_changes(folder, parts, told)
+    compared.write(folder, parts)
     trim_memory()
     write_decisions(
         folder,
@@ -289,12 +288,12 @@ def _publish(
         proposes=proposes(run.purpose, run.declared, run.clock()),
     )
     trim_memory()
-    return told, compared
+    return compared
 
 
-def _keep(run: ScreeningRun, told: ComparedRun, compared: ChangeSet) -> None:
+def _keep(run: ScreeningRun, compared: Comparison) -> None:
     """Put the customers' new states and what they were seen with into the journal."""
-    keep_states(compared, told)
+    compared.keep()
     trim_memory()
     commit = Customers(run.journal).commit_of(run.run_id)
     if commit is not None:
@@ -303,7 +302,7 @@ def _keep(run: ScreeningRun, told: ComparedRun, compared: ChangeSet) -> None:
 
 
 def _write_notices(
-    run: ScreeningRun, compared: ChangeSet | None, report: Mapping[str, Any]
+    run: ScreeningRun, compared: Comparison | None, report: Mapping[str, Any]
 ) -> dict[str, int] | None:
     """Write the notices that customers are to be sent; none of a run that is held."""
     path = run.folder.path / NOTICES_FILE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -13,7 +12,7 @@ from nightscreen.files.workspace import Workspace
 from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
-from nightscreen.results.changes import ChangeSet, ComparedRun, keep_states, write_changes
+from nightscreen.results.changes import Comparison
 from tests.steps.enriched_in_a_test import ASKED_AT, write_part
 
 if TYPE_CHECKING:
@@ -50,35 +49,24 @@ class Nights:
         *,
         unreached: Collection[str] = (),
         reviewed: Mapping[bytes, bytes] | None = None,
-    ) -> ChangeSet:
+    ) -> Comparison:
         """Write the rows of a night and tell its changes, without keeping anything."""
         folder = self.folder(run_id)
-        run = self._run(run_id, unreached, reviewed or {})
-        return write_changes(folder, [write_part(folder.path, rows)], run)
-
-    def _run(
-        self,
-        run_id: str,
-        unreached: Collection[str] = (),
-        reviewed: Mapping[bytes, bytes] = MappingProxyType({}),
-    ) -> ComparedRun:
-        return ComparedRun(
+        found = Comparison(
             journal=self.journal,
             workspace=self.workspace(run_id),
             run_id=run_id,
             batch=BATCH,
             at=self.now,
             unreached=unreached,
-            reviewed=reviewed,
+            reviewed=reviewed or {},
         )
-
-    def keep(self, run_id: str, compared: ChangeSet) -> None:
-        """Keep the states of a night."""
-        keep_states(compared, self._run(run_id))
+        found.write(folder, [write_part(folder.path, rows)])
+        return found
 
     def night(self, run_id: str, *rows: Mapping[str, Any], **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - as `compare` takes them
         """Carry a night through and return the changes it told."""
-        self.keep(run_id, self.compare(run_id, rows, **options))
+        self.compare(run_id, rows, **options).keep()
         self.now += DAY
         return self.told(run_id)
 

@@ -59,7 +59,7 @@ def test_institutions_other_than_banks_have_their_own_formula() -> None:
 
 
 def test_a_code_that_could_be_two_banks_is_no_bank() -> None:
-    """11 is 011 or 000011: it is written in full, or the bank is named."""
+    """11 is First Bank's 011, or 000011 of Unity Bank: write it in full, or name the bank."""
     codes, _, notes = take(("11", None, None), ("11", "First Bank", None))
     assert codes == ["11", "011"]
     assert [p.code for p in notes.problems] == ["bank_code_ambiguous", "bank_code_repaired"]

@@ -85,13 +85,6 @@ def test_every_other_bank_has_its_finding(
     assert (verdict.code, [found.code for _, found in verdict.issues]) == (expected, [finding])
 
 
-def test_a_code_that_could_be_two_banks_is_left_open() -> None:
-    """11 is First Bank's 011, or 000011 of Unity Bank: neither is taken."""
-    verdict = bank_table().resolve("11", None)
-    assert verdict.bank is None
-    assert [bank.code for bank in verdict.candidates] == ["011", "215"]
-
-
 def test_near_miss_is_suggested_only() -> None:
     """A misspelt bank stays unknown, and its hint names the bank that was probably meant."""
     verdict = bank_table().resolve(None, "Zennith Bnk")

@@ -93,7 +93,7 @@ def test_a_killed_run_tells_the_same_when_it_is_taken_up_again(nights: Nights) -
     """States kept, and the process dead before the run's end: nothing is told twice or lost."""
     nights.night("run-1", enriched_row("A"), enriched_row("B"))
     rows = [enriched_row("A", **listed(), **LATER), enriched_row("N")]
-    nights.keep("run-2", nights.compare("run-2", rows))
+    nights.compare("run-2", rows).keep()
     once = nights.told("run-2")
     nights.now += 3_600_000_000
     again = nights.night("run-2", *rows)

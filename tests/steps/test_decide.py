@@ -350,7 +350,7 @@ def test_columns_a_lender_carries_can_be_named() -> None:
 def test_a_policy_with_a_mistake_decides_nothing() -> None:
     """A policy that did not come through the check is checked all the same."""
     bad = policy(rule("BAD", "decline", "(select 1) = 1"), CLEAR)
-    with pytest.raises(PolicyError, match="BAD a query inside"):
+    with pytest.raises(PolicyError, match="BAD a subquery"):
         decide(enriched([{}]), bad)
 
 

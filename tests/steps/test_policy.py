@@ -119,7 +119,7 @@ MISTAKES: list[tuple[str, str, int, str]] = [
     ("amount and text", "exposure > 'lots'", 7, '"lots" to DECIMAL(20,2); correct it'),
     ("no such day", "date_of_birth < date '2020-13-01'", 7, 'out of range: "2020-13-01"'),
     ("types that do not meet", "full_name > 5", 7, "Cannot compare"),
-    ("no truth", "exposure", 7, "is amount, not true or false"),
+    ("no truth", "exposure", 7, "is DECIMAL, not true or false"),
     ("nothing", "null", 7, "not true or false"),
     ("syntax", "exposure >", 7, "is no SQL condition"),
     ("cast to a list of words", "'a'::enum('a') = 'a'", 7, "a cast to ENUM is not allowed"),
@@ -250,4 +250,4 @@ def test_a_definition_stands_for_part_of_a_condition(tmp_path: Path) -> None:
         (6, "the definition large is named by no rule; remove it")
     ]
     hostile = head.replace("exposure >= {least}", "(select {least}) = 1")
-    assert any("a query inside" in message for _, message in told(one("{large}", head=hostile)))
+    assert any("a subquery" in message for _, message in told(one("{large}", head=hostile)))
