@@ -30,7 +30,7 @@ from nightscreen.journal.audit import Audit
 from nightscreen.journal.cases import Cases
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
-from nightscreen.results.one_row import find_row
+from nightscreen.results.enriched import find_row
 from nightscreen.schemas.errors import JournalBusyError, NightscreenError, NotAllowedError
 from nightscreen.schemas.users import ALLOWED, RIGHTS
 from nightscreen.web.forms import read_form

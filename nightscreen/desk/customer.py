@@ -33,9 +33,9 @@ from nightscreen.privacy.lookup_subject import Subject, lookup_subject, newest_r
 from nightscreen.report.format import STATUSES
 from nightscreen.results.ask_again import parameters_again
 from nightscreen.results.case_comments import LARGEST, GivenFile, add_comment, find_attachment
+from nightscreen.results.enriched import find_row
 from nightscreen.results.notice_delivery import record_action, record_sent
 from nightscreen.results.notices import notice_of
-from nightscreen.results.one_row import find_row
 from nightscreen.results.settle_case import confirm_override, end_override, import_reviews
 from nightscreen.results.tracked_state import TRACKED
 from nightscreen.results.wording import customer_name

@@ -24,7 +24,7 @@ from nightscreen.journal.cases import IN_TURN
 from nightscreen.journal.records import Records
 from nightscreen.policy.engine import locked_connection
 from nightscreen.report.facts import group_columns
-from nightscreen.results.customer_rows import columns_of_parts, read_customers
+from nightscreen.results.enriched import columns_of_parts, read_customers
 from nightscreen.runs.open_cases import CLAIMED, CUSTOMERS, customers_of
 from nightscreen.schemas.cases import OpenCase
 from nightscreen.schemas.columns import CUSTOMERS as CUSTOMER_FILE

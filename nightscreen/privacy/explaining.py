@@ -15,8 +15,8 @@ from nightscreen.config.declarations import NOTHING_DECLARED, Declarations, basi
 from nightscreen.privacy.lookup_subject import newest_row, shown_rows, subjects_of
 from nightscreen.privacy.record_views import review_document, shown_records
 from nightscreen.results.decide import applied_rules
+from nightscreen.results.enriched import row_table
 from nightscreen.results.final_decision import final_columns, standing_reviews
-from nightscreen.results.one_row import row_table
 from nightscreen.results.tracked_state import TRACKED
 from nightscreen.results.wording import missing_checks
 from nightscreen.schemas.cases import CaseComment

@@ -14,7 +14,7 @@ from nightscreen.files.outputs import OUTPUTS, Whose
 from nightscreen.files.quarantine import records
 from nightscreen.files.run_folder import RowFilter
 from nightscreen.operations.bvn.states import requests_to
-from nightscreen.results.one_row import find_row
+from nightscreen.results.enriched import find_row
 from nightscreen.schemas.columns import IDENTIFIERS
 from nightscreen.schemas.errors import InputError
 
@@ -92,7 +92,7 @@ def shown_rows(
     """Yield what each file of a run that subject access shows holds of a customer.
 
     Of a quarantine it is the rows that bear the customer's id in any column. The row in clear is
-    found by `results.one_row`, which is quicker. Every part is shown, or one `section` alone.
+    found by `results.enriched`, which is quicker. Every part is shown, or one `section` alone.
     """
     for declared in OUTPUTS:
         shown = declared.section and section in ("", declared.section)

@@ -29,7 +29,7 @@ from nightscreen.privacy.explaining import (
 from nightscreen.privacy.lookup_subject import runs_of, shown_rows, subjects_of
 from nightscreen.privacy.record_views import kept_until, shown_records
 from nightscreen.report.page import templates
-from nightscreen.results.one_row import find_row
+from nightscreen.results.enriched import find_row
 from nightscreen.schemas.answers import BvnDetails, Record
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import instant_text

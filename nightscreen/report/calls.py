@@ -1,4 +1,4 @@
-"""A run's calls: a row each for the auditor (`calls.parquet`), and their figures for the report.
+"""A run's calls: a row each for the auditor (`calls.parquet`), their figures, and the balance.
 
 The journal's rows are read a block at a time. What is worked out about all of them is SQL
 (`calls.sql`) over numbers alone.
@@ -19,9 +19,10 @@ from nightscreen.files.frame import Frame, read_queries
 from nightscreen.files.memory_tuning import trim_memory
 from nightscreen.files.outputs import CALLS_FILE
 from nightscreen.journal.money import RESERVING
-from nightscreen.report.balance import Balance, balance_of
 from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.clock import MICROS, instant_text
 from nightscreen.schemas.enriched import COST, WORD, naira_of_micro
+from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.rows import INSTANT
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ _JOURNAL_COLUMNS = {
     "balance_micro": pa.int64(),
 }
 _BLOCK_CALLS = 16_384
+_LATE_MICROS = 300 * MICROS  # four times the longest timeout by default
+_NEAR_CALLS = 100_000
 _PERCENTILES = ("p50", "p95", "p99")
 
 
@@ -113,6 +116,36 @@ class CheckCalls:
     troubles: dict[str, int] = field(default_factory=dict)  # calls without an answer, by why
     # percentiles of the time that answers took; None where there are none
     latency_ms: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(_PERCENTILES))
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """The balance over a run, in micro-naira: opening - cost - explained - drift = closing."""
+
+    opening_micro: int | None = None  # None if no answer had a balance, as closing and lowest are
+    closing_micro: int | None = None
+    lowest_micro: int | None = None
+    explained_in_doubt_micro: int = 0
+    drift_micro: int = 0
+    exact: bool = False
+    # instant of the first answer whose balance neither known costs nor calls in doubt explain; None
+    # if there is none
+    drift_since: int | None = None
+
+    def document(self, nightly_micro: int) -> dict[str, Any]:
+        """Return the part `balance` of the report, given what a night costs."""
+        closing = self.closing_micro
+        nights = closing // nightly_micro if closing is not None and nightly_micro > 0 else None
+        return {
+            "opening": naira_text(self.opening_micro),
+            "closing": naira_text(closing),
+            "lowest": naira_text(self.lowest_micro),
+            "explained_in_doubt": naira_text(self.explained_in_doubt_micro),
+            "drift": naira_text(self.drift_micro),
+            "drift_since": instant_text(self.drift_since),
+            "exact": self.exact,
+            "nights_left": nights,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +225,31 @@ def figures(frame: Frame, checks: Sequence[str], troubles: Sequence[str]) -> Cal
             **each, troubles=lost.get(number, {}), latency_ms=_latency(latency_us)
         )
     return CallFigures(found, balance_of(frame))
+
+
+def balance_of(frame: Frame) -> Balance:
+    """Return the balance of the calls in a frame.
+
+    A call in doubt explains any amount up to its worst cost: that is reserved at the highest price
+    known, and the service may have charged less.
+    """
+    frame.run("wallet")
+    found = frame.table("ends", late=_LATE_MICROS).to_pylist()
+    if not found:
+        return Balance()
+    (ends,) = found
+    lost = ends["opening"] - ends["closing"] - ends["cost"]
+    explained = min(max(0, lost), ends["doubt"])
+    since = None
+    if lost != explained:
+        since = frame.row("first_unexplained", opening=ends["opening"])["since"]
+    exact = ends["opening_exact"] and ends["closing_exact"]
+    if exact:
+        confirmed = [each["confirmed"] for each in frame.table("confirmed").to_pylist()]
+        exact = all(confirmed) and not frame.row("lag", near=_NEAR_CALLS)["lags"]
+    return Balance(
+        ends["opening"], ends["closing"], ends["lowest"], explained, lost - explained, exact, since
+    )
 
 
 def _latency(percentiles_us: Sequence[float] | None) -> dict[str, float | None]:

@@ -23,7 +23,7 @@ from nightscreen.files.frame import read_queries
 from nightscreen.files.quarantine import quarantined
 from nightscreen.policy.engine import locked_connection
 from nightscreen.report.format import HISTORY
-from nightscreen.results.customer_rows import columns_of_parts, read_customers
+from nightscreen.results.enriched import columns_of_parts, read_customers
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.policy import Decision
 

@@ -23,9 +23,9 @@ from nightscreen.files.private_files import make_private_folder
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.policy.engine import locked_connection
 from nightscreen.policy.vocabulary import fitted
-from nightscreen.results.customer_rows import read_customers
 from nightscreen.results.decide import columns_of, decide
 from nightscreen.results.decision_files import csv_bytes
+from nightscreen.results.enriched import read_customers
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import to_micros
 from nightscreen.schemas.errors import InputError

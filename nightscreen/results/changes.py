@@ -21,7 +21,7 @@ from nightscreen.checks.karma import LISTINGS
 from nightscreen.files.outputs import CHANGES_FILE
 from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.customers import Customers, StateWrite
-from nightscreen.results.customer_rows import read_customers
+from nightscreen.results.enriched import read_customers
 from nightscreen.results.tracked_state import (
     READ,
     TRACKED,

@@ -24,7 +24,6 @@ from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK
 from nightscreen.files.private_files import atomic_write
 from nightscreen.policy.engine import locked_connection
 from nightscreen.results.changes import NEWS
-from nightscreen.results.customer_rows import columns_of_parts, read_customers
 from nightscreen.results.decision_files import (
     APPROVED_SHEET,
     WORKBOOK_ROWS,
@@ -32,6 +31,7 @@ from nightscreen.results.decision_files import (
     csv_bytes,
     write_workbook,
 )
+from nightscreen.results.enriched import columns_of_parts, read_customers
 from nightscreen.results.wording import NAMES, Words, said_of
 from nightscreen.schemas.decisions import DECISION_COLUMNS, LISTED, REVIEW_COLUMNS
 from nightscreen.schemas.errors import OutputError

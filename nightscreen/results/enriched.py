@@ -1,24 +1,36 @@
-"""The enriched table: the input's columns, those of each check, and what is decided.
+"""The enriched table: its columns, its rows read as customers, and the row of one customer.
 
-`assemble` fills them.
+Columns are the input's, those of each check, and what is decided; `assemble` fills them. Where the
+rows of one customer id were merged, `enriched` has a row for each of the input's; whatever counts
+customers reads the first of each, with the customer's whole exposure.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from nightscreen.checks.arrow_types import arrow_type
 from nightscreen.checks.registry import CHECKS
+from nightscreen.files.outputs import enriched_parts
 from nightscreen.schemas.enriched import (
     BVN_FIELDS,
     CONSENT_UNREADABLE,
+    COST,
     DECISION_FIELDS,
     SIGNALS,
     TX_FIELDS,
 )
 from nightscreen.schemas.rows import (
+    CUSTOMER,
     CUSTOMER_EXPOSURE,
     CUSTOMER_ROW,
     EXTRA_PREFIX,
@@ -28,7 +40,13 @@ from nightscreen.schemas.rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from nightscreen.journal.runs import RunRecord
+
+_KEPT_CHUNKS = 4
 
 
 def input_columns(columns: Sequence[SourceColumn]) -> list[tuple[str, str]]:
@@ -74,3 +92,148 @@ def enriched_schema(columns: Sequence[SourceColumn], *, merged: bool = False) ->
         if any(name == "exposure" for name, _ in input_columns(columns)):
             fields.append(pa.field(CUSTOMER_EXPOSURE, NAIRA))
     return pa.schema(fields)
+
+
+def columns_of_parts(parts: Sequence[Path]) -> list[str]:
+    """Return the columns of enriched parts, which all have the same; of no parts none."""
+    return list(pq.read_schema(parts[0]).names) if parts else []
+
+
+def read_customers(
+    parts: Iterable[Path], columns: Collection[str], size: int, beside: pa.Table | None = None
+) -> Iterator[pa.Table]:
+    """Yield a run's customers in order, some rows at a time.
+
+    Args:
+        parts: the run's enriched parts, in order.
+        columns: what is read, as far as the parts have it.
+        size: most rows of a table.
+        beside: has a row for each customer, in the same order; its columns are added.
+    """
+    start = 0
+    for part in parts:
+        with pq.ParquetFile(part) as file:
+            for rows in _customers(file, columns, size):
+                found = rows
+                if beside is not None:
+                    for name in beside.column_names:
+                        found = found.append_column(name, beside[name].slice(start, rows.num_rows))
+                start += rows.num_rows
+                yield found
+
+
+def _customers(file: pq.ParquetFile, columns: Collection[str], size: int) -> Iterator[pa.Table]:
+    """Yield a part's customers in order, with those of the columns that it has."""
+    there = file.schema_arrow.names
+    wanted = [name for name in there if name in columns]
+    if CUSTOMER_ROW not in there:
+        for batch in file.iter_batches(size, columns=wanted):
+            yield pa.Table.from_batches([batch])
+        return
+    exposed = "exposure" in wanted and CUSTOMER_EXPOSURE in there
+    read = {*wanted, CUSTOMER_ROW, *([CUSTOMER_EXPOSURE] if exposed else [])}
+    for batch in file.iter_batches(size, columns=[name for name in there if name in read]):
+        rows = pa.Table.from_batches([batch])
+        rows = rows.filter(pc.equal(rows[CUSTOMER_ROW], 1))
+        if exposed:
+            place = rows.column_names.index("exposure")
+            rows = rows.set_column(place, "exposure", rows[CUSTOMER_EXPOSURE])
+        yield rows.select(wanted).combine_chunks()
+
+
+class Expansion:
+    """Gives each input row what was found of its customer, of whom a chunk is read at a time."""
+
+    def __init__(
+        self,
+        columns: Sequence[SourceColumn],
+        schema: pa.Schema,
+        chunk_rows: int,
+        chunk: Callable[[int], pa.Table],
+    ) -> None:
+        self._input = input_columns(columns)
+        self._schema = schema
+        self._rows_before = Counter[int]()
+        self._chunk_rows = chunk_rows
+        self._chunk = chunk
+        self._kept: dict[int, pa.Table] = {}
+
+    def expand(self, rows: pa.Table) -> pa.Table:
+        """Return enriched rows for some rows of the input."""
+        numbers = rows[CUSTOMER].to_numpy()
+        found = self._of_customers(numbers)
+        place = pa.array(self._numbered(numbers))
+        columns = {name: found[name] for name in found.column_names}
+        if CUSTOMER_EXPOSURE in self._schema.names:
+            columns[CUSTOMER_EXPOSURE] = found["exposure"]
+        columns |= {name: rows[source] for name, source in self._input}
+        nothing = pa.scalar(Decimal(0), COST)
+        columns["cost"] = pc.if_else(pc.equal(place, 1), found["cost"], nothing)
+        columns[CUSTOMER_ROW] = place
+        return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
+
+    def _numbered(self, numbers: NDArray[np.int64]) -> list[int]:
+        """Return which row of its customer each row is, from 1; count them."""
+        places = []
+        for number in numbers.tolist():
+            self._rows_before[number] += 1
+            places.append(self._rows_before[number])
+        return places
+
+    def _of_customers(self, numbers: NDArray[np.int64]) -> pa.Table:
+        """Return the enriched customer of each row."""
+        chunks = numbers // self._chunk_rows
+        tables, places = [], []
+        for number in np.unique(chunks).tolist():
+            at = np.flatnonzero(chunks == number)
+            tables.append(self._read(number).take(pa.array(numbers[at] % self._chunk_rows)))
+            places.append(at)
+        order = np.argsort(np.concatenate(places), kind="stable")
+        return pa.concat_tables(tables).unify_dictionaries().take(pa.array(order)).combine_chunks()
+
+    def _read(self, number: int) -> pa.Table:
+        if number not in self._kept:
+            while len(self._kept) >= _KEPT_CHUNKS:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[number] = self._chunk(number)
+        return self._kept[number]
+
+
+def row_table(run: RunRecord, customer_id: str) -> pa.Table | None:
+    """Return a customer's enriched row of a run as a table; None where its files are gone."""
+    parts = enriched_parts(Path(run.folder))
+    if not parts:
+        return None
+    return _row_of(tuple((part, part.stat().st_mtime_ns) for part in parts), customer_id)
+
+
+@lru_cache(maxsize=4)
+def _row_of(parts: tuple[tuple[Path, int], ...], customer_id: str) -> pa.Table:
+    """Return the first row of a customer, or none; whoever explains a customer asks several times.
+
+    Ids are looked through alone: the other columns, some hundred and fifty, are read of the one
+    group of rows that has the customer.
+    """
+    for part, _ in parts:
+        with pq.ParquetFile(part) as file:
+            for group in range(file.num_row_groups):
+                ids = file.read_row_group(group, columns=["customer_id"])["customer_id"]
+                place = pc.index(ids, pa.scalar(customer_id, ids.type)).as_py()
+                if place >= 0:
+                    return _with_whole_exposure(file.read_row_group(group).slice(place, 1))
+            empty = file.schema_arrow.empty_table()
+    return empty
+
+
+def _with_whole_exposure(table: pa.Table) -> pa.Table:
+    if CUSTOMER_EXPOSURE not in table.column_names:
+        return table
+    place = table.column_names.index("exposure")
+    return table.set_column(place, "exposure", table[CUSTOMER_EXPOSURE])
+
+
+def find_row(run: RunRecord, customer_id: str) -> dict[str, Any] | None:
+    """Return a customer's enriched row of a run; None where it has none or its files are gone."""
+    table = row_table(run, customer_id)
+    rows: list[dict[str, Any]] = [] if table is None else table.to_pylist()
+    return rows[0] if rows else None

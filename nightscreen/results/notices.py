@@ -25,7 +25,7 @@ from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.records import Records
 from nightscreen.journal.reviews import Reviews
-from nightscreen.results.customer_rows import columns_of_parts, read_customers
+from nightscreen.results.enriched import columns_of_parts, read_customers
 from nightscreen.results.tracked_state import rests_on
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import instant_text, lagos_day

@@ -17,8 +17,8 @@ from nightscreen.journal.engine import writing
 from nightscreen.journal.records import Records
 from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.declarations import read_declarations
+from nightscreen.results.enriched import find_row
 from nightscreen.results.notices import rewrite_reviewed
-from nightscreen.results.one_row import find_row
 from nightscreen.results.reviews import DEFAULT_DAYS, judge_rows
 from nightscreen.results.tracked_state import listed_decision, rests_on
 from nightscreen.schemas.contests import ENDED, Contest, ContestOutcome, Review

@@ -42,10 +42,9 @@ from nightscreen.report.page import report_page
 from nightscreen.results.assemble import Assembly, Chunk
 from nightscreen.results.backtest import PastRun, try_beside
 from nightscreen.results.changes import Comparison, unreached_checks
-from nightscreen.results.customer_rows import Expansion
 from nightscreen.results.decide import decide
 from nightscreen.results.decision_list import write_decisions
-from nightscreen.results.enriched import enriched_schema
+from nightscreen.results.enriched import Expansion, enriched_schema
 from nightscreen.results.final_decision import overrides_of
 from nightscreen.results.held_data import HeldData
 from nightscreen.results.notice_delivery import contests_report
@@ -71,7 +70,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from nightscreen.report.balance import Balance
+    from nightscreen.report.calls import Balance
     from nightscreen.runs.screening_run import ScreeningRun
 
 

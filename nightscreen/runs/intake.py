@@ -16,10 +16,9 @@ from nightscreen.reading.date_orders import DATE_COLUMNS, in_numbers
 from nightscreen.runs.corrections import Corrections
 from nightscreen.schemas.columns import KNOWN_COLUMNS, Flaw
 from nightscreen.schemas.rows import Action, Problem, RefusedRow, RowBatch, row_schema
-from nightscreen.values.accounts import judge_accounts, judge_banks
 from nightscreen.values.addresses import judge_domain, judge_email, judge_image_url
 from nightscreen.values.amounts import judge_amounts, judge_tenors
-from nightscreen.values.banks import BANK_UNKNOWN
+from nightscreen.values.banks import BANK_UNKNOWN, judge_accounts, judge_banks
 from nightscreen.values.columns import (
     Column,
     Mask,

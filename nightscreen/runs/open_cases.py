@@ -21,7 +21,7 @@ from nightscreen.journal.cases import Cases
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.records import Records
 from nightscreen.report.facts import GROUPS, group_columns
-from nightscreen.results.customer_rows import columns_of_parts, read_customers
+from nightscreen.results.enriched import columns_of_parts, read_customers
 from nightscreen.results.final_decision import standing_reviews
 from nightscreen.results.wording import NAMES
 from nightscreen.schemas.cases import OpenCase

@@ -1,7 +1,8 @@
 """Banks: which one a row means, by code of any scheme or by name, and its accounts' check digit.
 
 The table is `data/banks.csv`, which lenders may edit; it says which banks have a check digit at
-all. A bank is never guessed: a near miss is only suggested. Accounts are judged in `accounts`.
+all. A bank is never guessed: a near miss is only suggested. Digits of an account are never
+invented: zeros are put back in front only where its check digit then agrees for the row's bank.
 
 The check digit (NUBAN): the 2020 standard takes fifteen digits, six of the institution and nine of
 the serial number. A bank's 3-digit code counts as `000` and the code, which gives the same digit as
@@ -17,17 +18,29 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+import pyarrow as pa
 from rapidfuzz import fuzz, process
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import Action
 from nightscreen.schemas.shipped import DATA
-from nightscreen.values.issues import Issue, bare_digits, is_absent, is_scientific
+from nightscreen.values.issues import (
+    DigitsRule,
+    Issue,
+    Issues,
+    Validated,
+    bare_digits,
+    is_absent,
+    is_all_digits,
+    is_scientific,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    from nightscreen.values.columns import Column
 
 ACCOUNT_DIGITS = 10
 
@@ -79,6 +92,26 @@ BANK_NOT_SERVED = Issue(
     "accounts there.",
     Action.WARNED,
     Flaw.BANK_UNKNOWN,
+)
+
+SHORTEST_PADDED = 7
+"""An account that has lost more than three leading zeros is not padded: chance is too near."""
+
+_ACCOUNT = DigitsRule(
+    *("account", "An account number", ACCOUNT_DIGITS, Flaw.ACCOUNT),
+    on_length="An account number has exactly 10 digits; zeros are put back only where the bank is "
+    "known and the check digit then agrees.",
+)
+ACCOUNT_PADDED = Issue(
+    "account_padded",
+    "Leading zeros that a spreadsheet had dropped were put back; the check digit then agrees with "
+    "the bank.",
+    Action.REPAIRED,
+)
+ACCOUNT_CHECK_DIGIT = Issue(
+    "account_check_digit",
+    "The account number's check digit does not agree with the bank; one of the two may be wrong.",
+    Action.WARNED,
 )
 
 _DROPPED = frozenset(
@@ -310,3 +343,49 @@ def _settled(
 ) -> BankVerdict:
     unserved = () if bank.code else ((column, BANK_NOT_SERVED),)
     return BankVerdict(bank.code or text, bank, issues=(*issues, *unserved))
+
+
+def judge_account(text: str, institution: str | None) -> Validated[str]:
+    """Judge an account number that is present: 10 digits, padded only where the digit agrees.
+
+    Args:
+        text: the cell, trimmed.
+        institution: six digits of the row's bank, or None where it has no check digit.
+    """
+    digits = bare_digits(text)
+    padded = digits.zfill(ACCOUNT_DIGITS)
+    short = is_all_digits(digits) and SHORTEST_PADDED <= len(digits) < ACCOUNT_DIGITS
+    if short and not is_absent(digits) and institution and agrees(institution, padded):
+        repaired = () if digits == text else (_ACCOUNT.issue("characters_removed"),)
+        return Validated(padded, (*repaired, ACCOUNT_PADDED))
+    value, issues = _ACCOUNT.judge(text)
+    sound = not any(issue.flaw for issue in issues)
+    if value and sound and institution and not agrees(institution, value):
+        return Validated(value, (*issues, ACCOUNT_CHECK_DIGIT))
+    return Validated(value, issues)
+
+
+def judge_banks(codes: Column, names: Column, issues: Issues) -> tuple[Column, list[Bank | None]]:
+    """Return the bank code column after judging, and each row's bank, where it is known."""
+    resolve = bank_table().resolve
+    verdicts = [
+        resolve(code, name) for code, name in zip(codes.to_pylist(), names.to_pylist(), strict=True)
+    ]
+    for row, verdict in enumerate(verdicts):
+        for column, issue in verdict.issues:
+            issues.add(row, column, issue)
+    judged = pa.array([verdict.code for verdict in verdicts], pa.string())
+    return judged, [verdict.bank for verdict in verdicts]
+
+
+def judge_accounts(text: Column, banks: Sequence[Bank | None], issues: Issues) -> Column:
+    """Return the account column after judging, with a warning where a check digit disagrees."""
+    values: list[str | None] = []
+    for row, (cell, bank) in enumerate(zip(text.to_pylist(), banks, strict=True)):
+        verdict = (
+            judge_account(cell, bank.institution if bank else None) if cell else Validated(None)
+        )
+        values.append(verdict.value)
+        for issue in verdict.issues:
+            issues.add(row, "account_number", issue)
+    return pa.array(values, pa.string())

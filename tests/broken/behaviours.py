@@ -70,7 +70,7 @@ _PERSON_RUN = "nightscreen/operations/person_run.py"
 _PLAN = "nightscreen/planning/plan.sql"
 _PRICES = "nightscreen/schemas/money.py"
 _PURGING = "nightscreen/privacy/purging.py"
-_BALANCE = "nightscreen/report/balance.py"
+_BALANCE = "nightscreen/report/calls.py"
 _IDENTIFIERS = "nightscreen/values/identifiers.py"
 _KEYSET = "nightscreen/journal/keyset.py"
 _RUN = "nightscreen/runs/run.py"
@@ -1257,11 +1257,6 @@ _REPORTING = (
                 _BALANCE,
                 'explained = min(max(0, lost), ends["doubt"])',
                 "explained = lost",
-            ),
-            Edit(
-                _BALANCE,
-                'explained, since = min(explained, gaps["explained"]), gaps["since"]',
-                'explained, since = max(explained, gaps["explained"]), gaps["since"]',
             ),
         ),
         ("tests/money/test_night.py::test_another_consumer_of_the_wallet_is_drift",),

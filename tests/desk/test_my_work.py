@@ -17,7 +17,7 @@ from nightscreen.journal.actor import Actor
 from nightscreen.privacy.contests import list_contests, open_contest
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import lookup_subject
-from nightscreen.results.one_row import find_row
+from nightscreen.results.enriched import find_row
 from nightscreen.schemas.contests import ContestOutcome
 from tests.desk.conftest import borrowers
 from tests.screening import World

@@ -19,7 +19,7 @@ from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal.records import Records
 from nightscreen.reading.open_file import open_source
 from nightscreen.results import settle_case
-from nightscreen.results.one_row import find_row
+from nightscreen.results.enriched import find_row
 from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.clock import LAGOS, MICROS
 from nightscreen.schemas.contests import CustomerAction, ToldNotice

@@ -8,8 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.columns import Flaw
-from nightscreen.values.accounts import judge_account, judge_accounts, judge_banks
-from nightscreen.values.banks import check_digit, institution_of
+from nightscreen.values.banks import (
+    check_digit,
+    institution_of,
+    judge_account,
+    judge_accounts,
+    judge_banks,
+)
 from nightscreen.values.issues import Issues
 
 GTB = institution_of("058")

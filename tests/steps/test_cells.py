@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import NAIRA
-from nightscreen.values.accounts import judge_account
 from nightscreen.values.addresses import (
     judge_domain,
     judge_email,
     judge_image_url,
 )
 from nightscreen.values.amounts import judge_amount, judge_amounts, judge_tenor
-from nightscreen.values.banks import check_digit, institution_of
+from nightscreen.values.banks import check_digit, institution_of, judge_account
 from nightscreen.values.dates import Edge, judge_date, judge_instant
 from nightscreen.values.identifiers import judge_bvn, judge_customer_id
 from nightscreen.values.issues import Issues, bare_digits, is_absent, trimmed

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.files.frame import Frame
-from nightscreen.report.balance import Balance, balance_of
-from nightscreen.report.calls import WALLET_CALLS, call_queries
+from nightscreen.report.calls import WALLET_CALLS, Balance, balance_of, call_queries
 from tests.how_many import examples
 
 PRICE = 10_000_000

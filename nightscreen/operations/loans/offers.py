@@ -40,8 +40,8 @@ from nightscreen.operations.person_run import (
     single_call,
 )
 from nightscreen.report.anomaly_check import HELD, RELEASED
-from nightscreen.results.customer_rows import read_customers
 from nightscreen.results.decision_files import csv_bytes
+from nightscreen.results.enriched import read_customers
 from nightscreen.results.notices import contested
 from nightscreen.results.tracked_state import rests_on
 from nightscreen.results.wording import customer_name
