@@ -1227,8 +1227,8 @@ _DECIDING = (
         (
             Edit(
                 "nightscreen/policy/conditions.py",
-                "elif name not in self._allowed or named or",
-                "elif named or",
+                "if name not in _functions() or named or",
+                "if named or",
             ),
         ),
         (f"{_T_POLICY_ATTACKS}::test_an_attack_is_refused[text turned to bytes]",),
