@@ -18,7 +18,7 @@ from nightscreen.desk.accounts import Accounts
 from nightscreen.journal import journal_of
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.records import Records
-from nightscreen.policy.file import read_text, rewritten
+from nightscreen.policy.load import read_text, rewritten
 from nightscreen.policy.versions import decide_version, propose
 from nightscreen.privacy.contests import open_contest
 from nightscreen.results.settle_case import import_reviews

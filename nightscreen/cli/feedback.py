@@ -22,9 +22,9 @@ from nightscreen.cli.command import (
 )
 from nightscreen.cli.context import opened_journal, settings_of_command
 from nightscreen.cli.output import about, say
+from nightscreen.config.declarations import read_declarations
 from nightscreen.journal.actor import Actor
 from nightscreen.operations.loans.loan_book import import_outcomes
-from nightscreen.policy.declarations import read_declarations
 from nightscreen.results.notice_delivery import confirm_proposals, import_sent, record_action
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
 

@@ -17,12 +17,12 @@ import typer
 from nightscreen.cli.command import CustomerArgument, Result, YesOption, command, group
 from nightscreen.cli.context import opened_journal, settings_of_command
 from nightscreen.cli.output import say, view
+from nightscreen.config.declarations import read_declarations
 from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.erasure import Erasures, leave_no_trace
 from nightscreen.journal.reviews import Reviews
-from nightscreen.policy.declarations import read_declarations
 from nightscreen.privacy import erasure, purging
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.person import Whom

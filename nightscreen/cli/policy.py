@@ -15,8 +15,7 @@ from nightscreen.cli.context import opened_journal, settings_of_command
 from nightscreen.journal import journal_of
 from nightscreen.journal.actor import POLICY, Actor
 from nightscreen.journal.opening import journal_exists
-from nightscreen.policy.file import read_text
-from nightscreen.policy.load import check_policy, load_policy
+from nightscreen.policy.load import check_policy, load_policy, read_text
 from nightscreen.policy.versions import decide_version, read_policy, text_in_force, versions
 from nightscreen.policy.versions import propose as write_proposal
 from nightscreen.schemas.clock import instant_text

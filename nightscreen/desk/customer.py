@@ -16,6 +16,7 @@ from urllib.parse import quote
 from nightscreen.checks.karma import LISTINGS
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.aggregator import Scope
+from nightscreen.config.declarations import read_declarations
 from nightscreen.desk.context import DeskError
 from nightscreen.desk.lists import USUAL_WAIT_DAYS, in_words
 from nightscreen.desk.new_file import begin, keep_rows
@@ -27,7 +28,6 @@ from nightscreen.journal.cases import WAITS_FOR
 from nightscreen.journal.records import Records
 from nightscreen.operations.consents.links import USUAL, ConsentLinks
 from nightscreen.planning.consent import consent_valid, twelve_months_after
-from nightscreen.policy.declarations import read_declarations
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import Subject, lookup_subject, newest_row
 from nightscreen.report.format import STATUSES

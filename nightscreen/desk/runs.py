@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import FileResponse, Response
 
+from nightscreen.config.declarations import read_declarations
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.pages import REPORT_POLICY
@@ -25,7 +26,6 @@ from nightscreen.journal.read_only import Look
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, state_of
-from nightscreen.policy.declarations import read_declarations
 from nightscreen.report.sign_off import sign_report, signatures_of
 from nightscreen.results.notice_delivery import confirm_proposals
 from nightscreen.runs.approval import decide_spending, is_own_request, resumed, waits_in_inbox

@@ -14,8 +14,7 @@ from pydantic import ValidationError
 
 from nightscreen.journal.actor import POLICY, Actor
 from nightscreen.journal.records import Records
-from nightscreen.policy.file import DEFAULT_POLICY, parse, read_text
-from nightscreen.policy.load import sound_policy
+from nightscreen.policy.load import DEFAULT_POLICY, parse, read_text, sound_policy
 from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.contests import PolicyState, PolicyVersion
 from nightscreen.schemas.errors import InputError, PolicyError

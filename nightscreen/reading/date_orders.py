@@ -16,13 +16,12 @@ import pyarrow as pa
 
 from nightscreen.schemas.columns import INSTANT_COLUMNS
 from nightscreen.schemas.rows import Action, Problem
-from nightscreen.values.columns import as_text, matching
 from nightscreen.values.dates import InstantProblem, read_moment
-from nightscreen.values.issues import trimmed
+from nightscreen.values.issues import as_text, matching, trimmed
 
 if TYPE_CHECKING:
     from nightscreen.reading.open_file import TableSource
-    from nightscreen.values.columns import Column
+    from nightscreen.values.issues import Column
 
 DATE_COLUMNS: Final = ("date_of_birth", *INSTANT_COLUMNS)
 ORDERS: Final = {"dmy": "day first", "mdy": "month first", "ymd": "year first"}

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from nightscreen.journal.records import Records
 from nightscreen.schemas.rows import Action
 from nightscreen.schemas.uploads import FIXES, HELD, Correction, RowToCorrect, Upload
-from nightscreen.values.columns import as_mask, as_text
-from nightscreen.values.issues import Issue, trimmed
+from nightscreen.values.issues import Issue, as_mask, as_text, trimmed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

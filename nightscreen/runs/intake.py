@@ -19,17 +19,6 @@ from nightscreen.schemas.rows import Action, Problem, RefusedRow, RowBatch, row_
 from nightscreen.values.addresses import judge_domain, judge_email, judge_image_url
 from nightscreen.values.amounts import judge_amounts, judge_tenors
 from nightscreen.values.banks import BANK_UNKNOWN, judge_accounts, judge_banks
-from nightscreen.values.columns import (
-    Column,
-    Mask,
-    as_text,
-    at,
-    first_present,
-    joined,
-    matching,
-    present,
-    where,
-)
 from nightscreen.values.dates import Edge, judge_dates, judge_instants, withdrawal_issue
 from nightscreen.values.identifiers import (
     ID_MISSING,
@@ -40,7 +29,21 @@ from nightscreen.values.identifiers import (
     judge_bvn,
     judge_customer_id,
 )
-from nightscreen.values.issues import Issue, Issues, judge_column, trimmed
+from nightscreen.values.issues import (
+    Column,
+    Issue,
+    Issues,
+    Mask,
+    as_text,
+    at,
+    first_present,
+    joined,
+    judge_column,
+    matching,
+    present,
+    trimmed,
+    where,
+)
 from nightscreen.values.phones import judge_phone
 
 if TYPE_CHECKING:

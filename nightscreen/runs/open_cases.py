@@ -27,7 +27,7 @@ from nightscreen.results.wording import NAMES
 from nightscreen.schemas.cases import OpenCase
 from nightscreen.schemas.decisions import LISTED
 from nightscreen.schemas.rows import NAIRA
-from nightscreen.values.columns import first_present, joined
+from nightscreen.values.issues import first_present, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -26,7 +26,7 @@ from nightscreen.values.issues import (
 )
 
 if TYPE_CHECKING:
-    from nightscreen.values.columns import Column
+    from nightscreen.values.issues import Column
 
 KOBO = Decimal("0.01")
 LONGEST_AMOUNT = 40

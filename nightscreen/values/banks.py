@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from nightscreen.values.columns import Column
+    from nightscreen.values.issues import Column
 
 ACCOUNT_DIGITS = 10
 

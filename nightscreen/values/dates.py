@@ -24,7 +24,7 @@ from nightscreen.values.issues import Issue, Issues, Validated, judge_column
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.values.columns import Column
+    from nightscreen.values.issues import Column
 
 _BIRTH_YEARS = range(1901, 2100)
 _INSTANT_YEARS = range(1970, 2100)

@@ -26,7 +26,7 @@ from nightscreen.values.issues import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from nightscreen.values.columns import Mask, Places
+    from nightscreen.values.issues import Mask, Places
 
 BVN_DIGITS: Final = 11
 MASKED_REFERENCE: Final = "(masked: it held an identifier)"

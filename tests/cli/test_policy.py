@@ -16,8 +16,7 @@ from nightscreen.cli.policy import app
 from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
-from nightscreen.policy.file import DEFAULT_POLICY, read_text
-from nightscreen.policy.load import load_policy
+from nightscreen.policy.load import DEFAULT_POLICY, load_policy, read_text
 from nightscreen.policy.versions import approval_of
 from nightscreen.results.backtest import past_run, rows_of
 from nightscreen.results.decide import decide

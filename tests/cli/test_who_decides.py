@@ -14,7 +14,7 @@ from nightscreen.desk.rows import rows_of_run
 from nightscreen.files.inbox import Inbox
 from nightscreen.inbox.file_intake import Fate, examine, told_name
 from nightscreen.journal.records import Records
-from nightscreen.policy.file import read_text
+from nightscreen.policy.load import read_text
 from nightscreen.policy.versions import propose, versions
 from nightscreen.schemas.contests import Confirmation, CustomerAction, PolicyState
 from nightscreen.schemas.users import Role

@@ -18,7 +18,7 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.desk.context import COOKIE
 from nightscreen.desk.rows import Filter, rows_of_run
 from nightscreen.journal.actor import Actor
-from nightscreen.policy.file import read_text, rewritten
+from nightscreen.policy.load import read_text, rewritten
 from nightscreen.policy.versions import propose
 from nightscreen.privacy.contests import open_contest
 from nightscreen.reading.open_file import file_digest

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.config.declarations import DECLARABLE, Declarations, LawfulBasis
+from nightscreen.config.declarations import DECLARABLE, Declarations, LawfulBasis, read_declarations
 from nightscreen.config.settings import read_settings
-from nightscreen.policy.declarations import read_declarations
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import SettingsError
 from tests.screening import World, customer

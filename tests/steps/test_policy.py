@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.policy.file import DEFAULT_POLICY
-from nightscreen.policy.load import check_policy, load_policy
+from nightscreen.policy.load import DEFAULT_POLICY, check_policy, load_policy
 from nightscreen.schemas.errors import PolicyError
 
 if TYPE_CHECKING:

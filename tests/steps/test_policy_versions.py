@@ -13,8 +13,7 @@ from nightscreen.config.settings import Cutoffs
 from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.erasure import Erasures
-from nightscreen.policy.file import parse, read_text, rewritten
-from nightscreen.policy.load import load_policy
+from nightscreen.policy.load import load_policy, parse, read_text, rewritten
 from nightscreen.policy.versions import (
     decide_version,
     propose,
