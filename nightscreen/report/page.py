@@ -1,18 +1,20 @@
-"""The report as a page for people: one file, no scripts, no network, no identifiers.
+"""The report as a page for people, and as Markdown in a few words for whoever started the run.
 
-Everything on it comes from the report's dictionary, which `data/pages/report.html.j2` lays out;
-here is what a template cannot say well. Nothing is counted.
+The page is one file: no scripts, no network, no identifiers. Everything comes from the report's
+dictionary, which the templates in `data/pages` lay out; here is what a template cannot say well.
+Nothing is counted. `tasks` shows the Markdown.
 """
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.checks.declaration import Tone
 from nightscreen.checks.registry import ANSWERED, CHECKS
-from nightscreen.files.templates import html_templates
+from nightscreen.files.templates import html_templates, text_templates
 from nightscreen.report import format as words
 from nightscreen.report.format import (
     count,
@@ -27,7 +29,14 @@ from nightscreen.report.format import (
     sentence,
     some,
 )
-from nightscreen.report.verdict import api_run_verdict, attention, verdict, without_history
+from nightscreen.report.verdict import (
+    api_run_verdict,
+    attention,
+    lists_of,
+    next_steps,
+    verdict,
+    without_history,
+)
 from nightscreen.schemas.shipped import DATA
 
 if TYPE_CHECKING:
@@ -39,6 +48,7 @@ TEMPLATES = DATA / "pages"
 SCREENING_PAGE = "report.html.j2"
 _TONES = {Tone.GOOD: "good", Tone.BAD: "bad", Tone.DOUBTFUL: "warn"}
 _NO_CODE = "no rule: evidence is missing"
+_IDENTITIES = {"bvn": "BVN", "nuban": "account number"}
 
 
 def report_page(report: Mapping[str, Any]) -> str:
@@ -214,3 +224,47 @@ def _files(report: Mapping[str, Any]) -> dict[str, int | None]:
         shown = f"{name.split('/')[0]}/part-*.parquet" if "/part-" in name else name
         found[shown] = rows if shown == name else (found.get(shown) or 0) + (rows or 0)
     return found
+
+
+def summary_markdown(report: Mapping[str, Any], folder: str) -> str:
+    """Return how a run of any flow ended as Markdown.
+
+    Args:
+        report: the finished run's report.
+        folder: the run's folder, as its reader finds it.
+    """
+    screening = "flow" not in report
+    return _markdown(
+        "run.md.j2",
+        report=report,
+        folder=folder,
+        screening=screening,
+        when=words.from_to(report),
+        purpose=words.PURPOSES.get(report["purpose"], plain(report["purpose"])),
+        decisions=words.DECISIONS,
+        verdict=verdict(report) if screening else api_run_verdict(report),
+        attention=attention(report) if screening else report["notices"],
+        lists=lists_of(report),
+        steps=next_steps(report) if screening else [],
+    )
+
+
+def quote_markdown(quote: Mapping[str, Any]) -> str:
+    """Return a quote as Markdown: what it says, then its tables."""
+    return _markdown("quote.md.j2", quote=quote, titles=words.TITLES, identities=_IDENTITIES)
+
+
+def _markdown(template: str, **values: object) -> str:
+    return _engine_templates().get_template(template).render(values)
+
+
+@cache
+def _engine_templates() -> Environment:
+    found = text_templates(DATA / "pages" / "engine")
+    found.filters |= {"count": count, "naira": naira, "some": some, "escaped": _escaped}
+    return found
+
+
+def _escaped(text: str) -> str:
+    """Return text of which Markdown makes nothing."""
+    return re.sub(r"([\\`*_{}\[\]()#+|<>~])", r"\\\1", text)

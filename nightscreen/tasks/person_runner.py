@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nightscreen.config.settings import read_settings
 from nightscreen.operations.person_run import PersonRun, PersonSteps, run_people
-from nightscreen.report import summary  # noqa: F401 - as `load_last_stations` says
+from nightscreen.report import page  # noqa: F401 - as `load_last_stations` says
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.tasks.engine_run import EngineSteps
 from nightscreen.tasks.error_boundary import sanitize_errors

@@ -20,7 +20,7 @@ from nightscreen.journal import open_journal
 from nightscreen.operations.person_run import Account, close_run
 from nightscreen.ops.doctor import diagnose
 from nightscreen.ops.vitals import ASKING, WRITING
-from nightscreen.report.summary import summary_markdown
+from nightscreen.report.page import summary_markdown
 from nightscreen.runs.run import open_api_run
 from nightscreen.runs.screening_run import open_screening
 from nightscreen.sandbox.app import application

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.report.format import naira
-from nightscreen.report.summary import summary_markdown
+from nightscreen.report.page import summary_markdown
 
 if TYPE_CHECKING:
     from tests.nights.standard import StandardNights
