@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.rows import SourceColumn
 
 _NOT_ASKED = {why.value: why.status for why in SkipReason if why is not SkipReason.ASK}
+_ASKED, _SHARED, _REUSED = (Source.ASKED.value, Source.SHARED.value, Source.REUSED.value)
 _BEFORE_MISSES = (
     NoAnswer.TEST_MODE.value,
     NoAnswer.UNREADABLE.value,
@@ -203,9 +204,8 @@ class Chunk:
             else:
                 cells.missed = True
             cells.checked_at = max(cells.checked_at or 0, answer.answered_at)
-            if cells.source != Source.ASKED:
-                asked = Source.ASKED if own else Source.SHARED
-                cells.source = (asked if answer.own_run else Source.REUSED).value
+            if cells.source != _ASKED:
+                cells.source = (_ASKED if own else _SHARED) if answer.own_run else _REUSED
         return cells
 
     def _why_not(self, asked: _Slot, row: int, answer: _Answer | None) -> str:

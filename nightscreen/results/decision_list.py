@@ -47,8 +47,9 @@ if TYPE_CHECKING:
     from nightscreen.results.changes import Comparison
 
 BLOCK_ROWS = 8192
-APPROVED_ROWS = 2_000
-"""Approved rows that the workbook shows, those of the largest exposure."""
+APPROVED_ROWS = 500
+"""Approved rows that the workbook shows, those of the largest exposure: each is on two sheets, and
+cells of workbooks cost more time than all else of a list."""
 _TYPES: dict[str, pa.DataType] = {
     "exposure": NAIRA,
     "karma_amount": NAIRA,

@@ -25,6 +25,7 @@ _BY_DECISION = {
     Decision.APPROVE.value: "Nothing is left to do.",
 }
 """What to do next where the rule does not say."""
+_MISSING = frozenset(each.value for each in NoAnswer) - {NoAnswer.OFF.value}
 _REACHABLE = frozenset({NoAnswer.PENDING, NoAnswer.FAILED, NoAnswer.IN_DOUBT})
 
 
@@ -49,9 +50,8 @@ def customer_name(row: Mapping[str, Any]) -> str | None:
 
 def missing_checks(row: Mapping[str, Any]) -> dict[str, str]:
     """Return the checks without an answer and why, those that were not wanted left out."""
-    reasons = {each.value for each in NoAnswer} - {NoAnswer.OFF.value}
     words = ((check, row[f"{check}_status"]) for check in CHECKS)
-    return {check: word for check, word in words if word in reasons}
+    return {check: word for check, word in words if word in _MISSING}
 
 
 def said_of(row: Mapping[str, Any], reasons: Words) -> dict[str, Any]:
