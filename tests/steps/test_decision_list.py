@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from nightscreen.files.quarantine import quarantined, unescape_formula
 from nightscreen.files.run_folder import RunFolder
-from nightscreen.results import decision_files, decision_list
+from nightscreen.results import decision_list
 from nightscreen.results.decision_files import (
     COLUMNS,
     PEOPLE,
@@ -248,7 +248,7 @@ def test_the_workbook_holds_the_first_by_rank_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of more than it can well show, whatever their decision; the CSV file has all."""
-    monkeypatch.setattr(decision_files, "WORKBOOK_ROWS", 3)
+    monkeypatch.setattr(decision_list, "WORKBOOK_ROWS", 3)
     rows = [
         enriched_row(f"C{n}", decision=("review", "undecided")[n % 2], exposure=Decimal(n))
         for n in range(5)
@@ -258,7 +258,7 @@ def test_the_workbook_holds_the_first_by_rank_and_says_so(
     assert len(csv_rows(tmp_path)) == 5
     said = {row[0]: row[1] for row in sheet(tmp_path, "Summary")}
     assert said["In this workbook"] == "The first 3 of 5 by rank; all are in decisions.csv"
-    monkeypatch.setattr(decision_files, "WORKBOOK_ROWS", 5)
+    monkeypatch.setattr(decision_list, "WORKBOOK_ROWS", 5)
     write(tmp_path, rows)
     assert "In this workbook" not in {row[0] for row in sheet(tmp_path, "Summary")}
 
