@@ -43,15 +43,13 @@ def _say_mistakes(mistakes: Sequence[Mapping[str, Any]]) -> None:
     for each in mistakes[:_MOST_SHOWN]:
         sheet = each.get("sheet")
         place = f"{sheet}, row {each['line']}" if sheet else f"line {each['line']}"
-        word = "" if each.get("refused", True) else "notice: "
-        say(f"{place}: {each['column']}: {word}{each['hint']}")
+        say(f"{place}: {each['column']}: {each['hint']}")
     if len(mistakes) > _MOST_SHOWN:
         say(f"and {len(mistakes) - _MOST_SHOWN:,} more; --json lists all")
 
 
 def _show_reviews(document: dict[str, Any]) -> None:
-    shown = [{**each, "refused": False} for each in document["notices"]] + document["mistakes"]
-    _say_mistakes(sorted(shown, key=lambda each: (each["sheet"] or "", each["line"])))
+    _say_mistakes(document["mistakes"])
     show("reviews-imported", document, {})
 
 
@@ -78,18 +76,18 @@ def import_reviewed(
         actor = Actor.by_command(settings)
         found = import_reviews(journal, actor, rows, settings, days=days, partial=partial)
     judged = found.judged
-    found_in = {True: list[dict[str, Any]](), False: list[dict[str, Any]]()}
-    for each in judged.issues:
-        shown = {name: getattr(each, name) for name in ("line", "column", "code", "hint")}
-        found_in[each.refused].append({**shown, "sheet": each.sheet or None})
+    names = ("line", "column", "code", "hint")
+    mistakes = [
+        {**{name: getattr(each, name) for name in names}, "sheet": each.sheet or None}
+        for each in judged.mistakes
+    ]
     document = {
         "rows": len(rows),
         "imported": found.saved,
         "waiting_for_second_person": found.waiting,
         "overrides": len(judged.overrides) if found.saved or found.waiting else 0,
         "already_known": judged.known,
-        "mistakes": found_in[True],
-        "notices": found_in[False],
+        "mistakes": mistakes,
     }
     return Result(document, 2 if judged.mistakes else 0)
 

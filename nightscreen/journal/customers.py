@@ -101,11 +101,6 @@ class Customers:
         """Return the runs that wrote a batch name's states, in the order they ended."""
         return self._commits(customer_commits.c.batch == batch)
 
-    def latest_run(self, batch: str) -> str | None:
-        """Return the run of a batch name that was begun to be written last."""
-        latest = max(self.commits(batch), key=lambda each: each.first_at, default=None)
-        return None if latest is None else latest.run_id
-
     def _commits(self, which: ColumnElement[bool]) -> list[Commit]:
         kept = customer_commits.c
         columns = (kept[name] for name in Commit._fields)

@@ -42,7 +42,6 @@ _HINTS = {
     "evidence_changed": "The customer's evidence has changed since this list; decide on the newest "
     "list instead.",
     "review_ended": "The review would have ended by now; decide on the newest list instead.",
-    "older_run": "There is a newer list; the review was taken in, for the evidence is the same.",
 }
 _DATE_UNREADABLE = "This is no date; write it as 2026-03-04, or leave it blank."
 _DATE_OUTSIDE = "The date must lie between the run and now; correct it or leave it blank."
@@ -68,13 +67,8 @@ class Judged:
 
     sound: list[SoundReview] = field(default_factory=list)  # those that are not known yet
     known: int = 0  # rows that were imported before
-    # mistakes, conflicts and what is worth knowing, by line
-    issues: list[ReviewIssue] = field(default_factory=list)
-
-    @property
-    def mistakes(self) -> list[ReviewIssue]:
-        """Return the issues for which a row is refused."""
-        return [each for each in self.issues if each.refused]
+    # why rows are refused, by line
+    mistakes: list[ReviewIssue] = field(default_factory=list)
 
     @property
     def runs(self) -> list[str]:
@@ -113,7 +107,7 @@ def judge_rows(journal: Journal, rows: Sequence[ReviewRow], *, days: int = DEFAU
         else:
             for each in group:
                 judge.tell(each.row, "reviewer_decision", "rows_disagree")
-    judge.result.issues.sort(key=lambda each: (each.sheet, each.line))
+    judge.result.mistakes.sort(key=lambda each: (each.sheet, each.line))
     return judge.result
 
 
@@ -128,15 +122,11 @@ class _Judge:
         self._commits: dict[str, Commit | None] = {}
         self._then: dict[tuple[str, bytes], KnownCustomer] = {}
         self._known: dict[bytes, KnownCustomer] = {}
-        self._latest: dict[str, str | None] = {}  # the newest run by batch
 
-    def tell(
-        self, row: ReviewRow, column: str, code: str, hint: str = "", *, refused: bool = True
-    ) -> None:
-        """Note what is wrong with a row, or worth knowing."""
-        hint = hint or _HINTS[code]
-        issue = ReviewIssue(row.line, row.sheet, column, code, hint, refused=refused)
-        self.result.issues.append(issue)
+    def tell(self, row: ReviewRow, column: str, code: str, hint: str = "") -> None:
+        """Note what is wrong with a row."""
+        issue = ReviewIssue(row.line, row.sheet, column, code, hint or _HINTS[code])
+        self.result.mistakes.append(issue)
 
     def read(self, row: ReviewRow) -> _Candidate | None:
         """Judge a row by its own cells; tell the first thing that is wrong with it."""
@@ -170,8 +160,6 @@ class _Judge:
         runs: dict[str, list[_Candidate]] = defaultdict(list)
         for each in candidates:
             runs[each.row["run_id"]].append(each)
-        batches = {each.commit.batch for each in candidates}
-        self._latest = {batch: self._customers.latest_run(batch) for batch in batches}
         for run_id, mine in runs.items():
             subjects = list({each.subject for each in mine})
             self._known.update(self._customers.known(subjects))
@@ -216,8 +204,6 @@ class _Judge:
         elif sound.overrides and not review.note:
             self.tell(row, "review_note", "note_missing")
         else:
-            if self._latest[each.commit.batch] != run_id:
-                self.tell(row, "run_id", "older_run", refused=False)
             self.result.sound.append(sound)
 
     def _contradicts(self, old: Review, new: Review) -> bool:

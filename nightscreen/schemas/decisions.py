@@ -129,11 +129,10 @@ class ReviewRow:
 
 @dataclass(frozen=True, slots=True)
 class ReviewIssue:
-    """A mistake in a row of a returned list, or a note about it; holds no value of the row."""
+    """A mistake in a row of a returned list; holds no value of the row."""
 
     line: int
     sheet: str
     column: str
     code: str
     hint: str
-    refused: bool = True
