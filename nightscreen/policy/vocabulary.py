@@ -39,19 +39,10 @@ The constitution, the Nigeria Data Protection Act.
 """
 _SENSITIVE_PARTS = (
     *("gender", "marital", "stateoforigin", "originstate", "lgaoforigin", "birthplace"),
-    *(
-        "placeofbirth",
-        "countryofbirth",
-        "religi",
-        "ethnic",
-        "tribe",
-        "tribal",
-        "nationalit",
-        "citizenship",
-    ),
-    *("mothertongue", "nativelanguage", "firstlanguage", "spokenlanguage", "languagespoken"),
-    *("disabilit", "handicap", "pregnan", "genotype", "bloodgroup", "medical", "healthstatus"),
-    *("politic", "tradeunion", "sexualorientation", "hometown"),
+    *("placeofbirth", "countryofbirth", "religi", "ethnic", "tribe", "tribal", "nationalit"),
+    *("citizenship", "mothertongue", "nativelanguage", "firstlanguage", "spokenlanguage"),
+    *("languagespoken", "disabilit", "handicap", "pregnan", "genotype", "bloodgroup", "medical"),
+    *("healthstatus", "politic", "tradeunion", "sexualorientation", "hometown"),
 )
 _SENSITIVE_WORDS = frozenset(
     {

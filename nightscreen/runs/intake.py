@@ -17,7 +17,7 @@ from nightscreen.runs.corrections import Corrections
 from nightscreen.schemas.columns import KNOWN_COLUMNS, Flaw
 from nightscreen.schemas.rows import Action, Problem, RefusedRow, RowBatch, row_schema
 from nightscreen.values.addresses import judge_domain, judge_email, judge_image_url
-from nightscreen.values.amounts import judge_amounts, judge_tenors
+from nightscreen.values.amounts import TENOR, judge_amounts, judge_tenor
 from nightscreen.values.banks import BANK_UNKNOWN, judge_accounts, judge_banks
 from nightscreen.values.dates import Edge, judge_dates, judge_instants, withdrawal_issue
 from nightscreen.values.identifiers import (
@@ -267,7 +267,7 @@ def _judge_columns(
         columns[name] = judge_column(columns[name], judge, name, issues)
     for name in ("exposure", "requested_amount", "requested_instalment"):
         columns[name] = judge_amounts(columns[name], issues, name)
-    columns["requested_tenor_days"] = judge_tenors(columns["requested_tenor_days"], issues)
+    columns[TENOR] = judge_column(columns[TENOR], judge_tenor, TENOR, issues, kind=pa.int64())
     born = judge_dates(columns["date_of_birth"], orders["date_of_birth"], issues)
     columns["date_of_birth"] = born
     times = {

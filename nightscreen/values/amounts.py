@@ -13,8 +13,6 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from nightscreen.schemas.rows import NAIRA, Action
 from nightscreen.values.issues import (
     Issue,
@@ -143,8 +141,3 @@ def judge_tenor(text: str) -> Validated[int]:
     if not 0 < days <= LONGEST_DAYS:
         return Validated(None, (TENOR_UNREADABLE,))
     return Validated(days)
-
-
-def judge_tenors(text: Column, issues: Issues) -> Column:
-    """Return the column in whole days after judging."""
-    return judge_column(text, judge_tenor, TENOR, issues, kind=pa.int64())
