@@ -1,8 +1,8 @@
 """The web application: which address leads where, and the description of it all.
 
-The service's addresses are plain Starlette routes, for FastAPI's reading of requests would answer
-what the service never says, and costs more than twice as much. Their models describe them in
-`/openapi.json` and `/docs`; the control surface is ordinary FastAPI.
+The service's addresses are routes of FastAPI that it describes in `/openapi.json` and `/docs`, and
+does not read: its reading of requests would answer what the service never says, and costs more than
+twice as much. The control surface is ordinary FastAPI.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, create_model
 from starlette.responses import Response
-from starlette.routing import Match, Route
+from starlette.routing import Match
 
 from nightscreen.sandbox import aggregator, consent_flow, control, loans, validation
 from nightscreen.sandbox.request_pipeline import Answer, Operation
@@ -76,12 +75,30 @@ _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
 """What every operation may answer instead: JSON, or the HTML page of a proxy before it."""
 
 
-class _Address(Route):
-    """The address of one operation, answered by the pipeline."""
+class _Address(APIRoute):
+    """The address of one operation: described by FastAPI, answered by the pipeline."""
 
     def __init__(self, operation: Operation) -> None:
-        super().__init__(operation.path, operation.handle, include_in_schema=False)
-        self.methods = {operation.method}
+        def endpoint() -> None:
+            """Hold the signature that describes what the operation takes."""
+
+        path = operation.path.replace(":path}", "}")
+        given: dict[str, Any] = {part[1:-1]: str for part in path.split("/") if "{" in part}
+        if operation.body:
+            given["body"] = operation.body
+        kind = Parameter.KEYWORD_ONLY
+        parameters = [Parameter(name, kind, annotation=each) for name, each in given.items()]
+        cast("Any", endpoint).__signature__ = Signature(parameters)
+        super().__init__(
+            operation.path,
+            endpoint,
+            methods=[operation.method],
+            name=operation.name,
+            summary=operation.name,
+            tags=[path.split("/")[2]],
+            response_model=_answer_model(operation),
+            responses=_FAILURES,
+        )
         self._operation = operation
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -94,31 +111,6 @@ class _Address(Route):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         await self._operation.handle(scope[SANDBOX], scope, receive, send)
-
-
-def _described(operation: Operation) -> APIRoute:
-    """Make a route that is never served: FastAPI reads from it what an operation takes."""
-
-    def endpoint() -> None:
-        """Hold a signature."""
-
-    path = operation.path.replace(":path}", "}")
-    given: dict[str, Any] = {part[1:-1]: str for part in path.split("/") if part.startswith("{")}
-    if operation.body:
-        given["body"] = operation.body
-    kind = Parameter.KEYWORD_ONLY
-    parameters = [Parameter(name, kind, annotation=each) for name, each in given.items()]
-    cast("Any", endpoint).__signature__ = Signature(parameters)
-    return APIRoute(
-        path,
-        endpoint,
-        methods=[operation.method],
-        name=operation.name,
-        summary=operation.name,
-        tags=[path.split("/")[2]],
-        response_model=_answer_model(operation),
-        responses=_FAILURES,
-    )
 
 
 def _answer_model(operation: Operation) -> type[BaseModel]:
@@ -183,33 +175,27 @@ async def _unknown(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @cache
-def _routed() -> FastAPI:
+def service() -> FastAPI:
     """Build the application that all sandboxes of a process share."""
-    app = FastAPI(title="Simulator of the paid service", redirect_slashes=False, redoc_url=None)
+    app = FastAPI(
+        title="Simulator of the paid service",
+        version="2",
+        description="Made-up people and made-up money; see docs/sandbox.md.",
+        redirect_slashes=False,
+        redoc_url=None,
+    )
     app.router.routes += [_Address(operation) for operation in OPERATIONS]
     for router in (control.router, consent_flow.router):
         app.include_router(router)
     for error in (ValueError, RequestValidationError):
         app.add_exception_handler(error, control.refused)
     app.router.default = _unknown
-    app.openapi = openapi  # type: ignore[method-assign]
     return app
-
-
-@cache
-def openapi() -> dict[str, Any]:
-    """Describe the service's operations, the control surface and the pages, from their models."""
-    return get_openapi(
-        title="Simulator of the paid service",
-        version="2",
-        description="Made-up people and made-up money; see docs/sandbox.md.",
-        routes=[*map(_described, OPERATIONS), *_routed().routes],
-    )
 
 
 def application(sandbox: Sandbox) -> ASGIApp:
     """Return the web application of a sandbox."""
-    app = _routed()
+    app = service()
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         scope[SANDBOX] = sandbox

@@ -26,10 +26,16 @@ OPERATIONS: Final = (*VALIDATION, "loan_products", "loan_start", "loan_view", *A
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 
 
-class BehaviourFlags(BaseModel):
+class Setting(BaseModel):
+    """What can be set: a field that there is not is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class BehaviourFlags(Setting):
     """How the sandbox behaves where the specification is silent."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(strict=True, frozen=True)
 
     missing_key_text: Literal["invalid", "verify"] = Field(
         default="invalid",

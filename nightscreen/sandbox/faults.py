@@ -8,9 +8,15 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import asdict, dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTuple, Self
 
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
+
+from nightscreen.sandbox.behaviour_flags import OPERATIONS, Setting
 from nightscreen.sandbox.seeded_random import SeededRandom
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ALL: Final = "all"
 
@@ -71,14 +77,34 @@ FAULTS: Final = {
 """Every fault, in the order of its row among the test identifiers."""
 
 
+def one_of(known: Iterable[str], what: str) -> AfterValidator:
+    """Accept the words there are."""
+    names = frozenset(known)
+
+    def check(value: str) -> str:
+        if value not in names:
+            raise ValueError(f"this is no {what}; GET /_sandbox/state and /docs show what there is")
+        return value
+
+    return AfterValidator(check)
+
+
+OperationName = Annotated[str, one_of((*OPERATIONS, ALL), "operation")]
+FaultName = Annotated[str, one_of(FAULTS, "fault")]
+Count = Annotated[int, Field(ge=1, strict=True)]
+Milliseconds = Annotated[float, Field(ge=0, le=1_000_000_000, allow_inf_nan=False)]
+
+
 @dataclass(frozen=True, slots=True)
 class Scripted:
     """A fault that is played at a given call, and the calls after it if more than one."""
 
-    operation: str
-    at_call: int
-    calls: int
-    fault: str
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+
+    fault: FaultName
+    at_call: Count
+    calls: Count = 1
+    operation: OperationName = ALL
 
 
 @dataclass(slots=True)
@@ -125,42 +151,41 @@ class FaultPlan:
 _P99: Final = 2.326347874  # how many standard deviations above the median the 99th percentile lies
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """A distribution of waiting times."""
+class Profile(Setting):
+    """A distribution of waiting times, as the control surface takes it."""
 
-    kind: str  # `none`, `fixed` or `lognormal`
-    middle_s: float = 0.0  # the fixed time, or the median
-    spread: float = 0.0  # the standard deviation of the logarithm; 0 where the time is fixed
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["none", "fixed", "lognormal"]
+    ms: Milliseconds = 0.0  # of a fixed one
+    # half of the answers take less than the first, one in a hundred more than the second
+    median_ms: Milliseconds = 0.0
+    p99_ms: Milliseconds = 0.0
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.kind == "fixed" and "ms" not in self.model_fields_set:
+            raise ValueError("fixed latency needs ms")
+        if self.kind == "lognormal" and not 0 < self.median_ms <= self.p99_ms:
+            raise ValueError("lognormal latency needs 0 < median_ms <= p99_ms")
+        return self
 
     def as_json(self) -> dict[str, object]:
-        """Return the form in which the control surface takes it."""
-        middle = round(self.middle_s * 1000, 3)
-        p99 = round(middle * math.exp(self.spread * _P99), 3)
-        shown: dict[str, dict[str, object]] = {
-            "fixed": {"ms": middle},
-            "lognormal": {"median_ms": middle, "p99_ms": p99},
-        }
-        return {"kind": self.kind, **shown.get(self.kind, {})}
+        """Return it as it was set."""
+        return self.model_dump(exclude_unset=True, exclude={"operation"})
 
 
-NO_WAIT: Final = Profile("none")
+NO_WAIT: Final = Profile(kind="none")
 
 
 def fixed(ms: float) -> Profile:
     """Make every answer take so many milliseconds."""
-    return Profile("fixed", ms / 1000)
+    return Profile(kind="fixed", ms=ms)
 
 
 def lognormal(median_ms: float, p99_ms: float) -> Profile:
-    """Make answers take half the time below a median, and one in a hundred above a limit.
-
-    Raises:
-        ValueError: the limit is below the median, or the median is not positive.
-    """
-    if median_ms <= 0 or p99_ms < median_ms:
-        raise ValueError("lognormal latency needs 0 < median_ms <= p99_ms")
-    return Profile("lognormal", median_ms / 1000, math.log(p99_ms / median_ms) / _P99)
+    """Make answers take half the time below a median, and one in a hundred above a limit."""
+    return Profile(kind="lognormal", median_ms=median_ms, p99_ms=p99_ms)
 
 
 class Latency:
@@ -174,9 +199,10 @@ class Latency:
     def seconds(self, operation: str) -> float:
         """Draw how long the next answer takes."""
         profile = self.by_operation.get(operation, self.default)
-        if profile.spread == 0.0:
-            return profile.middle_s
-        return profile.middle_s * math.exp(profile.spread * self._random.gauss(0.0, 1.0))
+        if profile.kind != "lognormal":
+            return profile.ms / 1000
+        spread = math.log(profile.p99_ms / profile.median_ms) / _P99
+        return profile.median_ms / 1000 * math.exp(spread * self._random.gauss(0.0, 1.0))
 
     def as_json(self) -> dict[str, object]:
         """Return the profiles in force."""

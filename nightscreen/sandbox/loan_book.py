@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nightscreen.sandbox import test_identifiers
@@ -17,6 +18,8 @@ from nightscreen.sandbox.people import FIRST_DAY, contact_key, person_of_bvn, st
 from nightscreen.sandbox.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nightscreen.sandbox.people import Record
     from nightscreen.sandbox.test_identifiers import MagicPerson
 
@@ -47,70 +50,63 @@ class Product(NamedTuple):
     amounts: tuple[int, int]  # smallest and largest loan, naira
     tenors: tuple[int, ...]  # the choices of length, in periods, shortest first
     period: str = "month"  # or `day`, of interest and tenor
-    disburse_to: str = "bank_account"
-    collection_method: str = "direct_debit"
-    guarantor: int = 0
-    shows_period: bool = True  # whether the list says of which period interest and tenors are
+    own: Mapping[str, object] = MappingProxyType(
+        {}
+    )  # what its line of the list says otherwise than the others'
 
     def as_json(self) -> Record:
         """Return the product as the list of products shows it."""
-        period = self.period if self.shows_period else None
         return {
             "product_id": self.product_id,
             "name": self.name,
             "description": self.description,
-            "disburse_to": self.disburse_to,
-            "collection_method": self.collection_method,
+            "disburse_to": "bank_account",
+            "collection_method": "direct_debit",
             "interest_rate": Decimal(self.rate),
-            "interest_period": period,
+            "interest_period": self.period,
             "min_amount": self.amounts[0],
             "max_amount": self.amounts[1],
             "min_tenor_value": self.tenors[0],
-            "min_tenor_period": period,
+            "min_tenor_period": self.period,
             "max_tenor_value": self.tenors[-1],
-            "max_tenor_period": period,
-            "require_guarantor": self.guarantor,
+            "max_tenor_period": self.period,
+            "require_guarantor": 0,
             "allows_early_settlement": 1,
             "is_active": 1,
+            **self.own,
         }
 
 
-PRODUCTS: Final = {
-    each.product_id: each
-    for each in (
-        Product(
-            *("LP1001", "Salary advance", "Part of your next salaries, today."),
-            rate="4",
-            amounts=(5_000, 150_000),
-            tenors=(1, 2, 3),
-        ),
-        Product(
-            *("LP1002", "Quick loan", "A small loan for a few weeks."),
-            rate="0.5",
-            amounts=(2_000, 50_000),
-            tenors=(7, 14, 21, 30),
-            period="day",
-            collection_method="card",
-        ),
-        Product(
-            *("LP1003", "School fees", "Fees paid at the start of term, repaid over it."),
-            rate="2.75",
-            amounts=(20_000, 500_000),
-            tenors=(3, 4, 5, 6),
-            disburse_to="school",
-        ),
-        Product(
-            *("LP1004", "Device finance", "A phone or a computer, paid for month by month."),
-            rate="3.5",
-            amounts=(50_000, 1_500_000),
-            tenors=(3, 6, 9, 12),
-            disburse_to="merchant",
-            collection_method="card",
-            guarantor=1,
-            shows_period=False,
-        ),
-    )
-}
+# a list that does not say of which period interest and tenors are was recorded, too
+_NO_PERIOD: Final[Record] = dict.fromkeys(
+    ("interest_period", "min_tenor_period", "max_tenor_period")
+)
+SALARY: Final = Product(
+    *("LP1001", "Salary advance", "Part of your next salaries, today.", "4"),
+    amounts=(5_000, 150_000),
+    tenors=(1, 2, 3),
+)
+_QUICK: Final = Product(
+    *("LP1002", "Quick loan", "A small loan for a few weeks.", "0.5"),
+    amounts=(2_000, 50_000),
+    tenors=(7, 14, 21, 30),
+    period="day",
+    own={"collection_method": "card"},
+)
+_SCHOOL: Final = Product(
+    *("LP1003", "School fees", "Fees paid at the start of term, repaid over it.", "2.75"),
+    amounts=(20_000, 500_000),
+    tenors=(3, 4, 5, 6),
+    own={"disburse_to": "school"},
+)
+_DEVICE: Final = Product(
+    *("LP1004", "Device finance", "A phone or a computer, paid for month by month.", "3.5"),
+    amounts=(50_000, 1_500_000),
+    tenors=(3, 6, 9, 12),
+    own={"disburse_to": "merchant", "collection_method": "card", "require_guarantor": 1}
+    | _NO_PERIOD,
+)
+PRODUCTS: Final = {each.product_id: each for each in (SALARY, _QUICK, _SCHOOL, _DEVICE)}
 
 
 def magic_person(*contacts: str) -> MagicPerson | None:
@@ -140,11 +136,10 @@ class Place(NamedTuple):
     """Where a loan stands on a day: PENDING, RUNNING, SETTLED or CANCELLED."""
 
     status: str
-    applied: bool = False  # whether the form is filled in
+    applied: bool = True  # whether the form is filled in
     disbursed_on: int | None = None
     settled_on: int | None = None
     paid: Decimal = Decimal(0)  # naira paid back so far
-    reason: str | None = None  # why it was turned down
 
 
 @dataclass(slots=True)
@@ -157,21 +152,17 @@ class Loan:
     phone_number: str
     opened_on: int  # day of the simulated world
     fate: str  # see `fate_of`
-    # day on which the customer fills in the form; None where they never do
-    applied_on: int | None = field(init=False, default=None)
+    # day on which the customer fills in the form, unless their fate is never to do so
+    applied_on: int = field(init=False)
     amount: Decimal = field(init=False)  # naira that the customer asks for
     tenor: int = field(init=False)  # for so many periods of the product
-    reason: str = field(init=False)  # why it is turned down, if it is
 
     def __post_init__(self) -> None:
         draw = SeededRandom("loan application", self.reference)
         low, high = self.product.amounts
-        day = self.opened_on + draw.between(1, _LATEST_ANSWER)
+        self.applied_on = self.opened_on + draw.between(1, _LATEST_ANSWER)
         self.amount = Decimal(low + 1000 * draw.between(0, (high - low) // 1000))
         self.tenor = draw.pick(self.product.tenors)
-        self.reason = SeededRandom("reject reason", self.reference).pick(_REASONS)
-        if self.fate not in ("never", "running"):
-            self.applied_on = day
 
     @property
     def url(self) -> str:
@@ -180,45 +171,29 @@ class Loan:
 
     def place(self, day: int) -> Place:
         """Return where the loan stands on a day of the simulated world."""
-        if self.applied_on is None or day < self.applied_on:
-            return Place("PENDING")
         decided = self.applied_on + 1
+        if self.fate in ("never", "running") or day < self.applied_on:
+            return Place("PENDING", applied=False)
         if day < decided or self.fate == "stuck":
-            return Place("PENDING", applied=True)
+            return Place("PENDING")
         if self.fate in ("cancelled", "rejected"):
-            reason = self.reason if self.fate == "rejected" else None
-            return Place("CANCELLED", applied=True, reason=reason)
+            return Place("CANCELLED")
         # paid back month by month, or at once where its periods are days
         product = self.product
         due = decided + self.tenor * _DAYS[product.period]
         whole = (self.amount * (1 + Decimal(product.rate) * self.tenor / 100)).quantize(_KOBO)
         if day >= due:
-            return Place("SETTLED", True, decided, due, whole)  # noqa: FBT003 - in their order
+            return Place("SETTLED", disbursed_on=decided, settled_on=due, paid=whole)
         parts = self.tenor if product.period == "month" else 1
         length = (due - decided) // parts
         paid = (whole * ((day - decided) // length) / parts).quantize(_KOBO)
-        return Place("RUNNING", applied=True, disbursed_on=decided, paid=paid)
-
-    def steer(self, day: int, status: str, reason: str | None) -> None:
-        """Have the loan stand on a day where the control surface wants it; it goes on from there.
-
-        What came before is made to fit: what runs, is settled or closed was applied for.
-        """
-        if status == "PENDING":
-            self.applied_on = self.applied_on if self.place(day).applied else None
-            self.fate = "stuck"
-            return
-        repaid = self.tenor * _DAYS[self.product.period] if status == "SETTLED" else 0
-        self.applied_on = day - 1 - repaid
-        self.opened_on = min(self.opened_on, self.applied_on)
-        closed = "rejected" if reason else "cancelled"
-        self.fate = closed if status == "CANCELLED" else "approved"
-        self.reason = reason or self.reason
+        return Place("RUNNING", disbursed_on=decided, paid=paid)
 
     def as_json(self, day: int) -> Record:
         """Return the loan as the service shows it (service.md, "Loan or loan request")."""
         place = self.place(day)
         is_pending, applied = place.status == "PENDING", place.applied
+        is_refused = place.status == "CANCELLED" and self.fate == "rejected"
         return {
             "reference": self.reference,
             "product_id": self.product.product_id,
@@ -233,7 +208,9 @@ class Loan:
             "paid": place.paid,
             "tenor_value": self.tenor if applied else None,
             "tenor_period": self.product.period,
-            "reject_reason": place.reason,
+            "reject_reason": (
+                SeededRandom("reject reason", self.reference).pick(_REASONS) if is_refused else None
+            ),
             "user": self._user(applied=applied),
             "created_on": self._moment(self.opened_on),
             "applied_on": self._moment(self.applied_on if applied else None),
@@ -252,18 +229,6 @@ class Loan:
             "last_name": person.last_name if applied else None,
             "email": self.email or (person.email if applied else None),
             "phone_number": self.phone_number or (person.phone if applied else None),
-        }
-
-    def shown(self, day: int) -> Record:
-        """Return the loan as the control surface shows it."""
-        place = self.place(day)
-        names = ("reference", "url", "email", "phone_number", "fate", "opened_on")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "product_id": self.product.product_id,
-            "applied_on": self.applied_on if place.applied else None,
-            "status": place.status,
-            "reject_reason": place.reason,
         }
 
     def _moment(self, day: int | None) -> str | None:
@@ -289,3 +254,16 @@ class LoanBook:
         loan = Loan(reference, product, email, phone_number, day, fate_of(*key))
         self.loans[reference] = loan
         return loan
+
+    def shown(self, day: int, wanted: str | None = None) -> list[Record]:
+        """Return the loans, or one of them, as the control surface shows them."""
+        names = ("reference", "url", "email", "phone_number", "fate", "opened_on")
+        return [
+            {
+                **{name: getattr(loan, name) for name in names},
+                "product_id": loan.product.product_id,
+                "status": loan.place(day).status,
+            }
+            for loan in self.loans.values()
+            if wanted in (None, loan.reference)
+        ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
-from nightscreen.sandbox.loan_book import PRODUCTS, Loan, magic_person
+from nightscreen.sandbox.loan_book import PRODUCTS, SALARY, Loan, magic_person
 from nightscreen.sandbox.request_pipeline import Answer, Operation, by_key
 
 if TYPE_CHECKING:
@@ -65,8 +65,14 @@ def _start(call: Call) -> Answer:
     product = PRODUCTS.get(given["product_id"])
     if product is None:
         return Answer.error("unknown_product", "Loan product not found")
-    email, phone_number = given["email"], given["phone_number"]
-    return _started(sandbox.loans.offer(product, email, phone_number, sandbox.day))
+    return _started(
+        sandbox.loans.offer(product, given["email"], given["phone_number"], sandbox.day)
+    )
+
+
+def _started(loan: Loan) -> Answer:
+    data = {"reference": loan.reference, "url": loan.url}
+    return Answer("offered", "Loan initialized", data)
 
 
 def _view(call: Call) -> Answer:
@@ -76,36 +82,25 @@ def _view(call: Call) -> Answer:
     return Answer(loan.place(day).status.lower(), "Successful", loan.as_json(day))
 
 
-def _products() -> Answer:
+def _products(_call: Call | None = None) -> Answer:
     return Answer("listed", "Successful", [product.as_json() for product in PRODUCTS.values()])
 
 
-def _started(loan: Loan) -> Answer:
-    data = {"reference": loan.reference, "url": loan.url}
-    return Answer("offered", "Loan initialized", data)
-
-
-_SAMPLE: Final = Loan("SAMPLE000000", PRODUCTS["LP1001"], "clear@magic.example", "", 0, "approved")
+_SAMPLE: Final = Loan("SAMPLE000000", SALARY, "clear@magic.example", "", 0, "approved")
 
 OPERATIONS: Final = tuple(
     Operation(
         name, method, f"/v2/loans/{path}", by_key, read, _for_distributors(work), sample, body
     )
     for name, method, path, read, work, sample, body in (
-        ("loan_products", "GET", "products", _read_view, lambda _: _products(), _products, None),
+        ("loan_products", "GET", "products", _read_view, _products, _products, None),
         (
-            "loan_start",
-            "POST",
-            "initialize",
-            _read_start,
-            _start,
-            lambda: _started(_SAMPLE),
-            LoanBody,
+            *("loan_start", "POST", "initialize", _read_start, _start),
+            *(lambda: _started(_SAMPLE), LoanBody),
         ),
         (
             *("loan_view", "GET", "{reference:path}", _read_view, _view),
-            lambda: Answer("pending", "Successful", _SAMPLE.as_json(0)),
-            None,
+            *(lambda: Answer("pending", "Successful", _SAMPLE.as_json(0)), None),
         ),
     )
 )

@@ -11,7 +11,9 @@ import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import Final, NamedTuple
+from typing import Annotated, ClassVar, Final, NamedTuple
+
+from pydantic import ConfigDict, Field
 
 from nightscreen.sandbox import banks, test_identifiers
 from nightscreen.sandbox.banks import BANK_NAMES, BANKS_BY_WEIGHT
@@ -93,6 +95,12 @@ _FORMS: Final = {
 """Word and form of each kind of identity, in the order in which they are tried."""
 
 
+Text = Annotated[str, Field(min_length=1, strict=True)]
+Bvn = Annotated[str, Field(pattern=r"^[0-9]{11}$")]
+BankCode = Annotated[str, Field(pattern=r"^[0-9]{3}$")]
+AccountNumber = Annotated[str, Field(pattern=r"^[0-9]{10}$")]
+
+
 class Account(NamedTuple):
     """A person's bank account."""
 
@@ -102,21 +110,23 @@ class Account(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """One made-up life; empty text where the person has no such thing."""
+    """One made-up life, or a planted one."""
 
-    bvn: str
-    first_name: str
-    middle_name: str
-    last_name: str
-    gender: str
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+
+    bvn: Bvn
+    first_name: Text
+    middle_name: str  # empty for none
+    last_name: Text
+    gender: Text
     date_of_birth: date
-    phone: str
-    email: str
-    bank_code: str
-    account_number: str
-    marital_status: str
-    state_of_origin: str
-    address: str
+    phone: Text
+    email: Text
+    bank_code: BankCode
+    account_number: AccountNumber
+    marital_status: Text
+    state_of_origin: Text
+    address: Text
     registered_on: date
 
     @property
@@ -150,12 +160,7 @@ def person_of_bvn(bvn: str) -> Person:
 
     BVNs that begin with 22 are linked: looking up the person's account returns the person, except
     for the few accounts that are missing or somebody else's.
-
-    Raises:
-        ValueError: the BVN is not 11 digits.
     """
-    if not is_digits(bvn, BVN_DIGITS):
-        raise ValueError("a BVN has 11 digits")
     draw = SeededRandom("person", bvn)
     woman = draw.below(2) == 1
     first, middle, last = _name(draw, woman=woman)
@@ -209,15 +214,7 @@ def stamp(day: date, draw: SeededRandom) -> str:
 
 
 def holder_of(bank_code: str, account_number: str, *, day: int = 0) -> Person | None:
-    """Return who holds an account, or None if there is no such account.
-
-    Raises:
-        ValueError: the bank code has not 3 digits or the account number not 10.
-    """
-    if not is_digits(bank_code, BANK_CODE_DIGITS):
-        raise ValueError("a bank code has 3 digits")
-    if not is_digits(account_number, ACCOUNT_DIGITS):
-        raise ValueError("an account number has 10 digits")
+    """Return who holds an account, or None if there is no such account."""
     if not banks.is_right_account(bank_code, account_number):
         return None
     special = test_identifiers.by_account(account_number)
@@ -237,23 +234,9 @@ def holder_of(bank_code: str, account_number: str, *, day: int = 0) -> Person | 
 
 
 def account_of(
-    bank_code: str,
-    account_number: str,
-    *,
-    day: int = 0,
-    masked: bool = True,
+    bank_code: str, account_number: str, *, day: int = 0, masked: bool = True
 ) -> Record | None:
-    """Return the data of a bank account (service.md, "Bank account verification result").
-
-    Args:
-        bank_code: three digits.
-        account_number: ten digits.
-        day: of the simulated world.
-        masked: only some digits of the BVN are shown.
-
-    Returns:
-        None where the account does not exist.
-    """
+    """Return the data of a bank account (service.md, "Bank account verification result")."""
     person = holder_of(bank_code, account_number, day=day)
     place = Account(bank_code, account_number)
     return account_record(person, place, masked=masked) if person else None
@@ -354,22 +337,16 @@ def otp_of(bvn: str, number: int = 1) -> str:
 def identity_kind(identity: str) -> str | None:
     """Return what an identity is by its form (service.md, "Identifier kinds accepted for lookup").
 
-    Returns:
-        `bvn`, `phone`, `nuban`, `email`, `domain`, or None for anything else. An image has no
-        known transport and is none of these.
+    None for anything else, such as an image, which has no known transport.
     """
     return next((kind for kind, (_, form) in _FORMS.items() if form.fullmatch(identity)), None)
 
 
 def karma_of(identity: str, *, day: int = 0) -> Record | None:
-    """Return the data of a listed identity (service.md, "Karma (blacklist) record"), or None.
-
-    Raises:
-        ValueError: the identity is of no kind that can be looked up.
-    """
+    """Return the data of a listed identity (service.md, "Karma (blacklist) record"), or None."""
     kind = identity_kind(identity)
     if kind is None:
-        raise ValueError("a karma identity is a BVN, phone, NUBAN, email address or domain")
+        return None
     draw = SeededRandom("karma", identity)
     special = test_identifiers.by_karma_identity(identity)
     listed = special.listed if special else _is_listed(draw, kind, day)
@@ -405,22 +382,14 @@ def karma_record(identity: str, kind: str) -> Record:
 def ecosystem_of(
     bvn: str, *, day: int = 0, person: Person | None = None, known: bool = False
 ) -> Record | None:
-    """Return the data of a person's borrower history (service.md, "Ecosystem record").
+    """Return the data of a person's borrower history (service.md, "Ecosystem record"), or None.
 
     Args:
         bvn: eleven digits.
         day: of the simulated world.
         person: its holder, if not the made-up one.
         known: lenders have reported the person, whatever their life says.
-
-    Returns:
-        None where no lender has reported the person.
-
-    Raises:
-        ValueError: the BVN is not 11 digits.
     """
-    if not is_digits(bvn, BVN_DIGITS):
-        raise ValueError("a BVN has 11 digits")
     draw = SeededRandom("ecosystem", bvn)
     special = test_identifiers.by_bvn(bvn)
     found = draw.share() < FOUND_SHARE
@@ -522,11 +491,7 @@ def _history(draw: SeededRandom, bvn: str, person: Person, day: int) -> Record:
 
 
 def selfie_of(bvn: str, image_url: str) -> Record | None:
-    """Return the data of an image match (service.md, "BVN image match result").
-
-    Returns:
-        None where there is no such BVN record.
-    """
+    """Return the data of an image match (service.md, "BVN image match result"), or None."""
     draw = SeededRandom("likeness", bvn, image_url)
     special = test_identifiers.by_bvn(bvn)
     kind = draw.pick(("match",) * 92 + ("unsure",) * 4 + ("no_match",) * 4)

@@ -1,21 +1,95 @@
 """People planted by tests: they replace the made-up ones until the next reset.
 
-The control surface plants them; everything else comes from `people` as before.
+What a plan may hold and what becomes of it is here; everything else comes from `people` as before.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import AfterValidator, Field, TypeAdapter, model_validator
 
 from nightscreen.sandbox import people
-from nightscreen.sandbox.lives import life_of
-from nightscreen.sandbox.people import Account, Person, contact_key, person_of_bvn
+from nightscreen.sandbox.behaviour_flags import Setting
+from nightscreen.sandbox.grants import LONGEST_NAME
+from nightscreen.sandbox.lives import Life, life_of
+from nightscreen.sandbox.people import (
+    Account,
+    AccountNumber,
+    BankCode,
+    Bvn,
+    Person,
+    Text,
+    contact_key,
+    person_of_bvn,
+)
 from nightscreen.sandbox.transactions import Owner, person_of_customer
 
 if TYPE_CHECKING:
-    from nightscreen.sandbox.lives import Life
     from nightscreen.sandbox.people import Record
+
+
+def _name(value: str) -> str:
+    if not value or len(value) > LONGEST_NAME or not value.isprintable():
+        raise ValueError(f"must have 1 to {LONGEST_NAME} printable characters")
+    return value
+
+
+Customer = Annotated[Text, AfterValidator(str.strip), AfterValidator(_name)]
+
+
+class AccountPlan(Setting):
+    """Whether an account is its person's, or nobody's."""
+
+    bank_code: BankCode
+    account_number: AccountNumber
+    exists: bool = True
+
+
+class ListingPlan(Setting):
+    """An identity that is on the blacklist, or is not."""
+
+    identity: Text
+    listed: bool = True
+    record: dict[str, Any] = Field({}, description="fields as an answer has them")
+
+
+class Plan(Setting):
+    """What is planted together."""
+
+    bvn: Bvn | None = None
+    person: dict[str, Any] | None = Field(None, description="fields of a person")
+    account: AccountPlan | None = None
+    listing: ListingPlan | None = None
+    history: dict[str, Any] | None = None
+    customer: Customer | None = None
+    life: Life | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        """Refuse half a plan, and fields that records do not have: they would stay made up."""
+        given, listing = self.model_fields_set, self.listing
+        if not given - {"bvn"}:
+            raise ValueError(
+                "name what to plant: person, account, listing, history, customer or life"
+            )
+        needs = [name for name in ("person", "history", "account") if name in given]
+        if self.bvn is None and needs:
+            raise ValueError(f"{needs[0]} needs the bvn of its person")
+        if self.life and self.customer is None:
+            raise ValueError("life needs the customer, the username of who lives it")
+        if listing:
+            _refuse_strange("listing.record", listing.record, people.karma_record("", "bvn"))
+        if self.history:
+            known = people.ecosystem_of(str(self.bvn), known=True) or {}
+            _refuse_strange("history", self.history, known)
+        return self
+
+
+def _refuse_strange(what: str, fields: Record, known: Record) -> None:
+    for name in fields.keys() - known.keys():
+        raise ValueError(f"{what} has no field {name}; it has {', '.join(sorted(known))}")
 
 
 @dataclass(slots=True)
@@ -29,25 +103,49 @@ class Planted:
     histories: dict[str, Record | None] = field(default_factory=dict)
     customers: dict[str, Owner] = field(default_factory=dict)
 
-    def person(self, bvn: str) -> Person:
-        """Return the person of a BVN."""
-        return self.people.get(bvn) or person_of_bvn(bvn)
+    def plant(self, plan: Plan, day: int) -> Record:
+        """Plant what a plan says, and return it whole.
 
-    def plant_person(self, bvn: str, fields: dict[str, Any]) -> Person:
+        Raises:
+            pydantic.ValidationError: the person has a field that no person has; nothing is planted.
+        """
+        bvn, given, shown = plan.bvn, plan.model_fields_set, dict[str, object](bvn=plan.bvn)
+        if bvn and plan.person is not None:
+            fields = {name: value for name, value in plan.person.items() if value is not None}
+            shown["person"] = TypeAdapter(Person).dump_python(
+                self._plant_person(bvn, fields), mode="json"
+            )
+        if bvn and plan.account:
+            place = Account(plan.account.bank_code, plan.account.account_number)
+            self.holders[place] = bvn if plan.account.exists else None
+            shown["account"] = self.account(*place, day, masked=False)
+        if bvn and "history" in given:
+            self.histories[bvn] = plan.history
+            shown["history"] = self.history(bvn, day)
+        if plan.listing:
+            identity = plan.listing.identity
+            made = people.karma_record(identity, people.identity_kind(identity) or "bvn")
+            record = {**made, **plan.listing.record} if plan.listing.listed else None
+            shown["listing"] = self.listings[identity] = record
+        if plan.customer:
+            owner = self.owner(plan.customer)
+            owner = Owner(self.person(bvn) if bvn else owner.person, plan.life or owner.life)
+            self.customers[plan.customer] = owner
+            shown |= {"customer": plan.customer, "life": asdict(owner.life)}
+        return shown
+
+    def _plant_person(self, bvn: str, fields: Record) -> Person:
         """Give the bearer of a BVN other fields; the rest stays as made up."""
-        if "phone" in fields:
-            fields["phone"] = contact_key(fields["phone"])
-        person = self.people[bvn] = replace(self.person(bvn), **fields)
+        whole = {**asdict(self.person(bvn)), **fields, "bvn": bvn}
+        whole["phone"] = contact_key(str(whole["phone"]))
+        person = self.people[bvn] = TypeAdapter(Person).validate_python(whole)
         if {"bank_code", "account_number"} & set(fields):
             self.holders[person.account] = bvn
         return person
 
-    def plant_life(self, customer: str, bvn: str | None, life: Life | None) -> Owner:
-        """Say who signs in under a username, and how they live."""
-        known = self.owner(customer)
-        owner = Owner(self.person(bvn) if bvn else known.person, life or known.life)
-        self.customers[customer] = owner
-        return owner
+    def person(self, bvn: str) -> Person:
+        """Return the person of a BVN."""
+        return self.people.get(bvn) or person_of_bvn(bvn)
 
     def owner(self, customer: str) -> Owner:
         """Return who signs in under a username, and their life."""
@@ -60,7 +158,7 @@ class Planted:
         """Return what the blacklist holds on an identity; what is of no kind is not listed."""
         if identity in self.listings:
             return self.listings[identity]
-        return people.karma_of(identity, day=day) if people.identity_kind(identity) else None
+        return people.karma_of(identity, day=day)
 
     def history(self, bvn: str, day: int) -> Record | None:
         """Return what the borrower history holds on a BVN."""

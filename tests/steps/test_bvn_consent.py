@@ -263,14 +263,14 @@ def test_cap_is_never_passed_and_the_run_is_taken_up(world: BvnWorld) -> None:
 def test_lost_answers_are_named_and_not_repeated(world: BvnWorld) -> None:
     """A start in doubt may have sent a password; a finish in doubt may have been charged."""
     world.sandbox.faults = FaultPlan(
-        0, script=[Scripted("bvn_start", 1, 1, "http_502_after_charge")]
+        0, script=[Scripted("http_502_after_charge", 1, 1, "bvn_start")]
     )
     first = world.request([asked(1), asked(2)])
     lost = next(row for row in first.rows.values() if row["state"] == "requested")
     assert lost["in_doubt"] == "start"
     assert world.request([asked(1), asked(2)]).report["checks"]["bvn_start"]["distinct"] == 0
     world.sandbox.faults = FaultPlan(
-        0, script=[Scripted("bvn_finish", 1, 1, "http_502_after_charge")]
+        0, script=[Scripted("http_502_after_charge", 1, 1, "bvn_finish")]
     )
     mine = asked(int(lost["customer_id"][1:]))
     told = world.confirm({lost["customer_id"]: world.otp(mine) or ""})

@@ -340,7 +340,7 @@ def test_key_that_is_no_distributors_is_told_in_one_line(lender: Lender, night: 
 
 def fault(lender: Lender, name: str, at_call: int = 1, calls: int = 1) -> None:
     """Let the sandbox fail at starts of loans."""
-    script = [Scripted("loan_start", at_call, calls, name)]
+    script = [Scripted(name, at_call, calls, "loan_start")]
     lender.sandbox.faults = FaultPlan(0, script=script)
 
 
