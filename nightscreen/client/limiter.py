@@ -1,13 +1,14 @@
 """The cap that adapts: how many calls of one check may be in flight at a time.
 
 A pure state machine: it receives each call's start and result, and has no clock, task or socket. A
-service may strain at any load, so a cap reacts not to strain but to *more strain than expected*:
+service may strain at any load, so a cap reacts not to strain but to *more strain than expected*, by
+three rules:
 
-* **Open.** While no result strains, each opens the cap further: quickly at first, later by halves.
-  It never runs ahead of what was really in flight. The first strain ends that.
-* **Go back.** A running test compares results with the share that is expected to strain. Above a
-  cap that is known to be healthy, an alarm returns to it, or to just below the first call that was
-  refused; what lies above is a ceiling. Near a ceiling one call more is tried now and then.
+* **Open.** While no result strains, each opens the cap further, never ahead of what was really in
+  flight. The first strain ends that; a cap that is healthy goes on up by steps.
+* **Go back.** Where strain rises above a cap that is known to be healthy, return to it, or to just
+  below the first call that was refused; what lies above is a ceiling. Near a ceiling one call more
+  is tried now and then.
 * **Try.** Where no smaller cap is known to be healthy, the larger one may not be the cause. The cap
   goes down on trial: if calls strain as often there, that share becomes the one expected and the
   cap is restored; if they do not, the smaller cap is healthy.
@@ -40,19 +41,12 @@ MOST_KNOWN = 1500.0  # results that the expected share rests on at most, so that
 LEAST_ADDED, MOST_SEEN = 0.05, 0.95
 """The least that strain must rise by to be looked for; the highest share that is looked for."""
 
-WASTED = 0.4
-"""Of the calls above a healthy cap, the share that is expected to strain where it was the limit."""
-
 ALARM, CLIMB_ALARM, PROBE_ALARM = 9.0, 7.0, 2.0
 """Log odds for an alarm: with no healthy cap below, above one, and while one call more is tried,
 where a refusal is what is looked for."""
 
 FEW, UNDECIDED = 8, 150
 """Results before a cap is judged at all, and after which it is healthy though some strained."""
-
-CHANCE = 2.0
-"""Standard errors that strain may be above what is expected before the cap is left again, though it
-raised no alarm: where refusing is slow, a lane that is a little too wide sees few refusals."""
 
 PROBE_AFTER = 250
 """Results below a ceiling before one call more is tried: a refusal costs the service little."""
@@ -80,13 +74,6 @@ class CallStart(NamedTuple):
 
     generation: int  # how often the cap had been moved
     in_flight: int  # calls in flight, itself included
-
-
-class Trial(NamedTuple):
-    """A cap that may be too large, and the share of calls that strained at it."""
-
-    cap: int
-    rate: float
 
 
 class AdaptiveCap:
@@ -118,16 +105,15 @@ class AdaptiveCap:
             raise ValueError("a cap is at least 1")
         self.maximum = maximum
         self.cap = min(maximum, start or max(START, maximum // OPENING_PART))
-        self.paused_until = paused_until
+        self.paused_until = self._no_probe_before = paused_until
         self._generation = 0
         self._expected, self._known = PRIOR_RATE, PRIOR_RESULTS
         self._healthy = 0  # the largest cap without more strain than expected; 0: none is known
-        self._ceiling: int | None = None  # the smallest cap with more
-        self._trial: Trial | None = None
+        self._ceiling = maximum + 1  # the smallest cap with more
+        self._trial: tuple[int, float] | None = None  # a cap, and the share that strained there
         self._growth, self._part = OPENING, 0.0  # calls that a result adds, and what is over
         self._held = 0  # results below the ceiling since the cap was moved
         self._is_probe = False  # one call more than is known to be healthy is tried
-        self._no_probe_before = 0.0
         self._look_anew()
 
     def begin(self, in_flight: int) -> CallStart:
@@ -160,15 +146,13 @@ class AdaptiveCap:
             self._growth = 0.0
             self._fewest = min(self._fewest, begun.in_flight)
         if self._trial is not None:
-            self._judge(self._trial)
+            self._judge(*self._trial)
         elif self._is_alarmed(strain=strain):
             self._go_back()
         elif self._growth:
             self._open()
-        elif self._is_decided():
-            self._go_back() if self._is_doubtful() else self._on_healthy(now)
-
-    # --- open ---
+        elif self._results >= max(FEW, self.cap) and (not self._odds or self._results >= UNDECIDED):
+            self._on_healthy(now)
 
     def _open(self) -> None:
         """Let a result without strain open the cap, as far as what was in flight proves."""
@@ -176,57 +160,36 @@ class AdaptiveCap:
         whole = int(self._part)
         self._part -= whole
         proved = math.ceil(self._peak * (1 + self._growth))
-        top = self.maximum if self._ceiling is None else self._ceiling - 1
-        self.cap = max(self.cap, min(self.cap + whole, proved, top))
+        self.cap = max(self.cap, min(self.cap + whole, proved, self._ceiling - 1))
         if self._results >= self._base and not self._odds:
-            self._healthy, self._held = self._base, self._held + self._results
-            self._learn()
+            self._learn(self._base)
             if self.cap == self._base:
                 self._growth = 0.0
             self._look_anew()
 
-    def _is_decided(self) -> bool:
-        """Return whether enough results show that this cap is healthy."""
-        if self._results < max(FEW, self.cap):
-            return False
-        return not self._strained or not self._odds or self._results >= UNDECIDED
-
-    def _is_doubtful(self) -> bool:
-        """Return whether calls strain too often here for what is known of a smaller cap."""
-        low = self._expected
-        chance = CHANCE * math.sqrt(low * (1 - low) / self._results)
-        return 0 < self._healthy < self.cap and self._strained > (low + chance) * self._results
-
     def _on_healthy(self, now: float) -> None:
         """Take this cap for healthy, and go up where there is room above it."""
-        self._healthy, self._held = self.cap, self._held + self._results
-        self._learn()
-        clean, self._is_probe = not self._strained, False
-        ceiling = self._ceiling
-        if self._peak < BUSY_SHARE * self.cap or self.cap == self.maximum:
-            self._look_anew()
-        elif ceiling is not None and ceiling - self.cap <= max(1, self.cap // NEAR):
-            if self._held >= PROBE_AFTER and now >= self._no_probe_before:
-                self._ceiling, self._is_probe = None, True
-                self._move(min(self.maximum, self.cap + 1))
-            else:
-                self._look_anew()
-        elif clean:
+        self._learn(self.cap)
+        self._is_probe, is_busy = False, self._peak >= BUSY_SHARE * self.cap
+        if is_busy and self._ceiling - self.cap <= max(1, self.cap // NEAR):
+            if (
+                self.cap < self.maximum
+                and self._held >= PROBE_AFTER
+                and now >= self._no_probe_before
+            ):
+                self._ceiling, self._is_probe = self.maximum + 1, True
+                self._move(self.cap + 1)
+        elif is_busy and self._strained:
+            self._move((self.cap + self._ceiling) // 2)
+        elif is_busy:
             self._growth = REOPENING
-            self._look_anew()
-        elif ceiling is not None:
-            self._move(max(self.cap + 1, (self.cap + ceiling) // 2))
-        else:
-            self._move(min(self.maximum, self.cap * 5 // 4 + 1))
-
-    # --- go back ---
+        self._look_anew()
 
     def _is_alarmed(self, *, strain: bool) -> bool:
-        """Weigh one result: do calls strain as often as expected, or do the added ones too?"""
-        low, climbing = self._expected, 0 < self._healthy < self.cap
+        """Weigh one result: do calls strain as often as expected, or more often?"""
+        low, is_climbing = self._expected, 0 < self._healthy < self.cap
         unsure = 4 * math.sqrt(low * (1 - low) / self._known)
-        added = (1 - low) * WASTED * (1 - self._healthy / self.cap) if climbing else 0.0
-        high = min(MOST_SEEN, low + max(LEAST_ADDED, unsure, added))
+        high = min(MOST_SEEN, low + max(LEAST_ADDED, unsure))
         gain = math.log(high / low) if strain else math.log((1 - high) / (1 - low))
         self._odds = max(0.0, self._odds + gain)
         if self._odds:
@@ -234,7 +197,7 @@ class AdaptiveCap:
             self._since_strained += strain
         else:
             self._since = self._since_strained = 0
-        if climbing:
+        if is_climbing:
             return strain and self._odds > (PROBE_ALARM if self._is_probe else CLIMB_ALARM)
         return self._odds > ALARM and self._results >= FEW
 
@@ -242,45 +205,37 @@ class AdaptiveCap:
         """Return to a cap that is known to be healthy; where none is, go down on trial."""
         self._is_probe = False
         if not 0 < self._healthy < self.cap:
-            rate = self._since_strained / self._since
-            self._trial = Trial(self.cap, rate)
-            useful = min(int(self.cap * (1 - 1.2 * rate)), int(self.cap * 0.8))
-            self._move(max(1, self.cap // 2, useful))
+            self._trial = self.cap, self._since_strained / self._since
+            self._move(max(1, self.cap // 2))
             return
         back = max(self._healthy, min(self._fewest, self.cap) - 1)
-        if back > self._healthy:  # not proved yet: the next alarm goes below it
-            self._healthy = min(self._healthy, back - 1)
         self._ceiling = back + 1
         self._move(back)
 
-    # --- try ---
-
-    def _judge(self, trial: Trial) -> None:
+    def _judge(self, cap: int, rate: float) -> None:
         """Decide, from the strain at the smaller cap, whether the larger one was to blame."""
-        if self._results >= BURST and self._strained == self._results:
-            if self.cap > 1:
-                self._move(max(1, self.cap // 2))
-            return
-        enough = max(FEWEST, min(MOST, STRAINED / trial.rate))
-        is_clean = not self._strained and self._results >= max(FEW, 4 / trial.rate)
-        if self._results < enough and not is_clean:
-            return
         here = self._strained / self._results
-        if here < LESS * trial.rate:
-            self._trial, self._healthy, self._ceiling = None, self.cap, trial.cap
+        all_strain = self._results >= BURST and self._strained == self._results
+        if not all_strain and self._results < max(FEWEST, min(MOST, STRAINED / rate)):
+            return
+        is_unclear = LESS * rate <= here < NOT_LESS * rate and self.cap > cap // SMALLEST_TRIAL
+        if all_strain or is_unclear:
+            if self.cap > 1:
+                self._move(self.cap // 2)
+            return
+        self._trial = None
+        if here < LESS * rate:
+            self._ceiling = cap
             self._on_healthy(math.inf)
-        elif self.cap > max(1, trial.cap // SMALLEST_TRIAL) and here < NOT_LESS * trial.rate:
-            self._move(max(1, self.cap // 2))
         else:
-            self._trial, self._healthy, self._ceiling = None, 0, None
-            self._expected = min(MOST_RATE, max(here, trial.rate))
+            self._healthy, self._ceiling = 0, self.maximum + 1
+            self._expected = min(MOST_RATE, max(here, rate))
             self._known = self._results + PRIOR_RESULTS
-            self._move(trial.cap)
+            self._move(cap)
 
-    # --- what is known ---
-
-    def _learn(self) -> None:
-        """Let the share that is expected to strain follow what was seen at a healthy cap."""
+    def _learn(self, healthy: int) -> None:
+        """Know a cap to be healthy; the share that is expected follows what was seen there."""
+        self._healthy, self._held = healthy, self._held + self._results
         self._known = min(MOST_KNOWN, self._known + self._results)
         weight = self._results / self._known
         seen = self._strained / self._results
