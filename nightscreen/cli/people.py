@@ -137,7 +137,7 @@ def erase(
         would = found.document()
         if dry_run:
             return Result({**would, "dry_run": True})
-        if yes and found.files.whole:
+        if yes and found.whole:
             say(view("whole", would).rstrip())
         _confirm(view("would-erase", would), yes=yes)
         return Result(erase_found(journal, found))

@@ -40,7 +40,7 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator, Mapping
 
     from nightscreen.journal import Journal
     from nightscreen.journal.customers import Customers
@@ -51,38 +51,18 @@ _NAMELESS = {Whose.BY_CALL.value: TOMBSTONE.hex(), "consent_reference": None}
 
 
 @dataclass(slots=True)
-class Tally:
-    """What was found in files, or removed from them.
-
-    Attributes:
-        rows: the person's rows.
-        runs: the runs that have such rows.
-        whole: where files lie that name the person, and go whole.
-        unread: where files lie that nobody can read, and so go whole.
-        beside: how many files were removed that are in no run's folder.
-    """
-
-    rows: int = 0
-    runs: set[str] = field(default_factory=set)
-    whole: list[str] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-    beside: int = 0
-
-    def document(self) -> dict[str, Any]:
-        """Return rows, and where whole files go, as JSON has it."""
-        return {"rows": self.rows, "removed_whole": self.whole, "removed_unread": self.unread}
-
-
-@dataclass(slots=True)
 class Found:
     """All that is known of a person before anything is removed.
 
     Attributes:
         person: who they are.
         runs: runs whose folder is there, oldest first.
-        absent: runs whose folder is not there any more.
-        files: what files hold of the person.
-        given: the files, as the lender gave them, that go whole.
+        absent: how many runs have no folder any more.
+        rows: the person's rows in files.
+        in_runs: the runs that have such rows.
+        whole: where files lie that name the person, and go whole.
+        unread: where files lie that nobody can read, and so go whole.
+        going: the files, as the lender gave them, that go whole.
         dropped: those of inboxes.
         held: what the journal holds.
     """
@@ -90,15 +70,18 @@ class Found:
     person: KnownPerson
     runs: list[RunRecord]
     absent: int
-    files: Tally = field(default_factory=Tally)
-    given: set[Path] = field(default_factory=set, repr=False)
+    rows: int = 0
+    in_runs: set[str] = field(default_factory=set)
+    whole: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    going: set[Path] = field(default_factory=set, repr=False)
     dropped: list[DroppedFile] = field(default_factory=list, repr=False)
     held: Removed = field(default_factory=Removed)
 
     @property
     def anything(self) -> bool:
         """Return whether anything is held of the person; what nobody can read tells of nobody."""
-        return bool(self.files.rows or self.files.whole or any(self.held))
+        return bool(self.rows or self.whole or any(self.held))
 
     def document(self) -> dict[str, Any]:
         """Return what would go as JSON has it; nothing in it is personal."""
@@ -108,81 +91,45 @@ class Found:
             "states": self.held.states,
             "sightings": self.held.sightings,
             "cost": naira_text(self.held.cost_micro),
-            "runs": len(self.files.runs),
+            "runs": len(self.in_runs),
             "absent_folders": self.absent,
-            **self.files.document(),
+            "rows": self.rows,
+            "removed_whole": self.whole,
+            "removed_unread": self.unread,
         }
 
-
-@dataclass(slots=True)
-class _Pass:
-    """Goes through files: counts what is the person's or, given their folders, takes it out.
-
-    Attributes:
-        person: whose rows.
-        tally: what was found, or removed.
-        going: the files, as the lender gave them, that go whole.
-        folders: the folders that are rewritten, by run; None to look alone.
-    """
-
-    person: KnownPerson
-    tally: Tally
-    going: set[Path]
-    folders: dict[str, RunFiles] | None = None
-
-    def outputs(self, runs: Iterable[RunRecord], *whose: Whose) -> None:
-        """Go through what lies in runs' folders, one declaration after the other."""
-        named = [InRun.of(run, self.person) for run in runs]
+    def outputs(self, *whose: Whose) -> Iterator[tuple[Path, Output, RunRecord, RowFilter]]:
+        """Yield the files of runs, one declaration after the other, and what is theirs in each."""
+        named = [InRun.of(run, self.person) for run in self.runs]
         for declared in declared_as(*whose):
             for each in named:
                 mine = each.filter(declared.whose)
                 for file in declared.files(Path(each.run.folder)):
-                    if self._output(file, declared, each.run, mine):
-                        self.tally.runs.add(each.run.run_id)
+                    yield file, declared, each.run, mine
 
-    def _output(self, file: Path, declared: Output, run: RunRecord, mine: RowFilter) -> bool:
-        folder = None if self.folders is None else self.folders[run.run_id]
-        match declared.erasing:
-            case Erasing.DELETE:
-                going = self._whole(file, declared, run, mine)
-                if going and folder is not None:
-                    folder.remove([file])
-                return going
-            case Erasing.BLANK if folder is not None:
-                return bool(folder.blank(file, mine, _NAMELESS))
-        if folder is None and isinstance(mine, AsGiven):
-            self.person.learn(mine.look(file).rows, run.batch)
-        number = mine.count(file) if folder is None else folder.drop(file, mine)
-        if number and folder is not None and declared.beside and not rows_in(file):
-            file.unlink()
-        self.tally.rows += number
-        return bool(number)
+    def enter(self, named: Named, place: str) -> bool:
+        """Count a file that goes whole, if it does; tell whether."""
+        self.rows += len(named.rows)
+        self.whole += [place] if named.anywhere else []
+        self.unread += [place] if named.unread else []
+        return named.anywhere or named.unread
 
-    def _whole(self, file: Path, declared: Output, run: RunRecord, mine: RowFilter) -> bool:
-        """Tell whether a file goes whole."""
-        place = f"{run.run_id}/{declared.pattern}"
-        if isinstance(mine, AsGiven):
-            looks = self.folders is None and not _has_only_others(run, self.tally)
-            return (looks or file in self.going) and self.given(file, mine, place, run.batch)
-        parts = [sorted(file.parent.glob(each)) for each in declared.made_of]
-        if not all(parts):
-            return self._enter(Named(unread=True), place)
-        anywhere = any(mine.count(part) for part in chain.from_iterable(parts))
-        return self._enter(Named(anywhere=anywhere), place)
-
-    def given(self, file: Path, mine: AsGiven, place: str, batch: str) -> bool:
+    def look_at_given(self, file: Path, mine: AsGiven, place: str, batch: str) -> bool:
         """Learn the person's identifiers of a file as it was given; tell whether it goes."""
         named = mine.look(file)
-        if self._enter(named, place) and self.folders is None:
-            self.person.learn(named.rows, batch)
-            self.going.add(file)
-        return file in self.going
+        if not self.enter(named, place):
+            return False
+        self.person.learn(named.rows, batch)
+        self.going.add(file)
+        return True
 
-    def _enter(self, named: Named, place: str) -> bool:
-        self.tally.rows += len(named.rows)
-        self.tally.whole += [place] if named.anywhere else []
-        self.tally.unread += [place] if named.unread else []
-        return named.anywhere or named.unread
+
+def _names_them(file: Path, declared: Output, mine: RowFilter) -> Named:
+    """Tell whether a file that is made of others has a row of the person."""
+    parts = [sorted(file.parent.glob(each)) for each in declared.made_of]
+    if not all(parts):
+        return Named(unread=True)
+    return Named(anywhere=any(mine.count(part) for part in chain.from_iterable(parts)))
 
 
 def look(
@@ -215,11 +162,10 @@ def look(
     _look_into_clear(found)
     if whom.bvn:
         _resolve_bvn(journal, person)
-    looking = _Pass(person, found.files, found.given)
-    looking.outputs(there, Whose.AS_GIVEN)
+    _look_into(found, Whose.AS_GIVEN)
     for file in dropped_files(runs, inbox):
-        _look_at_dropped(file, found, looking)
-    looking.outputs(there, Whose.LISTED, Whose.BY_PSEUDONYM)
+        _look_at_dropped(file, found)
+    _look_into(found, Whose.LISTED, Whose.BY_PSEUDONYM)
     _recall(journal, person)
     found.held = Erasures(journal).held_of(person.pseudonyms())
     if not found.anything:
@@ -239,8 +185,26 @@ def _look_into_clear(found: Found) -> None:
             rows = read_columns(part, IDENTIFYING)
             theirs = rows.filter(mine.of_rows(rows)).to_pylist()
             found.person.learn(theirs, run.batch)
-            found.files.rows += len(theirs)
-            found.files.runs.update([run.run_id] if theirs else [])
+            found.rows += len(theirs)
+            found.in_runs.update([run.run_id] if theirs else [])
+
+
+def _look_into(found: Found, *whose: Whose) -> None:
+    """Count what is the person's in files of runs, and learn what those as given tell of them."""
+    for file, declared, run, mine in found.outputs(*whose):
+        place = f"{run.run_id}/{declared.pattern}"
+        if declared.erasing is not Erasing.DELETE:
+            if isinstance(mine, AsGiven):
+                found.person.learn(mine.look(file).rows, run.batch)
+            number = mine.count(file)
+            found.rows += number
+        elif isinstance(mine, AsGiven):
+            others = _has_only_others(run, found)
+            number = not others and found.look_at_given(file, mine, place, run.batch)
+        else:
+            number = found.enter(_names_them(file, declared, mine), place)
+        if number:
+            found.in_runs.add(run.run_id)
 
 
 def _resolve_bvn(journal: Journal, person: KnownPerson) -> None:
@@ -260,19 +224,19 @@ def _resolve_bvn(journal: Journal, person: KnownPerson) -> None:
             person.customers.add((TRANSACTIONS, customer_id))
 
 
-def _has_only_others(run: RunRecord, looked: Tally) -> bool:
+def _has_only_others(run: RunRecord, looked: Found) -> bool:
     """Return whether all rows of a run's input are in its results, and none is the person's.
 
     Then the input is not read: reading every one again takes longer than all the rest.
     """
-    if run.run_id in looked.runs or not parts_in_clear(run):
+    if run.run_id in looked.in_runs or not parts_in_clear(run):
         return False
     refused = ((run.report or {}).get("rows") or {}).get("quarantined", 1)
     quarantines = (each for each in declared_as(Whose.AS_GIVEN) if each.section)
     return not refused or any(each.files(Path(run.folder)) for each in quarantines)
 
 
-def _look_at_dropped(file: DroppedFile, found: Found, looking: _Pass) -> None:
+def _look_at_dropped(file: DroppedFile, found: Found) -> None:
     """Look into a file of an inbox.
 
     Raises:
@@ -280,7 +244,7 @@ def _look_at_dropped(file: DroppedFile, found: Found, looking: _Pass) -> None:
     """
     mine = found.person.as_given(file.batch)
     if file.screened:
-        if looking.given(file.path, mine, file.place, file.batch):
+        if found.look_at_given(file.path, mine, file.place, file.batch):
             found.dropped.append(file)
     elif mine.look(file.path).anywhere:
         raise InputError(
@@ -305,7 +269,7 @@ def _refuse_held(journal: Journal, found: Found) -> None:
     held = Erasures(journal).holds()
     for run in found.runs:
         unknown = not parts_in_clear(run) and run.batch in batches
-        if run.run_id in held and (run.run_id in found.files.runs or unknown):
+        if run.run_id in held and (run.run_id in found.in_runs or unknown):
             raise InputError(
                 f"run {run.run_id} is under legal hold and involves this person; a hold goes "
                 f"first: nightscreen purge --release {run.run_id}"
@@ -343,34 +307,40 @@ def erase(journal: Journal, found: Found, *, more: bool = False) -> dict[str, An
     emptied = not more and leave_no_trace(journal)
     sweep_workspaces(journal.home, journal.holders.alive)
     drop_sealed(journal.home / UPLOADS)
-    went, folders = _rewrite(journal, found)
-    at = instant_text(journal.clock()) or ""
-    files = went.beside + sum(folder.finish(at) for folder in folders.values())
-    for run in found.runs:
-        if run.run_id in found.files.runs and run.run_id not in folders:
-            raise InputError(
-                f"run {run.run_id} was resumed meanwhile, so that its files were left as "
-                "they are; erase again after it"
-            )
-    erasures.finish(number, file_rows=went.rows, files=files)
-    done = found.document() | went.document() | {"files": files, "log_emptied": emptied}
-    del done["runs"]
-    return done
-
-
-def _rewrite(journal: Journal, found: Found) -> tuple[Tally, dict[str, RunFiles]]:
-    """Take the person out of every file, rows in clear last: they tell whose the others are."""
     resting = [run for run in found.runs if not journal.runs.held_elsewhere(run.run_id)]
     folders = {run.run_id: RunFiles.of(Path(run.folder), ERASURE) for run in resting}
     for folder in folders.values():
         folder.sweep()
-    taking = _Pass(found.person, Tally(), found.given, folders)
-    taking.outputs(resting, Whose.LISTED, Whose.BY_PSEUDONYM, Whose.BY_CALL, Whose.AS_GIVEN)
-    for file in found.dropped:
-        if file.path.exists():
-            mine = found.person.as_given(file.batch)
-            if taking.given(file.path, mine, file.place, file.batch):
-                file.path.unlink()
-                taking.tally.beside += 1
-    taking.outputs(resting, Whose.IN_CLEAR)
-    return taking.tally, folders
+    found.runs = resting
+    _take_out(found, folders, Whose.LISTED, Whose.BY_PSEUDONYM, Whose.BY_CALL, Whose.AS_GIVEN)
+    beside = [file.path for file in found.dropped if file.path.exists()]
+    for path in beside:
+        path.unlink()
+    _take_out(found, folders, Whose.IN_CLEAR)  # last: they tell whose the others are
+    at = instant_text(journal.clock()) or ""
+    files = len(beside) + sum(folder.finish(at) for folder in folders.values())
+    for run_id in found.in_runs - folders.keys():
+        raise InputError(
+            f"run {run_id} was resumed meanwhile, so that its files were left as they are; erase "
+            "again after it"
+        )
+    erasures.finish(number, file_rows=found.rows, files=files)
+    return {**found.document(), "files": files, "log_emptied": emptied}
+
+
+def _take_out(found: Found, folders: Mapping[str, RunFiles], *whose: Whose) -> None:
+    """Take the person out of files of runs."""
+    for file, declared, run, mine in found.outputs(*whose):
+        folder = folders[run.run_id]
+        match declared.erasing:
+            case Erasing.DELETE:
+                named = Named(anywhere=file in found.going)
+                if not isinstance(mine, AsGiven):
+                    named = _names_them(file, declared, mine)
+                if named.anywhere or named.unread:
+                    folder.remove([file])
+            case Erasing.BLANK:
+                folder.blank(file, mine, _NAMELESS)
+            case _:
+                if folder.drop(file, mine) and declared.beside and not rows_in(file):
+                    file.unlink()

@@ -34,13 +34,17 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from nightscreen.journal.runs import RunRecord
-    from nightscreen.reading.mapping_file import Mapping
+    from nightscreen.reading.mapping_file import Mapping as ColumnMapping
     from nightscreen.reading.open_file import TableSource
     from nightscreen.schemas.columns import InputKind
 
+ID_COLUMN = Whose.LISTED.value
+_BLANKS = re.compile(r"[\s\-().]")
+_PHONE_DIGITS = 10
+_NOT_DIGITS = re.compile(r"\D")
 _CELLS, _WORDS = (re.compile(rf'[{blank},;|\t:{{}}"\[\]\n]+') for blank in ("", r"\s"))
 _NO_TEXT = (
     *(ZIP_MAGIC, PARQUET_MAGIC),
@@ -105,15 +109,34 @@ class Named:
 class AsGiven(RowFilter):
     """Finds a person's rows under the lender's own headings, and files that name the person."""
 
-    # given the known name of each column, tells of a row's cells if it is theirs
-    by_columns: Callable[[Sequence[str | None]], Callable[[Sequence[str]], bool]]
-    mentions: Callable[[Sequence[str]], bool]  # tells it of cells whose meaning is not known
+    ids: set[str] = field(repr=False)  # customer ids that mean the person
+    own_bvn: Mapping[str, set[str]] = field(repr=False)  # whose every row goes
+    values: Mapping[str, set[str]] = field(repr=False)  # identifiers by column
     kind: InputKind = CUSTOMERS  # what the rows of the file are
-    mapping: Mapping | None = None  # what the lender says of the headings
+    mapping: ColumnMapping | None = None  # what the lender says of the headings
 
     def of_records(self, head: Sequence[str]) -> Callable[[Sequence[str]], bool]:
         """Tell of the records of a quarantine whether they are the person's."""
-        return self.by_columns(self._known(head))
+        return self._by_columns(self._known(head))
+
+    def _by_columns(self, known: Sequence[str | None]) -> Callable[[Sequence[str]], bool]:
+        """Return what tells of a row's cells whether it is the person's.
+
+        A row without a customer's id is theirs where it has one of their identifiers.
+        """
+        places = [place for place, name in enumerate(known) if name == ID_COLUMN]
+
+        def goes(cells: Sequence[str]) -> bool:
+            given = {cells[place].strip() for place in places if place < len(cells)} - {""}
+            if given & self.ids or _mention(cells, self.own_bvn):
+                return True
+            return not given and _mention(cells, self.values)
+
+        return goes
+
+    def _mentions(self, cells: Sequence[str]) -> bool:
+        """Tell whether cells whose meaning is not known name the person."""
+        return any(cell.strip() in self.ids for cell in cells) or _mention(cells, self.values)
 
     def _known(self, head: Sequence[str]) -> list[str | None]:
         """Return the known names of headings; of those that mean nothing any more, their own."""
@@ -139,11 +162,11 @@ class AsGiven(RowFilter):
     def _rows(self, source: TableSource) -> Iterator[dict[str, str]]:
         """Yield the person's rows; of a broken one, whose columns cannot be told, nothing."""
         known = self._known(source.table.headings)
-        goes = self.by_columns(known)
+        goes = self._by_columns(known)
         for row in source.table.rows():
             cells = [unescape_formula(cell) for cell in row.texts]
             if row.fault:
-                if self.mentions([part for cell in cells for part in _split(cell)]):
+                if self._mentions([part for cell in cells for part in _split(cell)]):
                     yield {}
             elif goes(cells):
                 named = zip(known, cells, strict=False)
@@ -157,7 +180,7 @@ class AsGiven(RowFilter):
                     sheet.reset_dimensions()  # what a file says of its own size may be wrong
                     for row in sheet.iter_rows(values_only=True):
                         cells = [unescape_formula(str(cell)) for cell in row if cell is not None]
-                        if self.mentions(cells):
+                        if self._mentions(cells):
                             return True
         except UNREADABLE:
             raise InputError("the workbook cannot be read") from None
@@ -171,7 +194,7 @@ class AsGiven(RowFilter):
             return Named(unread=True)
         try:
             with open_text(path, start).open() as lines:
-                return Named(anywhere=any(self.mentions(_split(line)) for line in lines))
+                return Named(anywhere=any(self._mentions(_split(line)) for line in lines))
         except InputError:
             return Named(unread=True)
 
@@ -179,3 +202,18 @@ class AsGiven(RowFilter):
 def _split(text: str) -> list[str]:
     """Return the cells, and the words, that a text may be made of."""
     return [*_CELLS.split(text), *_WORDS.split(text)]
+
+
+def _mention(cells: Sequence[str], values: Mapping[str, set[str]]) -> bool:
+    """Return whether a record as it came has one of some identifiers."""
+    bvns, emails = values.get("bvn", set()), values.get("email", set())
+    accounts = {each.rpartition("-")[2] for each in values.get("account", set())}
+    phones = {each[-_PHONE_DIGITS:] for each in values.get("phone", set())}
+    for cell in cells:
+        text = _BLANKS.sub("", cell)
+        digits = _NOT_DIGITS.sub("", cell)
+        if any(bvn in text for bvn in bvns) or text in accounts:
+            return True
+        if digits[-_PHONE_DIGITS:] in phones or cell.strip().casefold() in emails:
+            return True
+    return False

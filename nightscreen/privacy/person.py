@@ -6,7 +6,6 @@ run name them. Nothing is changed here.
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ from nightscreen.files.outputs import Whose, declared_as
 from nightscreen.files.run_folder import RowFilter, read_columns
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.schema import ErasedPseudonyms
-from nightscreen.privacy.given_files import AsGiven
+from nightscreen.privacy.given_files import ID_COLUMN, AsGiven
 from nightscreen.privacy.lookup_subject import subjects_of
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.schemas.columns import CUSTOMERS, IDENTIFIERS, LOAN_DAYS
@@ -27,19 +26,15 @@ from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.outcomes import OUTCOMES_BATCH, OUTCOMES_FLOW
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from nightscreen.files.sealing import Pseudonyms
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
 
-ID_COLUMN = Whose.LISTED.value
 IDENTIFYING = (ID_COLUMN, *(name for each in IDENTIFIERS.values() for name in each.columns))
 _SHARED = ("bvn", "phone", "email", "domain")
 _ACCOUNT = ("bank_code", "account_number")
-_BLANKS = re.compile(r"[\s\-().]")
-_PHONE_DIGITS = 10
-_NOT_DIGITS = re.compile(r"\D")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,29 +112,13 @@ class KnownPerson:
         """
         if ids is None:
             ids = {customer for name, customer in self.customers if name == batch}
-        known_ids = ids | ({self.whom.customer_id} if self.whom.named_in(batch) else set())
-        own_bvn = {"bvn": {self.whom.bvn} - {""}}
-
-        def by_columns(known: Sequence[str | None]) -> Callable[[Sequence[str]], bool]:
-            places = [place for place, name in enumerate(known) if name == ID_COLUMN]
-
-            def goes(cells: Sequence[str]) -> bool:
-                given = {cells[place].strip() for place in places if place < len(cells)} - {""}
-                if given & known_ids or _mention(cells, own_bvn):
-                    return True
-                return not given and _mention(cells, self.values)
-
-            return goes
-
-        def mentions(cells: Sequence[str]) -> bool:
-            return any(cell.strip() in known_ids for cell in cells) or _mention(cells, self.values)
-
+        known = ids | ({self.whom.customer_id} if self.whom.named_in(batch) else set())
         kind = LOAN_DAYS if run is not None and run.flow == OUTCOMES_FLOW else CUSTOMERS
         mapping = None
         with suppress(SettingsError):  # the lender may have moved it since
             if run is not None and (given := run.parameters.get("mapping")):
                 mapping = read_mapping(Path(given), kind)
-        return AsGiven((), by_columns, mentions, kind, mapping)
+        return AsGiven((), known, {"bvn": {self.whom.bvn} - {""}}, self.values, kind, mapping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,18 +172,3 @@ def parts_in_clear(run: RunRecord) -> list[Path]:
     """Return the tables of a run that have identifiers in clear beside the customer's id."""
     declared = declared_as(Whose.IN_CLEAR)
     return [part for each in declared for part in each.files(Path(run.folder))]
-
-
-def _mention(cells: Sequence[str], values: Mapping[str, set[str]]) -> bool:
-    """Return whether a record as it came has one of some identifiers."""
-    bvns, emails = values.get("bvn", set()), values.get("email", set())
-    accounts = {each.rpartition("-")[2] for each in values.get("account", set())}
-    phones = {each[-_PHONE_DIGITS:] for each in values.get("phone", set())}
-    for cell in cells:
-        text = _BLANKS.sub("", cell)
-        digits = _NOT_DIGITS.sub("", cell)
-        if any(bvn in text for bvn in bvns) or text in accounts:
-            return True
-        if digits[-_PHONE_DIGITS:] in phones or cell.strip().casefold() in emails:
-            return True
-    return False
