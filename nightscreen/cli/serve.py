@@ -65,9 +65,8 @@ def desk(
         return
     from nightscreen.desk.app import application
     from nightscreen.desk.context import WRITE_WAIT_S, Context
-    from nightscreen.desk.users import password_link
     from nightscreen.web.guard import origin_of
-    from nightscreen.web.serve import is_open_to_others, serve_app
+    from nightscreen.web.serve import serve_app
 
     settings = settings_of_command()
     if is_open_to_others(host):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -21,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.request import urlopen
 
-import httpx
 import typer
 
 from nightscreen.cli import reaper
@@ -345,20 +343,6 @@ def _engine(services: Services, settings: Settings, port: int) -> RunningEngine 
     return None
 
 
-def _one_authority(folder: Path) -> dict[str, str]:
-    """Return settings by which clients of our server load the certificate of one authority.
-
-    Each of Prefect's clients loads those it is given; all of them take 25 ms, a dozen times a run.
-    Our server is on this machine and is reached without TLS. Empty where no authority is known.
-    """
-    known = httpx.create_ssl_context().get_ca_certs(binary_form=True)
-    if not known:
-        return {}
-    file = folder / "authority.pem"
-    write_private(file, ssl.DER_cert_to_PEM_cert(known[0]).encode())
-    return {"PREFECT_API_SSL_CERT_FILE": str(file)}
-
-
 def _port_to_listen_on(port: int, option: str) -> int:
     """Return a port that is free, any where it is 0.
 
@@ -382,7 +366,6 @@ def _start_others(
     ours = {name: os.environ[name] for name in (LOGIN,) if name in os.environ}
     if engine.login:
         ours = client_environment(engine.url, engine.login)
-        ours |= _one_authority(Path(os.environ["PREFECT_HOME"]))
     commands = {FLOWS: ["nightscreen.flows.served"], "inbox": ["nightscreen.cli", "inbox"]}
     if settings.redirect_uri or settings.portal_url:
         commands["portal"] = ["nightscreen.cli", "portal"]

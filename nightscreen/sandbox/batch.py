@@ -72,14 +72,8 @@ class BatchFacts:
 
     def as_json(self) -> dict[str, object]:
         """Return the counts as plain values."""
-        return {
-            "rows": self.rows,
-            "refused": self.refused,
-            "people": self.people,
-            "duplicates": self.duplicates,
-            "damaged": dict(sorted(self.damaged.items())),
-            "consents": dict(sorted(self.consents.items())),
-        }
+        names = ("rows", "refused", "people", "duplicates", "damaged", "consents")
+        return {name: getattr(self, name) for name in names}
 
 
 def make_batch(
@@ -90,17 +84,10 @@ def make_batch(
     damage_pct: float = 2.0,
     today: date | None = None,
 ) -> BatchFacts:
-    """Write a sample batch as CSV, row by row.
+    """Write a sample batch as CSV, row by row, and say what it contains.
 
-    Args:
-        path: file to write; it is replaced.
-        rows: how many data lines.
-        seed: chooses people, consents and damage; the same seed gives the same file.
-        damage_pct: share of rows to damage, in percent.
-        today: day that consents are dated from; None takes the present day (UTC).
-
-    Returns:
-        The contents of the file.
+    The same seed gives the same people, consents and damage, of `damage_pct` percent of the rows.
+    Consents are dated from `today`; None takes the present day (UTC).
 
     Raises:
         ValueError: rows below 0, or a damage share outside 0 to 100.

@@ -33,38 +33,18 @@ class Setting(BaseModel):
 
 
 class BehaviourFlags(Setting):
-    """How the sandbox behaves where the specification is silent."""
+    """How the sandbox behaves where the specification is silent; see `docs/sandbox.md`."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
-    missing_key_text: Literal["invalid", "verify"] = Field(
-        default="invalid",
-        description="text of the 401 without an Authorization header, which changed between years",
-    )
-    karma_miss: Literal["404_success", "404_error"] = Field(
-        default="404_success", description="form of an identity that is not listed"
-    )
-    unknown_route: Literal["recorded", "short"] = Field(
-        default="recorded",
-        description="text of the 404 of an unknown address; both echo it, the short one is older",
-    )
-    masked_bvn: bool = Field(default=True, description="bank account answers mask the BVN")
-    balance_lags: bool = Field(
-        default=False, description="meta.balance is the balance before the call"
-    )
-    wrong_contact: Literal["400_text", "400_data"] = Field(
-        default="400_text",
-        description="a contact that is not registered with the BVN is refused, with the "
-        "registered ones masked in text or data",
-    )
-    bvn_finish: Literal["details", "accounts", "together"] = Field(
-        default="details", description="shape of a finished BVN consent"
-    )
-    distributor: bool = Field(
-        default=True, description="the key is a distributor's: loans may be used"
-    )
-    mock_cost: bool = Field(default=False, description="mock answers name the price as their cost")
-    slow_s: Seconds = Field(default=2.0, description="added wait of the fault `slow`")
-    silence_s: Seconds = Field(
-        default=30.0, description="how long the fault `timeout` is silent before it cuts"
-    )
+    missing_key_text: Literal["invalid", "verify"] = "invalid"
+    karma_miss: Literal["404_success", "404_error"] = "404_success"
+    unknown_route: Literal["recorded", "short"] = "recorded"
+    masked_bvn: bool = True
+    balance_lags: bool = False
+    wrong_contact: Literal["400_text", "400_data"] = "400_text"
+    bvn_finish: Literal["details", "accounts", "together"] = "details"
+    distributor: bool = True
+    mock_cost: bool = False
+    slow_s: Seconds = 2.0
+    silence_s: Seconds = 30.0

@@ -11,26 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, timedelta
 from statistics import median
-from typing import Annotated, ClassVar, Final, NamedTuple
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from nightscreen.sandbox.names import STOCKS
 from nightscreen.sandbox.people import FIRST_DAY, MONTHS
 from nightscreen.sandbox.seeded_random import SeededRandom
 
-KINDS: Final = {
-    "monthly": "a salary each month",
-    "weekly": "wages each Friday",
-    "trader": "many customers' payments, none of them regular",
-    "gig": "a platform's payouts, of other amounts each week",
-    "gambler": "a salary, stakes, and now and then winnings above it",
-    "borrower": "a salary, and loans of several lenders",
-    "seasonal": "a trade that sells four times as much in its season",
-    "idle": "gifts of others, and no income",
-}
-"""What people live on."""
-_SHARES: Final = (
+Kind = Literal["monthly", "weekly", "trader", "gig", "gambler", "borrower", "seasonal", "idle"]
+"""What people live on, in words in `docs/other-clients.md`."""
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+_SHARES: Final[tuple[Kind, ...]] = (
     *("monthly",) * 8,
     *("weekly",) * 2,
     *("trader",) * 4,
@@ -72,19 +64,13 @@ _SPENT: Final = (
 _SOLD: Final = ("TRF FROM {3}", "CASH DEPOSIT SHOP", "NIP/UBA/{3}/GOODS", "POS TRF {3}")
 
 
-def _known(kind: str) -> str:
-    if kind not in KINDS:
-        raise ValueError(f"this is no kind of life; there are {', '.join(KINDS)}")
-    return kind
-
-
 @dataclass(frozen=True, slots=True)
 class Life:
     """The plan of a life, drawn from its owner's name or planted."""
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
-    kind: Annotated[str, AfterValidator(_known)] = "monthly"
+    kind: Kind = "monthly"
     # naira a month, of which a trade is the rough sum
     pay: Annotated[int, Field(ge=1000, le=1_000_000_000, strict=True)] = 150_000
     employer: Annotated[str, Field(min_length=1)] = _FIRMS[0]  # as the bank writes it

@@ -50,8 +50,7 @@ class SandboxProcess:
             "--balance": balance,
             "--ledger-limit": ledger_limit,
         }
-        named = [(name, str(value)) for name, value in given.items() if value is not None]
-        self._options = [word for option in named for word in option]
+        self._options = [f"{name}={value}" for name, value in given.items() if value is not None]
         self._child: subprocess.Popen[str] | None = None
         self._http: httpx.Client | None = None
 
@@ -117,33 +116,25 @@ class SandboxProcess:
         payload: object = None,
         headers: dict[str, str] | None = None,
     ) -> httpx.Response:
-        """Send one request as it is, without a key.
-
-        Raises:
-            RuntimeError: the sandbox was not started.
-            httpx.TransportError: no connection, or it was cut.
-        """
+        """Send one request as it is, without a key."""
         if self._http is None:
             raise RuntimeError("the sandbox is not running")
         return self._http.request(method, path, json=payload, headers=headers)
 
     def get(self, path: str) -> dict[str, Any]:
-        """Read a control address, for instance `/_sandbox/state`.
-
-        Raises:
-            ValueError: the sandbox refused; the message says why.
-        """
+        """Read a control address, for instance `/_sandbox/state`."""
         return self._control("GET", path, None)
 
     def post(self, path: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Set something at a control address, and return what is now in force.
+        """Set something at a control address, and return what is now in force."""
+        return self._control("POST", path, payload or {})
+
+    def _control(self, method: str, path: str, payload: object) -> dict[str, Any]:
+        """Ask the control surface.
 
         Raises:
             ValueError: the sandbox refused; the message says why.
         """
-        return self._control("POST", path, payload or {})
-
-    def _control(self, method: str, path: str, payload: object) -> dict[str, Any]:
         told = self.request(method, path, payload)
         answer: dict[str, Any] = told.json()
         if not told.is_success:

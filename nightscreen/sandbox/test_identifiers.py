@@ -4,13 +4,14 @@ Every row of the first has a two-digit code. The same code makes a BVN (`2299900
 phone (`+23480999000` and the code), an account number (`9990000` and the code, then the check digit
 of the bank), and the row's word makes an email (`<word>@magic.example`) and a domain
 (`<word>.magic.example`). They all belong to one made-up person. The second table is of area A: a
-customer who signs in as `<word>@magic.example`; the words of the fault rows work there too.
+customer who signs in as `<word>@magic.example`; the words of the fault rows work there too. What
+happens to each is told in `docs/sandbox.md`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from nightscreen.sandbox.banks import account_number
 from nightscreen.sandbox.faults import FAULTS
@@ -30,7 +31,6 @@ class MagicPerson:
 
     code: int  # the two digits at the end of the row's BVN, phone and account serial
     word: str  # in the row's email and domain
-    meaning: str  # what happens, for people
     listed: bool = False  # on the blacklist
     account: str = "own"  # or `other` (somebody else holds it) or `missing`
     history: str = "good"  # or `bad` or `none`
@@ -76,71 +76,36 @@ class MagicPerson:
 
 
 TABLE: Final = (
+    MagicPerson(0, "clear"),
+    MagicPerson(1, "listed", listed=True),
+    MagicPerson(2, "mismatch", account="other"),
+    MagicPerson(3, "missing-account", account="missing"),
+    MagicPerson(4, "history", history="bad"),
+    MagicPerson(5, "no-history", history="none"),
+    MagicPerson(6, "no-match", likeness="no_match"),
+    MagicPerson(7, "unsure", likeness="unsure"),
     MagicPerson(
-        0, "clear", "nothing against this person: clear, verified, good history, face matches"
+        *(8, "nobody"), account="missing", history="none", likeness="unknown", bvn_known=False
     ),
-    MagicPerson(
-        1, "listed", "on the blacklist by every identifier; everything else is good", listed=True
-    ),
-    MagicPerson(2, "mismatch", "the account belongs to another person", account="other"),
-    MagicPerson(3, "missing-account", "the account does not exist", account="missing"),
-    MagicPerson(4, "history", "borrower history with loans past due", history="bad"),
-    MagicPerson(5, "no-history", "unknown to the borrower history", history="none"),
-    MagicPerson(6, "no-match", "the photograph shows somebody else", likeness="no_match"),
-    MagicPerson(7, "unsure", "the photograph may or may not show the person", likeness="unsure"),
-    MagicPerson(
-        8,
-        "nobody",
-        "nothing is known anywhere: clear, no account, no history, no BVN record",
-        account="missing",
-        history="none",
-        likeness="unknown",
-        bvn_known=False,
-    ),
-    MagicPerson(9, "accounts", "BVN consent ends with a list of bank accounts", finish="accounts"),
-    MagicPerson(40, "otp-never", "the one-time password of BVN consent never arrives", otp="never"),
-    MagicPerson(41, "otp-late", "it arrives when it has expired", otp="late"),
-    MagicPerson(
-        42, "unreachable", "BVN consent cannot be started: 400, contact lost", otp="unreachable"
-    ),
-    MagicPerson(43, "details", "BVN consent ends with the details, always", finish="details"),
-    MagicPerson(44, "watchlisted", "the BVN record is on the watch list", watchlisted=True),
-    MagicPerson(
-        45, "incomplete", "the BVN record lacks fields, or has them empty", incomplete=True
-    ),
-    MagicPerson(
-        46,
-        "finish-in-doubt",
-        "BVN consent: the finish is charged, then the connection is cut",
-        fault="cut_after_charge",
-        only="bvn_finish",
-    ),
-    MagicPerson(
-        47,
-        "start-in-doubt",
-        "BVN consent: the password is sent, then the connection is cut",
-        fault="cut_after_charge",
-        only="bvn_start",
-    ),
-    MagicPerson(48, "together", "BVN consent ends with details and accounts", finish="together"),
-    MagicPerson(50, "loan-rejected", "a loan is applied for and turned down", loan="rejected"),
-    MagicPerson(
-        51, "loan-running", "has a running loan already, so does not apply", loan="running"
-    ),
-    MagicPerson(52, "loan-never", "never fills in the loan form", loan="never"),
-    MagicPerson(53, "loan-cancelled", "applies for a loan, then cancels it", loan="cancelled"),
-    MagicPerson(54, "loan-stuck", "applies for a loan that is never decided", loan="stuck"),
+    MagicPerson(9, "accounts", finish="accounts"),
+    MagicPerson(40, "otp-never", otp="never"),
+    MagicPerson(41, "otp-late", otp="late"),
+    MagicPerson(42, "unreachable", otp="unreachable"),
+    MagicPerson(43, "details", finish="details"),
+    MagicPerson(44, "watchlisted", watchlisted=True),
+    MagicPerson(45, "incomplete", incomplete=True),
+    MagicPerson(46, "finish-in-doubt", fault="cut_after_charge", only="bvn_finish"),
+    MagicPerson(47, "start-in-doubt", fault="cut_after_charge", only="bvn_start"),
+    MagicPerson(48, "together", finish="together"),
+    MagicPerson(50, "loan-rejected", loan="rejected"),
+    MagicPerson(51, "loan-running", loan="running"),
+    MagicPerson(52, "loan-never", loan="never"),
+    MagicPerson(53, "loan-cancelled", loan="cancelled"),
+    MagicPerson(54, "loan-stuck", loan="stuck"),
     # a fault's row is listed and has a bad history, so that what comes after the work is charged
     *(
-        MagicPerson(
-            10 + number,
-            fault.name.replace("_", "-"),
-            fault.meaning,
-            listed=True,
-            history="bad",
-            fault=fault.name,
-        )
-        for number, fault in enumerate(FAULTS.values())
+        MagicPerson(number, name.replace("_", "-"), listed=True, history="bad", fault=name)
+        for number, name in enumerate(FAULTS, 10)
     ),
 )
 """Codes from 0 choose outcomes, from 10 faults, from 40 BVN consents, from 50 loans."""
@@ -179,12 +144,10 @@ def by_karma_identity(identity: str) -> MagicPerson | None:
     return by_account(number) if number and bank_code.isdigit() else by_bvn(identity)
 
 
-@dataclass(frozen=True, slots=True)
-class MagicCustomer:
+class MagicCustomer(NamedTuple):
     """One row of the table of area A: what goes wrong for who signs in under its word."""
 
     word: str  # in the customer's username; empty for ordinary ones
-    meaning: str  # what happens, for people
     fault: str = ""  # name of a fault of `sandbox.faults`
     attempts: int = 0  # how many attempts at the token operation meet it; 0: all at data operations
 
@@ -199,48 +162,20 @@ class MagicCustomer:
         return (self.fault, self.attempts) if meets else None
 
 
-_MEANINGS: Final = {
-    "state-changed": "the redirect carries another state than was sent",
-    "state-lost": "the redirect carries a code and no state",
-    "scope-missing": "grants every scope asked for but `transaction:list`; the answer says so",
-    "code-used": "the code was used already: the exchange is a 400",
-    "code-expired": "the code came too late: the exchange is a 400",
-    "refresh-revoked": "the exchange works, every refresh is a 400",
-    "never-valid": "every access token is refused with 403, refreshed ones too",
-    "exchange-lost": (
-        "the first exchange is worked out, then the connection is cut; a repeat is a replay"
-    ),
-    "auth-fails-twice": "the first two calls for a token are a 503, the third is answered",
-    "malformed-record": (
-        "three records too many: one is text, one has a word for its amount, one no real date"
-    ),
-    "ten-thousand": "some ten thousand transactions",
-    "no-transactions": "an empty list, and rightly so",
-    "short-answer": "on odd days the list holds the three newest only",
-    "empty-answer": "on odd days the list is empty by mistake",
-    "null-answer": "on odd days `data` is null",
-    "no-ids": "no record has an `id`",
-    "twins": "no record has an `id`, and two records are alike in everything",
-    "repeats": "two records are in the list twice",
-    "shuffled": "the list is in no order",
-    "number-amounts": "`amount` and `balance` are JSON numbers",
-    "extra-fields": "every record has two fields that nobody knows",
-    "list-elsewhere": "the list is under `data.transactions`",
-    "renamed-fields": "`amount` is `value`, `transaction_date` is `date`, `entry_type` is `type`",
-}
-_TROUBLES: Final = {"exchange-lost": ("cut_after_charge", 1), "auth-fails-twice": ("http_503", 2)}
-CUSTOMERS: Final = tuple(
-    MagicCustomer(word, meaning, *_TROUBLES.get(word, ())) for word, meaning in _MEANINGS.items()
+CUSTOMERS: Final = (
+    *map(MagicCustomer, ("state-changed", "state-lost", "scope-missing", "code-used")),
+    *map(MagicCustomer, ("code-expired", "refresh-revoked", "never-valid")),
+    MagicCustomer("exchange-lost", "cut_after_charge", 1),
+    MagicCustomer("auth-fails-twice", "http_503", 2),
+    *map(MagicCustomer, ("malformed-record", "ten-thousand", "no-transactions", "short-answer")),
+    *map(MagicCustomer, ("empty-answer", "null-answer", "no-ids", "twins", "repeats", "shuffled")),
+    *map(MagicCustomer, ("number-amounts", "extra-fields", "list-elsewhere", "renamed-fields")),
 )
 _CUSTOMERS: Final = {
-    **{
-        row.word: MagicCustomer(row.word, row.meaning, row.fault)
-        for row in TABLE
-        if row.fault and not row.only
-    },
+    **{row.word: MagicCustomer(row.word, row.fault) for row in TABLE if row.fault and not row.only},
     **{row.word: row for row in CUSTOMERS},
 }
-_ORDINARY: Final = MagicCustomer("", "")
+_ORDINARY: Final = MagicCustomer("")
 
 
 def by_customer(customer: str) -> MagicCustomer:

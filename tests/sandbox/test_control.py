@@ -98,7 +98,7 @@ async def test_any_identifier_is_listed_or_cleared(identity: str) -> None:
     [
         ({"bvn": BVN}, "name what to plant"),
         ({"life": {"kind": "monthly"}}, "needs the customer"),
-        ({"customer": "a", "life": {"kind": "pirate"}}, "no kind of life"),
+        ({"customer": "a", "life": {"kind": "pirate"}}, "should be 'monthly'"),
         ({"bvn": BVN, "person": {}, "history": {"past_due": 2}}, "no field past_due; it has"),
         ({"bvn": BVN, "listing": {"identity": BVN, "record": {"karma_typ": "x"}}}, "karma_type"),
         ({"bvn": BVN, "person": {"date_of_birth": "yesterday"}}, "date_of_birth"),
