@@ -116,14 +116,7 @@ def _is_place(name: str) -> bool:
 
 
 def point_at(url: str, api_key: str, folder: Path, limits: Mapping[str, str] | None = None) -> None:
-    """Set this process to the simulator and a HOME of the demo's own, whatever was set before.
-
-    Args:
-        url: of the simulator.
-        api_key: its key.
-        folder: of the demo.
-        limits: settings that hold all the same.
-    """
+    """Set this process to the simulator and a HOME of the demo's own, whatever was set before."""
     limits = limits or {}
     for name in [variable for variable in os.environ if variable.upper().startswith(PREFIX)]:
         del os.environ[name]

@@ -86,12 +86,7 @@ class Office:
         return tokens
 
     def screen_nights(self, rows: int, nights: int) -> None:
-        """Screen a portfolio that grows by a few customers each night; the last one is tonight's.
-
-        Args:
-            rows: customers of the last night, whose file is `customers.csv`.
-            nights: how many.
-        """
+        """Screen a portfolio that grows by a few customers each night; the last one is tonight's."""
         first = lagos_day(_clock(nights)())
         for days in reversed(range(nights)):
             path = self.folder / "customers.csv"

@@ -148,12 +148,7 @@ def run_flow(path: str, *given: object, shown: bool = True, **options: object) -
 
 
 def ran(path: str, parameters: Any) -> Result:  # noqa: ANN401 - of any flow
-    """Run a flow by hand, and return its report as the result of a command.
-
-    Args:
-        path: as `run_flow` takes it.
-        parameters: of the flow.
-    """
+    """Run a flow by hand, and return its report as the result of a command."""
     report = run_flow(path, parameters)
     more = about(report, parameters.output)
     return Result(report, EXIT_BY_STATE.get(report["state"], 1), more=more)

@@ -54,12 +54,6 @@ def diagnose(
 ) -> dict[str, Any]:
     """Read a whole file and say how it is understood.
 
-    Args:
-        path: the file.
-        mapping_path: what its headings mean.
-        merge_rows: the rows of one customer are one customer.
-        date_order: order of the dates that the file leaves open.
-
     Raises:
         UsageError: the file, the mapping or the settings cannot be used.
     """

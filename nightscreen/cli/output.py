@@ -40,13 +40,7 @@ def say(message: str) -> None:
 
 
 def view(name: str, document: Mapping[str, Any], **more: object) -> str:
-    """Return a document for people, by the template of a name.
-
-    Args:
-        name: of the template, without its ending.
-        document: as `--json` prints it; the template has its parts by name, and it as `document`.
-        more: what the template needs beside the document.
-    """
+    """Return a document for people, by the template of a name."""
     return (
         _views().get_template(f"{name}.txt.j2").render({**document, "document": document, **more})
     )
@@ -97,13 +91,7 @@ def field_lines(values: Mapping[str, str | Sequence[str] | None], label: int = _
 def table_lines(
     headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int] = ()
 ) -> str:
-    """Return a table whose columns are as wide as their longest cell; no cell is cut or folded.
-
-    Args:
-        headings: of the columns.
-        rows: their cells.
-        right: numbers of the columns that stand to the right, such as sums.
-    """
+    """Return a table whose columns are as wide as their longest cell; no cell is cut or folded."""
     lines = [tuple(headings), *(tuple(map(str, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ""
@@ -144,13 +132,7 @@ def duration(seconds: float) -> str:
 
 
 def about(report: Mapping[str, Any], output: Path | str, address: str = "") -> dict[str, object]:
-    """Return what the view of a run needs beside its report.
-
-    Args:
-        report: the run's.
-        output: the folder or URL that holds the run's folder.
-        address: where the service was asked, named where it gave no answer.
-    """
+    """Return what the view of a run needs beside its report; the address is the service's."""
     from nightscreen.ops.status import resume_command
 
     why = WHY.get(report["stop_reason"] or "", "it was stopped")

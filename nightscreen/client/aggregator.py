@@ -138,13 +138,6 @@ def scoped(
 ) -> Request:
     """Build a request for the data of a customer who consented.
 
-    Args:
-        operation: one of `SCOPED`.
-        access_token: the customer's.
-        item: id of the transaction or account it is about.
-        fields: what the body holds, as the service names it.
-        under: base path of the operations that the specification does not show.
-
     Raises:
         UsageError: the token is missing, or an id is needed and empty.
     """

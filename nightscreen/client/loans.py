@@ -21,11 +21,6 @@ def initialize(product_id: str, *, email: str = "", phone_number: str = "") -> R
     """Build the making of a short link (`/v2/loans/initialize`).
 
     Each call makes a new link: it is never repeated by machine after it may have arrived.
-
-    Args:
-        product_id: a product of the list.
-        email: prefills the form, as `meta.email`.
-        phone_number: prefills the form, as `meta.phone_number`.
     """
     require(product_id, "an offer needs a product; see: nightscreen loans products")
     given = {"email": email, "phone_number": phone_number}

@@ -49,14 +49,7 @@ an answer. Who knows that a second answer asks for longer waits longer (`calling
 def next_attempt(
     reading: CallOutcome, attempt: int, attempts: int, *, random: random.Random
 ) -> float | None:
-    """Return seconds to wait before the next attempt, or None to give up.
-
-    Args:
-        reading: the result of the attempt.
-        attempt: its number, from 1.
-        attempts: how many are allowed in all.
-        random: the source of jitter.
-    """
+    """Return seconds to wait before the next attempt, or None to give up."""
     if not reading.retry or attempt >= attempts:
         return None
     backoff = BY_TROUBLE.get(reading.trouble, OTHERWISE) if reading.trouble else OTHERWISE

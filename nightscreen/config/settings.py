@@ -219,12 +219,7 @@ class Retention(_Group):
     applicants_days: int = Field(183, ge=1)
 
     def cutoffs(self, now: int, *, older_than: int | None = None) -> Cutoffs:
-        """Return the instant before which things of each ground go.
-
-        Args:
-            now: the present instant, in microseconds.
-            older_than: days that replace every period.
-        """
+        """Return the instant before which things of each ground go."""
         periods = (getattr(self, f"{ground}_days") for ground in Cutoffs._fields)
         day = timedelta(days=1) // timedelta(microseconds=1)
         return Cutoffs(
@@ -267,12 +262,7 @@ IN_DOUBT_AGE = timedelta(days=1) - NIGHTLY_MARGIN
 def max_ages(
     purpose: Purpose, given: Mapping[str, Mapping[str, timedelta]]
 ) -> dict[tuple[str, str], timedelta]:
-    """Return how old an answer may be, by check and outcome, margin already taken off.
-
-    Args:
-        purpose: why the batch is screened.
-        given: ages that replace those the checks declare, by check and outcome.
-    """
+    """Return how old an answer may be, by check and outcome, margin already taken off."""
     ages = {
         (name, outcome.value): timedelta(days=getattr(days, purpose.value))
         for name, check in CHECKS.items()

@@ -58,15 +58,7 @@ def open_contest(
 ) -> Contest:
     """Write down that a customer contests; there is no last day for it.
 
-    Args:
-        journal: the journal.
-        actor: who takes it down.
-        clocks: how soon it is answered.
-        customer_id: as the lender's file has it.
-        said: what the customer says.
-        batch: the batch name; needed where nothing is held of the customer any more.
-        about: the decision, or data protection.
-        is_complex: the longer clock counts.
+    The batch name is needed where nothing is held of the customer any more.
 
     Raises:
         NotAllowedError: the actor may not record contests.
@@ -136,16 +128,8 @@ def answer_contest(
 ) -> Contest:
     """Answer a contest; a changed decision stands from now on as a review by who answers.
 
-    Where the new decision takes a second person, the contest stays open until one confirms it.
-
-    Args:
-        journal: the journal.
-        actor: who answers: nobody who decided what is contested.
-        contest_id: the contest.
-        answer: what the customer is told.
-        outcome: the decision stands, is changed, or the customer has withdrawn the contest.
-        decision: the new decision, where it is changed.
-        above: naira, above which a decline turned into approve waits for a second person.
+    A decline turned into approve above `above` naira takes a second person: the contest stays open
+    until one confirms it.
 
     Raises:
         NotAllowedError: the actor may not answer contests or decide otherwise, or decided what is

@@ -125,14 +125,9 @@ def _waits(found: Purgeable) -> str:
 
 
 def _look_into(run: RunRecord, now: int, found: Purgeable, *, applied: bool) -> None:
-    """Find what of a run is older than its period.
+    """Find what of a run is older than its period; that of applicants goes after theirs.
 
-    Args:
-        run: the run; nobody holds it.
-        now: the present instant.
-        found: takes what is found.
-        applied: its customers applied, and none of its batch has a contest that waits: rows in
-            clear and answers go after the applicants' period.
+    They `applied` where none of the batch has a contest that waits.
     """
     folder = Path(run.folder)
     left = RunFiles.of(folder, RETENTION)

@@ -124,13 +124,7 @@ class ConsentRequest:
 
 
 def _page(status: int, onward: str = "", **values: object) -> HTMLResponse:
-    """Write the page; letters that have no place in UTF-8 become question marks.
-
-    Args:
-        status: HTTP status.
-        onward: origin to which the form's answer may lead.
-        values: what is shown.
-    """
+    """Write the page; letters that have no place in UTF-8 become question marks."""
     body = _TEMPLATES.get_template("consent.html").render(values).encode("utf-8", "replace")
     return HTMLResponse(body, status, headers=_secure_headers(onward))
 

@@ -108,14 +108,7 @@ class FaultPlan:
     def choose(
         self, operation: str, identity: str, attempt: int, numbers: tuple[int, int]
     ) -> Fault | None:
-        """Choose the fault of a call, the same for the same call whatever else is going on.
-
-        Args:
-            operation: what is called.
-            identity: whom it asks about.
-            attempt: how often the same was asked, this call included.
-            numbers: of the call among those of its operation, and among all.
-        """
+        """Choose the fault of a call, the same for the same call whatever else is going on."""
         for step in self.script:
             number = numbers[1] if step.operation == ALL else numbers[0]
             if step.operation in (ALL, operation) and 0 <= number - step.at_call < step.calls:

@@ -55,14 +55,9 @@ def envelope(
     meta: dict[str, Decimal] | None = None,
     extra: dict[str, object] | None = None,
 ) -> bytes:
-    """Write the envelope of area B (service.md, "Validation response envelope").
+    """Write the envelope of area B (service.md, "Validation response envelope"), money in naira.
 
-    Args:
-        status: `otp`, `success` or `error`.
-        message: text for people; left out where it is None.
-        data: the result; left out where it is ABSENT.
-        meta: cost and balance in naira; left out where there are none.
-        extra: further top-level keys.
+    A message that is None, a record that is ABSENT and an empty `meta` are left out.
     """
     told: dict[str, object] = {"status": status}
     if message is not None:
