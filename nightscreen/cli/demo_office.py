@@ -86,7 +86,7 @@ class Office:
         return tokens
 
     def screen_nights(self, rows: int, nights: int) -> None:
-        """Screen a portfolio that grows by a few customers each night; the last one is tonight's."""
+        """Screen a portfolio that grows by a few customers each night, tonight's last."""
         first = lagos_day(_clock(nights)())
         for days in reversed(range(nights)):
             path = self.folder / "customers.csv"
