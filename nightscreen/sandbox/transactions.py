@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from nightscreen.sandbox import banks
@@ -29,9 +29,6 @@ from nightscreen.sandbox.people import (
 )
 from nightscreen.sandbox.seeded_random import SeededRandom
 from nightscreen.sandbox.test_identifiers import by_customer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LIVELY_DAYS: Final = 30
 """Only records of the last so many days before day 0 change or vanish; older ones are settled."""
@@ -92,18 +89,14 @@ def person_of_customer(customer: str) -> Person:
 
 
 def bank_accounts_of(customer: str, day: int = 0, owner: Owner | None = None) -> list[Record]:
-    """Return which bank accounts a customer has linked, with their balances on a day."""
+    """Return which bank accounts a customer has linked, each with its balance on a day."""
     owner = owner or owner_of(customer)
+    newest = {}
+    for record in reversed(transactions_of(customer, day, owner)):
+        found = {"balance": record["balance"], "last_balance_time": record["transaction_date"]}
+        newest[record["account_number"]] = found
     opened = _opened_accounts(customer, owner.person)
-    return [{**account, **balance_on(customer, account, day, owner)} for account in opened]
-
-
-def balance_on(customer: str, account: Record, day: int, owner: Owner) -> Record:
-    """Return what is on an account on a day, and since when: after its newest transaction."""
-    for record in transactions_of(customer, day, owner):
-        if record["account_number"] == account["account_number"]:
-            return {"balance": record["balance"], "last_balance_time": record["transaction_date"]}
-    return {}
+    return [{**account, **newest.get(account["account_number"], {})} for account in opened]
 
 
 def _opened_accounts(customer: str, person: Person) -> list[Record]:
@@ -164,9 +157,7 @@ def profile_of(customer: str, owner: Owner | None = None) -> Record:
 def transactions_of(customer: str, day: int = 0, owner: Owner | None = None) -> list[Record]:
     """Return every transaction of a customer on a day, newest first.
 
-    Returns:
-        The records as the list shows them, without the oddities of some magic customers
-        (`malformed`); without `id` for the customers `no-ids` and `twins`.
+    The oddities of some magic customers come later (`malformed`).
     """
     records = [
         story.on(day)
@@ -187,9 +178,9 @@ class _Diary:
     def __init__(self, customer: str, owner: Owner) -> None:
         self._customer = customer
         self._life = owner.life
+        self._entries_of = cache(partial(entries_of, customer, owner.life))  # by month
         self._kind = by_customer(customer).word
         self._accounts = _opened_accounts(customer, owner.person)
-        self._months: dict[int, list[Entry]] = {}
         self._balances = [FIRST_BALANCE] * len(self._accounts)
         self._stories = self._history()
         self._day = 0
@@ -208,7 +199,7 @@ class _Diary:
         if self._kind == "ten-thousand":
             entries = everyday(self._customer, *_MANY)
         else:
-            months = [self._entries(month) for month in range(-self._life.months, 1)]
+            months = [self._entries_of(month) for month in range(-self._life.months, 1)]
             entries = [entry for month in months for entry in month if entry.day <= 0]
         stories = self._written(0, entries)
         if self._kind == "twins":
@@ -222,7 +213,7 @@ class _Diary:
         lately = [
             entry
             for month in sorted(months)
-            for entry in self._entries(month)
+            for entry in self._entries_of(month)
             if since <= entry.day <= born and entry.day + self._late(entry) == born
         ]
         return self._written(born, lately)
@@ -232,11 +223,6 @@ class _Diary:
         words = (self._customer, str(entry.day), str(entry.second), entry.narration)
         draw = SeededRandom("late", *words)
         return draw.between(1, MOST_LATE) if draw.share() < BACKDATED_SHARE else 0
-
-    def _entries(self, month: int) -> list[Entry]:
-        if month not in self._months:
-            self._months[month] = entries_of(self._customer, self._life, month)
-        return self._months[month]
 
     def _written(self, born: int, entries: list[Entry]) -> list[_Story]:
         stories = []
@@ -343,50 +329,41 @@ def _at_second(day: int, seconds: int, draw: SeededRandom) -> str:
     return f"{whole.isoformat()}T{hours:02d}:{rest // 60:02d}:{rest % 60:02d}.{millis:03d}Z"
 
 
-def malformed(customer: str, day: int, records: list[Record]) -> object:
-    """Do to a list of transactions what its magic customer asks for; others get it as it is."""
-    change = _MALFORMED.get(by_customer(customer).word)
-    return change(records, day) if change else records
-
-
 _SHORT: Final = 3
-_IDS: Final = tuple(f"00000000-0000-4000-8000-00000000000{end}" for end in "ab")
+_ID: Final = "00000000-0000-4000-8000-00000000000"
 _RENAMED: Final = {"amount": "value", "transaction_date": "date", "entry_type": "type"}
 
 
-def _malformed(records: list[Record], _day: int) -> object:
-    whole: list[object] = list(records)
-    whole.insert(1, "this is no record")
-    whole.insert(3, {**records[0], "id": _IDS[0], "amount": "twelve", "balance": {}})
-    whole.insert(5, {**records[0], "id": _IDS[1], "transaction_date": "2026-02-31T25:61:00Z"})
-    return whole
+def _shuffling(record: Record) -> float:
+    return SeededRandom("shuffle", str(record["id"])).share()
 
 
-def _number_amounts(records: list[Record], _day: int) -> object:
-    money = ("amount", "balance")
-    return [record | {name: Decimal(str(record[name])) for name in money} for record in records]
-
-
-def _renamed(records: list[Record], _day: int) -> object:
-    return [
-        {_RENAMED.get(name, name): value for name, value in record.items()} for record in records
-    ]
-
-
-def _shuffled(records: list[Record], _day: int) -> object:
-    return sorted(
-        records, key=lambda record: SeededRandom("shuffle", str(record["id"])).below(10**9)
-    )
-
-
-_MALFORMED: Final[dict[str, Callable[[list[Record], int], object]]] = {
-    "malformed-record": _malformed,
-    "short-answer": lambda records, day: records[:_SHORT] if day % 2 else records,
-    "empty-answer": lambda records, day: [] if day % 2 else records,
-    "null-answer": lambda records, day: None if day % 2 else records,
-    "repeats": lambda records, _day: [*records[:4], *records[2:]],
-    "shuffled": _shuffled,
-    "number-amounts": _number_amounts,
-    "list-elsewhere": lambda records, _day: {"transactions": records, "count": len(records)},
-    "renamed-fields": _renamed,
-}
+def malformed(customer: str, day: int, records: list[Record]) -> object:
+    """Do to a list of transactions what its magic customer asks for; others get it as it is."""
+    listed: object = records
+    match by_customer(customer).word:
+        case "malformed-record":
+            other = {**records[0], "id": f"{_ID}a", "amount": "twelve", "balance": {}}
+            undated = {**records[0], "id": f"{_ID}b", "transaction_date": "2026-02-31T25:61:00Z"}
+            middle = [records[1], other, records[2], undated]
+            listed = [records[0], "this is no record", *middle, *records[3:]]
+        case "short-answer" if day % 2:
+            listed = records[:_SHORT]
+        case "empty-answer" if day % 2:
+            listed = []
+        case "null-answer" if day % 2:
+            listed = None
+        case "repeats":
+            listed = [*records[:4], *records[2:]]
+        case "shuffled":
+            listed = sorted(
+                records, key=lambda one: SeededRandom("shuffle", str(one["id"])).share()
+            )
+        case "number-amounts":
+            money = ("amount", "balance")
+            listed = [one | {name: Decimal(str(one[name])) for name in money} for one in records]
+        case "list-elsewhere":
+            listed = {"transactions": records, "count": len(records)}
+        case "renamed-fields":
+            listed = [{_RENAMED.get(name, name): one[name] for name in one} for one in records]
+    return listed
