@@ -15,7 +15,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.client.identities import is_of_another_person, names_somebody
 from nightscreen.client.response_parser import find_meta, parse_document, read_record, shown_contact
 from nightscreen.client.response_rules import (
     BodyShape,
@@ -29,11 +28,11 @@ from nightscreen.client.response_rules import (
     StopSignal,
     load_response_rules,
 )
-from nightscreen.schemas.answers import read_number
+from nightscreen.schemas.answers import BvnDetails, read_number
 from nightscreen.schemas.calls import UNREAD_TROUBLES
-from nightscreen.schemas.checks import Operation, Outcome
+from nightscreen.schemas.checks import IdentityKind, Operation, Outcome
 from nightscreen.schemas.money import MOST_COST_MICRO, to_micro
-from nightscreen.values.whose import bvn_named
+from nightscreen.values.whose import bvn_named, names_the_same
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -288,6 +287,28 @@ def _shapes(
     if is_of_another_person(request.operation, request.asked, record):
         return frozenset({BodyShape.OTHER_PERSON}), False
     return frozenset({BodyShape.RECORD}), names_somebody(request.operation, record)
+
+
+def is_of_another_person(operation: str, asked: str, record: object) -> bool:
+    """Return whether a record is about another identifier than the one asked about.
+
+    A check says it of its own records. An account is asked by `bank_code-account_number`, or the
+    number alone. A BVN record may hold accounts alone and name nobody, which contradicts nothing.
+    """
+    if not asked:
+        return False
+    if (declared := CHECKS.get(operation)) is not None:
+        return declared.is_another(asked, record)
+    if isinstance(record, BvnDetails):
+        return not names_the_same(IdentityKind.BVN, asked, record.bvn)
+    return False
+
+
+def names_somebody(operation: str, record: object) -> bool:
+    """Return whether a record says whose it is: a score, a token or an offer does not."""
+    if (declared := CHECKS.get(operation)) is not None:
+        return declared.names_somebody
+    return isinstance(record, BvnDetails) and record.bvn is not None
 
 
 def _fault(exchange: Exchange, look: _Look) -> str:

@@ -20,7 +20,7 @@ from nightscreen.results.final_decision import final_columns, standing_reviews
 from nightscreen.results.tracked_state import TRACKED
 from nightscreen.results.wording import missing_checks
 from nightscreen.schemas.cases import CaseComment
-from nightscreen.schemas.clock import MICROS, instant_text, to_micros
+from nightscreen.schemas.clock import DAY_MICROS, instant_text, to_micros
 from nightscreen.schemas.contests import Contest, CustomerAction, ToldNotice
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.enriched import ACCOUNT_BVNS, RING, SIGNALS
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from nightscreen.privacy.lookup_subject import Subject
     from nightscreen.schemas.decisions import KnownCustomer
 
-DAY = 86_400 * MICROS
 _LISTING_FIELDS = (
     "identity_kind",
     "karma_type",
@@ -173,7 +172,7 @@ def evidence(
                 "check": check,
                 "status": status,
                 "checked_at": instant_text(micros),
-                "age_days": None if micros is None else round((now - micros) / DAY, 1),
+                "age_days": None if micros is None else round((now - micros) / DAY_MICROS, 1),
                 "source": row[f"{check}_source"],
                 "lawful_basis": basis_words(declared.basis_of(check, purpose)),
                 "fields": shown_fields(check, row),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nightscreen.config.settings import Cutoffs
 from nightscreen.files.outputs import OUTPUTS
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Outdated:
+class Outdated(NamedTuple):
     """Files of one run that are kept on one ground and are older than its period."""
 
     run_id: str
@@ -110,18 +109,13 @@ def due(journal: Journal, retention: Retention, *, older_than: int | None = None
         else:
             applied = run.purpose == Purpose.ORIGINATION and run.batch not in contested
             _look_into(run, now, found, applied=applied)
-    found.journal_waits = _waits(found)
-    if not found.journal_waits:
+    if found.held_runs:
+        found.journal_waits = "a legal hold: a held run may rest on any earlier answer"
+    elif found.live_runs:
+        found.journal_waits = "a run under way, which may have planned with any answer"
+    else:
         found.journal = erasures.held_before(found.cutoffs, found.applicants)
     return found
-
-
-def _waits(found: Purgeable) -> str:
-    if found.held_runs:
-        return "a legal hold: a held run may rest on any earlier answer"
-    if found.live_runs:
-        return "a run under way, which may have planned with any answer"
-    return ""
 
 
 def _look_into(run: RunRecord, now: int, found: Purgeable, *, applied: bool) -> None:
@@ -159,10 +153,9 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
     sweep_workspaces(journal.home, journal.holders.alive)
     Audit(journal).drop_before(found.cutoffs.audit)
     erasures = Erasures(journal)
-    if found.journal_waits:
-        number = erasures.purge(Cutoffs.all_at(0), ())
-    else:
-        number = erasures.purge(found.cutoffs, found.applicants)
+    waits = bool(found.journal_waits)
+    before = Cutoffs.all_at(0) if waits else found.cutoffs
+    number = erasures.purge(before, () if waits else found.applicants)
     emptied = leave_no_trace(journal)
     folders = {each.path: each for each in found.unfinished}
     for each in found.outdated:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nightscreen.checks.bank_account import BankAccountAnswer
 from nightscreen.checks.ecosystem import EcosystemRecord
 from nightscreen.checks.karma import KarmaListing
-from nightscreen.client.identities import is_of_another_person
+from nightscreen.client.classify import is_of_another_person
 from nightscreen.schemas.answers import BvnDetails
 from nightscreen.schemas.checks import Operation
 
