@@ -28,7 +28,7 @@ from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.stops import COMPLETED, StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from nightscreen.calling.lane import LookupTable
     from nightscreen.calling.run import Run
@@ -98,7 +98,7 @@ class Caller:
         for operation in run.operations:
             paused_until = stops.paused_until.get(operation, 0.0)
             self.lanes[operation] = Lane(
-                operation,
+                check=operation,
                 send=self.client.begin,
                 writer=self.writer,
                 cap=AdaptiveCap(in_flight[family[operation]], paused_until=paused_until),
@@ -145,23 +145,19 @@ class Caller:
             consent_ends_at=consent_ends_at,
         )
 
-    async def make(self, tasks: Iterable[LookupTask]) -> list[LookupTask]:
-        """Make API calls and wait for their ends; each has its status, and what came where it did.
+    async def one(self, task: LookupTask) -> LookupTask:
+        """Make one API call and wait for its end; it has its status, and what came where it did.
 
-        Those left `WAITING` were not reached, or met a stop: `run.stops.reason` says which.
+        One that is left `WAITING` was not reached, or met a stop: `run.stops.reason` says which.
 
         Raises:
             NightscreenError: the journal could not be written.
         """
         (lane,) = self.lanes.values()
-        made = await lane.make(tasks)
-        left = any(task.status is LookupStatus.WAITING for task in made)
+        made = await lane.make(task)
+        left = made.status is LookupStatus.WAITING
         self.short |= left and self.run.stops.ending()[0] == COMPLETED
         return made
-
-    async def one(self, task: LookupTask) -> LookupTask:
-        """Make one API call and wait for its end."""
-        return (await self.make([task]))[0]
 
     def waits_for(self, reason: str) -> bool:
         """Take note of what is waited for outside the lanes; False where the run has stopped."""

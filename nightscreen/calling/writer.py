@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,34 +17,16 @@ from nightscreen.schemas.calls import DisputedCosts
 from nightscreen.schemas.errors import JournalError, NightscreenError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from nightscreen.journal.calls import Calls, Claim, Wish
-    from nightscreen.schemas.calls import (
-        CallResult,
-        Caps,
-        LookupStatus,
-        Reservation,
-        ReserveRequest,
-    )
+    from nightscreen.schemas.calls import CallResult, Caps, LookupStatus
 
 GROUP_EVERY_S = 0.01
 """The least time from one group's beginning to the next: it keeps no call waiting."""
 
 Change = tuple[int, "LookupStatus", int]
 """A claimed lookup's number, what it is by now, and the attempts made at it."""
-
-
-@dataclass(slots=True)
-class _Asked:
-    """What the checks of a run ask for in one turn of the loop."""
-
-    # calls by name, those of one check after the other
-    asks: list[ReserveRequest] = field(default_factory=list)
-    # how many lookups are wanted next, by check
-    wishes: dict[str, Wish] = field(default_factory=dict)
-    # what became of them, once it is committed
-    granted: asyncio.Task[tuple[list[Reservation], dict[str, Claim]]] = field(init=False)
 
 
 class Writer:
@@ -75,7 +56,6 @@ class Writer:
         self._pending: list[tuple[CallResult | None, Change | None, Callable[[], None]]] = []
         self._unwritten: list[tuple[CallResult | None, Change | None]] = []
         self._writing: asyncio.Task[None] | None = None
-        self._asked: _Asked | None = None
         self._next_group_at = 0.0
 
     def breaks(self, error: Exception) -> NightscreenError:
@@ -90,48 +70,16 @@ class Writer:
                 )
         return self.broken
 
-    async def reserve(
-        self, check: str, asks: Sequence[ReserveRequest], wish: Wish | None = None
-    ) -> tuple[list[Reservation], Claim | None]:
+    async def claim(self, wish: Wish) -> Claim:
         """Commit the intents of one check's block.
-
-        What is asked in the same turn of the loop, as by checks whose calls were settled together,
-        is committed together.
-
-        Args:
-            check: the check.
-            asks: calls by name.
-            wish: how many of the run's lookups are wanted next.
-
-        Returns:
-            One grant for each call, and what became of the wish.
 
         Raises:
             JournalError: the journal cannot be written; nothing of the block may be sent.
         """
-        if self._asked is None:
-            self._asked = asked = _Asked()
-            asked.granted = asyncio.get_running_loop().create_task(self._reserve(asked))
-        asked = self._asked
-        first = len(asked.asks)
-        asked.asks += asks
-        if wish is not None:
-            asked.wishes[check] = wish
-        grants, claims = await asyncio.shield(asked.granted)
-        return grants[first : first + len(asks)], claims.get(check)
-
-    async def _reserve(self, asked: _Asked) -> tuple[list[Reservation], dict[str, Claim]]:
-        self._asked = None  # who asks from here on has to wait for the next block
-        reserve = partial(
-            self._store.claim,
-            self._run_id,
-            self._purpose,
-            asked.asks,
-            self.caps,
-            since=self._since,
-            wishes=asked.wishes,
+        claim = partial(
+            self._store.claim, self._run_id, self._purpose, wish, self.caps, since=self._since
         )
-        return await asyncio.get_running_loop().run_in_executor(self._thread, reserve)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, claim)
 
     def settle(
         self, outcome: CallResult | None, change: Change | None, then: Callable[[], None]

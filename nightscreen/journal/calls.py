@@ -75,14 +75,14 @@ from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.money import RECENT_MICROS, SeenPrice, max_cost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import Connection, Engine, Row
     from sqlalchemy.sql.dml import UpdateBase
 
     from nightscreen.files.sealing import Sealer
     from nightscreen.journal.holders import Holders
-    from nightscreen.journal.lookups import ClaimedLookup, Left
+    from nightscreen.journal.lookups import ClaimedLookup, Left, LookupRun
     from nightscreen.schemas.clock import Clock
 
 CRASHED = "crashed"
@@ -105,16 +105,19 @@ holds nobody up for longer.
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """How many lookups of a check a process would ask now.
+    """Which calls of one check, or operation, a process would make now.
 
     Attributes:
-        number: at most so many.
+        asks: calls by name, most important first.
+        number: at most so many of the run's lookups, next in rank.
         only: one lookup by its number, whatever its rank, such as the one kept for the end.
         wallet_micro: what is known to be left in the wallet; None where nothing is.
         stopped: checks that are not asked any more, so that no money is kept for them.
     """
 
-    number: int
+    check: str
+    asks: Sequence[ReserveRequest] = ()
+    number: int = 0
     only: int | None = None
     wallet_micro: int | None = None
     stopped: frozenset[str] = frozenset()
@@ -125,6 +128,7 @@ class Claim:
     """What became of a wish.
 
     Attributes:
+        granted: one grant for each call that was asked by name.
         taken: lookups with their grants; one that another process is asking has none, and is to be
             looked at again.
         ended: lookups that need no call: answered meanwhile, or their consent has lapsed.
@@ -133,15 +137,12 @@ class Claim:
         stops: why the run and its checks are to stop, by scope.
     """
 
+    granted: list[Reservation] = field(default_factory=list)
     taken: list[tuple[ClaimedLookup, Reservation]] = field(default_factory=list)
     ended: list[ClaimedLookup] = field(default_factory=list)
     refused: ReservationStatus | None = None
     left: Left | None = None
     stops: dict[str, str] = field(default_factory=dict)
-
-
-Granted = tuple[list[Reservation], dict[str, Claim]]
-"""One grant for each call that was asked by name, and what became of each wish, by check."""
 
 
 @dataclass(slots=True)
@@ -155,16 +156,7 @@ class Calls:
     _began_at: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _looked_at: int = field(default=0, init=False, repr=False)
 
-    def claim(
-        self,
-        run_id: str,
-        purpose: str,
-        asks: Sequence[ReserveRequest],
-        caps: Caps,
-        *,
-        since: int,
-        wishes: Mapping[str, Wish],
-    ) -> Granted:
+    def claim(self, run_id: str, purpose: str, wish: Wish, caps: Caps, *, since: int) -> Claim:
         """Commit the intents of a block, as far as the caps allow, and reserve their worst cost.
 
         A call's worst cost is what its `ReserveRequest` says, or what this journal has seen charged
@@ -178,51 +170,47 @@ class Calls:
         Args:
             run_id: the run that asks.
             purpose: the run's purpose, kept with each call.
-            asks: calls by name, most important first; those of one check lie together.
+            wish: calls by name, and how many of the run's lookups.
             caps: what the block must fit under.
             since: place in the journal (`Answers.position`): what was answered after it is not
                 asked for again, whatever the clock of whoever asked.
-            wishes: how many of the run's lookups are wanted next, by check.
 
         Raises:
             JournalError: nothing was committed, nothing of the block may be sent.
         """
-        if not asks and not wishes:
-            return [], {}
-        unsure: list[Granted] = []  # what a try granted of which nobody knows whether it stands
+        unsure: list[_Turn] = []  # a try of which nobody knows whether it stands
 
-        def try_once() -> Granted:
+        def try_once() -> Claim:
             with recording(self._engine, Turn.GRANTS, first=self._holders.assure) as connection:
                 if self._holders.was_lost:
                     self._refuse_if_taken_for_dead(connection)
-                if unsure and self._were_committed(connection, run_id, unsure[-1]):
-                    return unsure[-1]
+                if unsure and self._was_committed(connection, run_id, unsure[-1]):
+                    return unsure[-1].claim
                 now = self._clock()
                 self._free_what_the_dead_left(connection, now)
                 began_at = self._began_at.setdefault(run_id, now)
-                turn = _Turn(connection, self._holders.name, run_id, caps, since, now, began_at)
-                granted = turn.grant_all(asks, wishes)
+                turn = _Turn(
+                    connection, self._holders.name, run_id, wish, caps, since, now, began_at
+                )
+                turn.grant()
                 _INTEND.run(connection, [turn.intent(purpose, *pair) for pair in turn.granted])
-                unsure[:] = [granted]
+                unsure[:] = [turn]
                 enter_changes(connection, turn.changes)
-            return granted
+            return turn.claim
 
         return outlast(self._engine, try_once)
 
-    def _were_committed(self, connection: Connection, run_id: str, granted: Granted) -> bool:
+    def _was_committed(self, connection: Connection, run_id: str, turn: _Turn) -> bool:
         """Return whether the intents of a try that broke off stand in the journal: all or none do.
 
         That try held the turn until it ended, so that it has ended by now.
         """
-        grants, claims = granted
-        taken = (grant for each in claims.values() for _, grant in each.taken)
-        ids = [grant.call_id for grant in (*grants, *taken) if grant.call_id]
         query = select(calls.c.call_id).where(
-            calls.c.call_id.in_(ids),
+            calls.c.call_id.in_([grant.call_id for _, grant in turn.granted]),
             calls.c.run_id == run_id,
             calls.c.holder == self._holders.name,
         )
-        return bool(ids) and connection.execute(query).first() is not None
+        return bool(turn.granted) and connection.execute(query).first() is not None
 
     def _refuse_if_taken_for_dead(self, connection: Connection) -> None:
         """Go on after the lock was lost, unless another process has taken over what was ours.
@@ -273,7 +261,8 @@ class Calls:
         bodies = {each.call_id: self._seal(each) for each in outcomes if each.keeps_body}
         with recording(self._engine) as connection:
             found = _read_open(connection, [each.call_id for each in outcomes]) if outcomes else {}
-            lookups.change(connection, lookup_changes, self._holders.name)
+            me = self._holders.name
+            lookups.change(connection, lookup_changes, me, owner=me)
             pairs = [(each, found.pop(each.call_id)) for each in outcomes if each.call_id in found]
             if not pairs:
                 return None
@@ -356,32 +345,22 @@ class _UnderWay(NamedTuple):
     micro: int
 
 
-@dataclass(slots=True)
-class _Block:
-    """What is asked of one check: calls that are named, and the next lookups in rank."""
-
-    check: str
-    asks: list[ReserveRequest] = field(default_factory=list)
-    wish: Wish | None = None
-    picked: list[ClaimedLookup] = field(default_factory=list)
-    claim: Claim = field(default_factory=Claim)
-
-
 class _Turn:
-    """One claim: what it is granted against, brought up to date as checks are granted in turn.
+    """One claim: what it is granted against, and what it grants.
 
     Args:
         connection: of the claim; it holds the turn.
         me: this process.
         run_id: the run.
+        wish: what is asked for.
         caps: what is granted must fit under.
         since: place in the journal after which an answer is not asked for again.
         now: the present instant.
         began_at: when this process first asked for the run: a price charged since is confirmed.
 
     Attributes:
+        claim: what became of the wish.
         granted: the calls that may be sent, with their grants.
-        changes: what they change of the counters.
     """
 
     def __init__(
@@ -389,6 +368,7 @@ class _Turn:
         connection: Connection,
         me: str,
         run_id: str,
+        wish: Wish,
         caps: Caps,
         since: int,
         now: int,
@@ -397,12 +377,13 @@ class _Turn:
         self._connection = connection
         self._me = me
         self._run_id = run_id
+        self._wish = wish
         self._caps = caps
         self._limits = dict(caps.price_limits)
         self._since = since
         self._now = now
-        self._run = lookups.find_run(connection, run_id)
-        self._stops = {} if self._run is None else lookups.stops_of(connection, run_id)
+        self._scopes = scopes_of(run_id, wish.check, now)
+        self._run = lookups.find_run(connection, run_id) if wish.number else None
         after = {"after": now - STALE_MICROS}
         self._under_way = [_UnderWay(*row) for row in connection.execute(_UNDER_WAY, after)]
         self._next_id = (connection.execute(_LAST_CALL).scalar() or 0) + 1
@@ -411,57 +392,34 @@ class _Turn:
         self._confirmed = {row.check for row in seen if row.charged_at >= began_at}
         self._disputed = set(connection.execute(_DISPUTED).scalars())
         self._sharing = askers.caps_of_all(connection) if caps.in_flight else {}
-        self._counters = Changes()
-        self.granted: list[tuple[ReserveRequest, Reservation]] = []
-        self.changes = Changes()
+        stops = {} if self._run is None else lookups.stops_of(connection, run_id)
+        self.claim = Claim(stops=stops)
+        self.granted: list[tuple[ReserveRequest | ClaimedLookup, Reservation]] = []
 
-    def grant_all(self, asks: Sequence[ReserveRequest], wishes: Mapping[str, Wish]) -> Granted:
-        """Grant what is asked of each check in turn."""
-        blocks = _blocks(asks, wishes if self._run is not None else {})
-        scopes = {scope for each in blocks for scope in self._scopes(each.check)}
-        self._counters.update(read_scopes(self._connection, scopes))
-        grants = [grant for block in blocks for grant in self._grant(block)]
-        return grants, {each.check: each.claim for each in blocks if each.wish is not None}
+    @property
+    def changes(self) -> Changes:
+        """Return what the granted calls change of the counters."""
+        changes = Changes()
+        if self.granted:
+            reserved_micro = sum(grant.reserved_micro for _, grant in self.granted)
+            change = Spent(reserved_micro=reserved_micro, calls=len(self.granted))
+            changes.add(self._scopes, change)
+        return changes
 
-    def intent(self, purpose: str, ask: ReserveRequest, grant: Reservation) -> tuple[Any, ...]:
-        """Return a row in the order of `_INTENT_COLUMNS`."""
-        return (
-            grant.call_id,
-            self._run_id,
-            ask.check,
-            ask.kind,
-            ask.subject,
-            purpose,
-            ask.attempt,
-            self._me,
-            ask.consent_reference,
-            grant.intent_at,
-            grant.reserved_micro,
-            CallState.INTENT.value,
-            False,
-        )
-
-    def _scopes(self, check: str) -> tuple[str, str, str, str]:
-        return scopes_of(self._run_id, check, self._now)
-
-    def _grant(self, block: _Block) -> list[Reservation]:
-        """Grant calls by name, then lookups; return the grants of the former.
+    def grant(self) -> None:
+        """Grant calls by name, then lookups.
 
         Until one does not fit; none after it is granted either, unless it was answered meanwhile.
         """
-        room, run, wish = self._room(block.check), self._run, block.wish
-        by_rank = wish is None or wish.only is None
-        if run is not None and by_rank and room.micro is not None:
+        wish, room, run = self._wish, self._room(), self._run
+        named = len(wish.asks)
+        if run is not None and wish.only is None and room.micro is not None:
             room.micro -= self._worst(run.closer_check, run.closer_micro)
-        if wish is not None:
-            self._pick(block, wish, room)
-        asks = [*block.asks, *map(_request_of, block.picked)]
-        taken = self._taken(block.check, [ask.subject for ask in asks])
-        reached = len(asks)
-        if block.picked and wish is not None and by_rank:
-            reached = len(block.asks) + self._reached(block, wish, room.micro)
+        picked = [] if run is None else self._pick(run, room)
+        asks: list[ReserveRequest | ClaimedLookup] = [*wish.asks, *picked]
+        taken = self._taken([ask.subject for ask in asks])
+        reached = named + self._reached(picked, room.micro)
         grants: list[Reservation] = []
-        new: list[tuple[ReserveRequest, Reservation]] = []
         full: ReservationStatus | None = None
         for place, ask in enumerate(asks):
             found = taken.get(ask.subject)
@@ -479,29 +437,37 @@ class _Turn:
                         ReservationStatus.GRANTED, self._next_id, self._now, reserved_micro=worst
                     )
                     self._next_id += 1
-                    new.append((ask, found))
+                    self.granted.append((ask, found))
             grants.append(found)
-        self._enter(block.check, new)
-        if wish is not None:
-            self._fulfil(block, wish, grants[len(block.asks) :])
-        return grants[: len(block.asks)]
+        self.claim.granted = grants[:named]
+        if run is not None:
+            self._fulfil(run, picked, grants[named:])
 
-    def _enter(self, check: str, new: list[tuple[ReserveRequest, Reservation]]) -> None:
-        """Count calls of one check that were granted; they are written at the end of the turn."""
-        if not new:
-            return
-        reserved_micro = sum(grant.reserved_micro for _, grant in new)
-        change = Spent(reserved_micro=reserved_micro, calls=len(new))
-        self.changes.add(self._scopes(check), change)
-        self._counters.add(self._scopes(check), change)
-        mine = _UnderWay(check, self._run_id, self._me, len(new), reserved_micro)
-        self._under_way.append(mine)
-        self.granted += new
+    def intent(
+        self, purpose: str, ask: ReserveRequest | ClaimedLookup, grant: Reservation
+    ) -> tuple[Any, ...]:
+        """Return a row in the order of `_INTENT_COLUMNS`."""
+        return (
+            grant.call_id,
+            self._run_id,
+            ask.check,
+            ask.kind,
+            ask.subject,
+            purpose,
+            ask.attempt,
+            self._me,
+            ask.consent_reference,
+            grant.intent_at,
+            grant.reserved_micro,
+            CallState.INTENT.value,
+            False,
+        )
 
-    def _room(self, check: str) -> Room:
-        """Return what still fits under the caps for one check."""
-        caps = self._caps
-        room = headroom(self._counters, caps, self._scopes(check), check)
+    def _room(self) -> Room:
+        """Return what still fits under the caps."""
+        caps, check = self._caps, self._wish.check
+        counters = read_scopes(self._connection, self._scopes)
+        room = headroom(counters, caps, self._scopes, check)
         if caps.bind and self._limits:
             if check not in self._confirmed:
                 room.limit_micro = self._limits.get(check)
@@ -540,18 +506,17 @@ class _Turn:
         price, limit = self._prices.get(check), self._limits.get(check)
         return max_cost(known_micro, price, limit_micro=limit, now=self._now)
 
-    def _pick(self, block: _Block, wish: Wish, room: Room) -> None:
-        """Pick the next lookups of a check, no more than there are slots; end those that lapsed."""
-        run, claim, check = self._run, block.claim, block.check
-        claim.stops = self._stops
-        if run is None or lookups.WHOLE_RUN in claim.stops or check in claim.stops:
-            return
+    def _pick(self, run: LookupRun, room: Room) -> list[ClaimedLookup]:
+        """Pick the next lookups, no more than there are slots; end those that lapsed."""
+        wish, claim, check = self._wish, self.claim, self._wish.check
+        if lookups.WHOLE_RUN in claim.stops or check in claim.stops:
+            return []
         number = wish.number
         if room.slots is not None:
-            number = min(number, max(0, room.slots - len(block.asks)))
+            number = min(number, max(0, room.slots - len(wish.asks)))
         if number < wish.number:
             claim.refused = ReservationStatus.BUSY
-        found = []
+        found, picked = [], []
         if number:
             found = lookups.next_in_rank(self._connection, run, check, number, only=wish.only)
         for each in found:
@@ -559,39 +524,40 @@ class _Turn:
                 each.state = LookupStatus.LAPSED
                 claim.ended.append(each)
             else:
-                block.picked.append(each)
+                picked.append(each)
         if len(found) < number:
             claim.refused = None  # no more wait, whatever slots there are
+        return picked
 
-    def _reached(self, block: _Block, wish: Wish, room_micro: int | None) -> int:
+    def _reached(self, picked: Sequence[ClaimedLookup], room_micro: int | None) -> int:
         """Return how many of the picked lookups the money reaches, over all checks in rank.
 
         A wallet that seems too low ends no run: where nothing else is under way, the service says.
         """
-        run, connection = self._run, self._connection
+        run, wish, connection = self._run, self._wish, self._connection
         known = [each for each in (room_micro, wish.wallet_micro) if each is not None]
-        if run is None or not known:
-            return len(block.picked)
+        if run is None or not picked or not known or wish.only is not None:
+            return len(picked)
         claimed_micro = lookups.claimed_micro(connection, run)
         under_way_micro = sum(each.micro for each in self._under_way if each.run_id == self._run_id)
         waits_micro = max(0, claimed_micro - under_way_micro)
-        asked = [each for each in run.checks if each not in {*self._stops, *wish.stopped}]
+        asked = [each for each in run.checks if each not in {*self.claim.stops, *wish.stopped}]
         worst = {check: self._worst(check, 0) for check in asked}
-        first, last = block.picked[0].lookup_id, block.picked[-1].lookup_id
+        first, last = picked[0].lookup_id, picked[-1].lookup_id
         last = lookups.reach(connection, run, worst, min(known) - waits_micro, last)
         if wish.wallet_micro is not None and last < run.first_id and not claimed_micro:
             by_cap = room_micro is None or first == lookups.reach(
                 connection, run, worst, room_micro, first
             )
             return int(by_cap)
-        return sum(each.lookup_id <= last for each in block.picked)
+        return sum(each.lookup_id <= last for each in picked)
 
-    def _taken(self, check: str, subjects: Sequence[bytes]) -> dict[bytes, Reservation]:
+    def _taken(self, subjects: Sequence[bytes]) -> dict[bytes, Reservation]:
         """Return which subjects are being asked already, or were answered since."""
         taken: dict[bytes, Reservation] = {}
         if not subjects:
             return taken
-        values = {"subjects": subjects, "check": check, "since": self._since}
+        values = {"subjects": subjects, "check": self._wish.check, "since": self._since}
         for subject, outcome in self._connection.execute(_TAKEN, values):
             if outcome is None:
                 taken.setdefault(bytes(subject), Reservation(ReservationStatus.HELD))
@@ -600,10 +566,12 @@ class _Turn:
                 taken[bytes(subject)] = answered
         return taken
 
-    def _fulfil(self, block: _Block, wish: Wish, grants: Sequence[Reservation]) -> None:
+    def _fulfil(
+        self, run: LookupRun, picked: Sequence[ClaimedLookup], grants: Sequence[Reservation]
+    ) -> None:
         """Write down what became of the lookups that were picked, and what is left."""
-        claim, run = block.claim, self._run
-        for each, grant in zip(block.picked, grants, strict=True):
+        claim = self.claim
+        for each, grant in zip(picked, grants, strict=True):
             match grant.kind:
                 case ReservationStatus.GRANTED | ReservationStatus.HELD:
                     claim.taken.append((each, grant))
@@ -612,36 +580,11 @@ class _Turn:
                     claim.ended.append(each)
                 case _:
                     claim.refused = grant.kind
-        taken = [each for each, _ in claim.taken]
-        lookups.claim(self._connection, [*taken, *claim.ended], self._me)
-        if run is not None and len(taken) + len(claim.ended) < wish.number:
-            claim.left = lookups.left_of(self._connection, run, block.check)
-
-
-def _blocks(asks: Sequence[ReserveRequest], wishes: Mapping[str, Wish]) -> list[_Block]:
-    """Return what is asked of each check: calls by name, then how many of its lookups."""
-    blocks: list[_Block] = []
-    for ask in asks:
-        if not blocks or blocks[-1].check != ask.check:
-            blocks.append(_Block(ask.check))
-        blocks[-1].asks.append(ask)
-    for check, wish in wishes.items():
-        of_check = [block for block in blocks if block.check == check]
-        if not of_check:
-            blocks.append(_Block(check))
-        (of_check or blocks)[-1].wish = wish
-    return blocks
-
-
-def _request_of(picked: ClaimedLookup) -> ReserveRequest:
-    return ReserveRequest(
-        check=picked.check,
-        kind=picked.kind,
-        subject=picked.subject,
-        worst_micro=picked.worst_micro,
-        consent_reference=picked.consent_reference,
-        attempt=picked.attempts + 1,
-    )
+        found = [*(each for each, _ in claim.taken), *claim.ended]
+        changes = [(each.lookup_id, each.state, each.attempts) for each in found]
+        lookups.change(self._connection, changes, self._me, owner=lookups.NOBODY)
+        if len(found) < self._wish.number:
+            claim.left = lookups.left_of(self._connection, run, self._wish.check)
 
 
 # --- answers ---

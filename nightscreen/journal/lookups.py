@@ -101,6 +101,11 @@ class ClaimedLookup:
     sealed: bytes = field(repr=False, kw_only=True)
     state: LookupStatus = LookupStatus.CLAIMED
 
+    @property
+    def attempt(self) -> int:
+        """Return the how-manieth attempt is made at it now."""
+        return self.attempts + 1
+
 
 @dataclass(frozen=True, slots=True)
 class Left:
@@ -262,8 +267,10 @@ def left_of(connection: Connection, run: LookupRun, check: str) -> Left:
     return Left(waiting, later, claimed.get(check, 0), sum(claimed.values()))
 
 
+NOBODY = ""
+"""Owner of a lookup that waits."""
+
 _OWNER = func.coalesce(lookups.c.holder, literal_column("''"))
-_NOBODY = ""
 _CHANGED = ("state", "attempts", "holder")
 _CHANGE = Many(
     lambda _: (
@@ -273,40 +280,28 @@ _CHANGE = Many(
     ),
     (*_CHANGED, "number", "owner"),
 )
-"""What became of lookups, where they are still their owner's."""
-
-
-def claim(connection: Connection, taken: Iterable[ClaimedLookup], holder: str) -> None:
-    """Write down what a claim took, and what it ended."""
-    claimed = LookupStatus.CLAIMED
-    rows = [
-        (
-            each.state.value,
-            each.attempts,
-            holder if each.state is claimed else None,
-            each.lookup_id,
-            _NOBODY,
-        )
-        for each in taken
-    ]
-    _CHANGE.run(connection, rows)
 
 
 def change(
-    connection: Connection, changes: Sequence[tuple[int, LookupStatus, int]], holder: str
+    connection: Connection,
+    changes: Iterable[tuple[int, LookupStatus, int]],
+    holder: str,
+    *,
+    owner: str,
 ) -> None:
-    """Write down what became of lookups that this process has claimed.
+    """Write down what became of lookups, where they are still their owner's.
 
-    One that was freed meanwhile, since this process was taken for dead, is another's by now.
+    One that was freed meanwhile, since its process was taken for dead, is another's by now.
 
     Args:
-        connection: of the transaction that writes the outcomes.
+        connection: of the claim, or of the transaction that writes the outcomes.
         changes: number, what it is by now, and attempts made.
-        holder: this process.
+        holder: whose it is from now on, where it is claimed.
+        owner: whose it is so far; `NOBODY` where it waits.
     """
     claimed = LookupStatus.CLAIMED
     rows = [
-        (state.value, attempts, holder if state is claimed else None, number, holder)
+        (state.value, attempts, holder if state is claimed else None, number, owner)
         for number, state, attempts in changes
     ]
     _CHANGE.run(connection, rows)
@@ -516,9 +511,8 @@ class Lookups:
         """Let lookups that nobody has claimed be in another state: asked again, or spared."""
         with recording(self._engine) as connection:
             for start in range(0, len(numbers), _AT_ONCE):
-                block = numbers[start : start + _AT_ONCE]
-                rows = [(state.value, 0, None, number, _NOBODY) for number in block]
-                _CHANGE.run(connection, rows)
+                block = [(number, state, 0) for number in numbers[start : start + _AT_ONCE]]
+                change(connection, block, NOBODY, owner=NOBODY)
 
     @outlasting
     def let_go(self, run: LookupRun) -> None:

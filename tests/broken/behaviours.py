@@ -103,8 +103,8 @@ _RESERVING = (
         (
             Edit(
                 _CALLS,
-                "change = Spent(reserved_micro=reserved_micro, calls=len(new))",
-                "change = Spent(calls=len(new))",
+                "change = Spent(reserved_micro=reserved_micro, calls=len(self.granted))",
+                "change = Spent(calls=len(self.granted))",
             ),
         ),
         (f"{_T_CALLS}::test_a_block_is_granted_and_its_worst_cost_reserved[sqlite]",),
@@ -232,8 +232,8 @@ _RESERVING = (
         (
             Edit(
                 _CALLS,
-                "return sum(each.lookup_id <= last for each in block.picked)",
-                "return len(block.picked)",
+                "return sum(each.lookup_id <= last for each in picked)",
+                "return len(picked)",
             ),
         ),
         (f"{_T_CLAIMS}::test_no_check_goes_beyond_the_rank_that_the_money_reaches",),
@@ -630,8 +630,8 @@ _CONSENT = (
             ),
             Edit(
                 _LANE,
-                "if task.consent_ends_at is not None and self._clock() >= task.consent_ends_at:",
-                "if task.consent_ends_at is not None and self._clock() < 0:",
+                "if task.consent_ends_at is not None and self.clock() >= task.consent_ends_at:",
+                "if task.consent_ends_at is not None and self.clock() < 0:",
             ),
         ),
         (f"{_T_LINE}::test_no_call_goes_out_once_its_consent_has_ended",),
@@ -737,15 +737,16 @@ _PROCESSES = (
         (
             Edit(
                 _CALLS,
-                "read_scopes(self._connection, scopes)",
-                "{scope: _MINE.get((self._me, scope), Spent()) for scope in scopes}",
+                "read_scopes(self._connection, self._scopes)",
+                "{scope: _MINE.get((self._me, scope), Spent()) for scope in self._scopes}",
             ),
             Edit(
                 _CALLS,
-                "self._counters.add(self._scopes(check), change)\n",
-                "self._counters.add(self._scopes(check), change)\n"
-                "        for scope in self._scopes(check):\n"
-                "            _MINE[self._me, scope] = self._counters[scope]\n",
+                "            changes.add(self._scopes, change)\n",
+                "            changes.add(self._scopes, change)\n"
+                "            for scope in self._scopes:\n"
+                "                mine = _MINE.get((self._me, scope), Spent())\n"
+                "                _MINE[self._me, scope] = mine.plus(change)\n",
             ),
             Edit(
                 _CALLS,

@@ -52,7 +52,7 @@ class Seeded(Unasked):
     async def calling(self, asking: Asking) -> AsyncIterator[None]:
         """Seed the jitter before any call is made."""
         for lane in asking.lanes.values():
-            lane._random.seed(_JITTER)
+            lane.random.seed(_JITTER)
         async with super().calling(asking):
             yield
 

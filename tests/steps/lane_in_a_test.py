@@ -1,4 +1,4 @@
-"""A lane with a made-up service and a journal in memory, both with the real signatures.
+"""A lane over a real journal, with a made-up service of the real signature.
 
 What does not belong here: expectations; the tests have them.
 """
@@ -9,60 +9,44 @@ import asyncio
 import random
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from nightscreen.calling.lane import Lane
 from nightscreen.calling.lookup_task import LookupTask
 from nightscreen.calling.progress import CheckProgress
 from nightscreen.calling.stops import Stops
 from nightscreen.calling.wallet import Wallet
-from nightscreen.calling.writer import Change, Writer
+from nightscreen.calling.writer import Writer
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.response_rules import FailureReason
-from nightscreen.schemas.calls import (
-    CallResult,
-    CallState,
-    Caps,
-    Reservation,
-    ReservationStatus,
-    ReserveRequest,
-)
+from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.checks import IdentityKind, Outcome
 from nightscreen.schemas.requests import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable
 
-    from nightscreen.journal.calls import Calls, Claim, Wish
+    from nightscreen.journal import Journal
     from tests.steps.virtual_time import VirtualLoop
 
 NAIRA = 1_000_000
 PRICE = 10 * NAIRA
 
 
-def hit(cost: int = PRICE, balance: int | None = None, body: bytes = b"") -> CallOutcome:
+def hit(cost: int = PRICE) -> CallOutcome:
     """Return a charged answer."""
-    return CallOutcome(
-        ChargeStatus.ANSWERED,
-        outcome=Outcome.FOUND,
-        cost_micro=cost,
-        balance_micro=balance,
-        status=200,
-        body=body,
-    )
+    return CallOutcome(ChargeStatus.ANSWERED, outcome=Outcome.FOUND, cost_micro=cost, status=200)
 
 
-def miss(body: bytes = b"none") -> CallOutcome:
+def miss() -> CallOutcome:
     """Return a free answer."""
-    return CallOutcome(
-        ChargeStatus.ANSWERED, outcome=Outcome.CLEAR, cost_micro=0, status=404, body=body
-    )
+    return CallOutcome(ChargeStatus.ANSWERED, outcome=Outcome.CLEAR, cost_micro=0, status=404)
 
 
-def lost(trouble: FailureReason = FailureReason.CUT, *, strain: bool = False) -> CallOutcome:
+def lost(trouble: FailureReason = FailureReason.CUT) -> CallOutcome:
     """Return an attempt that may have been charged."""
-    return CallOutcome(ChargeStatus.IN_DOUBT, trouble=trouble, retry=True, strain=strain)
+    return CallOutcome(ChargeStatus.IN_DOUBT, trouble=trouble, retry=True)
 
 
 def refused(retry_after_s: float | None = None) -> CallOutcome:
@@ -78,17 +62,10 @@ def refused(retry_after_s: float | None = None) -> CallOutcome:
     )
 
 
-def rejected() -> CallOutcome:
-    """Return a 400."""
-    return CallOutcome(
-        ChargeStatus.NOT_CHARGED, trouble=FailureReason.REJECTED, cost_micro=0, status=400
-    )
-
-
-def task(number: int, check: str = "karma", worst: int = PRICE) -> LookupTask:
+def task(number: int, worst: int = PRICE) -> LookupTask:
     """Return a lookup of its own for each number."""
     asked = f"{number:011d}"
-    request = Request(check, "GET", "", None, asked=asked)
+    request = Request("karma", "GET", "", None, asked=asked)
     kind, subject = IdentityKind.BVN.value, number.to_bytes(16, "big")
     return LookupTask(request.operation, lambda: request, kind, subject, worst, asked)
 
@@ -129,118 +106,46 @@ class FakeService:
         return self.reply(request, number)
 
 
-@dataclass(slots=True)
-class FakeStore:
-    """A journal in memory: the same caps, reservations and grants."""
-
-    now: Callable[[], int]
-    grants: Callable[[ReserveRequest], ReservationStatus | None] = lambda _: None
-    spent: int = 0
-    reserved: int = 0
-    calls: int = 0
-    open: dict[int, ReserveRequest] = field(default_factory=dict)
-    settled: list[CallResult] = field(default_factory=list)
-
-    def claim(
-        self,
-        run_id: str,
-        purpose: str,
-        asks: Sequence[ReserveRequest],
-        caps: Caps,
-        *,
-        since: int,
-        wishes: Mapping[str, Wish],
-    ) -> tuple[list[Reservation], dict[str, Claim]]:
-        """Grant in order until one does not fit."""
-        found: list[Reservation] = []
-        for ask in asks:
-            kind = self.grants(ask) or self._refusal(ask, caps)
-            if kind is not None:
-                found.append(Reservation(kind))
-                continue
-            self.calls += 1
-            self.reserved += ask.worst_micro
-            self.open[self.calls] = ask
-            granted = ReservationStatus.GRANTED
-            worst = ask.worst_micro
-            found.append(Reservation(granted, self.calls, self.now(), reserved_micro=worst))
-        return found, {}
-
-    def _refusal(self, ask: ReserveRequest, caps: Caps) -> ReservationStatus | None:
-        room = caps.run_micro
-        if room is not None and self.spent + self.reserved + ask.worst_micro > room:
-            return ReservationStatus.UNAFFORDABLE
-        return None
-
-    def settle(
-        self, run_id: str, outcomes: Sequence[CallResult], changes: Sequence[Change] = ()
-    ) -> None:
-        """Settle; a doubt stays reserved."""
-        for each in outcomes:
-            ask = self.open.pop(each.call_id)
-            self.settled.append(each)
-            unknown = each.state is CallState.ANSWERED and each.cost_micro is None
-            if each.state is not CallState.IN_DOUBT and not unknown:
-                self.reserved -= ask.worst_micro
-                self.spent += each.cost_micro or 0
-
-
-@dataclass(slots=True)
-class Bench:
-    """One lane or more with everything around them."""
-
-    loop: VirtualLoop
-    service: FakeService
-    store: FakeStore
-    stops: Stops
-    wallet: Wallet
-    book: Writer
-    lanes: dict[str, Lane]
-
-    @property
-    def lane(self) -> Lane:
-        """Return the first lane."""
-        return next(iter(self.lanes.values()))
-
-    @property
-    def progress(self) -> CheckProgress:
-        """Return the first check's numbers."""
-        return next(iter(self.stops.progress.values()))
-
-
-def bench(
-    loop: VirtualLoop,
-    reply: Callable[[Request, int], CallOutcome] = lambda *_: miss(),
+def lane_of(
+    journal: Journal,
+    service: FakeService,
     *,
     cap: int = 8,
-    latency_s: float = 0.1,
     attempts: int = 5,
     caps: Caps | None = None,
-    checks: Sequence[str] = ("karma",),
     stops: Stops | None = None,
-    floor_micro: int | None = None,
-) -> Bench:
-    """Return a lane for each check, wide open at its cap."""
-    service = FakeService(loop, reply, latency_s)
-    store = FakeStore(loop.micros)
-    stops = stops or Stops()
-    stops.progress = {check: CheckProgress() for check in checks}
-    wallet = Wallet(stops, floor_micro)
-    journal = cast("Calls", store)
-    book = Writer(journal, run_id="run", purpose="portfolio", caps=caps or Caps(), since=0)
-    made = Bench(loop, service, store, stops, wallet, book, {})
+    worst_micro: int = PRICE,
+) -> Lane:
+    """Return a lane for karma, wide open at its cap."""
+    stops, caps, clock = stops or Stops(), caps or Caps(), service.loop.micros
+    stops.progress = {"karma": CheckProgress()}
+    since = journal.answers.position()
+    return Lane(
+        check="karma",
+        send=service,
+        writer=Writer(journal.calls, run_id="run", purpose="portfolio", caps=caps, since=since),
+        cap=AdaptiveCap(cap, start=cap),
+        stops=stops,
+        wallet=Wallet(stops, price_limits=dict(caps.price_limits)),
+        attempts=attempts,
+        random=random.Random(7),
+        clock=clock,
+        worst_micro=worst_micro,
+    )
 
-    for check in checks:
-        made.lanes[check] = Lane(
-            check,
-            send=service,
-            writer=book,
-            cap=AdaptiveCap(cap, start=cap),
-            stops=stops,
-            wallet=wallet,
-            attempts=attempts,
-            random=random.Random(7),
-            clock=loop.micros,
-            worst_micro=PRICE,
-        )
-    return made
+
+async def made_all(lane: Lane, calls: list[LookupTask]) -> list[LookupTask]:
+    """Hand calls in, no more at a time than a run does, and wait for the end of each."""
+    turns = asyncio.Semaphore(2 * lane.cap.maximum)
+
+    async def one(call: LookupTask) -> LookupTask:
+        async with turns:
+            return await lane.make(call)
+
+    made = await asyncio.gather(*map(one, calls), return_exceptions=True)
+    await lane.drain()
+    lane.writer.close()
+    for each in made:
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in made if isinstance(each, LookupTask)]

@@ -82,7 +82,7 @@ def reported(run: Run, tasks: list[LookupTask], operation: Operation) -> dict[st
 
 async def _products(session: Caller) -> list[LookupTask]:
     task = session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=CUSTOMER)
-    return await session.make([task])
+    return [await session.one(task)]
 
 
 def test_api_call_is_journaled_and_brings_its_reading(tmp_path: Path) -> None:
@@ -116,7 +116,8 @@ def test_finish_is_charged_and_capped(tmp_path: Path) -> None:
 
     async def finish_one(session: Caller) -> list[LookupTask]:
         request = wire.bvn_finish("22200000001", "123456")
-        return await session.make([session.task(request, kind=SubjectKind.BVN, subject=CUSTOMER)])
+        task = session.task(request, kind=SubjectKind.BVN, subject=CUSTOMER)
+        return [await session.one(task)]
 
     (task,) = made(run, sandbox, finish_one)
     assert (task.status, task.reading) == (LookupStatus.WAITING, None)

@@ -160,11 +160,10 @@ def test_a_worker_that_leaves_gives_back_what_it_has_claimed(
     assert worker is not None
     assert priced.lookups is not None
     asks = worker.writer
+    wish = Wish("karma", number=3)
     claimed = worker.run.journal.calls.claim(
-        *(priced.run_id, "portfolio", [], worker.run.caps),
-        since=0,
-        wishes={"karma": Wish(3)},
-    )[1]["karma"]
+        priced.run_id, "portfolio", wish, worker.run.caps, since=0
+    )
     assert len(claimed.taken) == 3
     worker.leaves = True
     asyncio.run(leave(worker))

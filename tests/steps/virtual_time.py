@@ -73,9 +73,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return done
 
 
-def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
+def run(
+    main: Callable[[VirtualLoop], Coroutine[Any, Any, T]], loop: VirtualLoop | None = None
+) -> T:
     """Run a coroutine to its end in virtual time; no task of it may be left or have failed."""
-    loop = VirtualLoop()
+    loop = loop or VirtualLoop()
     try:
         result = loop.run_until_complete(main(loop))
         loop.run_until_complete(asyncio.sleep(0))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +13,7 @@ from sqlalchemy import select
 
 from nightscreen.config.settings import Settings
 from nightscreen.journal import Journal, open_journal
+from nightscreen.journal.calls import Wish
 from nightscreen.journal.engine import reading
 from nightscreen.journal.schema import metadata
 from nightscreen.schemas.calls import (
@@ -139,8 +142,12 @@ def reserve(
 def by_name(
     journal: Journal, run: str, wanted: list[ReserveRequest], caps: Caps, *, since: int = 1 << 60
 ) -> list[Reservation]:
-    """Claim calls by name, none of the table of lookups; return one grant for each."""
-    return journal.calls.claim(run, "portfolio", wanted, caps, since=since, wishes={})[0]
+    """Claim calls by name, check after check; return one grant for each."""
+    grants: list[Reservation] = []
+    for check, block in groupby(wanted, key=attrgetter("check")):
+        wish = Wish(check, list(block))
+        grants += journal.calls.claim(run, "portfolio", wish, caps, since=since).granted
+    return grants
 
 
 def kinds(pairs: list[tuple[ReserveRequest, Reservation]]) -> list[ReservationStatus]:

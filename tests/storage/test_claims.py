@@ -80,9 +80,8 @@ def claim(
     since: int = 1 << 60,
 ) -> Claim:
     """Claim lookups of a check."""
-    wishes = {check: Wish(number, only)}
-    found = journal.calls.claim(run, "portfolio", [], caps or Caps(), since=since, wishes=wishes)
-    return found[1][check]
+    wish = Wish(check, number=number, only=only)
+    return journal.calls.claim(run, "portfolio", wish, caps or Caps(), since=since)
 
 
 def taken(claimed: Claim, table: LookupRun) -> list[int]:
@@ -276,9 +275,9 @@ def test_a_stopped_check_keeps_no_money_from_others(journal: Journal) -> None:
     table = fill(journal, ["ecosystem", "karma"])
     caps = Caps(run_micro=15 * MICROS)
     assert claim(journal, "karma", 1, caps=caps).taken == []
-    wishes = {"karma": Wish(1, stopped=frozenset({"ecosystem"}))}
-    found = journal.calls.claim("run-1", "portfolio", [], caps, since=1 << 60, wishes=wishes)
-    assert taken(found[1]["karma"], table) == [1]
+    wish = Wish("karma", number=1, stopped=frozenset({"ecosystem"}))
+    found = journal.calls.claim("run-1", "portfolio", wish, caps, since=1 << 60)
+    assert taken(found, table) == [1]
 
 
 def test_the_money_of_the_last_lookup_is_kept_for_it(journal: Journal) -> None:
