@@ -280,7 +280,7 @@ async def close_books(asking: Asking) -> None:
     while stops.reason is None:
         found = await asyncio.to_thread(_next_alone, asking)
         if found is None:
-            if await asyncio.to_thread(lookups.any_left, asking.table, stops.checks):
+            if await asyncio.to_thread(lookups.next_affordable, asking.table, stops.checks, None):
                 stops.stop(StopReason.BUDGET)
             break
         check, number = found

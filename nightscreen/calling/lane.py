@@ -96,7 +96,7 @@ class Lane:
     # calls that have not come to an end; all of them are ready, in flight, or wait
     _open: dict[bytes | int, LookupTask] = field(default_factory=dict, init=False)
     # reserved and not sent yet
-    _ready: deque[tuple[LookupTask, Reservation]] = field(default_factory=deque, init=False)
+    _ready: deque[LookupTask] = field(default_factory=deque, init=False)
     # not reserved: instant on the loop's clock from which they may be, order, call
     _waiting: list[tuple[float, int, LookupTask]] = field(default_factory=list, init=False)
     _order: itertools.count[int] = field(default_factory=itertools.count, init=False)
@@ -358,9 +358,9 @@ class Lane:
         match grant.kind:
             case ReservationStatus.GRANTED:
                 self._intents += 1
-                task.bound_micro = grant.reserved_micro
+                task.grant = grant
                 self.wallet.bound_micro += task.bound_micro
-                self._ready.append((task, grant))
+                self._ready.append(task)
             case ReservationStatus.ANSWERED:
                 self.stops.silence.ends()
                 self._end_unsent(task, grant.ends_as)
@@ -438,7 +438,7 @@ class Lane:
     def _unreserve(self) -> None:
         """Give back what is reserved while the check is paused: others may use money and number."""
         while self._ready:
-            self._give_back(*self._ready.popleft(), LookupStatus.CLAIMED)
+            self._give_back(self._ready.popleft(), LookupStatus.CLAIMED)
 
     def _say_why(self) -> None:
         """Say what is waited for where nothing is under way."""
@@ -464,7 +464,7 @@ class Lane:
             self._flights.add(flight)
             flight.add_done_callback(self._flights.discard)
 
-    def _next(self) -> tuple[LookupTask, Reservation, CallStart] | None:
+    def _next(self) -> tuple[LookupTask, CallStart] | None:
         """Take what may be sent now, and count it among the calls in flight.
 
         What was reserved at a price since risen is reserved anew; consent that has ended meanwhile
@@ -473,25 +473,25 @@ class Lane:
         while self._ready and self._progress.in_flight < self._limit():
             if self._is_paused() or self._halted():
                 return None
-            task, grant = self._ready.popleft()
+            task = self._ready.popleft()
             if self._runs_low():
                 self._wake.set()  # a flight that goes on never lands, and wakes nobody
             if task.consent_ends_at is not None and self.clock() >= task.consent_ends_at:
-                self._give_back(task, grant, LookupStatus.LAPSED)
+                self._give_back(task, LookupStatus.LAPSED)
             elif task.bound_micro < self._highest():
-                self._give_back(task, grant, LookupStatus.CLAIMED)
+                self._give_back(task, LookupStatus.CLAIMED)
             else:
                 self._progress.in_flight += 1
-                return task, grant, self.cap.begin(self._progress.in_flight)
+                return task, self.cap.begin(self._progress.in_flight)
         return None
 
-    async def _fly(self, task: LookupTask, grant: Reservation, begun: CallStart) -> None:
+    async def _fly(self, task: LookupTask, begun: CallStart) -> None:
         """Make an attempt, and the next one at once.
 
         A call that waited for the loop to come around would go out with all others that were
         answered beside it, and be answered with them: they would all wait for each other for good.
         """
-        await self._attempt(task, grant, begun)
+        await self._attempt(task, begun)
         while (call := self._next()) is not None:
             self._launch()  # the answer may have opened the cap further
             await self._attempt(*call)
@@ -516,7 +516,7 @@ class Lane:
             self._progress.in_flight -= is_in_flight
         return reading
 
-    async def _attempt(self, task: LookupTask, grant: Reservation, begun: CallStart) -> None:
+    async def _attempt(self, task: LookupTask, begun: CallStart) -> None:
         """Make one attempt and hand in its outcome."""
         stops, wallet, check = self.stops, self.wallet, self.check
         mark, witness_mark = wallet.settled_micro, self._evidence.mark
@@ -557,13 +557,12 @@ class Lane:
         balance = None if reading.stop is not None else reading.balance_micro
         wallet.takes(most_charged(task, reading, named_micro), balance, mark)
         if reading.verdict in BODY_KEPT:
-            task.outcome = reading.outcome
             believed = reading.cost_micro if named_micro is None else None
             wallet.saw_price(check, believed, task.bound_micro)
         delay = self._delay(task, reading)
         ended = task.ends_as(reading, delay, stops=stopped)
         settled = outcome_of(
-            task, grant, reading, ended=ended, sent_at=sent_at, now=now, named_micro=named_micro
+            task, reading, ended=ended, sent_at=sent_at, now=now, named_micro=named_micro
         )
         becomes = LookupStatus.CLAIMED if delay is not None else LookupStatus.WAITING
         self.writer.settle(
@@ -670,7 +669,7 @@ class Lane:
         """Give back what was not sent; what is in flight settles by itself."""
         self._claims = False
         while self._ready:
-            self._give_back(*self._ready.popleft(), LookupStatus.WAITING)
+            self._give_back(self._ready.popleft(), LookupStatus.WAITING)
         waiting = [task for _, _, task in self._waiting]
         self._waiting.clear()
         for task in waiting:
@@ -679,7 +678,7 @@ class Lane:
             else:
                 self._end(task, LookupStatus.WAITING, 0)
 
-    def _give_back(self, task: LookupTask, grant: Reservation, becomes: LookupStatus) -> None:
+    def _give_back(self, task: LookupTask, becomes: LookupStatus) -> None:
         """Give an intent back unsent; what stays claimed is reserved anew."""
 
         def given_back() -> None:
@@ -689,5 +688,4 @@ class Lane:
             else:
                 self._end(task, becomes, 0)
 
-        outcome = released(task, grant, self.clock())
-        self.writer.settle(outcome, task.becomes(becomes), given_back)
+        self.writer.settle(released(task, self.clock()), task.becomes(becomes), given_back)

@@ -15,6 +15,7 @@ from nightscreen.schemas.calls import (
     CallState,
     LookupStatus,
     Reservation,
+    ReservationStatus,
     ReserveRequest,
 )
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from nightscreen.calling.writer import Change
-    from nightscreen.schemas.checks import Outcome
     from nightscreen.schemas.requests import Request
 
 RELEASED = "released"
@@ -77,12 +77,17 @@ class LookupTask:
     doubts: int = 0  # attempts that may have been, over all runs of its age
     unread: int = 0  # those of them whose response came and could not be read
     was_unread: bool = False  # a response could not be read before, in this run or an earlier one
-    bound_micro: int = 0  # worst cost the attempt under way is reserved with
+    # what the attempt under way was granted
+    grant: Reservation = field(default=Reservation(ReservationStatus.LATER))
     # is set once it has come to an end; only API calls are waited for
     done: asyncio.Future[None] | None = None
-    outcome: Outcome | None = None  # what was answered, once it was
     # what the last attempt of an API call came to; of a lookup the journal tells
     reading: CallOutcome | None = None
+
+    @property
+    def bound_micro(self) -> int:
+        """Return the worst cost that the attempt under way is reserved with."""
+        return self.grant.reserved_micro
 
     @property
     def is_api_call(self) -> bool:
@@ -164,18 +169,14 @@ def most_charged(task: LookupTask, reading: CallOutcome, named_micro: int | None
 
     The journal counts what was named in full. Here it would only end a round for want of money.
     """
-    if named_micro is not None:
-        return task.bound_micro
-    if reading.verdict is ChargeStatus.IN_DOUBT:
-        return task.bound_micro
-    if reading.cost_micro is None and reading.verdict is ChargeStatus.ANSWERED:
+    is_unknown = reading.cost_micro is None and reading.verdict is ChargeStatus.ANSWERED
+    if named_micro is not None or is_unknown or reading.verdict is ChargeStatus.IN_DOUBT:
         return task.bound_micro
     return reading.cost_micro or 0
 
 
 def outcome_of(
     task: LookupTask,
-    grant: Reservation,
     reading: CallOutcome,
     *,
     ended: LookupStatus | None,
@@ -184,10 +185,14 @@ def outcome_of(
     named_micro: int | None = None,
 ) -> CallResult:
     """Return an attempt as the journal keeps it; `named_micro` is a cost that is not believed."""
+    # of an API call in doubt no body is kept to be read again
+    is_read_again = reading.verdict is ChargeStatus.UNREADABLE or (
+        reading.is_unread and not task.is_api_call
+    )
     return CallResult(
-        call_id=grant.call_id,
+        call_id=task.grant.call_id,
         ask=task.ask(task.bound_micro),
-        intent_at=grant.intent_at,
+        intent_at=task.grant.intent_at,
         state=CALL_STATES[reading.verdict],
         trouble=None if reading.trouble is None else reading.trouble.value,
         status=reading.status,
@@ -199,23 +204,16 @@ def outcome_of(
         settled_at=now,
         final=ended in _ENDS,
         body=reading.body if task.keeps_body else b"",
-        asked=task.asked if _is_kept_unread(task, reading) else "",
+        asked=task.asked if is_read_again else "",
     )
 
 
-def _is_kept_unread(task: LookupTask, reading: CallOutcome) -> bool:
-    """Return whether a body is kept to be read again; of an API call in doubt it is not."""
-    if reading.verdict is ChargeStatus.UNREADABLE:
-        return True
-    return reading.is_unread and not task.is_api_call
-
-
-def released(task: LookupTask, grant: Reservation, now: int) -> CallResult:
+def released(task: LookupTask, now: int) -> CallResult:
     """Return an intent that is given back unsent, as the journal keeps it."""
     return CallResult(
-        call_id=grant.call_id,
+        call_id=task.grant.call_id,
         ask=task.ask(task.bound_micro),
-        intent_at=grant.intent_at,
+        intent_at=task.grant.intent_at,
         state=CallState.NOT_SENT,
         trouble=RELEASED,
         settled_at=now,

@@ -465,10 +465,6 @@ class Lookups:
             found = connection.execute(query.order_by(lookups.c.lookup_id).limit(1)).first()
         return None if found is None else (str(found.check), int(found.lookup_id))
 
-    def any_left(self, run: LookupRun, but: Collection[str]) -> bool:
-        """Return whether a lookup waits, of checks not left out."""
-        return self.next_affordable(run, but, None) is not None
-
     @outlasting
     def counts(self, run: LookupRun) -> dict[tuple[str, LookupStatus], int]:
         """Return how many lookups have come to which end, by check."""

@@ -127,16 +127,6 @@ def test_what_is_claimed_is_next_in_rank_and_its_check_s(journal: Journal) -> No
     assert states(journal, table) == [CLAIMED, WAITING, CLAIMED, CLAIMED]
 
 
-def test_an_intent_and_its_reservation_are_there_with_the_claim(journal: Journal) -> None:
-    """Money is set aside at the worst cost, and given back with the outcome."""
-    fill(journal, ["karma", "karma"])
-    claimed = claim(journal, "karma", 2)
-    assert journal.money.of_run("run-1").reserved_micro == 2 * WORST["karma"]
-    settle(journal, claimed, 0, cost=7)
-    spent = journal.money.of_run("run-1")
-    assert (spent.spent_micro, spent.reserved_micro, spent.calls) == (7, WORST["karma"], 2)
-
-
 def test_runs_do_not_see_each_other_s_lookups(place: Place) -> None:
     """Each has its own numbers; what one clears is its own."""
     nightly, analyst = place.open(), place.open()
@@ -482,7 +472,7 @@ def test_a_call_that_is_never_settled_holds_nobody_up_for_good(place: Place) -> 
 
 
 def test_operations_of_one_family_share_its_cap(place: Place) -> None:
-    """In one block or in several; every other check has its own."""
+    """Whatever operation a block is of; every other check has its own."""
     one = sharing(place)
     block = asks(1, check="bvn_start") + asks(2, 3, check="bvn_finish") + asks(4)
     found = by_name(one, "run-1", block, SHARED)
@@ -499,30 +489,19 @@ def test_who_shares_nothing_is_neither_counted_nor_refused(place: Place) -> None
     assert kinds(reserve(alone, 6)) == [GRANTED]
 
 
-def test_what_others_ask_for_or_were_answered_takes_no_slot(place: Place) -> None:
+@pytest.mark.parametrize(("most", "rest"), [(None, [GRANTED] * 4 + [BUSY]), (0, None)])
+def test_what_others_ask_for_or_were_answered_takes_no_slot_and_no_money(
+    place: Place, most: int | None, rest: list[ReservationStatus] | None
+) -> None:
     """A run that follows another over the same people gets all that is free for the rest."""
     analyst = place.open()
     first, _ = reserve(analyst, 8, 9)
     end(analyst, first)
-    nightly = sharing(place)
-    asked = asks(8, 9, 1, 2, 3, 4, 5)
-    found = by_name(nightly, "run-2", asked, SHARED, since=0)
+    caps = Caps(run_micro=most, in_flight=SHARED.in_flight)
+    found = by_name(sharing(place), "run-2", asks(8, 9, 1, 2, 3, 4, 5), caps, since=0)
     answered, held = ReservationStatus.ANSWERED, ReservationStatus.HELD
-    assert [grant.kind for grant in found] == [answered, held, *[GRANTED] * 4, BUSY]
-
-
-def test_an_answer_is_found_though_no_slot_is_free_and_no_money_left(place: Place) -> None:
-    """What was paid for by another is no more to pay, and ends no lookup."""
-    analyst = place.open()
-    pairs = reserve(analyst, 1)
-    end(analyst, pairs[0])
-    nightly = sharing(place)
-    tight = Caps(run_micro=0, in_flight=SHARED.in_flight)
-    found = by_name(nightly, "run-2", asks(1, 7), tight, since=0)
-    assert [grant.kind for grant in found] == [
-        ReservationStatus.ANSWERED,
-        ReservationStatus.UNAFFORDABLE,
-    ]
+    rest = rest or [ReservationStatus.UNAFFORDABLE] * 5
+    assert [grant.kind for grant in found] == [answered, held, *rest]
 
 
 def test_no_interleaving_of_processes_passes_the_cap(place: Place) -> None:
