@@ -407,6 +407,8 @@ class Lane:
             return
         if refused is ReservationStatus.LATER:
             self._waits_for("a call under way that will confirm the price of others")
+        elif refused is ReservationStatus.BUSY and not self._intents:
+            self._waits_for("calls of other processes, which have all of MAX_IN_FLIGHT")
         beside = any(lane.has_intents for lane in (self, *self.lanes.values()))
         self._claim_later(_POLL_BESIDE_S if beside else _POLL_S)
 
@@ -449,8 +451,6 @@ class Lane:
             self._waits_for("the service, which asked to be left alone (Retry-After)")
         elif self.stops.silence.opened_at is not None:
             self._waits_for("the service, which gives no answers")
-        elif self._claim_from > at and self._shares_cap and self._more_wait:
-            self._waits_for("calls of other processes, which have all of MAX_IN_FLIGHT")
 
     def _waits_for(self, reason: str) -> None:
         self.stops.silence.goes_on(self.check, reason, at=self._now(), now=self.clock())
