@@ -298,7 +298,8 @@ class Lane:
             return False
         asks = [task.ask(self._highest()) for task in block]
         stopped = frozenset(self.stops.checks)
-        wish = Wish(self.check, asks, wished, self._only, left_micro, stopped)
+        check = block[0].check if block else self.check
+        wish = Wish(check, asks, wished, self._only, left_micro, stopped)
         taken: list[tuple[LookupTask, Reservation]] = []
         try:
             claim = await self.writer.claim(wish)
@@ -338,12 +339,17 @@ class Lane:
         return not self._shares_cap and len(self._ready) < max(1, self._limit() // _LOW)
 
     def _due(self, size: int) -> list[LookupTask]:
-        """Take the calls whose wait is over; one whose consent has ended is not made."""
+        """Take calls of one operation whose wait is over; one whose consent has ended is not made.
+
+        A lane of API calls makes those of a family, and each operation is counted by itself.
+        """
         now, at = self.clock(), self._now()
         block: list[LookupTask] = []
         if self._asks_others_first():
             return block
         while self._waiting and self._waiting[0][0] <= at and len(block) < size:
+            if block and self._waiting[0][2].check != block[0].check:
+                break
             task = heapq.heappop(self._waiting)[2]
             if task.consent_ends_at is not None and now >= task.consent_ends_at:
                 self._end_unsent(task, LookupStatus.LAPSED)

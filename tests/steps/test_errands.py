@@ -213,7 +213,7 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
         session = Caller(run=run, transport=httpx.ASGITransport(application(Sandbox(Opening()))))
         live.client, live.at_work = session.client, ASKING
         task = session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
-        await session.make([task])
+        await session.one(task)
         seen.append(await watch.look())
         ask = partial(diagnose, run.settings, run.run_id, reaching=lambda _: None)
         found = await asyncio.to_thread(ask)
