@@ -34,14 +34,14 @@ import duckdb
 from benchmarks.measured import run_words
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
-from nightscreen.runs.screening import Runner, run_screening
+from nightscreen.runs.runner import Runner
+from nightscreen.runs.screening import run_screening
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from nightscreen.runs.screening_run import ScreeningRun
 
 CAP = 200
 LATER = ("second", "quote", "join")
@@ -93,9 +93,9 @@ class Marked(Runner):
         return done
 
     @asynccontextmanager
-    async def asking(self, run: ScreeningRun) -> AsyncIterator[None]:
+    async def asking(self, write_all: Callable[[], object]) -> AsyncIterator[None]:
         """Mark the end of the asking."""
-        async with super().asking(run):
+        async with super().asking(write_all):
             yield
         self.stations.mark("lookups")
 

@@ -32,7 +32,8 @@ import uvloop
 from benchmarks.measured import load_words, run_words
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
-from nightscreen.runs.screening import Runner, run_screening
+from nightscreen.runs.runner import Runner
+from nightscreen.runs.screening import run_screening
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.faults import Latency, Profile, fixed, lognormal
@@ -43,7 +44,6 @@ from tests.steps.virtual_time import run as run_virtually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 
-    from nightscreen.runs.screening_run import ScreeningRun
 
 PROFILES = {"fixed": fixed(100), "lognormal": lognormal(100, 1000)}
 THREE = ("bank_account", "karma", "ecosystem")
@@ -100,10 +100,10 @@ class Timed(Runner):
     cpu_s = 0.0
 
     @asynccontextmanager
-    async def asking(self, run: ScreeningRun) -> AsyncIterator[None]:
+    async def asking(self, write_all: Callable[[], object]) -> AsyncIterator[None]:
         """Time the body."""
         before = time.process_time()
-        async with super().asking(run):
+        async with super().asking(write_all):
             yield
         self.cpu_s = time.process_time() - before
 

@@ -32,7 +32,8 @@ from sqlalchemy import make_url
 from benchmarks.measured import process_tree, run_words, tree_cpu_s
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
-from nightscreen.runs.screening import Runner, run_screening
+from nightscreen.runs.runner import Runner
+from nightscreen.runs.screening import run_screening
 from nightscreen.runs.worker import LOOK_S, exchange, leave, open_worker
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess

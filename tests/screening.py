@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
 from nightscreen.operations.person_run import run_people
-from nightscreen.runs.screening import Runner, run_screening
+from nightscreen.runs.runner import Runner
+from nightscreen.runs.screening import run_screening
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.sandbox.state import Opening, Sandbox
@@ -87,9 +88,9 @@ class Unasked(Runner):
     def __init__(self, meanwhile: Callable[[ScreeningRun], object] | None = None) -> None:
         self._meanwhile = meanwhile
 
-    async def open(self, parameters: ScreenBatch, settings: Settings, clock: Clock) -> ScreeningRun:
+    async def open(self, opening: Callable[[], Any]) -> Any:  # noqa: ANN401 - the run
         """Open the run and keep where its folder is."""
-        run = await super().open(parameters, settings, clock)
+        run = await super().open(opening)
         self.folder = run.folder.path
         return run
 

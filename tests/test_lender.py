@@ -25,7 +25,7 @@ from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.opening import journal_of
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
-from nightscreen.runs.screening import Runner
+from nightscreen.runs.runner import Runner
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import InputError

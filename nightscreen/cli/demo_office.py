@@ -23,7 +23,8 @@ from nightscreen.policy.versions import decide_version, propose
 from nightscreen.privacy.contests import open_contest
 from nightscreen.results.settle_case import import_reviews
 from nightscreen.runs.approval import may_spend
-from nightscreen.runs.screening import Runner, run_screening
+from nightscreen.runs.runner import Runner
+from nightscreen.runs.screening import run_screening
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.cases import OpenCase
 from nightscreen.schemas.clock import Clock, lagos_day, span_micros, system_clock

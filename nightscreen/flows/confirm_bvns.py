@@ -9,9 +9,8 @@ from prefect.client.schemas.objects import State
 from nightscreen.operations.bvn.confirmations import BvnConfirmations
 from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
-from nightscreen.tasks.engine_run import named
+from nightscreen.tasks.engine_run import named, run_in_engine
 from nightscreen.tasks.own_flow import flow
-from nightscreen.tasks.person_runner import run_in_engine
 
 
 @flow(name="request-bvns", flow_run_name=named(BvnRequests.name))

@@ -14,7 +14,6 @@ from nightscreen.config.settings import read_settings
 from nightscreen.ops.summary import last_night
 from nightscreen.privacy.housekeeping import back_up_dated, purge_due_now
 from nightscreen.tasks import events
-from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.monitoring import paging_false_starts
 from nightscreen.tasks.own_flow import flow
 
@@ -49,7 +48,7 @@ async def back_up(parameters: BackUp) -> dict[str, Any]:
         JournalError: the journal cannot be read.
         OutputError: the folder cannot be written, or holds a copy of today.
     """
-    with sanitize_errors(), paging_false_starts("back-up", ""):
+    with paging_false_starts("back-up", ""):
         settings = read_settings()
         return await asyncio.to_thread(
             back_up_dated,
@@ -68,7 +67,7 @@ async def purge() -> dict[str, Any]:
         JournalError: the journal cannot be used.
         OutputError: a folder cannot be written.
     """
-    with sanitize_errors(), paging_false_starts("purge", ""):
+    with paging_false_starts("purge", ""):
         return await asyncio.to_thread(purge_due_now, read_settings())
 
 
@@ -79,7 +78,6 @@ async def morning_summary() -> dict[str, Any]:
     Raises:
         JournalError: the journal cannot be read, or there is none.
     """
-    with sanitize_errors():
-        numbers = await asyncio.to_thread(last_night, read_settings())
-        events.morning(numbers)
-        return numbers
+    numbers = await asyncio.to_thread(last_night, read_settings())
+    events.morning(numbers)
+    return numbers

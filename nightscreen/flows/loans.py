@@ -9,9 +9,8 @@ from prefect.client.schemas.objects import State
 from nightscreen.operations.loans.offers import LoanOffers
 from nightscreen.operations.loans.tracking import LoanTracking
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
-from nightscreen.tasks.engine_run import named
+from nightscreen.tasks.engine_run import named, run_in_engine
 from nightscreen.tasks.own_flow import flow
-from nightscreen.tasks.person_runner import run_in_engine
 
 
 @flow(name="offer-loans", flow_run_name=named(LoanOffers.name))

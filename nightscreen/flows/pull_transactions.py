@@ -8,9 +8,8 @@ from prefect.client.schemas.objects import State
 
 from nightscreen.operations.transactions.pull import AccountPull, TransactionPull
 from nightscreen.schemas.pulls import PullTransactions
-from nightscreen.tasks.engine_run import named
+from nightscreen.tasks.engine_run import named, run_in_engine
 from nightscreen.tasks.own_flow import flow
-from nightscreen.tasks.person_runner import run_in_engine
 
 
 @flow(name="pull-transactions", flow_run_name=named(TransactionPull.name))

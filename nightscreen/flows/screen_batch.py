@@ -14,12 +14,10 @@ from nightscreen.config.settings import read_settings
 from nightscreen.runs.screening import run_screening
 from nightscreen.schemas.naming import batch_name
 from nightscreen.tasks.cancellation import to_prefect_state
-from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.inbox import newest_input
-from nightscreen.tasks.monitoring import paging_false_starts
 from nightscreen.tasks.own_flow import flow
-from nightscreen.tasks.screening_runner import EngineRunner
-from nightscreen.tasks.workers import require_worker_available
+from nightscreen.tasks.server import show_quote
+from nightscreen.tasks.workers import ScreeningRunner, require_worker_available
 
 
 def run_name() -> str:
@@ -44,13 +42,13 @@ async def screen_batch(parameters: ScreenBatch) -> dict[str, Any] | State[Any]:
     """
     source = parameters.input
     batch = parameters.batch or (batch_name(Path(source)) if source else "")
-    runner = EngineRunner(batch, parameters.run)
-    with sanitize_errors():
-        with paging_false_starts(batch, parameters.run):
-            settings = read_settings()
-            parameters = await asyncio.to_thread(newest_input, parameters)
-            await require_worker_available(parameters, settings)
-        report = await run_screening(parameters, settings, runner=runner)
-        if parameters.quote_only:
-            return await to_prefect_state(runner.run.run_id, report, signalled=runner.signalled)
-        return await runner.ended(report)
+    runner = ScreeningRunner(batch, parameters.run)
+    with runner.may_not_begin():
+        settings = read_settings()
+        parameters = await asyncio.to_thread(newest_input, parameters)
+        await require_worker_available(parameters, settings)
+    report = await run_screening(parameters, settings, runner=runner)
+    if parameters.quote_only:
+        await show_quote(runner.run)
+        return await to_prefect_state(runner.run.run_id, report, signalled=runner.signalled)
+    return await runner.ended(report)

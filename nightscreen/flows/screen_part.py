@@ -5,12 +5,8 @@ Started by `screen_batch` where it has several workers; not by hand.
 
 from __future__ import annotations
 
-import asyncio
-
-from nightscreen.tasks.engine_run import ask_check
-from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.own_flow import flow
-from nightscreen.tasks.workers import worker_opened
+from nightscreen.tasks.workers import work
 
 
 @flow(name="screen-part")
@@ -25,11 +21,4 @@ async def screen_part(run_id: str, part: int) -> dict[str, int]:  # noqa: ARG001
         SettingsError: this machine lacks the service's address or key.
         JournalError: the journal of this machine does not know the run.
     """
-    with sanitize_errors():
-        async with worker_opened(run_id) as asking:
-            if asking is None:
-                return {}
-            async with asyncio.TaskGroup() as group:
-                for check in asking.run.operations:
-                    group.create_task(ask_check(check, asking))
-            return {check: each.attempts for check, each in asking.run.progress.items()}
+    return await work(run_id)

@@ -17,7 +17,6 @@ from nightscreen.config.settings import read_settings
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.runs.screening import load_last_stations
 from nightscreen.schemas.errors import InputError
-from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.inbox_watch import examine_file, open_watch, put_aside, put_away
 from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.server import is_cancelled
@@ -38,12 +37,11 @@ async def watch_inbox(parameters: WatchInbox) -> dict[str, int] | State[Any]:
         UsageError: settings, policy, mapping or the inbox are wrong.
         JournalError: the journal cannot be used.
     """
-    with sanitize_errors():
-        watch = await keep_watch(parameters, tell=get_run_logger().info)
-        if not watch.stopped or deployment.id is None:
-            return dict(watch.fates)
-        if await is_cancelled():
-            return Cancelled(message="the file that was being screened is under inbox/failed")
+    watch = await keep_watch(parameters, tell=get_run_logger().info)
+    if not watch.stopped or deployment.id is None:
+        return dict(watch.fates)
+    if await is_cancelled():
+        return Cancelled(message="the file that was being screened is under inbox/failed")
     raise TerminationSignal(signal.SIGTERM)
 
 

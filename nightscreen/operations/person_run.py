@@ -34,7 +34,7 @@ from nightscreen.report.page import api_run_page
 from nightscreen.report.run_end import check_report, lookup_counts
 from nightscreen.runs.run import open_api_run
 from nightscreen.runs.run_report import run_end
-from nightscreen.runs.steps import Steps, closing
+from nightscreen.runs.runner import Runner, closing
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.calls import CallState, LookupStatus
 from nightscreen.schemas.checks import NoAnswer, Operation, family_of
@@ -461,16 +461,6 @@ class RecordRun(PersonRun[P, S]):
 # --- the way of a run ---
 
 
-class PersonSteps(Steps):
-    """Carries the steps of a run that asks person by person: here in this process alone."""
-
-    async def open(
-        self, kind: type[PersonRun[P, Any]], parameters: P, settings: Settings, clock: Clock
-    ) -> PersonRun[P, Any]:
-        """Open the run."""
-        return await asyncio.to_thread(kind.open, parameters, settings, clock=clock)
-
-
 async def run_people(
     kind: type[PersonRun[P, Any]],
     parameters: P,
@@ -478,7 +468,7 @@ async def run_people(
     *,
     transport: Transport | None = None,
     clock: Clock = system_clock,
-    steps: PersonSteps | None = None,
+    runner: Runner | None = None,
 ) -> dict[str, Any]:
     """Make a run of a kind and return its report, or its quote where no more is wanted.
 
@@ -486,32 +476,32 @@ async def run_people(
         UsageError: parameters, settings or input are wrong; nothing is left of a new run.
         JournalError: the journal cannot be used.
     """
-    steps = steps or PersonSteps()
-    work = await steps.open(kind, parameters, settings, clock)
+    runner = runner or Runner()
+    work = await runner.open(partial(kind.open, parameters, settings, clock=clock))
     run = work.run
-    async with closing(run), steps.watching(work):
+    async with closing(run), runner.watching(run):
         try:
-            await steps.step("take in", work.take_in)
+            await runner.step("take in", work.take_in)
             if run.only_quotes:
                 return await asyncio.to_thread(work.quoted)
-            async with steps.asking(work):
-                await _make_calls(work, steps, transport)
+            async with runner.asking(work.close):
+                await _make_calls(work, runner, transport)
             run.refuse_wrong_address()
-            report: dict[str, Any] = await steps.step("report", work.close)
+            report: dict[str, Any] = await runner.step("report", work.close)
             return report
         finally:
             work.forget()
 
 
 async def _make_calls(
-    work: PersonRun[Any, Any], steps: PersonSteps, transport: Transport | None
+    work: PersonRun[Any, Any], runner: Runner, transport: Transport | None
 ) -> None:
     """Make the calls, once more after each stop that passes before the deadline."""
     while True:
         caller = Caller(run=work.run, transport=transport)
-        async with steps.calling(caller):
+        async with runner.calling(caller):
             ask = partial(work.ask, caller)
-            await steps.step(f"ask for {work.operation}", ask, re_entered=work.re_entered)
+            await runner.step(f"ask for {work.operation}", ask, re_entered=work.re_entered)
         if not await wait_and_resume(work.run, work.again):
             return
 

@@ -1,14 +1,12 @@
 """Screening from the file to the report: every station, from top to bottom.
 
 The Prefect flow, the command line, tests and measurements all screen by `run_screening`. A `Runner`
-carries the stations: this process alone, or the engine, which makes each of them a task run
-(`tasks/screening_runner.py`).
+carries the stations: this process alone, or the engine, which makes each of them a task run.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,42 +18,19 @@ from nightscreen.calling.asking import (
     open_books,
 )
 from nightscreen.calling.waiting import wait_and_resume
-from nightscreen.files.person import user_name
-from nightscreen.runs.approval import may_spend
 from nightscreen.runs.quoting import quote_document
+from nightscreen.runs.runner import Runner, closing
 from nightscreen.runs.screening_run import make_plan, make_price, open_screening, read_input
-from nightscreen.runs.steps import Steps, closing
 from nightscreen.schemas.clock import Clock, system_clock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from nightscreen.client.transport import Transport
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
     from nightscreen.runs.run_report import WrittenRows
     from nightscreen.runs.screening_run import ScreeningRun
-
-
-class Runner(Steps):
-    """Carries the stations of a screening run: here in this process alone."""
-
-    async def open(self, parameters: ScreenBatch, settings: Settings, clock: Clock) -> ScreeningRun:
-        """Open the run."""
-        return open_screening(parameters, settings, clock=clock)
-
-    async def may_spend(self, run: ScreeningRun) -> bool:
-        """Return whether the run may spend what it was quoted at; else it is stopped."""
-        return may_spend(run, by=user_name())
-
-    @asynccontextmanager
-    async def sharing(self, asking: Asking) -> AsyncIterator[None]:  # noqa: ARG002 - for those that share
-        """Have other processes ask too while the body does, where the run has any."""
-        yield
-
-    async def ask(self, check: str, asking: Asking) -> None:
-        """Ask a check's lookups until none is left, or something stops them."""
-        await asking.ask(check)
 
 
 async def run_screening(
@@ -80,7 +55,7 @@ async def run_screening(
         JournalError: the journal cannot be used; of checks that fail together, the first.
     """
     runner = runner or Runner()
-    run = await runner.open(parameters, settings, clock)
+    run = await runner.open(partial(open_screening, parameters, settings, clock=clock))
     async with closing(run), runner.watching(run):
         await runner.step("take in", read_input, run)
         await runner.step("plan", make_plan, run)
@@ -88,7 +63,7 @@ async def run_screening(
         if parameters.quote_only:
             return quote_document(run)
         if await runner.may_spend(run):
-            async with runner.asking(run):
+            async with runner.asking(lambda: write_report(run, write_rows(run))):
                 await _ask(run, runner, transport)
         written = await runner.step("write rows", write_rows, run)
         report: dict[str, Any] = await runner.step("report", write_report, run, written)
@@ -111,17 +86,28 @@ async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -
         asking = to_ask(run, transport)
         async with runner.calling(asking):
             await runner.step("open books", open_books, asking)
+            await asyncio.to_thread(load_last_stations)
             async with runner.sharing(asking):
                 checks: Sequence[str] = run.operations
                 while checks:
                     async with asyncio.TaskGroup() as group:
                         for check in checks:
-                            group.create_task(runner.ask(check, asking))
+                            group.create_task(ask_check(check, asking, runner))
                     checks = run.stops.renew_quotas(run.clock())
             await runner.step("close books", close_books, asking)
         if not await wait_and_resume(run, partial(ask_again, asking)):
             break
     run.refuse_wrong_address()
+
+
+async def ask_check(check: str, asking: Asking, runner: Runner) -> None:
+    """Ask a check's lookups, in the run's own process or in a worker.
+
+    Entered again after a fault that nobody foresaw, it joins calls in flight and pays for nothing
+    answered.
+    """
+    name = f"check {check.replace('_', ' ')}"
+    await runner.step(name, asking.ask, check, re_entered=True)
 
 
 def to_ask(run: ScreeningRun, transport: Transport | None = None) -> Asking:

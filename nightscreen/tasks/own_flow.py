@@ -23,6 +23,7 @@ from prefect.settings import (
 )
 
 from nightscreen.config.settings import read_settings
+from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.monitoring import paging_false_starts
 from nightscreen.tasks.prefect_health import refuse_open_engine
 from nightscreen.tasks.temporary_server import at_hand
@@ -37,7 +38,7 @@ R = TypeVar("R")
 
 
 class OwnFlow(Flow[P, R]):
-    """A flow whose body is an `async def`."""
+    """A flow whose body is an `async def`; nothing of anybody's leaves it in an error."""
 
     def __init__(
         self,
@@ -48,8 +49,9 @@ class OwnFlow(Flow[P, R]):
     ) -> None:
         @functools.wraps(fn)
         async def body(*args: P.args, **kwargs: P.kwargs) -> object:
-            await _refuse_open_engine(name)
-            return await fn(*args, **kwargs)
+            with sanitize_errors():
+                await _refuse_open_engine(name)
+                return await fn(*args, **kwargs)
 
         # what stands there is looked up where the flow is, not here
         body.__signature__ = inspect.signature(fn, eval_str=True)  # type: ignore[attr-defined]

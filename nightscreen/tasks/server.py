@@ -17,6 +17,7 @@ from prefect.artifacts import acreate_markdown_artifact
 from prefect.context import FlowRunContext
 from prefect.runtime import deployment, flow_run
 
+from nightscreen.report.page import quote_markdown, summary_markdown
 from nightscreen.runs.quoting import quote_document
 from nightscreen.runs.screening_run import ScreeningRun
 
@@ -44,16 +45,12 @@ async def tried(
 
 async def show_quote(run: ScreeningRun) -> None:
     """Show what a run is expected to cost, before anybody approves it."""
-    from nightscreen.report.page import quote_markdown  # noqa: PLC0415 - a flow loads without it
-
     text, about = quote_markdown(quote_document(run)), f"What run {run.run_id} is expected to cost"
     await _show(text, f"{run.batch}-quote", about)
 
 
 async def show_report(run: Run, report: Mapping[str, Any]) -> None:
     """Show how a run ended, and what to do next."""
-    from nightscreen.report.page import summary_markdown  # noqa: PLC0415 - a flow loads without it
-
     folder, about = str(run.folder.path.absolute()), f"How run {run.run_id} ended, what to do next"
     flow = "" if isinstance(run, ScreeningRun) else f"-{run.flow}"
     await _show(summary_markdown(report, folder), f"{run.batch}{flow}-summary", about)

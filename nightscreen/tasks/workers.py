@@ -19,11 +19,12 @@ from prefect.settings import PREFECT_API_URL
 from prefect.states import Cancelled
 
 from nightscreen.config.settings import read_settings
+from nightscreen.runs.screening import ask_check
 from nightscreen.runs.worker import LOOK_S, Totals, exchange, leave, open_worker, workers_wanted
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.cancellation import PATIENCE_S, handle_sigterm, shield_until_done
-from nightscreen.tasks.engine_run import EngineSteps
+from nightscreen.tasks.engine_run import EngineRunner
 from nightscreen.tasks.server import tried
 from nightscreen.tasks.temporary_server import is_temporary
 
@@ -137,24 +138,29 @@ async def worker_problem(client: PrefectClient, *, mine: str | None = None) -> s
     )
 
 
-@asynccontextmanager
-async def workers_started(run: ScreeningRun, asking: Asking) -> AsyncIterator[None]:
-    """Have workers ask too while the body does, where there is enough to ask."""
-    number = run.parameters.workers
-    if number == 1 or not _is_worth_it(run):
-        yield
-        return
-    started = await start_workers(run.run_id, number)
-    totals = Totals()
-    looking = asyncio.get_running_loop().create_task(_keep_looking(asking, totals))
-    try:
-        yield
-        await _workers_left(run)
-    finally:
-        looking.cancel()
-        await asyncio.wait([looking])
-        await shield_until_done(call_off(started))
-        await shield_until_done(totals.look(asking))
+class ScreeningRunner(EngineRunner):
+    """Carries a screening run's stations; has workers ask too, where there is enough to ask."""
+
+    run: ScreeningRun
+
+    @asynccontextmanager
+    async def sharing(self, asking: Asking) -> AsyncIterator[None]:
+        """Have workers ask while the body does, and add up what they report."""
+        run, number = self.run, self.run.parameters.workers
+        if number == 1 or not _is_worth_it(run):
+            yield
+            return
+        started = await start_workers(run.run_id, number)
+        totals = Totals()
+        looking = asyncio.get_running_loop().create_task(_keep_looking(asking, totals))
+        try:
+            yield
+            await _workers_left(run)
+        finally:
+            looking.cancel()
+            await asyncio.wait([looking])
+            await shield_until_done(call_off(started))
+            await shield_until_done(totals.look(asking))
 
 
 def _is_worth_it(run: ScreeningRun) -> bool:
@@ -189,41 +195,42 @@ async def _workers_left(run: ScreeningRun) -> None:
 # --- inside a worker ---
 
 
-@asynccontextmanager
-async def worker_opened(run_id: str) -> AsyncIterator[Asking | None]:
-    """Open a run as one of its workers; None where it does not ask any more."""
-    settings = read_settings()
-    asking = await asyncio.to_thread(open_worker, run_id, settings)
-    if asking is None:
-        yield None
-        return
-    steps = EngineSteps(asking.run)
-    steps.client = asking.client
+async def work(run_id: str) -> dict[str, int]:
+    """Ask lookups of a run as one of its workers; return attempts made, by check.
 
-    def heed_signal() -> None:
-        asking.leaves = asking.leaves or steps.signalled  # before what the stop cut is reported
+    Raises:
+        SettingsError: this machine lacks the service's address or key.
+        JournalError: the journal of this machine does not know the run.
+    """
+    asking = await asyncio.to_thread(open_worker, run_id, read_settings())
+    if asking is None:  # the run does not ask any more
+        return {}
+    run, runner = asking.run, EngineRunner()
 
-    asking.run.stops.on_stop(heed_signal)
+    def told() -> None:
+        asking.leaves = True
+
     try:
-        with handle_sigterm(asking.run.stops, steps.told, steps.cut):
-            looking = asyncio.get_running_loop().create_task(_heed(asking, steps))
+        with handle_sigterm(run.stops, told, asking.client.aclose):
+            heeding = asyncio.get_running_loop().create_task(_heed(asking))
             try:
-                yield asking
+                async with asyncio.TaskGroup() as group:
+                    for check in run.operations:
+                        group.create_task(ask_check(check, asking, runner))
             finally:
-                looking.cancel()
-                await asyncio.wait([looking])
-                heed_signal()
+                heeding.cancel()
+                await asyncio.wait([heeding])
                 await shield_until_done(leave(asking))
     finally:
-        await asyncio.to_thread(asking.run.close)
+        await asyncio.to_thread(run.close)
+    return {check: each.attempts for check, each in run.progress.items()}
 
 
-async def _heed(asking: Asking, steps: EngineSteps) -> None:
+async def _heed(asking: Asking) -> None:
     """Heed the run; a journal that fails stops the worker."""
     cut_at: float | None = None
     stops, loop = asking.run.stops, asyncio.get_running_loop()
     while True:
-        asking.leaves = asking.leaves or steps.signalled
         try:
             await exchange(asking)
         except Exception as error:  # noqa: BLE001 - every check's task gets it
@@ -234,5 +241,5 @@ async def _heed(asking: Asking, steps: EngineSteps) -> None:
         if stops.reason == StopReason.CANCELLED and cut_at is None:
             cut_at = loop.time() + PATIENCE_S
         if cut_at is not None and loop.time() >= cut_at:
-            await steps.cut()
+            await asking.client.aclose()
         await asyncio.sleep(LOOK_S)

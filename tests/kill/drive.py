@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.runs.approval import may_spend
-from nightscreen.runs.screening import Runner, run_screening
+from nightscreen.runs.runner import Runner
+from nightscreen.runs.screening import run_screening
 from nightscreen.schemas.clock import system_clock
 from tests.laws import Overseen, require_laws
 
@@ -59,9 +60,9 @@ class Steered(Runner):
         self._steer = steer
         self._ask_here = ask_here
 
-    async def open(self, parameters: ScreenBatch, settings: Settings, clock: Clock) -> ScreeningRun:
+    async def open(self, opening: Callable[[], Any]) -> Any:  # noqa: ANN401 - the run
         """Open the run and keep it."""
-        self.run = await super().open(parameters, settings, clock)
+        self.run = await super().open(opening)
         return self.run
 
     async def may_spend(self, run: ScreeningRun) -> bool:

@@ -16,13 +16,16 @@ import pytest
 
 from nightscreen.operations.loans.offers import LoanOffers
 from nightscreen.operations.loans.tracking import LoanTracking
-from nightscreen.operations.person_run import PersonRun, PersonSteps, run_people
+from nightscreen.operations.person_run import PersonRun, run_people
+from nightscreen.runs.runner import Runner
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
 from tests.screening import Night, World, customer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    from nightscreen.calling.run import Run
 
 
 PRODUCT = "LP1001"
@@ -92,7 +95,7 @@ class Died(BaseException):
     """Stands for the end of a process: nothing more of its run is done."""
 
 
-class Dying(PersonSteps):
+class Dying(Runner):
     """Ends a run before one of its steps."""
 
     def __init__(self, at: str) -> None:
@@ -100,9 +103,9 @@ class Dying(PersonSteps):
         self.run_id = ""
 
     @asynccontextmanager
-    async def watching(self, run: PersonRun[Any, Any]) -> AsyncIterator[None]:
+    async def watching(self, run: Run) -> AsyncIterator[None]:
         """Remember the run."""
-        self.run_id = run.run.run_id
+        self.run_id = run.run_id
         yield
 
     async def step(self, name: str, station: Any, *given: Any, re_entered: bool = False) -> Any:  # noqa: ANN401 - as the station
@@ -148,7 +151,7 @@ class Lender(World):
         self,
         kind: type[PersonRun[Any, Any]],
         parameters: Any,  # noqa: ANN401 - the kind's own
-        steps: PersonSteps | None = None,
+        runner: Runner | None = None,
     ) -> Offered:
         """Make a run, with the sandbox at the other end."""
         report = await run_people(
@@ -157,16 +160,16 @@ class Lender(World):
             self.read_settings(),
             transport=self.transport(),
             clock=self.clock,
-            steps=steps,
+            runner=runner,
         )
         return Offered(self.folder / "out" / report["run_id"], report)
 
     def dies(self, kind: type[PersonRun[Any, Any]], parameters: Any, at: str) -> str:  # noqa: ANN401
         """Let a run die at the first of its steps of a name, or inside it; return its id."""
-        steps = Dying(at)
+        runner = Dying(at)
         with pytest.raises(Died):
-            asyncio.run(self.ran(kind, parameters, steps))
-        return steps.run_id
+            asyncio.run(self.ran(kind, parameters, runner))
+        return runner.run_id
 
     def is_distributor(self, *, now: bool) -> None:
         """Let the service take the lender's key for a distributor's, or not any more."""

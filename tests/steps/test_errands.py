@@ -30,7 +30,7 @@ from nightscreen.schemas.calls import CallResult, CallState, LookupStatus, Reser
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.schemas.stops import ADDRESS
-from nightscreen.tasks.engine_run import EngineSteps
+from nightscreen.tasks.engine_run import EngineRunner
 from nightscreen.tasks.monitoring import RunMonitor
 from tests.storage.conftest import by_name
 
@@ -204,7 +204,8 @@ def test_what_a_killed_quote_left_goes_with_the_next_run_of_any_flow(tmp_path: P
 def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
     """Phase, calls and money are in its file while it works, and the doctor reads them there."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS, max_spend="500", deadline="06:00")
-    live = EngineSteps(run)
+    live = EngineRunner()
+    live.run = run
     seen: list[dict[str, Any]] = []
 
     async def lived() -> None:

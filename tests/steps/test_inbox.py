@@ -36,7 +36,7 @@ from nightscreen.journal.customers import Customers
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge
-from nightscreen.runs.screening import Runner
+from nightscreen.runs.runner import Runner
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import InputError

@@ -1,6 +1,6 @@
-"""Who carries the steps of a run, and how a run of any flow is left.
+"""Who carries the stations of a run, and how a run of any flow is left.
 
-The order of the steps is each flow's own: `runs/screening.py`, `operations/person_run.py`. This
+The order of the stations is each flow's own: `runs/screening.py`, `operations/person_run.py`. This
 process carries them by itself, or the engine does, by a task run each (`tasks/engine_run.py`).
 """
 
@@ -9,27 +9,44 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from nightscreen.files.person import user_name
+from nightscreen.runs.approval import may_spend
 from nightscreen.schemas.errors import UsageError, foremost
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from nightscreen.calling.asking import Asking
     from nightscreen.calling.run import Run
+    from nightscreen.runs.screening_run import ScreeningRun
+
+R = TypeVar("R")
 
 
-class Steps:
-    """Carries the steps of a run: here one after the other, in this process alone."""
+class Runner:
+    """Carries the stations of a run: here one after the other, in this process alone."""
+
+    async def open(self, opening: Callable[[], R]) -> R:
+        """Open the run and return it, in a thread: it waits for the journal."""
+        return await asyncio.to_thread(opening)
 
     @asynccontextmanager
-    async def watching(self, run: Any) -> AsyncIterator[None]:  # noqa: ANN401, ARG002 - a flow's own run, for those that watch
+    async def watching(self, run: Run) -> AsyncIterator[None]:  # noqa: ARG002 - for those that watch
         """Do what goes on beside the whole run, for the body."""
         yield
 
+    async def may_spend(self, run: ScreeningRun) -> bool:
+        """Return whether the run may spend what it was quoted at; else it is stopped."""
+        return may_spend(run, by=user_name())
+
     @asynccontextmanager
-    async def asking(self, run: Any) -> AsyncIterator[None]:  # noqa: ANN401, ARG002 - as `watching`
-        """Do what goes on while calls are made, waiting included, for the body."""
+    async def asking(self, write_all: Callable[[], object]) -> AsyncIterator[None]:  # noqa: ARG002 - for those that can be cancelled
+        """Do what goes on while calls are made, waiting included, for the body.
+
+        `write_all` writes the run's folder where the body is cancelled.
+        """
         yield
 
     @asynccontextmanager
@@ -40,6 +57,11 @@ class Steps:
         finally:
             await caller.close()
 
+    @asynccontextmanager
+    async def sharing(self, asking: Asking) -> AsyncIterator[None]:  # noqa: ARG002 - for those that share
+        """Have other processes ask too while the body does, where the run has any."""
+        yield
+
     async def step(
         self,
         name: str,  # noqa: ARG002 - the engine shows it
@@ -47,7 +69,7 @@ class Steps:
         *given: Any,  # noqa: ANN401 - as the station
         re_entered: bool = False,  # noqa: ARG002 - the engine tries again
     ) -> Any:  # noqa: ANN401 - as the station
-        """Carry out one step and return its result.
+        """Carry out one station and return its result.
 
         Args:
             name: what the engine calls it.
