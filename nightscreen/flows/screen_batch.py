@@ -17,7 +17,7 @@ from nightscreen.tasks.cancellation import to_prefect_state
 from nightscreen.tasks.inbox import newest_input
 from nightscreen.tasks.own_flow import flow
 from nightscreen.tasks.server import show_quote
-from nightscreen.tasks.workers import ScreeningRunner, require_worker_available
+from nightscreen.tasks.workers import ScreeningRunner
 
 
 def run_name() -> str:
@@ -46,7 +46,6 @@ async def screen_batch(parameters: ScreenBatch) -> dict[str, Any] | State[Any]:
     with runner.may_not_begin():
         settings = read_settings()
         parameters = await asyncio.to_thread(newest_input, parameters)
-        await require_worker_available(parameters, settings)
     report = await run_screening(parameters, settings, runner=runner)
     if parameters.quote_only:
         await show_quote(runner.run)

@@ -15,7 +15,6 @@ from prefect.states import Cancelled
 from nightscreen.config.parameters import WatchInbox
 from nightscreen.config.settings import read_settings
 from nightscreen.flows.screen_batch import screen_batch
-from nightscreen.runs.screening import load_last_stations
 from nightscreen.schemas.errors import InputError
 from nightscreen.tasks.inbox_watch import examine_file, open_watch, put_aside, put_away
 from nightscreen.tasks.own_flow import flow
@@ -57,8 +56,6 @@ async def keep_watch(
     """
     settings = read_settings()
     watch = await asyncio.to_thread(open_watch, options, settings, forever=forever, tell=tell)
-    if forever:  # what is installed may be another version by the time the first file comes
-        await asyncio.to_thread(load_last_stations)
     async for ticket in watch.tickets():
         due = await examine_file(watch, ticket)
         if due is not None:

@@ -18,6 +18,7 @@ from nightscreen.calling.asking import (
     open_books,
 )
 from nightscreen.calling.waiting import wait_and_resume
+from nightscreen.runs.finalize import write_report, write_rows
 from nightscreen.runs.quoting import quote_document
 from nightscreen.runs.runner import Runner, closing
 from nightscreen.runs.screening_run import make_plan, make_price, open_screening, read_input
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from nightscreen.client.transport import Transport
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
-    from nightscreen.runs.run_report import WrittenRows
     from nightscreen.runs.screening_run import ScreeningRun
 
 
@@ -86,7 +86,6 @@ async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -
         asking = to_ask(run, transport)
         async with runner.calling(asking):
             await runner.step("open books", open_books, asking)
-            await asyncio.to_thread(load_last_stations)
             async with runner.sharing(asking):
                 checks: Sequence[str] = run.operations
                 while checks:
@@ -129,30 +128,3 @@ def to_ask(run: ScreeningRun, transport: Transport | None = None) -> Asking:
         stages=None if run.chains is None else Stages(run.chains, run.order),
         shared=run.parameters.workers > 1,
     )
-
-
-def load_last_stations() -> None:
-    """Load what ends a run: report, pages and workbook take half a second of CPU.
-
-    It is loaded once the first lookup is answered, which need not wait for it, and not later: a
-    run goes on for hours, and what is installed may be another version by then.
-    """
-    from nightscreen.reading import (  # noqa: PLC0415 - see above
-        parquet,  # noqa: F401
-        workbook,  # noqa: F401
-    )
-    from nightscreen.runs import finalize  # noqa: F401, PLC0415 - see above
-
-
-def write_rows(run: ScreeningRun) -> WrittenRows:
-    """Assemble, decide and write every row."""
-    from nightscreen.runs import finalize  # noqa: PLC0415 - as load_last_stations says
-
-    return finalize.write_rows(run)
-
-
-def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
-    """Write calls, report and manifest; return the report."""
-    from nightscreen.runs import finalize  # noqa: PLC0415 - as load_last_stations says
-
-    return finalize.write_report(run, written)

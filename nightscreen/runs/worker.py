@@ -20,7 +20,6 @@ from nightscreen.client.response_rules import load_response_rules
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import max_ages, overridden
 from nightscreen.files.run_folder import RunFolder
-from nightscreen.journal import journal_of
 from nightscreen.planning.freshness import Freshness
 from nightscreen.runs.run import open_journal, require_service, stops_of
 from nightscreen.schemas.calls import Caps
@@ -123,15 +122,6 @@ def _freshness(run: Run, table: LookupRun) -> Freshness:
     """Return how old an answer may be, as the run's own process has it."""
     ages = overridden(run.settings.freshness, getattr(run.parameters, "freshness", ()))
     return Freshness(max_ages(Purpose(run.purpose), ages), table.terms["at"], table.terms["since"])
-
-
-def workers_wanted(parameters: ScreenBatch, settings: Settings) -> int:
-    """Return how many workers a run is to have: as is asked now, or was when it was begun."""
-    if not parameters.run or "workers" in parameters.model_fields_set:
-        return parameters.workers
-    with journal_of(settings) as journal:
-        earlier = journal.runs.find(parameters.run)
-    return parameters.workers if earlier is None else int(earlier.parameters.get("workers", 1))
 
 
 async def leave(asking: Asking) -> None:

@@ -14,9 +14,7 @@ import pyarrow.dataset  # noqa: F401
 from nightscreen.policy.engine import close_shared_database
 from nightscreen.policy.load import load_policy
 from nightscreen.report.page import SCREENING_PAGE, templates
-from nightscreen.runs.screening import load_last_stations
 
-load_last_stations()
 templates().get_template(SCREENING_PAGE)
 load_policy()
 close_shared_database()

@@ -1,7 +1,7 @@
 """What is asked of the Prefect server beside a run's own states: artifacts, tags, cancellations.
 
 Numbers, ids and words only: the engine keeps all of it in clear. What artifacts show is made in
-`report.summary`. A run never fails for what the server does not take.
+`report.page`. A run never fails for what the server does not take.
 """
 
 from __future__ import annotations

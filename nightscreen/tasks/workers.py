@@ -11,16 +11,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from prefect import get_client
-from prefect.client.schemas.objects import DeploymentStatus, WorkPoolStatus
-from prefect.context import FlowRunContext
 from prefect.deployments import arun_deployment
-from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Cancelled
 
 from nightscreen.config.settings import read_settings
 from nightscreen.runs.screening import ask_check
-from nightscreen.runs.worker import LOOK_S, Totals, exchange, leave, open_worker, workers_wanted
+from nightscreen.runs.worker import LOOK_S, Totals, exchange, leave, open_worker
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.cancellation import PATIENCE_S, handle_sigterm, shield_until_done
@@ -32,22 +29,20 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from uuid import UUID
 
-    from prefect.client.orchestration import PrefectClient
-
     from nightscreen.calling.asking import Asking
-    from nightscreen.config.parameters import ScreenBatch
-    from nightscreen.config.settings import Settings
     from nightscreen.runs.screening_run import ScreeningRun
 
 DEPLOYMENT = "screen-part/part"
-_ALONE = "run with one worker"
 LEAST_LOOKUPS = 100
 """Lookups a worker below which starting processes would take longer than asking does."""
 LET_GO_S = 20.0  # how long workers have to settle where the run has stopped
 
 
 async def start_workers(run_id: str, number: int) -> list[UUID]:
-    """Start workers of a run as flow runs of the deployment; return those that were started."""
+    """Start workers of a run as flow runs of the deployment; return those that were started.
+
+    Where the deployment is missing or nobody takes its runs, the run's own process asks alone.
+    """
     started = []
     for part in range(1, number + 1):
         found = await tried(
@@ -56,7 +51,8 @@ async def start_workers(run_id: str, number: int) -> list[UUID]:
                 parameters={"run_id": run_id, "part": part},
                 flow_run_name=f"{run_id}-part-{part}",
                 timeout=0,
-            )
+            ),
+            f"no worker was started as {DEPLOYMENT}",
         )
         if found is not None:
             started.append(found.id)
@@ -83,59 +79,6 @@ def require_server(wish: str) -> None:
         raise SettingsError(
             f"{wish} needs a Prefect server that runs: set PREFECT_API_URL, see docs/deploy.md"
         )
-
-
-async def require_worker_available(parameters: ScreenBatch, settings: Settings) -> None:
-    """Refuse several workers where no part could ever begin; nothing is begun or spent before.
-
-    Raises:
-        SettingsError: there is no server, parts are not deployed on it, or nobody would take them.
-    """
-    if parameters.quote_only:
-        return
-    workers = await asyncio.to_thread(workers_wanted, parameters, settings)
-    if workers <= 1:
-        return
-    require_server("more than one worker")
-    async with get_client() as client:
-        why = await tried(worker_problem(client, mine=_own_pool()))
-    if why:
-        raise SettingsError(why)
-
-
-def _own_pool() -> str | None:
-    """Return the work pool that this very run came from, None where it came from none."""
-    context = FlowRunContext.get()
-    found = None if context is None else context.flow_run
-    return None if found is None else found.work_pool_name
-
-
-async def worker_problem(client: PrefectClient, *, mine: str | None = None) -> str:
-    """Return why no part could begin and what to do about it, empty where one could.
-
-    Args:
-        client: the engine's.
-        mine: a work pool that has a worker, whatever the engine has heard of it of late.
-    """
-    try:
-        deployment = await client.read_deployment_by_name(DEPLOYMENT)
-        pool = deployment.work_pool_name
-        status = None if pool is None else (await client.read_work_pool(pool)).status
-    except ObjectNotFound:
-        return (
-            f"more than one worker needs the deployment {DEPLOYMENT} and its work pool, which this "
-            "Prefect server does not know: prefect --no-prompt deploy --all, see docs/deploy.md"
-        )
-    if pool is None:  # served by a process of its own
-        served = deployment.status == DeploymentStatus.READY
-        return "" if served else f"no process serves {DEPLOYMENT}: start one, or {_ALONE}"
-    if status == WorkPoolStatus.READY or (status == WorkPoolStatus.NOT_READY and pool == mine):
-        return ""
-    command = "worker start --pool" if status == WorkPoolStatus.NOT_READY else "work-pool resume"
-    return (
-        f"nobody takes parts of a run out of the work pool {pool}: prefect {command} "
-        f"{pool}, or {_ALONE}"
-    )
 
 
 class ScreeningRunner(EngineRunner):

@@ -23,6 +23,8 @@ import pytest
 from nightscreen.cli.up import run_processes
 from nightscreen.files.local_engine import running_engine
 from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.schemas.errors import NightscreenError
+from nightscreen.tasks import temporary_server
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
 from tests.cli.test_up import PATIENCE_S, bearing, started, until
 from tests.services import answering, free_port, start_engine_server
@@ -422,3 +424,15 @@ def test_a_flow_that_is_called_from_python_has_a_server_with_a_login(
     for file in (tmp_path / "home").rglob("*"):
         assert file.stat().st_mode & 0o077 == 0, file
     assert all(file.is_relative_to(tmp_path / "home") for file in databases)
+
+
+def test_a_temporary_server_that_dies_is_not_waited_for(tmp_path: Path) -> None:
+    """One line says so at once, and how to see why."""
+    temporary_server.begin(tmp_path)
+    temporary_server._servers[-1].process.kill()
+    temporary_server._servers[-1].process.wait()
+    try:
+        with pytest.raises(NightscreenError, match="did not start; nothing was asked"):
+            temporary_server.wait(600)
+    finally:
+        temporary_server._stop()
