@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
     from random import Random
 
-    from nightscreen.calling.progress import CheckProgress
-    from nightscreen.calling.stops import Evidence
+    from nightscreen.calling.stops import CheckProgress, Evidence
     from nightscreen.calling.wallet import Wallet
     from nightscreen.calling.writer import Writer
     from nightscreen.client.limiter import AdaptiveCap, CallStart

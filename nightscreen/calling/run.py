@@ -20,8 +20,7 @@ from nightscreen.schemas.money import max_cost, price_limit
 from nightscreen.schemas.stops import ADDRESS, REFUSALS
 
 if TYPE_CHECKING:
-    from nightscreen.calling.progress import CheckProgress
-    from nightscreen.calling.stops import Stops
+    from nightscreen.calling.stops import CheckProgress, Stops
     from nightscreen.calling.wallet import Wallet
     from nightscreen.client.response_rules import ResponseRules
     from nightscreen.config.parameters import ScreenBatch

@@ -92,6 +92,6 @@ def hand_to_deployment(
     if approval.deployment_id is None:
         return None
     set_engine_defaults()
-    from nightscreen.tasks.approval import resume_in_deployment
+    from nightscreen.tasks.server import resume_in_deployment
 
     return asyncio.run(resume_in_deployment(approval, parameters, waits_in_inbox=waits_in_inbox))

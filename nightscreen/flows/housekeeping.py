@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from nightscreen.config.settings import read_settings
 from nightscreen.ops.summary import last_night
 from nightscreen.privacy.housekeeping import back_up_dated, purge_due_now
-from nightscreen.tasks import events
-from nightscreen.tasks.monitoring import paging_false_starts
+from nightscreen.tasks.monitoring import paging_false_starts, send_morning
 from nightscreen.tasks.own_flow import flow
 
 
@@ -79,5 +78,5 @@ async def morning_summary() -> dict[str, Any]:
         JournalError: the journal cannot be read, or there is none.
     """
     numbers = await asyncio.to_thread(last_night, read_settings())
-    events.morning(numbers)
+    send_morning(numbers)
     return numbers

@@ -22,7 +22,6 @@ from nightscreen.planning.consent import consent_ends
 from nightscreen.planning.customers import subject_column
 from nightscreen.planning.eligibility import identities, slots_of
 from nightscreen.planning.lookup_table import LookupRanking
-from nightscreen.planning.row_plan import put_row_plan
 from nightscreen.planning.shared_identifiers import MOST_CUSTOMERS, PLACEHOLDERS
 from nightscreen.planning.short_circuit import NOTHING, Chains
 from nightscreen.schemas.checks import IdentityKind, Outcome, Purpose
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.plan import CheckIdentity
 
 
+_ROW_PLAN = "plan-{}-{:05d}"  # of a slot and a chunk, in the workspace
 _OUTCOMES = {outcome.value: number for number, outcome in enumerate(Outcome)}
 _ANSWERS = pa.schema(
     [
@@ -136,7 +136,7 @@ class Planner:
             if self.whole:
                 sizes = np.diff(self.starts).tolist()
                 for chunk, found in enumerate(frame.pieces("row_plan", sizes, **names)):
-                    put_row_plan(self.workspace, slot, chunk, found)
+                    _put_row_plan(self.workspace, slot, chunk, found)
             frame.run("need", number=number)
             if has_answers and self.wanted.stop_at_first and slot.check == "karma":
                 self._listed[frame.table("listings", **names)["row"].to_numpy()] = True
@@ -274,3 +274,22 @@ def _count_left_out(
 
 def _ends(rows: pa.Table) -> pa.Array:
     return pa.array(consent_ends(rows.combine_chunks().to_batches()[0]))
+
+
+# --- row plans: what the end of a run needs of each row ---
+
+
+def _put_row_plan(space: Workspace, slot: CheckIdentity, number: int, found: pa.Table) -> None:
+    """Save what `plan.sql` found of a slot and the rows of a chunk, by the chunk's number."""
+    columns = {f"{slot.column}.{name}": plain(found[name]) for name in found.column_names}
+    space.put(_ROW_PLAN.format(slot.file_name, number), pa.table(columns))
+
+
+def read_row_plan(space: Workspace, slots: Sequence[CheckIdentity], number: int) -> pa.Table:
+    """Return a chunk's row plan.
+
+    Columns: for each slot `<slot>.why` int8, `<slot>.subject` binary(16), null where it is not
+    asked, and `<slot>.own` bool, true where the call is made in this row's name.
+    """
+    parts = [space.get(_ROW_PLAN.format(slot.file_name, number)) for slot in slots]
+    return pa.table({name: part[name] for part in parts for name in part.column_names})

@@ -23,7 +23,7 @@ from nightscreen.journal.records import Records
 from nightscreen.journal.runs import upload_of
 from nightscreen.journal.schema import audit
 from nightscreen.planning.price import RECENT_RUNS, approval_reason
-from nightscreen.runs.quoting import quote_document
+from nightscreen.runs.run_report import quote_document
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import LAGOS, deadline_instant, span_micros, to_instant
 from nightscreen.schemas.errors import NotAllowedError, UsageError

@@ -32,8 +32,8 @@ from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.wallet import OpeningBalance, between_runs, keep_gap
 from nightscreen.planning.eligibility import slots_of
+from nightscreen.planning.plan import read_row_plan
 from nightscreen.planning.rings import RINGS, RINGS_SCHEMA
-from nightscreen.planning.row_plan import read_row_plan
 from nightscreen.planning.shared_identifiers import keep_sightings
 from nightscreen.report.anomaly_check import HELD, earlier_reports, hold, plausible
 from nightscreen.report.calls import write_calls

@@ -12,10 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nightscreen.calling.progress import CheckProgress
 from nightscreen.calling.run import Run, listed_prices, only_quotes
-from nightscreen.calling.silence import Silence
-from nightscreen.calling.stops import RULES, Objection, Stops
+from nightscreen.calling.stops import RULES, CheckProgress, Objection, Silence, Stops
 from nightscreen.calling.wallet import Wallet
 from nightscreen.client.network import checked_key, parse_address
 from nightscreen.client.prices import PRICES, load_prices

@@ -19,7 +19,7 @@ from nightscreen.calling.asking import (
 )
 from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.runs.finalize import write_report, write_rows
-from nightscreen.runs.quoting import quote_document
+from nightscreen.runs.run_report import quote_document
 from nightscreen.runs.runner import Runner, closing
 from nightscreen.runs.screening_run import make_plan, make_price, open_screening, read_input
 from nightscreen.schemas.clock import Clock, system_clock

@@ -1,7 +1,9 @@
 """Watching over a run while it is open: signs of life, pages and measures.
 
 Every few seconds the run's live numbers are looked at once. What they mean is decided in
-`ops.vitals`; the run goes on whatever happens here.
+`ops.vitals`; the run goes on whatever happens here. Events `nightscreen.page.*` are sent only for
+what needs a person at once, `nightscreen.morning` once a night: numbers, ids and the reason's word.
+Who is notified is an automation's.
 """
 
 from __future__ import annotations
@@ -13,20 +15,30 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from prefect.context import FlowRunContext
+from prefect.events import emit_event
 
 from nightscreen.files.heartbeat import sweep_vitals, write_vitals
-from nightscreen.ops.vitals import Alarms, RecentSpeed, vitals_of
+from nightscreen.ops.vitals import Alarm, Alarms, RecentSpeed, vitals_of
+from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import NightscreenError
-from nightscreen.tasks import events, telemetry
+from nightscreen.tasks import telemetry
 from nightscreen.tasks.server import tried
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from nightscreen.calling.run import Run
 
 
 EVERY_S = 2.0
+WORDS: Mapping[Alarm, str] = {
+    Alarm.NOT_STARTED: "a run could not begin",
+    Alarm.AUTH: "the service refuses the API key, or an operation it has no right to",
+    Alarm.TEST_MODE: "the service is in test mode: nothing it says counts",
+    Alarm.OUTAGE: "the service has given no answer for more than 15 minutes",
+    Alarm.DEADLINE: "the deadline cannot be met",
+    Alarm.DISK: "the disk is nearly full",
+}
 
 
 class RunMonitor:
@@ -53,7 +65,7 @@ class RunMonitor:
         signs = vitals_of(run, self._pace, now, phase=self._phase()) | us
         await asyncio.to_thread(write_vitals, run.settings.home, run.run_id, signs)
         for alarm in self._alarms.due(signs):
-            events.page(alarm, signs)
+            _page(alarm, signs)
         return signs
 
 
@@ -80,11 +92,66 @@ async def watching(run: Run, phase: Callable[[], str]) -> AsyncIterator[None]:
 
 @contextmanager
 def paging_false_starts(batch: str, run_id: str) -> Iterator[None]:
-    """Page where a scheduled run could not even begin: nobody sits before it to read the error."""
+    """Page where a scheduled run could not even begin: nobody sits before it to read the error.
+
+    Args:
+        batch: its batch name, empty where none is known yet.
+        run_id: the run it was to resume, empty where it was to be a new one.
+    """
     try:
         yield
     except NightscreenError as error:
         context = FlowRunContext.get()
         if context is not None and getattr(context.flow_run, "auto_scheduled", False):
-            events.false_start(batch, run_id, error)
+            payload = {
+                "run_id": run_id,
+                "says": WORDS[Alarm.NOT_STARTED],
+                "type": "nightscreen doctor",
+                "error": type(error).__name__,  # its text may quote a path
+            }
+            name = batch.rstrip("-*") or "unnamed"
+            _emit(f"page.{Alarm.NOT_STARTED.value}", name, payload)
         raise
+
+
+# --- events ---
+
+
+def _emit(event: str, batch: str, payload: Mapping[str, Any], run_id: str = "") -> None:
+    """Emit an event about a batch and one of its runs."""
+    batch_ = {
+        "prefect.resource.id": f"nightscreen.batch.{batch}",
+        "prefect.resource.name": batch,
+        "prefect.resource.role": "batch",
+    }
+    run = {
+        "prefect.resource.id": f"nightscreen.run.{run_id}",
+        "prefect.resource.role": "nightscreen-run",
+    }
+    emit_event(f"nightscreen.{event}", batch_, related=[run] if run_id else [], payload={**payload})
+
+
+def _page(alarm: Alarm, signs: Mapping[str, Any]) -> None:
+    """Emit the page for an alarm, with a run's numbers at that moment."""
+    checks = signs["checks"].values()
+    free = [each for each in signs["disk_free"].values() if each is not None]
+    payload = {
+        "run_id": signs["run_id"],
+        "says": WORDS[alarm],
+        "type": f"nightscreen doctor {signs['run_id']}",
+        "lookups_done": sum(each["done"] for each in checks),
+        "lookups_wanted": sum(each["wanted"] for each in checks),
+        **{at: instant_text(signs[at]) for at in ("finish_at", "deadline_at", "silent_since")},
+        "disk_free_bytes": min(free, default=None),
+    }
+    _emit(f"page.{alarm.value}", signs["batch"], payload, signs["run_id"])
+
+
+def send_morning(numbers: Mapping[str, Any]) -> None:
+    """Emit the morning summary: a night's numbers, and `text` that says them."""
+    night = numbers["night"]
+    resource = {
+        "prefect.resource.id": f"nightscreen.night.{night}",
+        "prefect.resource.name": night,
+    }
+    emit_event("nightscreen.morning", resource, payload={**numbers})

@@ -1,4 +1,4 @@
-"""What is asked of the Prefect server beside a run's own states: artifacts, tags, cancellations.
+"""What is asked of the Prefect server beside a run's states: artifacts, tags, ends, resuming.
 
 Numbers, ids and words only: the engine keeps all of it in clear. What artifacts show is made in
 `report.page`. A run never fails for what the server does not take.
@@ -15,20 +15,27 @@ from uuid import UUID
 from prefect import get_client
 from prefect.artifacts import acreate_markdown_artifact
 from prefect.context import FlowRunContext
+from prefect.deployments import arun_deployment
+from prefect.exceptions import ObjectNotFound
 from prefect.runtime import deployment, flow_run
+from prefect.settings import PREFECT_API_URL
 
 from nightscreen.report.page import quote_markdown, summary_markdown
-from nightscreen.runs.quoting import quote_document
+from nightscreen.runs.run_report import quote_document
 from nightscreen.runs.screening_run import ScreeningRun
+from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from nightscreen.calling.run import Run
+    from nightscreen.config.parameters import ScreenBatch
+    from nightscreen.schemas.approvals import Approval
 
 T = TypeVar("T")
 _NOT_IN_KEYS = re.compile(r"[^a-z0-9]+")
 _MOST_LETTERS = 60
+SCREENING = "screen-batch"
 
 
 async def tried(
@@ -86,3 +93,43 @@ async def is_cancelled() -> bool:
     async with get_client() as client:
         state = (await client.read_flow_run(UUID(flow_run.id))).state
     return state is not None and state.is_cancelling()
+
+
+async def resume_in_deployment(
+    approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool
+) -> str | None:
+    """Have the deployment that started a run resume it; return the deployment's name.
+
+    Args:
+        approval: of the run, with the deployment.
+        parameters: those that resume the run.
+        waits_in_inbox: the run's file waits in the inbox. Its watch takes no run: it looks for what
+            was approved by itself.
+
+    Returns:
+        None where no server is configured, or the deployment is gone or does not take the run.
+
+    Raises:
+        SettingsError: the server cannot be reached.
+    """
+    if approval.deployment_id is None or not PREFECT_API_URL.value():
+        return None
+    deployment_id, given = UUID(approval.deployment_id), {}
+    try:
+        async with get_client() as client:
+            found = await client.read_deployment(deployment_id)
+            flow = await client.read_flow(found.flow_id)
+        if flow.name == SCREENING:
+            given = {"parameters": parameters.model_dump(mode="json", exclude_unset=True)}
+        elif not waits_in_inbox:
+            return None
+        await arun_deployment(deployment_id, parameters=given, timeout=0)
+    except ObjectNotFound:
+        return None
+    except Exception as error:  # noqa: BLE001 - whatever the engine raises, the approval stands
+        raise SettingsError(
+            f"run {approval.run_id} is approved, but the Prefect server of PREFECT_API_URL did not "
+            f"take it ({type(error).__name__}): see that it runs, then type "
+            f"nightscreen screen --run {approval.run_id}"
+        ) from None
+    return f"{flow.name}/{found.name}"

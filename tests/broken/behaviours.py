@@ -451,7 +451,7 @@ _STOPPING = (
         "An outage uses up the money held for calls in doubt, and marks the book failed.",
         (
             Edit(
-                "nightscreen/calling/silence.py",
+                "nightscreen/calling/stops.py",
                 "if self.opened_at is None and self._attempts >= self.after:",
                 "if self.opened_at is None and self._attempts < 0:",
             ),

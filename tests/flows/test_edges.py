@@ -10,7 +10,7 @@ import pytest
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows import screen_batch
-from nightscreen.runs.quoting import quote_document
+from nightscreen.runs.run_report import quote_document
 from nightscreen.schemas.errors import InputError, JournalError, UnexpectedFault, foremost
 from nightscreen.tasks.cancellation import shield_until_done
 from nightscreen.tasks.error_boundary import sanitize_errors, sanitized
@@ -33,7 +33,7 @@ def test_unforeseen_errors_lose_their_text() -> None:
     with pytest.raises(UnexpectedFault) as caught, sanitize_errors():
         quote_document(Broken())  # type: ignore[arg-type]  # it breaks at the first look
     assert BVN not in str(caught.value)
-    assert "ValueError at runs/quoting.py" in str(caught.value)
+    assert "ValueError at runs/run_report.py" in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
 

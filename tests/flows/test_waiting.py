@@ -7,8 +7,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from nightscreen.calling.progress import CheckProgress
-from nightscreen.calling.stops import Stops
+from nightscreen.calling.stops import CheckProgress, Stops
 from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.calling.wallet import Wallet
 from nightscreen.schemas.clock import next_day

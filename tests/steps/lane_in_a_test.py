@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.calling.lane import Lane
 from nightscreen.calling.lookup_task import LookupTask
-from nightscreen.calling.progress import CheckProgress
-from nightscreen.calling.stops import Stops
+from nightscreen.calling.stops import CheckProgress, Stops
 from nightscreen.calling.wallet import Wallet
 from nightscreen.calling.writer import Writer
 from nightscreen.client.classify import CallOutcome, ChargeStatus

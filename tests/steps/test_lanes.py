@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nightscreen.calling.silence import Silence
-from nightscreen.calling.stops import Stops
+from nightscreen.calling.stops import Silence, Stops
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal import open_journal

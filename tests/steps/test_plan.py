@@ -23,8 +23,7 @@ from nightscreen.journal.answers import StoredAnswer
 from nightscreen.planning.customers import gather_customers, planning_queries
 from nightscreen.planning.eligibility import slots_of
 from nightscreen.planning.freshness import Freshness
-from nightscreen.planning.plan import Planner, Wanted
-from nightscreen.planning.row_plan import read_row_plan
+from nightscreen.planning.plan import Planner, Wanted, read_row_plan
 from nightscreen.planning.shared_identifiers import count_shared
 from nightscreen.schemas.checks import IdentityKind, Outcome, Purpose
 from nightscreen.schemas.clock import MICROS

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from nightscreen.calling.progress import CheckProgress
-from nightscreen.calling.silence import Silence
-from nightscreen.calling.stops import PASSING, RULES, Objection, Stops, Until
+from nightscreen.calling.stops import (
+    PASSING,
+    RULES,
+    CheckProgress,
+    Objection,
+    Silence,
+    Stops,
+    Until,
+)
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.response_rules import FailureReason, StopScope, StopSignal
 from nightscreen.schemas.calls import LookupStatus

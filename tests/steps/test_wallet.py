@@ -7,8 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.calling.progress import CheckProgress
-from nightscreen.calling.stops import Stops
+from nightscreen.calling.stops import CheckProgress, Stops
 from nightscreen.calling.wallet import Wallet
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.schemas.stops import StopReason
