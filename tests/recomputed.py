@@ -177,7 +177,6 @@ def recomputed(folder: Folder) -> dict[str, Any]:
     rows, sent = folder.counted, folder.sent
     read, refused = len(folder.rows), len(folder.lines("quarantine.csv"))
     cost = cost_of(sent)
-    flagged = sum(row["decision"] in ("decline", "review") for row in rows)
     return {
         "rows": {"read": read + refused, "screened": read, "quarantined": refused},
         "checks": {
@@ -188,8 +187,6 @@ def recomputed(folder: Folder) -> dict[str, Any]:
         "cost": {
             "total": naira(cost),
             "in_doubt_exposure": naira(in_doubt_micro(sent)),
-            "flagged_rows": flagged,
-            "per_flagged": f"{cost / flagged:.2f}" if flagged else None,
         },
         "balance": balance(sent),
         **coverage(folder),

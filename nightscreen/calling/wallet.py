@@ -39,7 +39,6 @@ class Wallet:
     bound_micro: int = 0  # worst cost of what is reserved or in flight at this moment
     # the highest price seen in this run, by check; prices may rise under way
     highest_micro: dict[str, int] = field(default_factory=dict)
-    excess_micro: int = 0  # what calls cost beyond what was reserved for them, since prices rose
     # checks with a cost that a balance contradicted
     disproved: set[str] = field(default_factory=set)
     _answers: int = 0
@@ -118,13 +117,11 @@ class Wallet:
         rose = known < cost <= self.price_limits.get(check, cost)
         if rose:
             self.highest_micro[check] = cost
-        if cost > reserved_micro:
-            self.excess_micro += cost - reserved_micro
-            if rose:
-                self.stops.notices.append(
-                    f"the price of {check} rose from {naira_words(reserved_micro)} to "
-                    f"{naira_words(cost)} while the run was under way"
-                )
+        if rose and cost > reserved_micro:
+            self.stops.notices.append(
+                f"the price of {check} rose from {naira_words(reserved_micro)} to "
+                f"{naira_words(cost)} while the run was under way"
+            )
 
     def disbelieved(self, check: str, reading: CallOutcome) -> int | None:
         """Return the cost an answer names where that is too high to be a price; None where not."""

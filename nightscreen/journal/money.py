@@ -81,15 +81,6 @@ def settled(outcome: CallResult, reserved_micro: int) -> Spent:
     return Spent(outcome.cost_micro or 0, -reserved_micro, -int(not_sent))
 
 
-@dataclass(frozen=True, slots=True)
-class Surprise:
-    """Calls of one check that cost more than was reserved for them: a price rose meanwhile."""
-
-    check: str
-    calls: int
-    excess_micro: int
-
-
 @dataclass(slots=True)
 class Room:
     """What still fits under the caps while a block is granted.
@@ -232,18 +223,12 @@ class Money:
         return {row.check: SeenPrice(*row[1:4]) for row in rows}
 
     @outlasting
-    def surprises(self, run_id: str) -> list[Surprise]:
-        """Return by how much a run's calls cost more than was reserved for them, by check.
+    def price_rises(self, run_id: str) -> int:
+        """Return by how much a run's calls cost more than was reserved for them, in micro-naira.
 
         This is the most by which a cap can be passed: prices rose while calls were in flight.
         """
         excess = calls.c.cost_micro - calls.c.reserved_micro
-        query = (
-            select(calls.c.check, func.count(), func.sum(excess))
-            .where(calls.c.run_id == run_id, excess > 0)
-            .group_by(calls.c.check)
-            .order_by(calls.c.check)
-        )
+        query = select(func.sum(excess)).where(calls.c.run_id == run_id, excess > 0)
         with reading(self._engine) as connection:
-            rows = connection.execute(query).all()
-        return [Surprise(check, int(number), int(total)) for check, number, total in rows]
+            return int(connection.execute(query).scalar() or 0)

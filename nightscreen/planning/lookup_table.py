@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from nightscreen.files.workspace import Workspace
     from nightscreen.schemas.plan import CheckIdentity
 
-PLANNED = "needed"  # is in the workspace of a run once all its needed lookups are
 _PIECE = "needed-{:05d}"
 RANKED_AT_ONCE = 400_000
 """Lookups in memory at a time while they are put in rank: each time all pieces are read once."""
@@ -75,10 +74,6 @@ class NeededPieces:
         if piece.num_rows:
             self.space.put(_PIECE.format(len(self.ends)), piece)
             self.ends.append(len(self) + piece.num_rows)
-
-    def seal(self) -> None:
-        """Record that all pieces are there: an erasure then knows whom the run is about."""
-        self.space.put(PLANNED, pa.table({"end": pa.array(self.ends, pa.int64())}))
 
     def in_rank(self, order: NDArray[np.int32]) -> Iterator[tuple[NDArray[np.int32], pa.Table]]:
         """Yield the lookups in an order of their numbers, a portion at a time: numbers and rows."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.files.outputs import PROBLEMS, QUARANTINE
@@ -16,9 +15,8 @@ from nightscreen.report.run_end import RunEnd, check_report, lookup_counts, vers
 from nightscreen.schemas.calls import NOT_ENDED, LookupStatus
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import DAY_MICROS, instant_text, spending_day, spending_month
-from nightscreen.schemas.money import MICRO, naira_text
+from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.plan import CheckCounts, Quote
-from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -216,7 +214,7 @@ def screening_report(
         "rows": run.rows(),
         "coverage": facts["coverage"],
         "checks": _checks(run, lookups, calls, facts, written, test_mode=end.in_test),
-        "cost": _cost(run, end, calls, facts, written),
+        "cost": _cost(run, end, calls, written),
         "spending": _spending(run),
         "balance": {
             **calls.balance.document(nightly_micro or calls.cost_micro),
@@ -283,20 +281,11 @@ def _checks(
 
 
 def _cost(
-    run: ScreeningRun,
-    end: RunEnd,
-    calls: CallFigures,
-    facts: Mapping[str, Any],
-    written: WrittenRows,
+    run: ScreeningRun, end: RunEnd, calls: CallFigures, written: WrittenRows
 ) -> dict[str, Any]:
-    """Return what was charged, against quote and cap, for each customer to decline or review."""
+    """Return what was charged, against quote and cap."""
     counts = {} if run.plan is None else run.plan.checks
     cap_micro, cost_micro = run.caps.run_micro, calls.cost_micro
-    rises = run.journal.money.surprises(run.run_id)
-    flagged = sum(
-        facts["decisions"].get(word.value, 0) for word in (Decision.DECLINE, Decision.REVIEW)
-    )
-    each = Decimal(cost_micro) / (flagged * MICRO) if flagged else None
     return {
         **end.cost(
             calls,
@@ -304,9 +293,7 @@ def _cost(
             by_sharing_micro=sum(written.shared_micro.values()),
         ),
         "over_cap": None if cap_micro is None else naira_text(max(0, cost_micro - cap_micro)),
-        "price_rises": naira_text(sum(rise.excess_micro for rise in rises)),
-        "flagged_rows": flagged,
-        "per_flagged": None if each is None else f"{each:.2f}",
+        "price_rises": naira_text(run.journal.money.price_rises(run.run_id)),
     }
 
 
@@ -368,5 +355,4 @@ def _approval(approval: PolicyVersion | None) -> dict[str, Any] | None:
         "written_by": approval.proposed_by,
         "approved_by": approval.decided_by,
         "approved_at": instant_text(approval.decided_at),
-        "in_force_from": instant_text(approval.decided_at),
     }

@@ -433,7 +433,6 @@ def make_plan(run: ScreeningRun) -> None:
         run.needed = NeededPieces(run.workspace)
         for piece in planner.needed(read):
             run.needed.add(piece)
-        run.needed.seal()
         run.ranked = planner.ranking()
         run.plan = planner.result(now, len(run.needed))
         run.unread = planner.unread

@@ -153,7 +153,6 @@ def numbers_of(run: Run) -> dict[str, Any]:
         "checks": {check: asdict(each) for check, each in stops.progress.items()},
         "errors": [[check, kind, number] for (check, kind), number in stops.errors.items()],
         "answered": stops.answered,
-        "excess_micro": run.wallet.excess_micro,
         "balance_micro": run.wallet.balance_micro,
         "notices": list(stops.notices),
     }
@@ -186,7 +185,6 @@ class Totals:
             stops.errors[(check, kind)] += number - known.get((check, kind), 0)
         answered = numbers["answered"] - last.get("answered", 0)
         stops.answered += answered
-        run.wallet.excess_micro += numbers["excess_micro"] - last.get("excess_micro", 0)
         if answered and numbers["balance_micro"] is not None:
             run.wallet.balance_micro = numbers["balance_micro"]
         stops.notices += [each for each in numbers["notices"] if each not in stops.notices]

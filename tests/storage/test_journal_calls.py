@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 
 from nightscreen.journal.engine import reading
 from nightscreen.journal.erasure import Erasures
-from nightscreen.journal.money import Spent, Surprise
+from nightscreen.journal.money import Spent
 from nightscreen.journal.schema import ErasedPseudonyms, answers
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
@@ -187,8 +187,8 @@ def test_a_price_rise_is_reserved_at_once_everywhere_and_reported(place: Place) 
         ReservationStatus.UNAFFORDABLE,
     ]
     one.calls.settle("run-1", [ended(each, cost=3 * PRICE) for each in pairs[1:]])
-    assert one.money.surprises("run-1") == [Surprise("karma", 3, 6 * PRICE)]
-    assert one.money.surprises("run-2") == []
+    assert one.money.price_rises("run-1") == 6 * PRICE
+    assert one.money.price_rises("run-2") == 0
     assert other.money.today().bound_micro == 12 * PRICE
     assert verify_journal(one) == []
 
