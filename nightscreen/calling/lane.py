@@ -202,8 +202,9 @@ class Lane:
                     self._let_go()
                 else:
                     self._launch()
-                    if self._is_paused():
-                        self._unreserve()
+                    if self._is_paused():  # others may use money and number
+                        while self._ready:
+                            self._give_back(self._ready.popleft(), LookupStatus.CLAIMED)
                     if await self._reserve():
                         continue
                     self._say_why()
@@ -441,11 +442,6 @@ class Lane:
     def _is_disputed(self) -> bool:
         """Return whether a cost of the check is not believed, and nothing settles it yet."""
         return self.check in self.writer.disputed.checks
-
-    def _unreserve(self) -> None:
-        """Give back what is reserved while the check is paused: others may use money and number."""
-        while self._ready:
-            self._give_back(self._ready.popleft(), LookupStatus.CLAIMED)
 
     def _say_why(self) -> None:
         """Say what is waited for where nothing is under way."""

@@ -130,13 +130,15 @@ class Planner:
             has_answers, has_any = self._put_answers(slot)
             frame.run("judge", number=number)
             if has_any:
-                self._count_answers(slot)
+                for name, value in frame.row("counts").items():
+                    setattr(self.slots[slot], name, value)
             if has_answers:
                 frame.run("screened", **names)
             if self.whole:
                 sizes = np.diff(self.starts).tolist()
                 for chunk, found in enumerate(frame.pieces("row_plan", sizes, **names)):
-                    _put_row_plan(self.workspace, slot, chunk, found)
+                    columns = {f"{slot.column}.{n}": plain(found[n]) for n in found.column_names}
+                    self.workspace.put(_ROW_PLAN.format(slot.file_name, chunk), pa.table(columns))
             frame.run("need", number=number)
             if has_answers and self.wanted.stop_at_first and slot.check == "karma":
                 self._listed[frame.table("listings", **names)["row"].to_numpy()] = True
@@ -169,11 +171,6 @@ class Planner:
         left = sorted({*self.closed.get(slot.check, ())}.intersection(subjects))
         self.frame.make("closed", pa.table({"subject": pseudonym_column(b"".join(left))}))
         return is_any, is_any or bool(left)
-
-    def _count_answers(self, slot: CheckIdentity) -> None:
-        counts = self.slots[slot]
-        for name, value in self.frame.row("counts").items():
-            setattr(counts, name, value)
 
     def _count_rows(self) -> None:
         """Count the rows that each slot asks, and those that it and a whole check leave out.
@@ -274,15 +271,6 @@ def _count_left_out(
 
 def _ends(rows: pa.Table) -> pa.Array:
     return pa.array(consent_ends(rows.combine_chunks().to_batches()[0]))
-
-
-# --- row plans: what the end of a run needs of each row ---
-
-
-def _put_row_plan(space: Workspace, slot: CheckIdentity, number: int, found: pa.Table) -> None:
-    """Save what `plan.sql` found of a slot and the rows of a chunk, by the chunk's number."""
-    columns = {f"{slot.column}.{name}": plain(found[name]) for name in found.column_names}
-    space.put(_ROW_PLAN.format(slot.file_name, number), pa.table(columns))
 
 
 def read_row_plan(space: Workspace, slots: Sequence[CheckIdentity], number: int) -> pa.Table:

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.actor import Actor
 
 
-def release(
-    journal: Journal, actor: Actor, run_id: str, reason: str, *, folder: Path | None = None
-) -> dict[str, Any]:
+def release(journal: Journal, actor: Actor, run_id: str, reason: str) -> dict[str, Any]:
     """Release a held run: journal, report, page and manifest say so; return the report.
 
     Args:
@@ -32,7 +30,6 @@ def release(
         actor: who releases it.
         run_id: the run.
         reason: why it may be published after all; kept in clear, so no personal data.
-        folder: the run's folder, where it was moved.
 
     Raises:
         NotAllowedError: the actor may not release it.
@@ -52,10 +49,11 @@ def release(
     at = instant_text(journal.clock())
     released = {"at": at, "reason": reason.strip()}
     report = {**report, "publishable": report["state"] == "completed", RELEASED: released}
-    _rewrite_files(RunFolder(Path(run.folder) if folder is None else folder), report)
+    folder = Path(run.folder)
+    _rewrite_files(RunFolder(folder), report)
     journal.runs.keep_report(run_id, report)
     if report["publishable"]:
-        publish_cases(journal, run, Path(run.folder) if folder is None else folder)
+        publish_cases(journal, run, folder)
     actor.note(journal, "run released", run_id=run_id, reason=reason.strip())
     return report
 

@@ -19,7 +19,7 @@ from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.plan import CheckCounts, Quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from nightscreen.calling.run import Run
     from nightscreen.report.calls import CallFigures
@@ -180,17 +180,12 @@ def without_answer(run: ScreeningRun) -> dict[tuple[str, bytes], str]:
     closed = {(check, each) for check, lookups in run.closed.items() for each in lookups}
     found = dict.fromkeys(closed, NoAnswer.IN_DOUBT.value)
     found |= run.journal.runs.unanswered(run.run_id)
-    for key in _lapsed(run):
-        if found.get(key, NoAnswer.PENDING) == NoAnswer.PENDING:
-            found[key] = NoAnswer.REFUSED.value
-    return found
-
-
-def _lapsed(run: ScreeningRun) -> Iterator[tuple[str, bytes]]:
-    """Yield check and pseudonym of the lookups whose consent ended before they could be asked."""
-    if run.lookups is not None:
+    if run.lookups is not None:  # consent ended before they could be asked
         for block in run.journal.lookups.in_states(run.lookups, {LookupStatus.LAPSED}):
-            yield from ((each.check, bytes(each.subject)) for each in block)
+            for key in ((each.check, bytes(each.subject)) for each in block):
+                if found.get(key, NoAnswer.PENDING) == NoAnswer.PENDING:
+                    found[key] = NoAnswer.REFUSED.value
+    return found
 
 
 def screening_report(

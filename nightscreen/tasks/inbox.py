@@ -26,7 +26,8 @@ def newest_input(parameters: ScreenBatch) -> ScreenBatch:
     pattern = Path(parameters.input)
     if pattern.exists() or not _WILD.intersection(parameters.input):
         return parameters
-    found = [path for path in Path(pattern.anchor).glob(_relative(pattern)) if path.is_file()]
+    below = pattern.relative_to(pattern.anchor) if pattern.anchor else pattern
+    found = [path for path in Path(pattern.anchor).glob(str(below)) if path.is_file()]
     if not found:
         raise InputError(
             f"no file matches {parameters.input}, seen from {Path.cwd()}: has tonight's extract "
@@ -40,7 +41,3 @@ def newest_input(parameters: ScreenBatch) -> ScreenBatch:
             "number or email address in its name, which is shown everywhere: rename it"
         )
     return parameters.model_copy(update={"input": str(newest)})
-
-
-def _relative(pattern: Path) -> str:
-    return str(pattern.relative_to(pattern.anchor)) if pattern.anchor else str(pattern)

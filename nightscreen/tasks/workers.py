@@ -90,7 +90,8 @@ class ScreeningRunner(EngineRunner):
     async def sharing(self, asking: Asking) -> AsyncIterator[None]:
         """Have workers ask while the body does, and add up what they report."""
         run, number = self.run, self.run.parameters.workers
-        if number == 1 or not _is_worth_it(run):
+        left = sum(each.wanted - each.done for each in run.progress.values())
+        if number == 1 or run.stops.reason is not None or left < LEAST_LOOKUPS * number:
             yield
             return
         started = await start_workers(run.run_id, number)
@@ -104,12 +105,6 @@ class ScreeningRunner(EngineRunner):
             await asyncio.wait([looking])
             await shield_until_done(call_off(started))
             await shield_until_done(totals.look(asking))
-
-
-def _is_worth_it(run: ScreeningRun) -> bool:
-    """Return whether workers have enough to ask: starting a process takes some seconds."""
-    left = sum(each.wanted - each.done for each in run.progress.values())
-    return run.stops.reason is None and left >= LEAST_LOOKUPS * run.parameters.workers
 
 
 async def _keep_looking(asking: Asking, totals: Totals) -> None:
