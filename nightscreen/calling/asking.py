@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nightscreen.client.transport import Transport
     from nightscreen.journal.lookups import ClaimedLookup, LookupRun
     from nightscreen.planning.freshness import Freshness
-    from nightscreen.planning.short_circuit import Chains
+    from nightscreen.planning.lookup_table import Chains
     from nightscreen.schemas.calls import Reservation
 
 _ANSWERED = frozenset({LookupStatus.PAID, LookupStatus.FREE, LookupStatus.UNREADABLE})

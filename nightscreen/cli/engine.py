@@ -23,7 +23,7 @@ from nightscreen.files.local_engine import running_engine
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks import temporary_server
-from nightscreen.tasks.engine_login import client_environment
+from nightscreen.tasks.temporary_server import client_environment
 from nightscreen.tasks.terminal import AT_TERMINAL, Terminal
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from nightscreen.files.private_files import make_private_folder, write_private, 
 from nightscreen.runs.run import require_service
 from nightscreen.schemas.errors import NightscreenError, UsageError
 from nightscreen.schemas.shipped import PACKAGE, template
-from nightscreen.tasks.engine_login import (
+from nightscreen.tasks.temporary_server import (
     LOGIN,
     UMASK,
     client_environment,

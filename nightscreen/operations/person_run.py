@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, Type
 
 import pyarrow as pa
 
-from nightscreen.calling.caller import Caller
+from nightscreen.calling.caller import Caller, wait_and_resume
 from nightscreen.calling.lookup_task import CALL_STATES, SAID_OF_CUSTOMER
 from nightscreen.calling.run import known_prices
-from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.files.outputs import PROBLEMS, QUARANTINE
 from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
 from nightscreen.journal import journal_of

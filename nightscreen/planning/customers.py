@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.frame import PSEUDONYM, pseudonym_column, read_queries
-from nightscreen.planning.consent import consent_column, consent_ends
-from nightscreen.planning.eligibility import flat, identities, why_not
+from nightscreen.planning.eligibility import consent_column, consent_ends, flat, identities, why_not
 from nightscreen.schemas.columns import IDENTIFIERS
 from nightscreen.schemas.plan import SkipReason
 from nightscreen.schemas.rows import row_schema

@@ -1,11 +1,14 @@
-"""Who can be asked what: a row's identities, and why a check is not asked where it is not.
+"""Who can be asked what: a row's identities and consent, and why a check is not asked.
 
-Consent is judged by `consent`, freshness by `freshness`; this module only combines them with what
-the row holds.
+Consent is valid if it has a reference, was given, has not expired and was not withdrawn by then,
+and all its times could be read. Without an expiry it lasts twelve months. `values/dates.py`
+reads the times; which checks need consent is theirs to say, freshness `freshness`'s.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,12 +17,14 @@ import pyarrow.compute as pc
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.checks import IdentityKind
-from nightscreen.schemas.columns import IDENTIFIERS, Flaw
+from nightscreen.schemas.clock import LAGOS, to_instant, to_micros
+from nightscreen.schemas.columns import IDENTIFIERS, INSTANT_COLUMNS, Flaw
 from nightscreen.schemas.plan import CheckIdentity, SkipReason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    import numpy.typing as npt
     from numpy.typing import NDArray
 
 
@@ -62,3 +67,85 @@ def why_not(rows: pa.Table, slot: CheckIdentity, consent: NDArray[np.bool_]) -> 
         [SkipReason.INELIGIBLE.value, SkipReason.INVALID.value, SkipReason.REFUSED.value],
         SkipReason.ASK.value,
     ).astype(np.int8)
+
+
+# --- consent ---
+
+
+_LEAP_DAY = (2, 29)
+_UNREADABLE = int(Flaw.CONSENT)
+_KEPT = 4096  # many rows of a file were given on the same day
+
+
+def consent_valid(
+    reference: str | None,
+    consented_at: datetime | None,
+    expires_at: datetime | None,
+    withdrawn_at: datetime | None,
+    *,
+    at: datetime,
+    flaws: int,
+) -> bool:
+    """Return whether consent is valid at an instant; all instants have a zone.
+
+    It counts from `consented_at` on, until before `expires_at` (else twelve months in Lagos's
+    calendar, 29 February counting to 28 February) and until before `withdrawn_at`.
+    """
+    times = (consented_at, expires_at, withdrawn_at)
+    instants = (None if each is None else to_micros(each) for each in times)
+    begins, ends = _span(reference, flaws, *instants)
+    return begins <= to_micros(at) < ends
+
+
+def _span(
+    reference: str | None,
+    flaws: int,
+    given: int | None,
+    expires: int | None,
+    withdrawn: int | None,
+) -> tuple[int, int]:
+    """Return from when until when consent counts, in microseconds; an empty span: it never does."""
+    if not reference or given is None or flaws & _UNREADABLE:
+        return 0, 0
+    until = _twelve_months_after(given) if expires is None else expires
+    return given, until if withdrawn is None else min(until, withdrawn)
+
+
+def twelve_months_after(instant: datetime) -> datetime:
+    """Return the same day and time of the next year in Lagos; 29 February becomes the 28th."""
+    local = instant.astimezone(LAGOS)
+    leap_day = (local.month, local.day) == _LEAP_DAY
+    day = local.day - 1 if leap_day else local.day
+    return local.replace(year=local.year + 1, day=day).astimezone(UTC)
+
+
+@lru_cache(maxsize=_KEPT)
+def _twelve_months_after(micros: int) -> int:
+    return to_micros(twelve_months_after(to_instant(micros)))
+
+
+def consent_column(rows: pa.RecordBatch, *, at: datetime) -> pa.BooleanArray:
+    """Return which rows' consent counts at an instant, as `consent_valid` does; never null.
+
+    The rows are in the shape of `schemas.rows.row_schema`.
+    """
+    now = to_micros(at)
+    column: pa.BooleanArray = pa.array(
+        [begins <= now < ends for begins, ends in _spans(rows)], pa.bool_()
+    )
+    return column
+
+
+def consent_ends(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Return when each row's consent ends, in microseconds: at its expiry or its withdrawal.
+
+    A later withdrawal may be known in advance.
+    """
+    return np.array([ends for _, ends in _spans(rows)], np.int64)
+
+
+def _spans(rows: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """Yield from when until when each row's consent counts."""
+    named = (rows.column(name).to_pylist() for name in ("consent_reference", "flaws"))
+    times = (rows.column(name).cast(pa.int64()).to_pylist() for name in INSTANT_COLUMNS)
+    return map(_span, *named, *times)

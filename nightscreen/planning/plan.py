@@ -18,12 +18,10 @@ import pyarrow as pa
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.frame import PSEUDONYM, joined_bytes, plain, pseudonym_column
 from nightscreen.files.sealing import pieces_of
-from nightscreen.planning.consent import consent_ends
 from nightscreen.planning.customers import subject_column
-from nightscreen.planning.eligibility import identities, slots_of
-from nightscreen.planning.lookup_table import LookupRanking
+from nightscreen.planning.eligibility import consent_ends, identities, slots_of
+from nightscreen.planning.lookup_table import NOTHING, Chains, LookupRanking
 from nightscreen.planning.shared_identifiers import MOST_CUSTOMERS, PLACEHOLDERS
-from nightscreen.planning.short_circuit import NOTHING, Chains
 from nightscreen.schemas.checks import IdentityKind, Outcome, Purpose
 from nightscreen.schemas.plan import NEEDED, CheckCounts, Plan, SkipReason
 from nightscreen.values.identifiers import references

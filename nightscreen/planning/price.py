@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nightscreen.planning.lookup_table import LookupRanking
-    from nightscreen.planning.short_circuit import Chains
+    from nightscreen.planning.lookup_table import Chains, LookupRanking
 
 RECENT_RUNS = 14
 """Runs of a batch name that say what a night usually costs."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.journal.consents import live_figures
 from nightscreen.journal.records import Records
-from nightscreen.planning.consent import consent_column
+from nightscreen.planning.eligibility import consent_column
 from nightscreen.schemas.answers import BvnDetails
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import to_instant

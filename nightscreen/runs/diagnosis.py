@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.planning.consent import consent_column
-from nightscreen.planning.eligibility import slots_of, why_not
+from nightscreen.planning.eligibility import consent_column, slots_of, why_not
 from nightscreen.reading.columns import looks_like_value
 from nightscreen.reading.merge_rows import merge_rows, status_name
 from nightscreen.runs.intake import Intake, number_customers

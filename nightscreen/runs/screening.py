@@ -17,7 +17,7 @@ from nightscreen.calling.asking import (
     close_books,
     open_books,
 )
-from nightscreen.calling.waiting import wait_and_resume
+from nightscreen.calling.caller import wait_and_resume
 from nightscreen.runs.finalize import write_report, write_rows
 from nightscreen.runs.run_report import quote_document
 from nightscreen.runs.runner import Runner, closing

@@ -74,8 +74,7 @@ if TYPE_CHECKING:
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.journal import Journal
     from nightscreen.journal.lookups import LookupRun
-    from nightscreen.planning.lookup_table import LookupRanking
-    from nightscreen.planning.short_circuit import Chains
+    from nightscreen.planning.lookup_table import Chains, LookupRanking
     from nightscreen.schemas.contests import PolicyVersion
     from nightscreen.schemas.plan import Plan, Quote
     from nightscreen.schemas.policy import Policy

@@ -1,11 +1,15 @@
-"""A Prefect server for one command, where none is configured.
+"""Prefect servers of ours: the login that each has, and one for a command where none is configured.
 
-It loads while the command checks its input. `begin` starts this module as a process that loads
-Prefect's server and then waits; `let_serve` has it serve, and `wait` waits until it answers. Before
-that it has written nothing, so that a command that refuses its input leaves nothing behind. It is
-stopped with the process that began it. What a server is, and which parts a temporary one has, is
-Prefect's own `create_app`. `at_hand` does all of it at once, for a flow that is called from Python:
-the server that Prefect itself would start answers anybody.
+Whoever may use a Prefect server may run programs as its workers: none of ours answers without its
+login. It is new at each start, is handed over in the environment alone, and is sent to that
+server's own address only. Prefect is not loaded here.
+
+The server of a command loads while that checks its input. `begin` starts this module as a process
+that loads Prefect's server and then waits; `let_serve` has it serve, and `wait` waits until it
+answers. Before that it has written nothing, so that a command that refuses its input leaves nothing
+behind. It is stopped with the process that began it. What a server is, and which parts a temporary
+one has, is Prefect's own `create_app`. `at_hand` does all of it at once, for a flow that is called
+from Python: the server that Prefect itself would start answers anybody.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import atexit
 import http.client
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -26,10 +31,16 @@ from typing import TYPE_CHECKING
 from nightscreen.files.memory_tuning import collect_seldom
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.schemas.errors import NightscreenError
-from nightscreen.tasks.engine_login import UMASK, new_login, server_environment
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import uvicorn
+
+LOGIN = "PREFECT_API_AUTH_STRING"
+SERVER_LOGIN = "PREFECT_SERVER_API_AUTH_STRING"
+UMASK = 0o077
+"""Of every server of ours: Prefect makes its database readable to all users of the machine."""
 
 _GO = "go"
 _HERE, _ELSEWHERE = "here", "elsewhere"
@@ -70,6 +81,51 @@ _CALLED = {
 """What a server is told where no command has: it is wanted, and nothing is reported to anybody."""
 _servers: list[_Server] = []
 _one_at_a_time = threading.Lock()
+
+
+# --- the login of a server of ours ---
+
+
+def new_login() -> str:
+    """Return a login that nobody can guess."""
+    return f"nightscreen:{secrets.token_urlsafe(32)}"
+
+
+def server_environment(folder: Path, port: int, login: str, pages: str = "") -> dict[str, str]:
+    """Return what a server is started with, beside the present environment.
+
+    Args:
+        folder: keeps its database and all else.
+        port: where it listens on loopback.
+        login: without which it answers nobody.
+        pages: origins of its pages, divided by commas; none is this machine alone.
+    """
+    here = f"http://127.0.0.1:{port}"
+    origins = pages or f"{here},http://localhost:{port}"
+    return {
+        "PREFECT_HOME": str(folder),
+        "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder}/prefect.db",
+        SERVER_LOGIN: login,
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": origins,
+        "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": origins,  # its other name, which goes first
+        "PREFECT_SERVER_UI_API_URL": f"{origins.split(',')[0]}/api",
+    }
+
+
+def client_environment(url: str, login: str) -> dict[str, str]:
+    """Return what a client of a server of ours needs; no proxy hears the login."""
+    past = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    own = url.removeprefix("http://").removesuffix("/api")
+    direct = past if past == "*" or own in past.split(",") else f"{past},{own}".lstrip(",")
+    return {"PREFECT_API_URL": url, LOGIN: login, "NO_PROXY": direct, "no_proxy": direct}
+
+
+def without_login(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment for what has no business with an engine."""
+    return {name: value for name, value in environment.items() if name not in (LOGIN, SERVER_LOGIN)}
+
+
+# --- its life ---
 
 
 def begin(home: Path, group: int = 0, **settings: str) -> None:

@@ -53,7 +53,7 @@ class Broken:
 _CALLS = "nightscreen/journal/calls.py"
 _CALLS_SQL = "nightscreen/report/calls.sql"
 _CONFIRMATIONS = "nightscreen/operations/bvn/confirmations.py"
-_CONSENT_RULE = "nightscreen/planning/consent.py"
+_CONSENT_RULE = "nightscreen/planning/eligibility.py"
 _DECIDE = "nightscreen/results/decide.py"
 _ENGINE = "nightscreen/journal/engine.py"
 _ERASURE = "nightscreen/journal/erasure.py"
@@ -787,7 +787,7 @@ _PROCESSES = (
         "Where karma may stop at the first listing every identity is paid for.",
         (
             Edit(
-                "nightscreen/planning/short_circuit.py",
+                "nightscreen/planning/lookup_table.py",
                 "            waits[rows] |= ~ended[numbers]\n",
                 "",
             ),

@@ -7,8 +7,8 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
+from nightscreen.calling.caller import wait_and_resume
 from nightscreen.calling.stops import CheckProgress, Stops
-from nightscreen.calling.waiting import wait_and_resume
 from nightscreen.calling.wallet import Wallet
 from nightscreen.schemas.clock import next_day
 from nightscreen.schemas.stops import StopReason

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from nightscreen.planning.consent import consent_column, consent_valid, twelve_months_after
+from nightscreen.planning.eligibility import consent_column, consent_valid, twelve_months_after
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import row_schema
 

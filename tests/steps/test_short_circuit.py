@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
-from nightscreen.planning.short_circuit import NOTHING, Chains
+from nightscreen.planning.lookup_table import NOTHING, Chains
 from nightscreen.runs.screening import quote_batch
 from nightscreen.sandbox.people import karma_of
 from nightscreen.schemas.calls import LookupStatus

@@ -21,7 +21,7 @@ from nightscreen.operations.person_run import (
     quote,
     write_refused,
 )
-from nightscreen.planning.consent import consent_column, consent_ends
+from nightscreen.planning.eligibility import consent_column, consent_ends
 from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
