@@ -1,6 +1,6 @@
 """The person at the terminal of a run: progress on stderr, and the question whether to spend.
 
-The counting is in `calling.progress`; `runs.approval` decides whether approval is needed. Without a
+The counting is in `calling.stops`; `runs.approval` decides whether approval is needed. Without a
 terminal, or after a no, the run ends and waits for `nightscreen approve`.
 """
 
