@@ -22,7 +22,7 @@ from nightscreen.policy.load import load_policy
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.runs.run import require_same_input, require_service
-from nightscreen.runs.run_parameters import resolve
+from nightscreen.runs.screening_run import resolve
 from nightscreen.schemas.clock import deadline_instant, system_clock
 from nightscreen.schemas.errors import InputError, OutputError, SettingsError
 

@@ -51,6 +51,7 @@ from nightscreen.results.notice_delivery import contests_report
 from nightscreen.results.notices import NoticeRun, proposes, write_notices
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
 from nightscreen.results.wording import team_sentences
+from nightscreen.runs.intake import CHUNK_ROWS
 from nightscreen.runs.open_cases import publish_cases
 from nightscreen.runs.run_report import (
     WrittenRows,
@@ -59,7 +60,7 @@ from nightscreen.runs.run_report import (
     screening_report,
     without_answer,
 )
-from nightscreen.runs.screening_run import CHUNK_ROWS, read_chunk
+from nightscreen.runs.screening_run import read_chunk
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.stops import COMPLETED, LOW_BALANCE, TEST_MODE, StopReason

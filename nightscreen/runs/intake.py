@@ -1,8 +1,8 @@
 """Intake: from text as a file holds it to typed rows, refused rows and every issue.
 
-The order of judging, and what refuses a row, live here. Reading files belongs to `reading`; the
-rule of each column to `values`. The trouble of a row is a value: nothing here raises for what a
-file holds.
+The order of judging, and what refuses a row, live here, and how a run takes its file in. Reading
+files belongs to `reading`; the rule of each column to `values`. The trouble of a row is a value:
+nothing here raises for what a file holds.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from nightscreen.reading.date_orders import DATE_COLUMNS, in_numbers
-from nightscreen.runs.corrections import Corrections
+from nightscreen.files.outputs import PROBLEMS, QUARANTINE
+from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
+from nightscreen.reading.date_orders import DATE_COLUMNS, DateOrders, in_numbers
+from nightscreen.reading.merge_rows import merge_rows, status_name
+from nightscreen.reading.open_file import open_source
+from nightscreen.runs.corrections import MOST_TO_CORRECT, Corrections, keep_to_correct
 from nightscreen.schemas.columns import KNOWN_COLUMNS, Flaw
-from nightscreen.schemas.rows import Action, Problem, RefusedRow, RowBatch, row_schema
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.rows import CUSTOMER, Action, Problem, RefusedRow, RowBatch, row_schema
 from nightscreen.values.addresses import judge_domain, judge_email, judge_image_url
 from nightscreen.values.amounts import TENOR, judge_amounts, judge_tenor
 from nightscreen.values.banks import BANK_UNKNOWN, judge_accounts, judge_banks
@@ -47,12 +52,15 @@ from nightscreen.values.issues import (
 from nightscreen.values.phones import judge_phone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from nightscreen.reading.date_orders import DateOrders
+    from nightscreen.files.workspace import Workspace
     from nightscreen.reading.open_file import TableSource
+    from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.rows import Header, SourceBatch
 
+CHUNK_ROWS = 16_384
+"""Rows at a time: what a chunk costs whatever its size weighs more the smaller chunks are."""
 NO_IDENTIFIER = Issue(
     "no_identifier",
     "The row has no usable identifier: no sound BVN, account with bank, phone, email or domain.",
@@ -326,3 +334,86 @@ def refused_rows(batch: SourceBatch, refusals: Mapping[int, tuple[str, Issue]]) 
         for row, cells in zip(rows, values, strict=True)
         for column, issue in [refusals[row]]
     ]
+
+
+# --- of a run ---
+
+
+def read_input(run: ScreeningRun) -> None:
+    """Read the input into sealed chunks of rows; write quarantine and problems."""
+    source = open_source(run.input, mapping=run.mapping)
+    orders = DateOrders(source, run.parameters.date_order)
+    corrections = Corrections.of(run.journal, run.batch)
+    customers = None
+    if run.merging:
+        customers, run.customers = number_customers(source, orders, corrections)
+    keeps = customers is None and not run.parameters.quote_only  # merged rows: at the source
+    most = MOST_TO_CORRECT if keeps else 0
+    intake = Intake(source.header, customers, orders, corrections, most_to_correct=most)
+    merging = None if customers is None else RowsToMerge(run.workspace, customers)
+    quarantine = QuarantineWriter(run.folder.path / QUARANTINE, source.header.columns)
+    problems = ProblemsWriter(run.folder.path / PROBLEMS)
+    to_correct: list[tuple[str, RefusedRow]] = []
+    found = 0
+    run.chunks = run.rows_read = run.rows_quarantined = 0
+    with quarantine, problems:
+        for batch in source.batches(CHUNK_ROWS):
+            result = intake.take(batch)
+            quarantine.write(result.refused)
+            problems.write(result.problems)
+            found += len(result.problems)
+            to_correct += result.to_correct
+            run.rows_read += result.read
+            run.rows_quarantined += len(result.refused)
+            if merging is not None:
+                merging.add(result.rows)
+            elif result.rows.num_rows:
+                run.workspace.put(f"rows-{run.chunks:05d}", result.rows)
+                run.chunks += 1
+        if merging is not None:
+            run.input_chunks = len(merging.spans)
+            status = status_name(source.header.columns, source.header.loan_status)
+            for merged, problems_of in merging.merged(run.customers, status):
+                problems.write(problems_of)
+                found += len(problems_of)
+                run.workspace.put(f"rows-{run.chunks:05d}", merged)
+                run.chunks += 1
+    run.date_orders = orders.used()
+    run.folder.rows[QUARANTINE] = run.rows_quarantined
+    run.folder.rows[PROBLEMS] = found
+    if run.rows_read == 0:
+        raise InputError(f"{run.input_name} holds no rows below its header")
+    if keeps:
+        keep_to_correct(run.journal, run.run_id, run.batch, source.header, to_correct)
+
+
+class RowsToMerge:
+    """The input's own rows in the workspace, with the number of each one's customer."""
+
+    def __init__(self, workspace: Workspace, customers: CustomerNumbers) -> None:
+        self._workspace = workspace
+        self._customers = customers
+        self.spans: list[tuple[int, int]] = []
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Put some rows aside."""
+        if not rows.num_rows:
+            return
+        numbers = self._customers.numbers(rows["customer_id"].to_pylist())
+        table = pa.Table.from_batches([rows]).append_column(CUSTOMER, pa.array(numbers))
+        self._workspace.put(f"input-{len(self.spans):05d}", table)
+        self.spans.append((int(numbers.min()), int(numbers.max())))
+
+    def merged(
+        self, customers: int, status: str | None
+    ) -> Iterator[tuple[pa.Table, Sequence[Problem]]]:
+        """Yield the customers, a chunk at a time, and what was found about them."""
+        for start in range(0, customers, CHUNK_ROWS):
+            end = start + CHUNK_ROWS
+            pieces = []
+            for place, (least, most) in enumerate(self.spans):
+                if least < end and most >= start:
+                    table = self._workspace.get(f"input-{place:05d}")
+                    number = table[CUSTOMER].to_numpy()
+                    pieces.append(table.filter(pa.array((number >= start) & (number < end))))
+            yield merge_rows(pa.concat_tables(pieces), status)

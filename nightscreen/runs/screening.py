@@ -19,9 +19,10 @@ from nightscreen.calling.asking import (
 )
 from nightscreen.calling.caller import wait_and_resume
 from nightscreen.runs.finalize import write_report, write_rows
+from nightscreen.runs.intake import read_input
 from nightscreen.runs.run_report import quote_document
 from nightscreen.runs.runner import Runner, closing
-from nightscreen.runs.screening_run import make_plan, make_price, open_screening, read_input
+from nightscreen.runs.screening_run import make_plan, make_price, open_screening
 from nightscreen.schemas.clock import Clock, system_clock
 
 if TYPE_CHECKING:

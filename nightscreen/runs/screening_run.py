@@ -16,14 +16,17 @@ import numpy as np
 import pyarrow as pa
 
 from nightscreen.calling.run import Run, known_prices, money_left
+from nightscreen.checks.registry import CHECKS
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.config.settings import Settings, cash_flow_age, max_ages, overridden
 from nightscreen.files.frame import Frame
 from nightscreen.files.memory_tuning import trim_memory, tune_allocator
-from nightscreen.files.outputs import PROBLEMS, QUARANTINE
-from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter, append_problems
+from nightscreen.files.outputs import PROBLEMS
+from nightscreen.files.places import is_url
+from nightscreen.files.quarantine import append_problems
 from nightscreen.files.sealed_file import input_in_clear
 from nightscreen.files.workspace import Workspace
+from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.lookups import NewLookup
 from nightscreen.journal.unreadable import doubts_of
@@ -47,42 +50,39 @@ from nightscreen.planning.shared_identifiers import (
 )
 from nightscreen.policy.load import load_policy
 from nightscreen.policy.versions import approval_of, policy_in_force
-from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import Mapping, read_mapping
-from nightscreen.reading.merge_rows import merge_rows, status_name
 from nightscreen.reading.open_file import file_digest, open_source
-from nightscreen.runs.corrections import MOST_TO_CORRECT, Corrections, keep_to_correct
-from nightscreen.runs.intake import Intake, number_customers
 from nightscreen.runs.run import (
     begin_run,
+    find_earlier,
     open_journal,
     require_same_input,
     require_service,
+    run_id_for,
 )
-from nightscreen.runs.run_parameters import Resolved, resolve
+from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.calls import LookupStatus
-from nightscreen.schemas.checks import IdentityKind
-from nightscreen.schemas.clock import Clock, system_clock, to_instant
+from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, IdentityKind, Purpose
+from nightscreen.schemas.clock import LAGOS, Clock, span_micros, system_clock, to_instant
 from nightscreen.schemas.errors import InputError, JournalError, PolicyError
-from nightscreen.schemas.rows import CUSTOMER
+from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.naming import batch_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+    from datetime import timedelta
 
     from numpy.typing import NDArray
 
-    from nightscreen.config.parameters import ScreenBatch
     from nightscreen.journal import Journal
     from nightscreen.journal.lookups import LookupRun
+    from nightscreen.journal.runs import RunRecord
     from nightscreen.planning.lookup_table import Chains, LookupRanking
+    from nightscreen.schemas.approvals import Approval
     from nightscreen.schemas.contests import PolicyVersion
     from nightscreen.schemas.plan import Plan, Quote
     from nightscreen.schemas.policy import Policy
-    from nightscreen.schemas.rows import Problem, RefusedRow, SourceColumn
-    from nightscreen.values.identifiers import CustomerNumbers
-
-CHUNK_ROWS = 16_384
-"""Rows at a time: what a chunk costs whatever its size weighs more the smaller chunks are."""
+    from nightscreen.schemas.rows import SourceColumn
 
 
 @dataclass(slots=True, kw_only=True)
@@ -277,86 +277,6 @@ def _policy_in_force(
     return policy, approval
 
 
-def read_input(run: ScreeningRun) -> None:
-    """Read the input into sealed chunks of rows; write quarantine and problems."""
-    source = open_source(run.input, mapping=run.mapping)
-    orders = DateOrders(source, run.parameters.date_order)
-    corrections = Corrections.of(run.journal, run.batch)
-    customers = None
-    if run.merging:
-        customers, run.customers = number_customers(source, orders, corrections)
-    keeps = customers is None and not run.parameters.quote_only  # merged rows: at the source
-    most = MOST_TO_CORRECT if keeps else 0
-    intake = Intake(source.header, customers, orders, corrections, most_to_correct=most)
-    merging = None if customers is None else RowsToMerge(run.workspace, customers)
-    quarantine = QuarantineWriter(run.folder.path / QUARANTINE, source.header.columns)
-    problems = ProblemsWriter(run.folder.path / PROBLEMS)
-    to_correct: list[tuple[str, RefusedRow]] = []
-    found = 0
-    run.chunks = run.rows_read = run.rows_quarantined = 0
-    with quarantine, problems:
-        for batch in source.batches(CHUNK_ROWS):
-            result = intake.take(batch)
-            quarantine.write(result.refused)
-            problems.write(result.problems)
-            found += len(result.problems)
-            to_correct += result.to_correct
-            run.rows_read += result.read
-            run.rows_quarantined += len(result.refused)
-            if merging is not None:
-                merging.add(result.rows)
-            elif result.rows.num_rows:
-                run.workspace.put(f"rows-{run.chunks:05d}", result.rows)
-                run.chunks += 1
-        if merging is not None:
-            run.input_chunks = len(merging.spans)
-            status = status_name(source.header.columns, source.header.loan_status)
-            for merged, problems_of in merging.merged(run.customers, status):
-                problems.write(problems_of)
-                found += len(problems_of)
-                run.workspace.put(f"rows-{run.chunks:05d}", merged)
-                run.chunks += 1
-    run.date_orders = orders.used()
-    run.folder.rows[QUARANTINE] = run.rows_quarantined
-    run.folder.rows[PROBLEMS] = found
-    if run.rows_read == 0:
-        raise InputError(f"{run.input_name} holds no rows below its header")
-    if keeps:
-        keep_to_correct(run.journal, run.run_id, run.batch, source.header, to_correct)
-
-
-class RowsToMerge:
-    """The input's own rows in the workspace, with the number of each one's customer."""
-
-    def __init__(self, workspace: Workspace, customers: CustomerNumbers) -> None:
-        self._workspace = workspace
-        self._customers = customers
-        self.spans: list[tuple[int, int]] = []
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        """Put some rows aside."""
-        if not rows.num_rows:
-            return
-        numbers = self._customers.numbers(rows["customer_id"].to_pylist())
-        table = pa.Table.from_batches([rows]).append_column(CUSTOMER, pa.array(numbers))
-        self._workspace.put(f"input-{len(self.spans):05d}", table)
-        self.spans.append((int(numbers.min()), int(numbers.max())))
-
-    def merged(
-        self, customers: int, status: str | None
-    ) -> Iterator[tuple[pa.Table, Sequence[Problem]]]:
-        """Yield the customers, a chunk at a time, and what was found about them."""
-        for start in range(0, customers, CHUNK_ROWS):
-            end = start + CHUNK_ROWS
-            pieces = []
-            for place, (least, most) in enumerate(self.spans):
-                if least < end and most >= start:
-                    table = self._workspace.get(f"input-{place:05d}")
-                    number = table[CUSTOMER].to_numpy()
-                    pieces.append(table.filter(pa.array((number >= start) & (number < end))))
-            yield merge_rows(pa.concat_tables(pieces), status)
-
-
 def read_chunk(run: ScreeningRun, number: int) -> pa.Table:
     """Return a chunk of rows in one piece."""
     return run.workspace.get(f"rows-{number:05d}").combine_chunks()
@@ -528,3 +448,98 @@ def _ranked_lookups(
             columns["together_with"],
             columns["row"],
         )
+
+
+# --- its parameters ---
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Parameters made whole: with those of the run that is resumed, and checked."""
+
+    parameters: ScreenBatch
+    earlier: RunRecord | None
+    wanted: Wanted
+    batch: str
+    input: Path
+
+
+def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedelta) -> Resolved:
+    """Fill in what a resumed run already knows, and what follows from the purpose.
+
+    Args:
+        parameters: what was given.
+        journal: knows the runs and their approvals.
+        approval_timeout: how old an approval may be that no run has used yet.
+
+    Raises:
+        InputError: no input, no such run to resume, or its spending was refused.
+    """
+    earlier = find_earlier(journal, parameters.run, SCREEN_FLOW)
+    if earlier is not None:
+        approval = None if parameters.quote_only else _approval(journal, earlier, approval_timeout)
+        parameters = _with_earlier(parameters, earlier, approval)
+    if not parameters.input:
+        raise InputError("no input file was given; name a CSV, XLSX or Parquet file")
+    purpose = Purpose(parameters.purpose)
+    kinds = tuple(IdentityKind(kind) for kind in dict.fromkeys(parameters.karma_identities))
+    checks = tuple(dict.fromkeys(parameters.checks))
+    path = Path(parameters.input)
+    wanted = Wanted(
+        checks,
+        kinds or DEFAULT_KARMA_IDENTITIES[purpose],
+        purpose,
+        run_id_for(journal, earlier),
+        stop_at_first=parameters.karma_stop_at_first,
+    )
+    batch = parameters.batch or batch_name(path)
+    return Resolved(parameters, earlier, wanted, earlier.batch if earlier else batch, path)
+
+
+def _approval(journal: Journal, run: RunRecord, timeout: timedelta) -> Approval | None:
+    """Return the approval that a run may be resumed under, None where there is none.
+
+    Raises:
+        InputError: its spending was refused, and nobody has approved it since.
+    """
+    found = Approvals(journal).newest(run.run_id)
+    if found is None:
+        return None
+    state = found.state(journal.clock(), valid_micros=span_micros(timeout))
+    if state is ApprovalState.REFUSED:
+        at = to_instant(found.decided_at or 0).astimezone(LAGOS)
+        raise InputError(
+            f"the spending of run {run.run_id} was refused by {found.decided_by} on "
+            f"{at:%Y-%m-%d %H:%M} in Lagos, so that it asks nothing; to let it go on all the same: "
+            f"nightscreen approve {run.run_id}"
+        )
+    return found if state is ApprovalState.APPROVED else None
+
+
+def _with_earlier(
+    parameters: ScreenBatch, earlier: RunRecord, approval: Approval | None
+) -> ScreenBatch:
+    """Take over what the earlier run was asked for; a new input, cap or deadline replaces its.
+
+    The amount that an approver allows is its cap.
+    """
+    kept = {**earlier.parameters, "run": earlier.run_id, "quote_only": parameters.quote_only}
+    if approval is not None:
+        kept["max_spend"] = naira_text(approval.max_spend_micro)
+    if not is_url(kept["output"]):
+        kept["output"] = str(Path(earlier.folder).parent)
+    for name in ("input", "max_spend", "deadline", "yes"):
+        given = getattr(parameters, name)
+        if given:
+            kept[name] = given
+    if "workers" in parameters.model_fields_set:
+        kept["workers"] = parameters.workers
+    if "deadline" not in parameters.model_fields_set:
+        kept["deadline"] = ""
+    gone = [name for name in kept.get("checks", ()) if name not in CHECKS]
+    if gone:
+        raise InputError(
+            f"run {earlier.run_id} asked {', '.join(gone)}, which is installed no longer: install "
+            "the package of that check to resume the run"
+        )
+    return ScreenBatch.model_validate(kept)

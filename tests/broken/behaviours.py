@@ -975,7 +975,7 @@ _PEOPLE = (
         "Identifiers stand in problems.csv, which goes to whoever mends the file.",
         (
             Edit(
-                _SCREENING,
+                _INTAKE,
                 "            problems.write(result.problems)\n            found +=",
                 "            problems.write(\n"
                 '                replace(each, hint=f"{each.hint} {result.refused[0].values}")\n'
@@ -1063,7 +1063,7 @@ _ROWS = (
         "Nobody can mend a row that was refused, since it stands nowhere.",
         (
             Edit(
-                _SCREENING,
+                _INTAKE,
                 "            quarantine.write(result.refused)\n",
                 "            quarantine.write(result.refused[:1])\n",
             ),

@@ -12,7 +12,7 @@ import pytest
 
 from nightscreen.reading.columns import fold, understand
 from nightscreen.reading.merge_rows import loan_standings, loan_statuses, merge_rows, status_name
-from nightscreen.runs import screening_run
+from nightscreen.runs import finalize, intake
 from nightscreen.runs.intake import Intake
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import CUSTOMER, SourceBatch
@@ -51,7 +51,7 @@ def test_customers_scattered_over_many_chunks_are_put_together(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the order of the file and however it is cut into chunks."""
-    for module in (screening_run, __import__("nightscreen.runs.finalize", fromlist=["x"])):
+    for module in (intake, finalize):
         monkeypatch.setattr(module, "CHUNK_ROWS", 5)
     book = _loans(*((number % 11, str(number), "Active", {}) for number in range(1, 50)))
     Random(4).shuffle(book)

@@ -12,6 +12,7 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.journal import open_journal
 from nightscreen.journal.calls import Wish
 from nightscreen.runs import screening_run
+from nightscreen.runs.intake import read_input
 from nightscreen.runs.worker import leave, open_worker
 from nightscreen.sandbox.faults import Latency, fixed
 from nightscreen.schemas.calls import LookupStatus
@@ -133,7 +134,7 @@ def priced(tmp_path: Path) -> Any:  # noqa: ANN401 - a run, opened and closed
         input=str(world.write(ROWS)), output=str(world.folder / "out"), workers=2
     )
     run = screening_run.open_screening(parameters, world.read_settings())
-    screening_run.read_input(run)
+    read_input(run)
     screening_run.make_plan(run)
     screening_run.make_price(run)
     yield run
