@@ -210,6 +210,7 @@ class Comparison:
     # customers by kind of change, and `customers`: those with any
     counts: Counter[str] = field(default_factory=Counter)
     news: pa.Table = field(default_factory=NEWS.empty_table)  # of each customer, in their order
+    quiet: set[bytes] = field(default_factory=set)  # whose very evidence somebody reviewed
     _pieces: int = 0  # how many pieces of new states lie in the workspace
 
     def report(self) -> dict[str, int]:
@@ -295,6 +296,7 @@ class Comparison:
                 writes.append(StateWrite(subject, sealed, differs))
             reviewed = self.reviewed.get(subject)
             quiet = reviewed is not None and reviewed == evidence_digest(new)
+            self.quiet |= {subject} if quiet else set()
             news.append((previous_decision(then), self._count(found), quiet))
         if writes:
             columns = dict(zip(StateWrite._fields, zip(*writes, strict=True), strict=True))

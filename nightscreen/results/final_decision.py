@@ -28,17 +28,24 @@ if TYPE_CHECKING:
 FINAL_COLUMNS = ("final_decision", "decided_by", "decided_at")
 
 
+def resting_reviews(
+    journal: Journal, batch: str, among: Sequence[bytes] = ()
+) -> dict[bytes, Review]:
+    """Return the reviews in a batch that rest on their customer's present evidence.
+
+    Those of some customers alone where any are named.
+    """
+    reviews = Reviews(journal).active(batch, journal.clock(), among)
+    known = Customers(journal).known(list(reviews))
+    return {who: each for who, each in reviews.items() if rests_on(each, known.get(who))}
+
+
 def standing_reviews(
     journal: Journal, batch: str, among: Sequence[bytes] = ()
 ) -> dict[bytes, Review]:
-    """Return the reviews that settle customers of a batch, of some of them where any are named."""
-    reviews = Reviews(journal).active(batch, journal.clock(), among)
-    known = Customers(journal).known(list(reviews))
-    return {
-        customer: review
-        for customer, review in reviews.items()
-        if review.decision != Decision.REVIEW.value and rests_on(review, known.get(customer))
-    }
+    """Return the reviews that settle customers of a batch; `review` leaves them open."""
+    found = resting_reviews(journal, batch, among)
+    return {who: each for who, each in found.items() if each.decision != Decision.REVIEW.value}
 
 
 def final_columns(review: Review | None) -> dict[str, str | None]:

@@ -22,11 +22,10 @@ from nightscreen.files.private_files import atomic_write
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.files.run_folder import RowFilter, RunFiles
 from nightscreen.files.sealing import pieces_of
-from nightscreen.journal.customers import Customers
 from nightscreen.journal.records import Records
 from nightscreen.journal.reviews import Reviews
 from nightscreen.results.enriched import columns_of_parts, read_customers
-from nightscreen.results.tracked_state import rests_on
+from nightscreen.results.final_decision import resting_reviews
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import instant_text, lagos_day
 from nightscreen.schemas.contests import (
@@ -34,21 +33,18 @@ from nightscreen.schemas.contests import (
     Contest,
     ContestState,
     CustomerAction,
-    Review,
     ToldNotice,
 )
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.policy import ASK_US, WRITTEN_IN, Decision, Effect, Policy, PolicyRule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from nightscreen.config.declarations import Declarations
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
-
-    Stands = Callable[[int, bytes, Review], bool]
-    """Tells of a row's number, its customer and a review whether the evidence is still the same."""
+    from nightscreen.schemas.contests import Review
 
 SENT_COLUMNS = ("told_at", "told_how", "told_by")  # left empty for the person who sends the notice
 NOTICE_COLUMNS = (
@@ -109,16 +105,20 @@ class _Decided(NamedTuple):
 
 
 class _Notices:
-    """Makes the notices of a run, customer by customer."""
+    """Makes the notices of a run, customer by customer, given the reviews that stand."""
 
     def __init__(
-        self, run: NoticeRun, journal: Journal, declared: Declarations, stands: Stands
+        self,
+        run: NoticeRun,
+        journal: Journal,
+        declared: Declarations,
+        reviews: Mapping[bytes, Review],
     ) -> None:
-        self.run, self.journal, self.stands = run, journal, stands
+        self.run, self.journal = run, journal
         self.counts: Counter[str] = Counter()
         now = journal.clock()
         self._applicants = run.purpose == Purpose.ORIGINATION.value
-        self._reviews = Reviews(journal).active(run.batch, now) if self._applicants else {}
+        self._reviews = reviews if self._applicants else {}
         actions = [] if self._applicants else Records(journal, CustomerAction).all(batch=run.batch)
         self._actions = {action.customer: action for action in actions}
         self._sent: dict[bytes, list[ToldNotice]] = defaultdict(list)
@@ -135,7 +135,7 @@ class _Notices:
 
     def of_parts(self, parts: Sequence[Path]) -> Iterator[dict[str, str]]:
         """Yield the notices in the order of the customers."""
-        number, names = 0, columns_of_parts(parts)
+        names = columns_of_parts(parts)
         channel, language = _named(names, _CHANNELS), _named(names, _LANGUAGES)
         read = {"customer_id", "decision", "reasons", channel, language}
         told = parts if self._applicants or self._actions else ()
@@ -143,19 +143,15 @@ class _Notices:
             ids = block["customer_id"].to_pylist()
             joined = self.journal.pseudonyms.customers(self.run.batch, ids)
             for row, customer in zip(block.to_pylist(), pieces_of(joined), strict=True):
-                found = self.of_row(number, row, customer, row.get(language) or "")
+                found = self.of_row(row, customer, row.get(language) or "")
                 if found is not None:
                     yield {**found, "channel": row.get(channel) or ""}
-                number += 1
 
     def of_row(
-        self, number: int, row: Mapping[str, Any], customer: bytes, language: str = ""
+        self, row: Mapping[str, Any], customer: bytes, language: str = ""
     ) -> dict[str, str] | None:
         """Return a customer's notice; None where there is none, which is counted."""
-        review = self._reviews.get(customer)
-        if review is not None and not self.stands(number, customer, review):
-            review = None
-        action = self._actions.get(customer)
+        review, action = self._reviews.get(customer), self._actions.get(customer)
         final = str(row["decision"]) if review is None else review.decision
         told = final == Decision.DECLINE.value if self._applicants else action is not None
         if not told:
@@ -260,14 +256,14 @@ def write_notices(
     run: NoticeRun,
     journal: Journal,
     declared: Declarations,
-    stands: Stands,
+    reviews: Mapping[bytes, Review],
 ) -> dict[str, int]:
     """Write a run's notices, whole or not at all; return how many customers are told, or why not.
 
-    The file is plain UTF-8, comma separated, its cells guarded against spreadsheets. `stands` tells
-    whether a review still rests on the customer's present evidence.
+    The file is plain UTF-8, comma separated, its cells guarded against spreadsheets. `reviews`
+    are those that rest on their customer's present evidence.
     """
-    notices = _Notices(run, journal, declared, stands)
+    notices = _Notices(run, journal, declared, reviews)
     with atomic_write(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(NOTICE_COLUMNS)
@@ -289,14 +285,8 @@ def notice_of(
     if of_run is None:
         return None
     customer = journal.pseudonyms.customer(run.batch, row["customer_id"])
-    return _Notices(of_run, journal, declared, _stands(journal)).of_row(0, row, customer)
-
-
-def _stands(journal: Journal) -> Stands:
-    customers = Customers(journal)
-    return lambda _row, customer, review: rests_on(
-        review, customers.known([customer]).get(customer)
-    )
+    reviews = resting_reviews(journal, run.batch, [customer])
+    return _Notices(of_run, journal, declared, reviews).of_row(row, customer)
 
 
 def _is_held(run: RunRecord) -> bool:
@@ -324,7 +314,8 @@ def rewrite_notices(journal: Journal, run_id: str, declared: Declarations) -> di
         raise InputError(f"the rows of run {run_id} are not held any more; screen again")
     files = RunFiles.of(path.parent, "notices")
     files.touch(path)
-    counts = write_notices(path, parts, of_run, journal, declared, _stands(journal))
+    reviews = resting_reviews(journal, run.batch)
+    counts = write_notices(path, parts, of_run, journal, declared, reviews)
     files.finish(instant_text(journal.clock()) or "")
     return counts
 

@@ -309,7 +309,7 @@ def _write_notices(
     if compared is None or report.get(HELD):
         path.unlink(missing_ok=True)
         return None
-    quiet = compared.news[":quiet"]
+    active = Reviews(run.journal).active(run.batch, run.journal.clock())
     of_run = NoticeRun(
         run_id=run.run_id,
         batch=run.batch,
@@ -324,7 +324,7 @@ def _write_notices(
         of_run,
         run.journal,
         run.declared,
-        lambda row, _customer, _review: bool(quiet[row].as_py()),
+        {customer: review for customer, review in active.items() if customer in compared.quiet},
     )
     run.folder.rows[NOTICES_FILE] = counts["to_send"]
     return counts
