@@ -24,7 +24,7 @@ from nightscreen.schemas.rows import CUSTOMER, Action, Problem, RefusedRow, RowB
 from nightscreen.values.addresses import judge_domain, judge_email, judge_image_url
 from nightscreen.values.amounts import TENOR, judge_amounts, judge_tenor
 from nightscreen.values.banks import BANK_UNKNOWN, judge_accounts, judge_banks
-from nightscreen.values.dates import Edge, judge_dates, judge_instants, withdrawal_issue
+from nightscreen.values.dates import judge_dates, judge_instants, withdrawal_issue
 from nightscreen.values.identifiers import (
     ID_MISSING,
     ID_REPEATED,
@@ -278,13 +278,15 @@ def _judge_columns(
     columns[TENOR] = judge_column(columns[TENOR], judge_tenor, TENOR, issues, kind=pa.int64())
     born = judge_dates(columns["date_of_birth"], orders["date_of_birth"], issues)
     columns["date_of_birth"] = born
-    times = {
-        "consented_at": (Edge.START, None),
-        "consent_expires_at": (Edge.END, None),
-        "consent_withdrawn_at": (Edge.START, withdrawal_issue),
-    }
-    for name, (edge, issue) in times.items():
-        columns[name] = judge_instants(columns[name], name, edge, orders[name], issues, issue=issue)
+    for name in ("consented_at", "consent_expires_at", "consent_withdrawn_at"):
+        columns[name] = judge_instants(
+            columns[name],
+            name,
+            orders[name],
+            issues,
+            ends=name == "consent_expires_at",
+            issue=withdrawal_issue if name == "consent_withdrawn_at" else None,
+        )
 
 
 def _not_understood(

@@ -30,13 +30,6 @@ _BIRTH_YEARS = range(1901, 2100)
 _INSTANT_YEARS = range(1970, 2100)
 
 
-class Edge(Enum):
-    """The instant of a day that a bare date means."""
-
-    START = "start"
-    END = "end"
-
-
 class InstantProblem(Enum):
     """Why a date or time is not read: its code and the sentence for the analyst."""
 
@@ -148,10 +141,10 @@ def judge_instant(
     text: str,
     *,
     order: str | None,
-    edge: Edge,
+    ends: bool = False,
     issue: Callable[[InstantProblem], Issue] | None = None,
 ) -> Validated[datetime]:
-    """Validate a time that is present; a bare date means the start or end of its day.
+    """Validate a time that is present; a bare date means its start, or its end where it `ends`.
 
     A consent whose time cannot be read is not valid: the issue has `Flaw.CONSENT`. Other times
     have their own `issue`.
@@ -162,8 +155,8 @@ def judge_instant(
         return Validated(None, (judge_issue(moment),))
     if moment.at.year not in _INSTANT_YEARS:
         return Validated(None, (judge_issue(InstantProblem.IMPLAUSIBLE),))
-    ends = moment.is_bare and edge is Edge.END
-    at = datetime.combine(moment.at, time.max, LAGOS) if ends else moment.at
+    whole_day = moment.is_bare and ends
+    at = datetime.combine(moment.at, time.max, LAGOS) if whole_day else moment.at
     return Validated(at.astimezone(UTC))
 
 
@@ -177,14 +170,14 @@ def judge_dates(
 def judge_instants(
     text: Column,
     column: str,
-    edge: Edge,
     order: str | None,
     issues: Issues,
     *,
+    ends: bool = False,
     issue: Callable[[InstantProblem], Issue] | None = None,
 ) -> Column:
     """Return a column of times, consent times by default, as UTC instants."""
-    judge = partial(judge_instant, order=order, edge=edge, issue=issue)
+    judge = partial(judge_instant, order=order, ends=ends, issue=issue)
     return judge_column(text, judge, column, issues, kind=INSTANT)
 
 

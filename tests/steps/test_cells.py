@@ -21,7 +21,7 @@ from nightscreen.values.addresses import (
 )
 from nightscreen.values.amounts import judge_amount, judge_amounts, judge_tenor
 from nightscreen.values.banks import check_digit, institution_of, judge_account
-from nightscreen.values.dates import Edge, judge_date, judge_instant
+from nightscreen.values.dates import judge_date, judge_instant
 from nightscreen.values.identifiers import judge_bvn, judge_customer_id
 from nightscreen.values.issues import Issues, bare_digits, is_absent, trimmed
 from nightscreen.values.phones import judge_phone
@@ -39,8 +39,8 @@ _no_bank = partial(judge_account, institution=None)
 _date, _dmy, _mdy, _ymd = (
     partial(judge_date, order=order) for order in (None, "dmy", "mdy", "ymd")
 )
-_start = partial(judge_instant, order=None, edge=Edge.START)
-_end = partial(judge_instant, order=None, edge=Edge.END)
+_start = partial(judge_instant, order=None)
+_end = partial(judge_instant, order=None, ends=True)
 
 
 def _jan(day: int, hour: int, minute: int = 0, second: int = 0, micro: int = 0) -> datetime:

@@ -42,7 +42,7 @@ from nightscreen.schemas.outcomes import (
 from nightscreen.schemas.rows import Action, Problem
 from nightscreen.schemas.stops import COMPLETED
 from nightscreen.values.amounts import judge_amounts
-from nightscreen.values.dates import Edge, InstantProblem, judge_dates, judge_instants
+from nightscreen.values.dates import InstantProblem, judge_dates, judge_instants
 from nightscreen.values.identifiers import ID_MISSING, judge_customer_id
 from nightscreen.values.issues import Issue, Issues
 
@@ -140,7 +140,7 @@ class LoanBook:
         for name in ("maturity_date", "written_off_at", "as_of"):
             columns[name] = judge_dates(columns[name], order, issues, name)
         columns["disbursed_at"] = judge_instants(
-            columns["disbursed_at"], "disbursed_at", Edge.END, order, issues, issue=_undated
+            columns["disbursed_at"], "disbursed_at", order, issues, ends=True, issue=_undated
         )
         for cells in zip(*(columns[name].to_pylist() for name in LOAN_DAY_COLUMNS), strict=True):
             yield dict(zip(LOAN_DAY_COLUMNS, cells, strict=True))
