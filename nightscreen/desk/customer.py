@@ -131,6 +131,7 @@ def customer(context: Context, *, link: str = "", again: dict[str, Any] | None =
     seen_since = context.clock() - LOOKED_S * MICROS
     looks = AuditQuery(action="customer seen", customer_id=person.customer_id, since=seen_since)
     seen_by = {each["user"] for each in context.audit.find(looks, limit=50)} - {context.name}
+    known = context.customers.known([person.pseudonym]).values()
     run_id, bvn = run.run_id if run else "", str((row or {}).get("bvn") or "")
     context.record("customer seen", run_id=run_id, customer_id=person.customer_id)
     return context.page(
@@ -151,7 +152,13 @@ def customer(context: Context, *, link: str = "", again: dict[str, Any] | None =
             for each in document["changes"]
             if allowed or str(each.get("check") or "") not in gated
         ],
-        history=_history(context, person),
+        # the decisions there were, newest first
+        history=[
+            (each, each.state.get(LISTED_PART) or each.state[DECISION_PART])
+            for each in reversed([*context.customers.history(person.pseudonym), *known])
+            if {LISTED_PART, DECISION_PART} & set(each.state)
+        ],
+        decided=DECISION_PART,
         comments=Records(context.journal, CaseComment).of_customers([person.pseudonym]),
         others=found.others,
         next=cases.next_after(person.batch, person.customer_id),
@@ -448,21 +455,6 @@ def _also(document: Mapping[str, Any], row: Mapping[str, Any] | None) -> list[st
         said.append(rules[0]["team"] if rules else f"{words(reason['code'])}.")
     main = "" if row is None else row["why"]
     return [each for each in dict.fromkeys(said) if each and each not in main]
-
-
-def _history(context: Context, person: Subject) -> list[dict[str, Any]]:
-    """Return the decisions there were, newest first."""
-    now = context.customers.known([person.pseudonym]).values()
-    found = []
-    for state in reversed([*context.customers.history(person.pseudonym), *now]):
-        decided = state.state.get(DECISION_PART)
-        part = state.state.get(LISTED_PART) or decided
-        if part is not None:
-            why = decided.values.get("reasons", "") if decided is not None else ""
-            word = {"decision": part.values.get("decision", ""), "run_id": state.run_id}
-            codes = [code for code in why.split(", ") if code]
-            found.append({"at": state.decided_at, "why": codes, **word})
-    return found
 
 
 def _notice(context: Context, found: _Found) -> dict[str, str] | None:

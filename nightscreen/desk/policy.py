@@ -83,7 +83,13 @@ def policy(context: Context, *, of: str = "", tried: Mapping[str, Any] | None = 
         "policy",
         policy=present,
         in_force=last_approved(found, context.clock()),
-        fields=_fields(context, present, threshold_comments(text)),
+        comments=threshold_comments(text),
+        # of each threshold the reasons whose rules name it
+        codes={
+            name: dict.fromkeys(r.code for r in present.rules if name in thresholds_named(r.when))
+            for name in present.thresholds
+        },
+        text=context.text,
         version=context.text("version", _LONGEST_VERSION) or next_version,
         note=context.text("note"),
         runs=runs,
@@ -108,19 +114,6 @@ def policy(context: Context, *, of: str = "", tried: Mapping[str, Any] | None = 
         rate=bad_rate,
         of=of,
     )
-
-
-def _fields(context: Context, present: Policy, comments: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the field of each threshold: its value, what was typed, which reasons it is in."""
-    fields = []
-    for name, value in present.thresholds.items():
-        codes = [rule.code for rule in present.rules if name in thresholds_named(rule.when)]
-        typed = context.text(f"threshold-{name}", 40)
-        shown = {"name": name, "value": f"{value:f}", "typed": typed}
-        fields.append(
-            {**shown, "comment": comments.get(name, ""), "codes": list(dict.fromkeys(codes))}
-        )
-    return fields
 
 
 def _past_runs(context: Context) -> list[RunRecord]:
