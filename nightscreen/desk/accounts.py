@@ -136,8 +136,11 @@ class Accounts:
         key = self._known(name).key
         with self._writing() as (connection, users):
             epoch = {"epoch": users[key].epoch + 1} if ends_sessions else {}
-            after = users[key].model_copy(update=values | epoch)
-            self._kept.update(connection, [after], self.clock())
+            return self._update(connection, users[key], **values, **epoch)
+
+    def _update(self, connection: Connection, user: User, **values: object) -> User:
+        after = user.model_copy(update=values)
+        self._kept.update(connection, [after], self.clock())
         return self._as_now(after)
 
     def add(self, name: str, roles: Collection[Role], *, by: str = "") -> str:
@@ -199,10 +202,9 @@ class Accounts:
             values |= self._asleep(after, by)
         with self._writing() as (connection, users):
             _require_left(user, after, users.values())
-            changed = users[user.key].model_copy(update=values)
-            self._kept.update(connection, [changed], self.clock())
+            changed = self._update(connection, users[user.key], **values)
         self.needs_two()
-        return self._known(name)
+        return changed
 
     def reset(self, name: str, *, by: str = "") -> str:
         """End a user's password and sessions; return the token of a link that sets another.
@@ -338,8 +340,7 @@ class Accounts:
             if first is not None and not users:
                 self._kept.insert(connection, [first])
             elif user is not None and user.epoch == epoch:
-                changed = user.model_copy(update={"password": hashed, "epoch": epoch + 1})
-                self._kept.update(connection, [changed], self.clock())
+                self._update(connection, user, password=hashed, epoch=epoch + 1)
             else:
                 raise UsageError(_LINK_ENDED)
         self.needs_two()  # from the second approver's first sign-in on
@@ -435,11 +436,9 @@ class Accounts:
             if not steps:
                 return False
             with self._writing() as (connection, users):
-                before = users[user.key]
-                last = max(before.second_step, steps[0])
-                after = before.model_copy(update={"second_step": last})
-                self._kept.update(connection, [after], self.clock())
-            return before.second_step < steps[0]
+                before = users[user.key].second_step
+                self._update(connection, users[user.key], second_step=max(before, steps[0]))
+            return before < steps[0]
 
         return bool(secret) and self._attempt(f"second factor of {user.name}", source, verify)
 

@@ -78,10 +78,10 @@ class Guard:
     Args:
         inner: the pages.
         origins: scheme, host and port of each address that is served.
-        headers: the headers of every answer (`headers_of`).
-        refusal: writes the page of a kind of trouble, with a status.
+        headers: those of every answer (`headers_of`).
+        refusal: makes the page of a kind of trouble, with a status.
         no_page: answers where there is no page, or not for this method or form.
-        log: writes a line: names and words, none of them a person's.
+        log: writes the line.
     """
 
     def __init__(
