@@ -26,7 +26,7 @@ from nightscreen.schemas.shipped import DATA
 from nightscreen.web.guard import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
     from starlette.responses import Response
 
@@ -81,21 +81,15 @@ def place_of(settings: Settings) -> Place:
 
 
 class RateLimit:
-    """Lets something begin so many times a minute, for each key; in this process alone.
+    """Lets something begin so many times a minute, for each key; in this process alone."""
 
-    Args:
-        times: how many.
-        clock: seconds that only go forward.
-    """
-
-    def __init__(self, times: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, times: int) -> None:
         self._times = times
-        self._clock = clock
         self._begun: defaultdict[str, deque[float]] = defaultdict(deque)
 
     def lets(self, key: str) -> bool:
         """Return whether it may begin once more, and count it if so."""
-        now, begun = self._clock(), self._begun[key]
+        now, begun = time.monotonic(), self._begun[key]
         while begun and now - begun[0] >= 60:  # noqa: PLR2004 - a minute
             begun.popleft()
         if len(begun) >= self._times:
