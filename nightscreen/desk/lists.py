@@ -213,11 +213,6 @@ def my_work(context: Context) -> Response:
     number, facets = cases.counted(shown)
     first, where = context.slice(number, PAGE_ROWS)
     rows = cases.page(shown, first, first=_OWN_FIRST)
-    within = span_micros(context.settings.review_within)
-    for row in rows:
-        waits = row["whose"] == "waiting"
-        row["due_at"] = row["waits_until"] if waits else row["since"] + within
-        row["overdue"] = row["due_at"] < context.clock()
     context.record("work seen", filter=_kinds(asked), rows=len(rows))
     may_share = context.may("review") and not context.branches
     return context.page(
@@ -226,6 +221,7 @@ def my_work(context: Context) -> Response:
         facets=facets,
         columns=columns,
         rows=in_words(context, rows),
+        within=span_micros(context.settings.review_within),
         where=where,
         back=context.text("back", 2000) or context.request.url.query,
         usual_wait=lagos_day(context.clock()) + timedelta(days=USUAL_WAIT_DAYS),

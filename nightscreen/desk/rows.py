@@ -98,20 +98,13 @@ JOIN shares USING (number)
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What of a list is asked for.
+    """What of a list is asked for."""
 
-    Attributes:
-        chosen: the values chosen of each facet.
-        search: words of a name, or the beginning of a customer id or branch, or the last four
-            digits of an account.
-        sort: a key of `SORTS`.
-        by: the file's columns that are facets as well (`IN_FILE` before their names).
-    """
-
-    chosen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    chosen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values of each facet
+    # words of a name, how a customer id or branch begins, or the last four digits of an account
     search: str = ""
-    sort: str = "exposure"
-    by: tuple[str, ...] = ()
+    sort: str = "exposure"  # a key of `SORTS`
+    by: tuple[str, ...] = ()  # the file's columns that are facets as well (`IN_FILE` before them)
 
     def pairs(self, *, without: str = "") -> list[tuple[str, str]]:
         """Return the filter as parameters of an address."""

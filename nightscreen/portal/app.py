@@ -112,12 +112,7 @@ def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) 
     """Serve the portal until SIGINT or SIGTERM; answers under way are given first.
 
     Prints one line on stdout when it listens: `portal listening on http://HOST:PORT for ORIGIN`.
-
-    Args:
-        journal: an open journal.
-        settings: those of the portal.
-        host: address to listen on.
-        port: 0 takes a free one; None that of the portal's own address, or 8080.
+    Port 0 takes a free one, None that of the portal's own address, or 8080.
 
     Raises:
         UsageError: a setting is missing, or the port is taken.

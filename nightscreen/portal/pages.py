@@ -100,17 +100,11 @@ class RateLimit:
 
 @dataclass(slots=True)
 class Portal:
-    """The portal's parts.
+    """The portal's parts."""
 
-    Attributes:
-        journal: where links, states and grants are kept; other processes may use it too.
-        settings: the service, the consent screen, the portal's address and names.
-        transport: another way to the service than sockets, for tests.
-    """
-
-    journal: Journal
-    settings: Settings
-    transport: Transport | None = None
+    journal: Journal  # where links, states and grants are kept; other processes may use it too
+    settings: Settings  # the service, the consent screen, the portal's address and names
+    transport: Transport | None = None  # another way to the service than sockets, for tests
     place: Place = field(init=False)
     departures: RateLimit = field(default_factory=lambda: RateLimit(DEPARTURES_A_MINUTE))
     tries: RateLimit = field(default_factory=lambda: RateLimit(TRIES_A_MINUTE))
@@ -146,10 +140,7 @@ class Portal:
     def trouble(self, kind: str, status: int, again: str = "") -> Response:
         """Return a page that says what went wrong and what the customer can do.
 
-        Args:
-            kind: a key of the template's table.
-            status: of the answer.
-            again: path to begin again at, where there is one.
+        The kind is a key of the template's table, `again` a path to begin again at.
         """
         return self.page("trouble", status, kind=kind, again=again)
 
