@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from nightscreen.files.sealing import Sealer
 
 _PACKED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # read twice, soon gone
-_PLAIN = pa.ipc.IpcWriteOptions()
-_SMALL = 65_536
-"""Bytes of a table below which packing takes longer than it saves, a buffer at a time."""
 _ONE_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
 
 
@@ -61,8 +58,7 @@ class Workspace:
     def put(self, name: str, table: pa.Table | pa.RecordBatch) -> None:
         """Seal a table under a name, replacing what was there."""
         sink = pa.BufferOutputStream()
-        options = _PLAIN if table.nbytes < _SMALL else _PACKED
-        with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        with pa.ipc.new_stream(sink, table.schema, options=_PACKED) as writer:
             writer.write(table)
         sealed = self._sealer.seal(memoryview(sink.getvalue()).cast("B"), self._context(name))
         write_passing(self.folder / f"{name}.sealed", sealed)

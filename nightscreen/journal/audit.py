@@ -67,9 +67,7 @@ class AuditQuery(NamedTuple):
     """Which entries are asked for; what is empty or None does not narrow.
 
     Attributes:
-        user: exactly.
         action: exactly.
-        run_id: exactly.
         customer_id: exactly.
         search: words that stand in user, action, run or detail; or a customer id, or a number.
         since: the first instant, in microseconds.
@@ -77,14 +75,15 @@ class AuditQuery(NamedTuple):
         by_customer: a search finds a customer, too.
     """
 
-    user: str = ""
     action: str = ""
-    run_id: str = ""
     customer_id: str = ""
     search: str = ""
     since: int | None = None
     until: int | None = None
     by_customer: bool = True
+
+
+EVERY_ENTRY: Final = AuditQuery()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +174,9 @@ class Audit:
 
     # --- reading ---
 
-    def entries(self, *, limit: int = 500, **asked: str) -> list[dict[str, Any]]:
-        """Return entries, newest first; `asked` narrows as `AuditQuery` does."""
-        return self.find(AuditQuery(**asked), limit=limit)  # type: ignore[arg-type]  # words alone
-
-    def find(self, asked: AuditQuery, *, limit: int, before: int = NEWEST) -> list[dict[str, Any]]:
+    def find(
+        self, asked: AuditQuery = EVERY_ENTRY, *, limit: int = 500, before: int = NEWEST
+    ) -> list[dict[str, Any]]:
         """Return the entries below a number that are asked for, newest first."""
         query = select(audit).where(self._condition(asked), audit.c.number < before)
         with reading(self._journal.engine) as connection:
@@ -209,13 +206,9 @@ class Audit:
 
     def _condition(self, asked: AuditQuery) -> ColumnElement[bool]:
         kept, text = audit.c, asked.search.strip()
-        exact = {
-            kept.user: asked.user,
-            kept.action: asked.action,
-            kept.run_id: asked.run_id,
-            kept.customer: self.customer(asked.customer_id) if asked.customer_id else None,
-        }
-        found = [column == value for column, value in exact.items() if value]
+        found = [kept.action == asked.action] if asked.action else []
+        if asked.customer_id:
+            found.append(kept.customer == self.customer(asked.customer_id))
         if asked.since is not None:
             found.append(kept.at >= asked.since)
         if asked.until is not None:

@@ -31,6 +31,7 @@ from nightscreen.schemas.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -200,6 +201,24 @@ class Patience:
     give_up_s: float = 0.0
     gave_up: bool = False
 
+    def wait(self, since: float | None, error: JournalError) -> float:
+        """Wait a moment; return since when that goes on, by a clock that nobody sets.
+
+        Raises:
+            JournalError: the error, where it has gone on for too long.
+        """
+        now = time.monotonic()
+        since = now if since is None else since
+        waited_s = now - since
+        if self.gave_up or waited_s >= self.give_up_s:
+            self.gave_up = self.give_up_s > 0
+            raise error
+        if waited_s % _NAMED_EVERY_S < _REACH_AGAIN_S:
+            told = "waiting for the journal (%.0f of %.0f s): %s"
+            _LOGGER.warning(told, waited_s, self.give_up_s, error)
+        time.sleep(min(_REACH_AGAIN_S, self.give_up_s))
+        return since
+
 
 def be_patient(engine: Engine, give_up_s: float) -> None:
     """Have an engine wait for its database, as a run does that has paid for what it writes."""
@@ -211,41 +230,18 @@ def _patience(engine: Engine) -> Patience:
     return found
 
 
-class _Wait:
-    """One wait for a database: from the first failure on, by a clock that nobody sets."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._patience = _patience(engine)
-        self._since: float | None = None
-        self._name_at = 0.0
-
-    def after(self, error: JournalError) -> None:
-        """Wait a moment, or raise the error where that has gone on for too long."""
-        patience, now = self._patience, time.monotonic()
-        if self._since is None:
-            self._since = now
-        if patience.gave_up or now - self._since >= patience.give_up_s:
-            patience.gave_up = patience.give_up_s > 0
-            raise error
-        if now >= self._name_at:
-            self._name_at = now + _NAMED_EVERY_S
-            waited_s, most_s = now - self._since, patience.give_up_s
-            _LOGGER.warning("waiting for the journal (%.0f of %.0f s): %s", waited_s, most_s, error)
-        time.sleep(min(_REACH_AGAIN_S, patience.give_up_s))
-
-
 def outlast(engine: Engine, work: Callable[[], T]) -> T:
     """Do work on the journal again where its database went away in the middle.
 
     Whether the first try was committed is not known then: the work must be one that may be done
     twice, or find out.
     """
-    wait = _Wait(engine)
+    since: float | None = None
     while True:
         try:
             return work()
         except (JournalBusyError, JournalUnreachableError) as error:
-            wait.after(error)
+            since = _patience(engine).wait(since, error)
 
 
 class _OnEngine(Protocol):
@@ -270,30 +266,25 @@ def _transaction(
     engine: Engine, prepare: Callable[[Connection], object], *, reads: bool = False
 ) -> Iterator[Connection]:
     """One transaction, begun once the database can be reached and gives what it waits for."""
-    wait, under_way = _Wait(engine), ExitStack()
-    while True:
-        try:
-            with told(engine), ExitStack() as opening:
-                made = engine.connect() if reads else engine.begin()
-                connection = opening.enter_context(made)
-                if reads:
-                    connection.execution_options(reads=True)
-                prepare(connection)
-                under_way = opening.pop_all()
-            break
-        except (JournalBusyError, JournalUnreachableError) as error:
-            wait.after(error)
+
+    def begin() -> tuple[Connection, ExitStack]:
+        with told(engine), ExitStack() as opening:
+            connection = opening.enter_context(engine.connect() if reads else engine.begin())
+            if reads:
+                connection.execution_options(reads=True)
+            prepare(connection)
+            return connection, opening.pop_all()
+
+    connection, under_way = outlast(engine, begin)
     with told(engine), under_way:
         yield connection
     if not reads:
         _patience(engine).gave_up = False
 
 
-@contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
-    """One serialised write transaction, whichever the database."""
-    with _transaction(engine, _lock_whole) as connection:
-        yield connection
+def writing(engine: Engine) -> AbstractContextManager[Connection]:
+    """Give one serialised write transaction, whichever the database."""
+    return _transaction(engine, _lock_whole)
 
 
 def _lock_whole(connection: Connection) -> None:
@@ -301,14 +292,13 @@ def _lock_whole(connection: Connection) -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
 
 
-@contextmanager
 def recording(
     engine: Engine,
     turn: Turn | None = None,
     *,
     first: Callable[[Connection], None] | None = None,
-) -> Iterator[Connection]:
-    """One write transaction beside others of its kind, where the database can bear that.
+) -> AbstractContextManager[Connection]:
+    """Give one write transaction beside others of its kind, where the database can bear that.
 
     For what processes that ask write all the time: it waits for `writing` and makes it wait, and
     else for nobody but who writes the very rows, or has the same turn. So rows that many write are
@@ -329,26 +319,21 @@ def recording(
                 take += f", pg_advisory_xact_lock({turn.value})"
             connection.exec_driver_sql(take)
 
-    with _transaction(engine, prepare) as connection:
-        yield connection
+    return _transaction(engine, prepare)
 
 
-@contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
-    """One read transaction; never waits for writers, and never makes them wait."""
-    with _transaction(engine, lambda _: None, reads=True) as connection:
-        yield connection
+def reading(engine: Engine) -> AbstractContextManager[Connection]:
+    """Give one read transaction; it never waits for writers, and never makes them wait."""
+    return _transaction(engine, lambda _: None, reads=True)
 
 
-@contextmanager
-def reading_settled(engine: Engine) -> Iterator[Connection]:
-    """One read transaction that begins when nobody is in the middle of writing.
+def reading_settled(engine: Engine) -> AbstractContextManager[Connection]:
+    """Give one read transaction that begins when nobody is in the middle of writing.
 
     Numbers are given out before they are committed: where several write beside each other, a lower
     one may appear after a higher. Seen from here all up to the highest have appeared.
     """
-    with _transaction(engine, _lock_whole, reads=True) as connection:
-        yield connection
+    return _transaction(engine, _lock_whole, reads=True)
 
 
 @contextmanager
@@ -377,7 +362,9 @@ def told(engine: Engine) -> Iterator[None]:
 
 def _ours(engine: Engine, error: BaseException | None) -> JournalError:
     """Return our error for a driver's."""
-    where, word, reason = _place(engine), _word(error), _reason(error)
+    where, word = _place(engine), _word(error)
+    lines = str(error).strip().splitlines() if error is not None else []
+    reason = lines[0] if lines else "no reason given"
     if word in _BUSY:
         return _busy(engine)
     if _is_away(engine, error, word):
@@ -430,12 +417,6 @@ def _word(error: BaseException | None) -> str:
         name = getattr(error, "sqlite_errorname", "") or ""
         return "_".join(name.split("_")[:2])
     return getattr(error, "sqlstate", None) or ""
-
-
-def _reason(error: BaseException | None) -> str:
-    """Return the first line of a driver's message."""
-    lines = str(error).strip().splitlines() if error is not None else []
-    return lines[0] if lines else "no reason given"
 
 
 def _place(engine: Engine) -> str:

@@ -192,9 +192,8 @@ def _kept_tables() -> Iterator[Table]:
 
 def _of_person(person: ErasedPseudonyms) -> Iterator[_Going]:
     for table in _kept_tables():
-        rule, gone = table.info.get("of_person"), []
-        if rule is not None:
-            yield from (_Going(table, which) for which in rule(person))
+        rule = table.info.get("of_person")
+        gone = [] if rule is None else [rule(person)]
         for column in table.c:
             whose = column.info.get("whose")
             if whose is None:
@@ -223,14 +222,14 @@ def _before(cutoffs: Cutoffs, applicants: Sequence[str]) -> Iterator[_Going]:
     applied = calls.c.run_id.in_(applicants) & (calls.c.state != CallState.INTENT.value)
     of_applicants = answers.c.call_id.in_(select(calls.c.call_id).where(applied))
     for table in _kept_tables():
-        rule, leaves = table.info.get("old"), None
-        old = [] if rule is None else list(rule(cutoffs))
+        rule = table.info.get("old")
+        old = [] if rule is None else [rule(cutoffs)]
         for column in table.c:
             if "ground" in column.info:
                 which = column < getattr(cutoffs, column.info["ground"])
                 old.append(which | of_applicants if table is answers else which)
-            if table is calls and "whose" in column.info:
-                leaves = column.info["whose"].leaves  # a tombstone, as an erasure leaves it
+        # of a call a tombstone, as an erasure leaves it
+        leaves = calls.c.subject.info["whose"].leaves if table is calls else None
         yield from (_Going(table, which, leaves) for which in old)
     yield _Going(calls, applied, {"subject": TOMBSTONE}, counts=False)
 

@@ -33,7 +33,6 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    and_,
     case,
     delete,
     func,
@@ -71,7 +70,7 @@ from nightscreen.schemas.wallet import WalletGap
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from sqlalchemy import ColumnElement, Connection, Select
+    from sqlalchemy import ColumnElement, Connection
     from sqlalchemy.types import TypeEngine
 
     from nightscreen.config.settings import Cutoffs
@@ -198,11 +197,11 @@ runs = Table(
 )
 
 
-def _old_calls(cutoffs: Cutoffs) -> list[ColumnElement[bool]]:
+def _old_calls(cutoffs: Cutoffs) -> ColumnElement[bool]:
     ended = func.coalesce(calls.c.settled_at, calls.c.intent_at)
     named = or_(calls.c.subject != TOMBSTONE, calls.c.consent_reference.is_not(None))
     under_way = calls.c.state == CallState.INTENT.value
-    return [(ended < cutoffs.journal_answers) & ~under_way & named]
+    return (ended < cutoffs.journal_answers) & ~under_way & named
 
 
 calls = Table(
@@ -434,7 +433,7 @@ KINDS: Final[tuple[type[JournalRecord], ...]] = (
 )
 
 
-def _records_of_person(person: ErasedPseudonyms) -> list[ColumnElement[bool]]:
+def _records_of_person(person: ErasedPseudonyms) -> ColumnElement[bool]:
     kept = records.c
     everywhere = [model.kind for model in KINDS if model.everywhere]
     mine = [
@@ -449,10 +448,10 @@ def _records_of_person(person: ErasedPseudonyms) -> list[ColumnElement[bool]]:
             if model.always_in
         ]
         mine.append((kept.customer == customer) & or_(*meant))
-    return _with_parts(or_(*mine))
+    return or_(*mine)
 
 
-def _old_records(cutoffs: Cutoffs) -> list[ColumnElement[bool]]:
+def _old_records(cutoffs: Cutoffs) -> ColumnElement[bool]:
     """What waits stays whatever its age: an open contest, or a policy in force."""
     kept = records.c
     periods = {model.kind: getattr(cutoffs, model.ground.value) for model in KINDS}
@@ -462,19 +461,7 @@ def _old_records(cutoffs: Cutoffs) -> list[ColumnElement[bool]]:
         if model.waiting
     ]
     old = kept.updated_at < case(periods, value=kept.kind)
-    return _with_parts(and_(old, not_(or_(*waiting))))
-
-
-def _with_parts(which: ColumnElement[bool]) -> list[ColumnElement[bool]]:
-    """Records that are parts of others go with these, before them, and never alone."""
-    kept = records.c
-    parts = {model.kind: model.part_of for model in KINDS if model.part_of}
-    gone = [
-        (kept.kind == part)
-        & kept.subject.in_(select(kept.subject).where(which, kept.kind == whole).correlate(None))
-        for part, whole in parts.items()
-    ]
-    return [*gone, which & kept.kind.not_in(parts)]
+    return old & not_(or_(*waiting))
 
 
 RECORD = Seal("record", ("kind", "key"))
@@ -522,20 +509,15 @@ erasures = Table(
 TRANSACTION = Seal("transaction", ("customer", "record_key"))
 
 
-def _with_consent_of_late(cutoffs: Cutoffs) -> Select[tuple[bytes]]:
-    kept = records.c
-    live = kept.state == GrantState.LIVE.value
-    return select(kept.customer).where(
-        kept.kind == Grant.kind, live | (kept.updated_at >= cutoffs.journal_answers)
-    )
-
-
-def _old_transactions(cutoffs: Cutoffs) -> list[ColumnElement[bool]]:
+def _old_transactions(cutoffs: Cutoffs) -> ColumnElement[bool]:
     """What was replaced or removed, and all of those whose grants ended before the period."""
     kept, answered = transaction_records.c, cutoffs.journal_answers
-    lately = _with_consent_of_late(cutoffs)
+    is_live = records.c.state == GrantState.LIVE.value
+    lately = select(records.c.customer).where(
+        records.c.kind == Grant.kind, is_live | (records.c.updated_at >= answered)
+    )
     gone = (kept.first_seen_at < answered) & kept.customer.not_in(lately)
-    return [or_(kept.ended_at < answered, gone)]
+    return or_(kept.ended_at < answered, gone)
 
 
 transaction_records = Table(

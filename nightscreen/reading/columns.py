@@ -46,7 +46,6 @@ OUTPUT_COLUMNS = frozenset(
 _CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNORECASE)
 _VALUE = re.compile(r"\d{5}|@|\d+[.,]\d{2}$|^\d+$|^\d{1,4}[-/]\d{1,2}[-/]\d{1,4}")
 _NEW_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_NO_LETTER = re.compile(r"[^0-9a-z]+")
 _CONSENT_WORDS = ("consent", "withdraw", "revok", "optout")
 _SHOWN = 40
 _ID = ("customer_id",)
@@ -55,8 +54,6 @@ _ID = ("customer_id",)
 def fold(heading: str) -> str:
     """Return a heading without case, blanks, punctuation, accents and currency."""
     bare = _CURRENCY.sub(" ", heading).replace("#", " no ")
-    if bare.isascii():  # nearly all, and quicker
-        return _NO_LETTER.sub("", bare.lower())
     decomposed = unicodedata.normalize("NFKD", bare)
     return "".join(letter for letter in decomposed.casefold() if letter.isalnum())
 

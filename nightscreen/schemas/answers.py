@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 BLANK = (None, "")  # values that say nothing, and need not be kept
 
-_PLAIN = 10**15  # integers smaller than this need no further look
-
 MOST_DIGITS = 30
 """No amount or count of the service has more; text beyond it is not read as a number."""
 
@@ -52,8 +50,6 @@ def read_text(value: object) -> str | None:
 
 def read_number(value: object) -> Decimal | None:
     """Return an exact number from a JSON number or from text such as `₦1,250.00`."""
-    if type(value) is int and -_PLAIN < value < _PLAIN:
-        return Decimal(value)
     if isinstance(value, str):
         text = value.replace(",", "").replace("₦", "").replace("%", "").strip()
         return _bounded(text) if text.isascii() else None
@@ -77,16 +73,12 @@ def _bounded(value: str | int | Decimal) -> Decimal | None:
 
 def read_amount(value: object) -> Decimal | None:
     """Return an exact number that a column of amounts can hold; no record has a larger one."""
-    if type(value) is int and -_PLAIN < value < _PLAIN:
-        return Decimal(value)
     number = read_number(value)
     return None if number is None or abs(number) >= MOST_HELD else number
 
 
 def read_count(value: object) -> int | None:
     """Return a whole number that a column can hold; `3.0` is 3, `3.5` is none."""
-    if type(value) is int and -_PLAIN < value < _PLAIN:
-        return value
     number = read_amount(value)
     if number is None or number != number.to_integral_value():
         return None
@@ -122,11 +114,8 @@ def read_date(value: object) -> date | None:
     text = read_text(value)
     if text is None:
         return None
-    if len(text) <= len("2016-03-17"):  # a timestamp would only be refused at a cost
-        try:
-            return date.fromisoformat(text)
-        except ValueError:
-            pass
+    with suppress(ValueError):
+        return date.fromisoformat(text)
     instant = read_instant(text)
     if instant is None:
         for form in WORDED_DATES:

@@ -78,6 +78,7 @@ class HeldCustomer:
 class BvnRequest(
     JournalRecord,
     kind="bvn_request",
+    period_from=("at",),
     ground=Ground.CONSENTS,
     section="bvn_requests",
     everywhere=True,
@@ -109,10 +110,6 @@ class BvnRequest(
         """Return how it stands, or that one of its calls is under way, or was as a process died."""
         starting = self.state is BvnState.REQUESTED and self.doubt is None
         return UNDER_WAY if self.finishing or starting else self.state.value
-
-    def kept_from(self, written: int) -> int:  # noqa: ARG002 - from the day of consent
-        """Return when the customer was asked."""
-        return self.at
 
     @property
     def is_open(self) -> bool:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from datetime import time as time_of_day
-from functools import lru_cache
 
 from nightscreen.schemas.errors import InputError
 
@@ -18,7 +17,6 @@ LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
 MICROS = 1_000_000
 DAY_MICROS = 86_400 * MICROS
 NOON_MICROS = 11 * 3600 * MICROS  # noon in Lagos as microseconds of the day in UTC
-_EPOCH = date(1970, 1, 1).toordinal()
 
 Clock = Callable[[], int]  # gives the present instant in microseconds
 
@@ -51,18 +49,12 @@ def span_micros(span: timedelta) -> int:
 
 def spending_day(micros: int) -> str:
     """Return the date of the noon-to-noon day in Lagos that an instant falls in."""
-    return day_text((micros - NOON_MICROS) // DAY_MICROS)
+    return to_instant(micros - NOON_MICROS).date().isoformat()
 
 
 def next_day(micros: int) -> int:
     """Return the instant at which the spending day after that of an instant begins."""
     return ((micros - NOON_MICROS) // DAY_MICROS + 1) * DAY_MICROS + NOON_MICROS
-
-
-@lru_cache(maxsize=64)
-def day_text(number: int) -> str:
-    """Return the date of a spending day given as whole days since 1970."""
-    return date.fromordinal(_EPOCH + number).isoformat()
 
 
 def spending_month(micros: int) -> str:

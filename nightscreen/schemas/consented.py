@@ -59,6 +59,7 @@ class Tokens(BaseModel):
 class Grant(
     JournalRecord,
     kind="grant",
+    period_from=("ended_at",),
     ground=Ground.CONSENTS,
     section="consents",
     waiting={GrantState.LIVE.value},
@@ -95,14 +96,11 @@ class Grant(
         """Return whether a scope was granted, and still is."""
         return self.state is GrantState.LIVE and scope in self.scopes
 
-    def kept_from(self, written: int) -> int:
-        """Return when it ended."""
-        return written if self.ended_at is None else self.ended_at
-
 
 class ConsentLink(
     JournalRecord,
     kind="consent_link",
+    period_from=("expires_at",),
     ground=Ground.JOURNAL_ANSWERS,
     section="consent_links",
     everywhere=True,
@@ -115,14 +113,11 @@ class ConsentLink(
     expires_at: int
     used_at: int | None = None
 
-    def kept_from(self, written: int) -> int:  # noqa: ARG002 - from its own end
-        """Return when it expires."""
-        return self.expires_at
-
 
 class CashFigures(
     JournalRecord,
     kind="cash_flow",
+    period_from=("at",),
     ground=Ground.JOURNAL_ANSWERS,
     section="cash_flow",
     everywhere=True,
@@ -138,10 +133,6 @@ class CashFigures(
     scopes: tuple[str, ...]  # what the consent must cover for them to be shown
     # by column of `schemas.enriched.FEATURES`, as JSON has them: amounts and dates as text
     figures: dict[str, Any]
-
-    def kept_from(self, written: int) -> int:  # noqa: ARG002 - from the answer
-        """Return when the service answered."""
-        return self.at
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ class LoanSnapshot:
 class Offer(
     JournalRecord,
     kind="offer",
+    period_from=("closed_at", "followed_at", "offered_at", "at"),
     ground=Ground.DECISIONS,
     section="loan_offers",
     everywhere=True,
@@ -117,22 +118,15 @@ class Offer(
         """Return what the calls that made the link and followed the loan are found by."""
         return {self.subject, self.loan or self.subject}
 
-    def kept_from(self, written: int) -> int:  # noqa: ARG002 - from what was seen of it
-        """Return when the loan ended, or was last followed or offered."""
-        return self.closed_at or self.followed_at or self.offered_at or self.at
 
-
-class LoanNews(
-    JournalRecord, kind="loan_news", ground=Ground.DECISIONS, everywhere=True, part_of="offer"
-):
+class LoanNews(JournalRecord, kind="loan_news", ground=Ground.DECISIONS, everywhere=True):
     """The differences at one view of a loan, seen `at`; `run_id` is the run that reports it.
 
     Attributes:
-        subject: names the offer.
+        subject: names the offer, whose customer and batch it has.
     """
 
     key: str = Field(default_factory=partial(secrets.token_hex, 12))
-    batch: str = ""
     now: LoanSnapshot = Field(repr=False)
     # as it was seen before; None at the first view
     before: LoanSnapshot | None = Field(None, repr=False)

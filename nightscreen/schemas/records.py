@@ -37,11 +37,11 @@ class JournalRecord(BaseModel):
     kind: ClassVar[str]
     ground: ClassVar[Ground]
     section: ClassVar[str]
+    period_from: ClassVar[tuple[str, ...]]
     waiting: ClassVar[frozenset[str]]
     everywhere: ClassVar[bool]
     always_in: ClassVar[str]
     unshown: ClassVar[frozenset[str]]
-    part_of: ClassVar[str]
 
     def __init_subclass__(
         cls,
@@ -49,30 +49,30 @@ class JournalRecord(BaseModel):
         kind: str,
         ground: Ground,
         section: str = "",
+        period_from: tuple[str, ...] = (),
         waiting: Collection[str] = (),
         everywhere: bool = False,
         always_in: str = "",
         unshown: Collection[str] = (),
-        part_of: str = "",
     ) -> None:
         """Declare a kind.
 
         Args:
             kind: names the kind in the journal.
             ground: on which ground records of the kind are kept.
-            section: under which name subject access shows them; empty where they are parts of
-                others, or about no customer.
+            section: under which name subject access shows them; empty where they are shown
+                within others, or are about no customer.
+            period_from: fields of the instant from which its period counts, the first that is not
+                None; without any it is when the record was written.
             waiting: states in which a record is kept whatever its age.
             everywhere: `customer` is the pseudonym that is the same in every batch name.
             always_in: a batch name in which they go with the customer of any batch name.
             unshown: fields that subject access leaves out: what tells only of the program's work.
-            part_of: the kind of the records that these are parts of, by `subject`: they go with
-                them.
         """
         super().__init_subclass__()
-        cls.kind, cls.ground, cls.section, cls.part_of = kind, ground, section, part_of
+        cls.kind, cls.ground, cls.section = kind, ground, section
         cls.waiting, cls.unshown = frozenset(waiting), frozenset(unshown)
-        cls.everywhere, cls.always_in = everywhere, always_in
+        cls.everywhere, cls.always_in, cls.period_from = everywhere, always_in, period_from
 
     # pseudonym of the customer; empty where it is about no customer
     customer: bytes = Field(b"", repr=False)
@@ -95,4 +95,5 @@ class JournalRecord(BaseModel):
 
     def kept_from(self, written: int) -> int:
         """Return the instant from which its period counts; it was written at `written`."""
-        return written
+        instants = (getattr(self, name) for name in self.period_from)
+        return next((at for at in instants if at is not None), written)

@@ -152,5 +152,5 @@ def test_a_version_is_proposed_approved_by_somebody_else_and_shown(
         assert kept.proposed_by.startswith("Ada Eze")
         assert approval_of(journal, label, kept.decided_at - 1) is None
         assert approval_of(journal, load_policy().label, journal.clock()) is None
-        done = [(each["action"], each["detail"]["policy"]) for each in Audit(journal).entries()]
+        done = [(each["action"], each["detail"]["policy"]) for each in Audit(journal).find()]
     assert done == [("policy approved", label), ("policy proposed", label)]

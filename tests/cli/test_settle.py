@@ -9,7 +9,7 @@ import pytest
 
 from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
-from nightscreen.journal.audit import Audit
+from nightscreen.journal.audit import Audit, AuditQuery
 from nightscreen.journal.invoices import disputed_calls
 from tests.money.service_in_memory import LOST, Bureau
 from tests.money.test_prices import odd_answer
@@ -70,6 +70,8 @@ def test_what_the_invoice_says_counts_and_both_values_stay(bureau: Bureau, here:
         assert {each.entered_by for each in disputed_calls(journal)} == {user_name()}
         assert journal.money.this_month().bound_micro == bureau.service.charged * 1_000_000
         audit = Audit(journal)
-        assert [each["user"] for each in audit.entries(action="cost settled")] == [user_name()] * 2
+        assert [each["user"] for each in audit.find(AuditQuery(action="cost settled"))] == [
+            user_name()
+        ] * 2
     again = bureau.night(run=report["run_id"]).report
     assert Decimal(again["cost"]["total"]) == bureau.service.charged

@@ -13,6 +13,7 @@ from nightscreen.config.parameters import WatchInbox
 from nightscreen.desk.rows import rows_of_run
 from nightscreen.files.inbox import Inbox
 from nightscreen.inbox.file_intake import Fate, examine, told_name
+from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.records import Records
 from nightscreen.policy.load import read_text
 from nightscreen.policy.versions import propose, versions
@@ -143,7 +144,7 @@ def test_commands_decide_where_the_desk_has_none(
         "actions": ["Limit lowered"],
         "released": True,
     }
-    written = [(each["action"], each["user"]) for each in bank.context.audit.entries()]
+    written = [(each["action"], each["user"]) for each in bank.context.audit.find()]
     assert {user for _, user in written} == {"bem"}
     assert [action for action, _ in reversed(written)] == [
         "spending refused",
@@ -191,7 +192,9 @@ def test_a_report_is_signed_as_it_stands(bank: Office) -> None:
     bank.journal.runs.finish(run_id, state=run.state, stop_reason=None, report=report)
     assert "The report has changed since." in analyst.get(page).text
     assert approver.post(signing).status_code == 303
-    assert [each["user"] for each in bank.context.audit.entries(action="report signed")] == [
+    assert [
+        each["user"] for each in bank.context.audit.find(AuditQuery(action="report signed"))
+    ] == [
         "Bem",
         "Bem",
     ]

@@ -110,7 +110,7 @@ class Office:
 
     def actions(self) -> list[str]:
         """Return what the audit says was done, oldest first."""
-        return [each["action"] for each in reversed(self.context.audit.entries())]
+        return [each["action"] for each in reversed(self.context.audit.find())]
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.journal import open_journal
-from nightscreen.journal.audit import Audit
+from nightscreen.journal.audit import Audit, AuditQuery
 from nightscreen.journal.copying import back_up, restore
 from nightscreen.journal.engine import writing
 from nightscreen.journal.erasure import Erasures, leave_no_trace
@@ -133,11 +133,11 @@ def test_what_was_changed_is_noticed_and_named(
 
 def test_erasure_keeps_the_chain_and_leaves_no_way_to_the_customer(office: Office) -> None:
     """The lines stay and verify; neither id nor pseudonym, nor anything made of them, does."""
-    pseudonym = office.context.audit.entries(customer_id="C3")[0]["pseudonym"]
+    pseudonym = office.context.audit.find(AuditQuery(customer_id="C3"))[0]["pseudonym"]
     forget(office, "C3")
     assert leave_no_trace(office.journal)
     assert verify_journal(office.journal) == []
-    assert [each["number"] for each in office.context.audit.entries()] == [6, 5, 4, 3, 2, 1]
+    assert [each["number"] for each in office.context.audit.find()] == [6, 5, 4, 3, 2, 1]
     for file in (office.folder / "home").glob("journal.sqlite*"):
         assert not file.is_file() or bytes.fromhex(pseudonym) not in file.read_bytes()
     change(office, "UPDATE audit SET \"user\" = 'Bem' WHERE number = 3")
@@ -159,7 +159,7 @@ def test_chain_goes_on_after_purge_rotation_and_restore(office: Office, tmp_path
         back_up(journal, tmp_path / "copy", passphrase="a walk by the lagoon")
     restore(tmp_path / "copy", tmp_path / "new", passphrase="a walk by the lagoon")
     with open_journal(tmp_path / "new") as journal:
-        assert [each["number"] for each in Audit(journal).entries()] == [8, 7]
+        assert [each["number"] for each in Audit(journal).find()] == [8, 7]
         assert verify_journal(journal) == []
     change(office, "DELETE FROM audit WHERE number = 7")
     assert verify_journal(office.journal) == ["entry 7 of the desk's audit is missing"]

@@ -6,6 +6,7 @@ import re
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import ErasedPseudonyms
@@ -59,7 +60,9 @@ def test_attachment_is_kept_sealed_and_given_back_to_be_saved_alone(bank: Office
     for file in (bank.folder / "home").rglob("*"):
         assert not file.is_file() or b"settled in May" not in file.read_bytes(), file
     seen = {"comment added", "attachment taken out"}
-    assert seen <= {each["action"] for each in bank.context.audit.entries(customer_id="C3")}
+    assert seen <= {
+        each["action"] for each in bank.context.audit.find(AuditQuery(customer_id="C3"))
+    }
 
 
 def test_what_is_no_comment_or_no_such_file_is_refused(bank: Office) -> None:

@@ -16,7 +16,7 @@ from nightscreen.desk.context import WRITE_WAIT_S
 from nightscreen.files.keys import encode_key
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal import open_journal
-from nightscreen.journal.audit import Audit
+from nightscreen.journal.audit import Audit, AuditQuery
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
@@ -115,14 +115,16 @@ def test_desk_that_stays_open_over_a_rotation_goes_on(office: Office) -> None:
         rotate_key(other)
     with open_journal(office.folder / "home") as other:
         Audit(other).write("Bola", "customer seen", customer_id="C7")
-    assert [each["user"] for each in office.context.audit.entries(customer_id="C7")] == ["Bola"]
+    assert [each["user"] for each in office.context.audit.find(AuditQuery(customer_id="C7"))] == [
+        "Bola"
+    ]
     data = b"customer_id,bvn\nK-1,22000000001\n"
     bring(ada, data, "a.csv")
     office.context.audit.write("Ada", "customer seen", customer_id="C8")
     (file,) = (office.folder / "home" / "desk").glob("*.sealed")
     with open_journal(office.folder / "home") as journal:
         audit = Audit(journal)
-        assert [each["customer_id"] for each in audit.entries(customer_id="C8")] == ["C8"]
+        assert [each["customer_id"] for each in audit.find(AuditQuery(customer_id="C8"))] == ["C8"]
         with unsealed(file, journal.sealer) as clear:
             assert clear.read_bytes() == data
 
@@ -140,8 +142,8 @@ def test_erased_customer_is_no_longer_named_in_the_audit(
     for customer in ("C7", "C8"):
         office.context.audit.write("Ada", "customer seen", customer_id=customer)
     assert _erased("C7")["desk_entries"] == 1
-    assert office.context.audit.entries(customer_id="C7") == []
-    erased, other = reversed(office.context.audit.entries(action="customer seen"))
+    assert office.context.audit.find(AuditQuery(customer_id="C7")) == []
+    erased, other = reversed(office.context.audit.find(AuditQuery(action="customer seen")))
     assert (erased["user"], erased["customer_id"]) == ("Ada", "")
     assert erased["detail"] == {"customer": "erased"}
     assert other["customer_id"] == "C8"

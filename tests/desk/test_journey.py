@@ -136,7 +136,7 @@ def test_from_a_messy_file_to_reviewed_decisions(tmp_path: Path) -> None:
         chief.goto(f"{desk.origin}/audit")
         expect(chief.get_by_role("region", name="Entries")).to_contain_text("review saved")
         with open_journal(Path(desk.env["NIGHTSCREEN_HOME"])) as journal:
-            audit = Audit(journal).entries()
+            audit = Audit(journal).find()
         done = [(each["user"], each["action"]) for each in reversed(audit)]
         told = list(dict.fromkeys(done))
         steps = [

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.desk import books
 from nightscreen.desk.pages import micro, naira
+from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.money import Spent
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.money import naira_text
@@ -77,7 +78,7 @@ def test_export_bears_user_time_and_filter_and_stands_in_the_audit(bank: Office)
     assert about["exported by"] == "Ngozi"
     assert about["filter"] == "search: karma; from: 2020-01-01"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z", about["at"])
-    (entry,) = bank.context.audit.entries(action="money exported")
+    (entry,) = bank.context.audit.find(AuditQuery(action="money exported"))
     assert (entry["user"], entry["detail"]["filter"]) == ("Ngozi", about["filter"])
     bank.context.accounts.change("Ngozi", [], {"export": False})
     for path in ("/money.csv", "/audit.csv"):
@@ -97,14 +98,16 @@ def test_audit_is_taken_out_by_pseudonym_with_the_marks_of_its_chain(bank: Offic
     rows, about = taken(text)
     assert [row["number"] for row in rows] == ["2", "1"]
     assert rows[0]["user"] == "'=cmd()"
-    entry = bank.context.audit.entries(customer_id="CUST-0042")[0]
+    entry = bank.context.audit.find(AuditQuery(customer_id="CUST-0042"))[0]
     assert (rows[1]["customer"], rows[1]["mark"]) == (entry["pseudonym"], entry["mark"])
     assert (about["exported by"], about["filter"], about["rows"]) == ("Ngozi", "everything", "2")
     rows, about = taken(auditor.get("/audit.csv?search=CUST-0042").text)
     assert [row["number"] for row in rows] == ["1"]
     assert about["filter"] == "search: one customer"
     assert about == taken(auditor.get("/audit.csv?search=CUST-0042").text)[1] | {"at": about["at"]}
-    written = json.dumps([each["detail"] for each in bank.context.audit.entries(user="Ngozi")])
+    written = json.dumps(
+        [each["detail"] for each in bank.context.audit.find(AuditQuery(search="Ngozi"))]
+    )
     assert "a search" in written
     assert "CUST-0042" not in written + text
 
@@ -150,8 +153,8 @@ def test_an_invoice_below_the_reservation_takes_two_people(tmp_path: Path) -> No
         assert bem.post("/money/confirm", **seen).status_code == 303
         assert spent_in_all(office).spent_micro == spent - (2_500_000 - 24) * 1_000_000
         assert verify_journal(office.journal) == []
-        (entered,) = office.context.audit.entries(action="cost entered")
-        (settled,) = office.context.audit.entries(action="cost settled")
+        (entered,) = office.context.audit.find(AuditQuery(action="cost entered"))
+        (settled,) = office.context.audit.find(AuditQuery(action="cost settled"))
         assert (entered["user"], settled["user"]) == ("Ada", "Bem")
         assert settled["detail"]["before"] == "2500000.00"
         assert settled["detail"]["invoice"] == "24.00"

@@ -14,6 +14,7 @@ import pytest
 
 from nightscreen.desk.rows import rows_of_run
 from nightscreen.journal.actor import Actor
+from nightscreen.journal.audit import AuditQuery
 from nightscreen.privacy.contests import list_contests, open_contest
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import lookup_subject
@@ -175,7 +176,7 @@ def test_waiting_case_comes_back_on_its_day(bank: Office) -> None:
     assert said.startswith("you, waiting for the reporter until")
     bank.clock.forward(days=6)
     assert work(bank.browser("analyst", name="Late"), "?whose=others")[first] == "Ada"
-    entry = bank.context.audit.entries(action="case waits")[0]
+    entry = bank.context.audit.find(AuditQuery(action="case waits"))[0]
     assert (entry["customer_id"], entry["detail"]["waits_for"]) == (first, "reporter")
 
 
@@ -201,7 +202,7 @@ def test_work_is_shared_out_and_handed_over(bank: Office) -> None:
     assert do(lead, "hand over", **{"from": "Ada", "taker": "Bem"}).status_code == 303
     assert had <= {name for name, whose in work(bem).items() if whose.startswith("you")}
     assert not {name for name, whose in work(ada).items() if whose.startswith("you")}
-    assert bank.context.audit.entries(action="work handed over")[0]["detail"]["cases"] == 1
+    assert bank.context.audit.find(AuditQuery(action="work handed over"))[0]["detail"]["cases"] == 1
     ending = r'name="share" value="([^"]+)"><button name="do" value="end" aria-label="End: Kano"'
     (number,) = re.findall(ending, lead.get("/decisions").text)
     assert do(lead, "end", share=number).status_code == 303

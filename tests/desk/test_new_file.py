@@ -15,6 +15,7 @@ import pytest
 
 from nightscreen.desk.uploads import plain_name
 from nightscreen.files.sealed_file import is_sealed, unsealed
+from nightscreen.journal.audit import AuditQuery
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.runs.screening import quote_batch
@@ -189,7 +190,7 @@ def test_upload_goes_after_a_day_if_nobody_screened_it(office: Office) -> None:
     assert list((office.folder / "home" / "desk").glob("*.sealed")) == []
     again = office.browser("administrator")
     assert again.get(address).status_code == 403
-    assert office.context.audit.entries(action="file uploaded")[0]["user"] == "Ada"
+    assert office.context.audit.find(AuditQuery(action="file uploaded"))[0]["user"] == "Ada"
 
 
 def test_one_applicant_is_screened_at_once(office: Office) -> None:

@@ -16,6 +16,7 @@ import openpyxl
 from nightscreen.desk.pages import lagos, naira
 from nightscreen.files.heartbeat import write_vitals
 from nightscreen.files.sealed_file import unsealed
+from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.records import Records
 from nightscreen.reading.open_file import open_source
 from nightscreen.results import settle_case
@@ -225,7 +226,7 @@ def test_one_check_is_asked_again_under_its_price_and_cap(bank: Office) -> None:
     with unsealed(Path(started.input), bank.journal.sealer) as clear:
         assert open_source(clear).header.fed_back
     assert quote_batch(started, bank.settings)["calls"] == 1
-    assert bank.context.audit.entries(customer_id="C1", action="asked again")
+    assert bank.context.audit.find(AuditQuery(customer_id="C1", action="asked again"))
 
 
 def test_review_is_saved_and_the_next_customer_follows(
@@ -252,7 +253,7 @@ def test_review_is_saved_and_the_next_customer_follows(
     (stored,) = bank.context.reviews.of_customer(key)
     assert (stored.reviewer, stored.decision) == ("Ada", "approve")
     assert stored.note == "Settled since, proof seen. letter of 3 March"
-    assert bank.context.audit.entries(customer_id=first, action="review saved")
+    assert bank.context.audit.find(AuditQuery(customer_id=first, action="review saved"))
     assert rewritten == [run], "what the customer is told follows the review"
 
 
@@ -297,7 +298,7 @@ def test_list_is_searched_by_name_account_and_branch(bank: Office) -> None:
         assert "C7" not in found(digits)
     assert set(listed(browser.get(f"{at}?branch=Kano").text)) <= set(found("kan"))
     assert "C7" not in found("ibad")
-    seen = bank.context.audit.entries(action="decisions seen")[0]
+    seen = bank.context.audit.find(AuditQuery(action="decisions seen"))[0]
     assert seen["detail"]["filter"] == "all customers; a search"
 
 
@@ -323,7 +324,7 @@ def test_any_column_of_the_file_narrows_a_list_by_a_link_that_is_shared(bank: Of
         to = parse_qs(urlsplit(stranger.headers["location"]).query)["to"][0]
         bem = bank.browser("analyst", name=f"Bem {len(address)}")
         assert sorted(set(re.findall(r'<a href="/customers/([^"?]+)', bem.get(to).text))) == mine
-    seen = bank.context.audit.entries(action="work seen")[0]
+    seen = bank.context.audit.find(AuditQuery(action="work seen"))[0]
     assert seen["detail"]["filter"] == "all customers; by Loan Officer"
     nobody = bank.browser("analyst", name="Nobody")
     bank.context.accounts.change("Nobody", [], branches=["Nowhere"])
@@ -375,7 +376,7 @@ def test_a_customer_is_marked_as_told_of_the_notice_that_was_shown(bank: Office)
     assert "It is written down that the customer was told." in page
     (record,) = store.of_customers([key])
     assert (record.told_how, record.told_by, record.run_id) == ("text message", "Ada", run)
-    assert bank.context.audit.entries(customer_id=first, action="notice told")
+    assert bank.context.audit.find(AuditQuery(customer_id=first, action="notice told"))
 
 
 def test_refused_review_keeps_what_was_typed(bank: Office) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.journal.audit import AuditQuery
 from nightscreen.policy.versions import policy_in_force, versions
 from tests.desk.conftest import borrowers
 from tests.screening import World, customer
@@ -48,7 +49,7 @@ def in_force(bank: Office) -> str:
 
 def last(bank: Office, action: str) -> dict[str, Any]:
     """Return the newest entry of the audit about something."""
-    return bank.context.audit.entries(action=action)[0]
+    return bank.context.audit.find(AuditQuery(action=action))[0]
 
 
 def test_every_threshold_is_a_field_and_every_rule_is_in_words(bank: Office) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.desk.app import _routes
 from nightscreen.journal.actor import Actor
+from nightscreen.journal.audit import AuditQuery
 from nightscreen.privacy.contests import list_contests, open_contest
 from tests.desk.conftest import borrowers
 from tests.desk.office import Browser
@@ -100,7 +101,7 @@ def test_every_address_is_open_to_the_roles_of_the_matrix_alone(bank: Office) ->
             address = re.sub(r"{(\w+)[^}]*}", lambda name: values.get(name[1], "x" * 32), path)
             browser.cookies = dict(session) if path != "/sign-out" else {}
             answer = browser.post(address) if method == "POST" else browser.get(address)
-            (last, *_) = bank.context.audit.entries(limit=1) or [{"detail": {}}]
+            (last, *_) = bank.context.audit.find(limit=1) or [{"detail": {}}]
             is_refused = answer.status_code == 403 and last["detail"].get("needs") is not None
             assert is_refused is (role not in roles), (role, method, path, answer.status_code)
             stranger = Browser(bank)
@@ -145,7 +146,7 @@ def test_customer_of_another_branch_is_403_and_in_the_audit(bank: Office) -> Non
     fields = {"run": run, "decision": "decline", "reason": "The policy is right", "note": "x"}
     for form in ("review", "again", "consent"):
         assert browser.post(f"/customers/C59/{form}", **fields).status_code == 403
-    refused = bank.context.audit.entries(action="refused")
+    refused = bank.context.audit.find(AuditQuery(action="refused"))
     assert {(each["customer_id"], each["detail"]["needs"]) for each in refused} == {
         ("C59", "branch")
     }
@@ -182,7 +183,7 @@ def test_run_is_resumed_by_who_sees_all_of_its_customers(bank: Office) -> None:
     assert ">Resume</button>" not in browser.get(f"/runs/{whole}").text
     assert browser.post(f"/runs/{whole}/resume", max_spend="100").status_code == 403
     assert bank.starts.started == []
-    assert bank.context.audit.entries(action="refused")[0]["detail"]["needs"] == "branch"
+    assert bank.context.audit.find(AuditQuery(action="refused"))[0]["detail"]["needs"] == "branch"
     assert ">Resume</button>" in browser.get(f"/runs/{own.report['run_id']}").text
     sent = browser.post(f"/runs/{own.report['run_id']}/resume", max_spend="100")
     assert sent.status_code == 303
@@ -229,6 +230,6 @@ def test_limits_and_rights_are_set_on_the_page_and_shown_there(bank: Office) -> 
     kemi = bank.context.accounts.find("Kemi")
     assert kemi is not None
     assert kemi.branches == ()
-    (first, *_) = bank.context.audit.entries(action="user changed")[::-1]
+    (first, *_) = bank.context.audit.find(AuditQuery(action="user changed"))[::-1]
     assert first["detail"]["branches"] == ["Kano", "Lagos Island"]
     assert first["detail"]["rights"] == {"export": False}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from typer.testing import CliRunner
 
 from nightscreen.cli.main import app
+from nightscreen.journal.audit import AuditQuery
 from nightscreen.privacy.contests import list_contests
 from tests.desk.office import ORIGIN, PASSWORD, Office
 from tests.desk.test_my_work import declined, review
@@ -103,7 +104,7 @@ def test_approver_who_did_not_see_the_link_wakes_the_rights(office: Office) -> N
     assert "Confirm Chi" not in ada.get("/").text
     assert bem.post("/users/confirm", name="Chi").status_code == 303
     assert may(office, "Chi", "override")
-    (entry,) = office.context.audit.entries(action="rights confirmed")
+    (entry,) = office.context.audit.find(AuditQuery(action="rights confirmed"))
     assert (entry["user"], entry["detail"]) == ("Bem", {"name": "Chi"})
     assert bem.post("/users/confirm", name="Chi").status_code == 403
 
@@ -117,7 +118,7 @@ def test_second_approver_is_made_by_the_first_user_and_shown_for_seven_days(
     eye = added(ada, "Eye", "auditor")
     for browser in (ada, bem, eye):
         assert re.search(r'class="error" role="alert">Bem got .* from Ada', browser.get("/").text)
-    assert office.context.audit.entries(action="user added")[-1]["detail"]["name"] == "Bem"
+    assert office.context.audit.find(AuditQuery(action="user added"))[-1]["detail"]["name"] == "Bem"
     office.clock.forward(days=6, hours=23)
     shown = office.context.accounts.made_alone()
     assert [each.name for each in shown] == ["Bem"]
@@ -188,7 +189,9 @@ def test_commands_obey_the_same_rules(office: Office, monkeypatch: pytest.Monkey
     user = office.context.accounts.find("Eve")
     assert user is not None
     assert user.waits_for_approver, "a reset is no way round the confirmation"
-    assert {"aud"} <= {each["user"] for each in office.context.audit.entries(action="user added")}
+    assert {"aud"} <= {
+        each["user"] for each in office.context.audit.find(AuditQuery(action="user added"))
+    }
     assert re.search(r'role="alert">Eve got .* from aud', bem.get("/").text)
 
 

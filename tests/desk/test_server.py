@@ -64,7 +64,7 @@ def test_desk_prints_the_first_link_and_users_are_added_by_command(
     assert added.status == 0, added.err
     assert "/first?token=" in added.document["link"]
     with open_journal(folder / "home") as journal:
-        assert [each["action"] for each in Audit(journal).entries()] == ["user added"]
+        assert [each["action"] for each in Audit(journal).find()] == ["user added"]
 
 
 def test_others_are_served_beside_connections_that_bring_no_whole_request(

@@ -14,6 +14,7 @@ from sqlalchemy import select
 
 from nightscreen.config.settings import read_settings
 from nightscreen.desk.accounts import HeldUpError
+from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.engine import reading
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.schema import failures
@@ -326,5 +327,5 @@ def test_factor_is_removed_by_its_user_with_a_code_or_by_an_administrator(office
     assert "Remove second factor" in admin.get("/users").text
     admin.post("/users", do="factor", name="Ada")
     assert not getattr(office.context.accounts.find("Ada"), "second", "kept")
-    removed = office.context.audit.entries(action="second factor removed")
+    removed = office.context.audit.find(AuditQuery(action="second factor removed"))
     assert [each["user"] for each in removed] == ["Chief", "Ada"]

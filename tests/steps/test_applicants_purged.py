@@ -135,4 +135,4 @@ def test_each_ground_has_its_own_period(tmp_path: Path) -> None:
         instant = system_clock() + later * DAY_MICROS
         with open_journal(tmp_path / "home", clock=lambda: instant) as journal:  # noqa: B023
             purge(journal, due(journal, Retention()))
-            assert len(Audit(journal).entries()) == kept
+            assert len(Audit(journal).find()) == kept

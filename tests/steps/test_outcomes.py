@@ -304,6 +304,7 @@ def test_loans_followed_here_count_without_a_book(book: Book) -> None:
                     LoanNews(
                         subject=offer.subject,
                         customer=offer.customer,
+                        batch=offer.batch,
                         run_id="track",
                         at=at,
                         now=now,

@@ -156,6 +156,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         news = LoanNews(
             subject=before.subject,
             customer=before.customer,
+            batch=before.batch,
             run_id=self.run.run_id,
             at=now,
             now=seen,
