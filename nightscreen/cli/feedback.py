@@ -12,24 +12,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nightscreen.cli.command import (
-    CustomerArgument,
     MappingOption,
     Result,
-    RunArgument,
     command,
     group,
     show,
 )
 from nightscreen.cli.context import opened_journal, settings_of_command
 from nightscreen.cli.output import about, say
-from nightscreen.config.declarations import read_declarations
 from nightscreen.journal.actor import Actor
 from nightscreen.operations.loans.loan_book import import_outcomes
-from nightscreen.results.notice_delivery import confirm_proposals, import_sent, record_action
+from nightscreen.results.notice_delivery import import_sent
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 reviews = group("review", "Reviewed decision lists.")
@@ -48,17 +45,17 @@ def _say_mistakes(mistakes: Sequence[Mapping[str, Any]]) -> None:
         say(f"and {len(mistakes) - _MOST_SHOWN:,} more; --json lists all")
 
 
-def _show_reviews(document: dict[str, Any]) -> None:
-    _say_mistakes(document["mistakes"])
-    show("reviews-imported", document, {})
+def _told(view: str) -> Callable[[dict[str, Any]], None]:
+    """Return what shows an imported file: its mistakes on stderr, then the view."""
+
+    def shown(document: dict[str, Any]) -> None:
+        _say_mistakes(document["mistakes"])
+        show(view, document, {})
+
+    return shown
 
 
-def _show_notices(document: dict[str, Any]) -> None:
-    _say_mistakes(document["mistakes"])
-    show("notices-imported", document, {})
-
-
-@command("review import decisions.xlsx", of=reviews, view=_show_reviews)
+@command("review import decisions.xlsx", of=reviews, view=_told("reviews-imported"))
 def import_reviewed(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The list, as CSV or XLSX.")],
     days: Annotated[int, typer.Option(min=1, max=365, help="How long a review is valid.")] = 30,
@@ -92,43 +89,7 @@ def import_reviewed(
     return Result(document, 2 if judged.mistakes else 0)
 
 
-@command("notices confirm 20260301-220000-a1b2c3 --by 'Ada Eze'", of=notices, view="values")
-def confirm(
-    run_id: RunArgument,
-    by: Annotated[str, typer.Option(metavar="NAME", help="Who decides.")],
-    note: Annotated[str, typer.Option(metavar="TEXT", help="Why; no personal data.")] = "",
-) -> dict[str, Any]:
-    """Confirm all proposals of an origination run to decline, under a name."""
-    settings = settings_of_command()
-    declared, actor = read_declarations(settings), Actor.by_command(settings, by)
-    with opened_journal() as journal:
-        counts = confirm_proposals(journal, actor, run_id, declared, note=note)
-    return {"run_id": run_id, "confirmed_by": actor.name, **counts}
-
-
-@command(
-    "notices action CUST-0000004 --batch borrowers --by 'Ada Eze' --action "
-    "'We have lowered your credit limit.'",
-    of=notices,
-    view="values",
-)
-def action(
-    customer_id: CustomerArgument,
-    batch: Annotated[str, typer.Option(help="Batch name.")],
-    by: Annotated[str, typer.Option(metavar="NAME", help="Who did it.")],
-    what: Annotated[
-        str,
-        typer.Option("--action", metavar="TEXT", help="What was done, as the customer reads it."),
-    ],
-) -> dict[str, Any]:
-    """Record an action against a portfolio's customer; the next notices include it."""
-    actor = Actor.by_command(settings_of_command(), by)
-    with opened_journal() as journal:
-        made = record_action(journal, actor, customer_id, batch=batch, action=what)
-    return {"customer_id": customer_id, "batch": batch, "run_id": made.run_id, "by": made.by}
-
-
-@command("notices import notices.csv", of=notices, view=_show_notices)
+@command("notices import notices.csv", of=notices, view=_told("notices-imported"))
 def import_notices(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="notices.csv, filled in.")],
 ) -> Result:
