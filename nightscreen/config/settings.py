@@ -218,13 +218,10 @@ class Retention(_Group):
     audit_days: int = Field(2192, ge=1)
     applicants_days: int = Field(183, ge=1)
 
-    def cutoffs(self, now: int, *, older_than: int | None = None) -> Cutoffs:
-        """Return the instant before which things of each ground go."""
-        periods = (getattr(self, f"{ground}_days") for ground in Cutoffs._fields)
+    def cutoffs(self, now: int) -> Cutoffs:
+        """Return the instant, in microseconds, before which things of each ground go."""
         day = timedelta(days=1) // timedelta(microseconds=1)
-        return Cutoffs(
-            *(now - (days if older_than is None else older_than) * day for days in periods)
-        )
+        return Cutoffs(*(now - getattr(self, f"{name}_days") * day for name in Cutoffs._fields))
 
 
 class BvnConsent(_Group):

@@ -89,14 +89,11 @@ class Purgeable:
         }
 
 
-def due(journal: Journal, retention: Retention, *, older_than: int | None = None) -> Purgeable:
-    """Return what is older than its period; nothing is changed.
-
-    `older_than` are days that replace every period of the settings.
-    """
+def due(journal: Journal, retention: Retention) -> Purgeable:
+    """Return what is older than its period; nothing is changed."""
     now = journal.clock()
     erasures = Erasures(journal)
-    found = Purgeable(retention.cutoffs(now, older_than=older_than))
+    found = Purgeable(retention.cutoffs(now))
     found.audit = Audit(journal).before(found.cutoffs.audit)
     held = erasures.holds()
     waiting = Records(journal, Contest).all(state=ContestState.OPEN)

@@ -132,7 +132,8 @@ def test_a_person_is_shown_what_every_flow_holds(folder: Path) -> None:
         customers = Customers(journal)
         (grant,) = Consents(journal).history(GONE)
         held = gather(journal, customers, lookup_subject(journal, customers, GONE), Retention())
-        old = due(journal, Retention(), older_than=0).outdated
+        nothing_kept = dict.fromkeys(Retention.model_fields, 0)
+        old = due(journal, Retention.model_construct(None, **nothing_kept)).outdated
     parts = ("rows", "bvn_requests", "loan_offers", "loan_outcomes", "consents", "pulls")
     for part in (*parts, "transactions", "accounts", "profiles", "cash_flow", "answers"):
         assert held[part], part
