@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from nightscreen.cli.command import CustomerArgument, Result, command, group
 from nightscreen.cli.context import opened_journal, require_consent, settings_of_command
 from nightscreen.cli.output import lagos_time, say
-from nightscreen.client.aggregator import consent_address, read_scopes
+from nightscreen.client.wire import consent_address, read_scopes
 from nightscreen.journal import journal_of
 from nightscreen.operations.consents.links import (
     ConsentLinks,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from nightscreen.client import loans
+from nightscreen.client import wire
 from nightscreen.client.api import Client
 from nightscreen.client.network import Network, parse_address
 from nightscreen.client.response_rules import load_response_rules
@@ -84,7 +84,7 @@ def knock(
             network=network,
         )
         async with client:
-            trouble = (await client.send(loans.products())).trouble
+            trouble = (await client.send(wire.loan_products())).trouble
         return None if trouble is None else trouble.value
 
     return asyncio.run(ask())

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from nightscreen.checks.karma import LISTINGS
 from nightscreen.checks.registry import CHECKS
-from nightscreen.client.aggregator import Scope
+from nightscreen.client.wire import Scope
 from nightscreen.config.declarations import read_declarations
 from nightscreen.desk.context import DeskError
 from nightscreen.desk.lists import USUAL_WAIT_DAYS, in_words

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from itsdangerous import BadData
 
-from nightscreen.client.aggregator import consent_address, read_scopes
+from nightscreen.client.wire import consent_address, read_scopes
 from nightscreen.operations.consents.links import (
     AskedConsent,
     ConsentLinks,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from nightscreen.client import aggregator
+from nightscreen.client import wire
 from nightscreen.client.api import BODY_BYTES, LONGEST_RETRY_AFTER_S, Client
 from nightscreen.client.network import Network
 from nightscreen.client.response_rules import ChargeStatus, FailureReason
@@ -285,7 +285,7 @@ async def test_line_end_in_a_token_writes_no_second_request() -> None:
     """What would end a header's line is refused before anything is sent."""
     async with raw_service(good) as service, Client(service.base, KEY) as client:
         token = "a\r\n\r\nGET /v2/charged HTTP/1.1\r\nX: 1"
-        outcome = await client.send(aggregator.scoped(Operation.AGGREGATOR_TRANSACTIONS, token))
+        outcome = await client.send(wire.scoped(Operation.AGGREGATOR_TRANSACTIONS, token))
         assert (outcome.verdict, service.heads) == (ChargeStatus.NOT_SENT, [])
 
 

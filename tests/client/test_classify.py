@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.client import aggregator, loans, wire
+from nightscreen.client import wire
 from nightscreen.client.classify import CallOutcome, ChargeStatus, Classifier
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import Break, Exchange
@@ -23,37 +23,33 @@ REQUESTS = {
     "selfie": selfie(BVN, "https://img.example/a.jpg"),
     Operation.BVN_START: wire.bvn_start(BVN, "08012345678"),
     Operation.BVN_FINISH: wire.bvn_finish(BVN, "123456"),
-    Operation.AGGREGATOR_EXCHANGE: aggregator.exchange("code", "https://lender.example/cb"),
-    Operation.AGGREGATOR_REFRESH: aggregator.refresh("again", "https://lender.example/cb"),
-    Operation.AGGREGATOR_TRANSACTIONS: aggregator.scoped(
-        Operation.AGGREGATOR_TRANSACTIONS, "token"
-    ),
-    Operation.AGGREGATOR_TRANSACTION: aggregator.scoped(
+    Operation.AGGREGATOR_EXCHANGE: wire.exchange("code", "https://lender.example/cb"),
+    Operation.AGGREGATOR_REFRESH: wire.refresh("again", "https://lender.example/cb"),
+    Operation.AGGREGATOR_TRANSACTIONS: wire.scoped(Operation.AGGREGATOR_TRANSACTIONS, "token"),
+    Operation.AGGREGATOR_TRANSACTION: wire.scoped(
         Operation.AGGREGATOR_TRANSACTION, "token", item="t1"
     ),
-    Operation.AGGREGATOR_TRANSACTION_UPDATE: aggregator.scoped(
+    Operation.AGGREGATOR_TRANSACTION_UPDATE: wire.scoped(
         Operation.AGGREGATOR_TRANSACTION_UPDATE, "token", item="t1", fields={"note": "rent"}
     ),
-    Operation.AGGREGATOR_ACCOUNTS: aggregator.scoped(Operation.AGGREGATOR_ACCOUNTS, "token"),
-    Operation.AGGREGATOR_ACCOUNT: aggregator.scoped(
-        Operation.AGGREGATOR_ACCOUNT, "token", item="a1"
-    ),
-    Operation.AGGREGATOR_ACCOUNT_ADD: aggregator.scoped(
+    Operation.AGGREGATOR_ACCOUNTS: wire.scoped(Operation.AGGREGATOR_ACCOUNTS, "token"),
+    Operation.AGGREGATOR_ACCOUNT: wire.scoped(Operation.AGGREGATOR_ACCOUNT, "token", item="a1"),
+    Operation.AGGREGATOR_ACCOUNT_ADD: wire.scoped(
         Operation.AGGREGATOR_ACCOUNT_ADD, "token", fields={"bank_code": "058"}
     ),
-    Operation.AGGREGATOR_ACCOUNT_UPDATE: aggregator.scoped(
+    Operation.AGGREGATOR_ACCOUNT_UPDATE: wire.scoped(
         Operation.AGGREGATOR_ACCOUNT_UPDATE, "token", item="a1", fields={"a": "b"}
     ),
-    Operation.AGGREGATOR_ACCOUNT_DELETE: aggregator.scoped(
+    Operation.AGGREGATOR_ACCOUNT_DELETE: wire.scoped(
         Operation.AGGREGATOR_ACCOUNT_DELETE, "token", item="a1"
     ),
-    Operation.AGGREGATOR_ACCOUNT_SYNC: aggregator.scoped(
+    Operation.AGGREGATOR_ACCOUNT_SYNC: wire.scoped(
         Operation.AGGREGATOR_ACCOUNT_SYNC, "token", fields={"account_id": "a1"}
     ),
-    Operation.AGGREGATOR_PROFILE: aggregator.scoped(Operation.AGGREGATOR_PROFILE, "token"),
-    Operation.LOAN_PRODUCTS: loans.products(),
-    Operation.LOAN_START: loans.initialize("p1", email="ada@example.ng"),
-    Operation.LOAN_VIEW: loans.loan("LN-1"),
+    Operation.AGGREGATOR_PROFILE: wire.scoped(Operation.AGGREGATOR_PROFILE, "token"),
+    Operation.LOAN_PRODUCTS: wire.loan_products(),
+    Operation.LOAN_START: wire.loan_start("p1", email="ada@example.ng"),
+    Operation.LOAN_VIEW: wire.loan_view("LN-1"),
 }
 CLASSIFIER = Classifier()
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.client import aggregator, loans, wire
+from nightscreen.client import wire
 from nightscreen.client.api import Client
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.answers import LoanProducts, Record
@@ -43,11 +43,11 @@ BUILDERS: dict[str, Callable[..., Request]] = {
     "selfie": selfie,
     Operation.BVN_START: wire.bvn_start,
     Operation.BVN_FINISH: wire.bvn_finish,
-    Operation.AGGREGATOR_EXCHANGE: aggregator.exchange,
-    Operation.AGGREGATOR_REFRESH: aggregator.refresh,
-    Operation.LOAN_PRODUCTS: loans.products,
-    Operation.LOAN_START: loans.initialize,
-    Operation.LOAN_VIEW: loans.loan,
+    Operation.AGGREGATOR_EXCHANGE: wire.exchange,
+    Operation.AGGREGATOR_REFRESH: wire.refresh,
+    Operation.LOAN_PRODUCTS: wire.loan_products,
+    Operation.LOAN_START: wire.loan_start,
+    Operation.LOAN_VIEW: wire.loan_view,
 }
 BROKEN = {"timeout": httpx.ReadTimeout(""), "cut": httpx.ReadError("")}
 
@@ -55,13 +55,13 @@ BROKEN = {"timeout": httpx.ReadTimeout(""), "cut": httpx.ReadError("")}
 def built(example: Example) -> Request:
     """Return the request that our builder makes of plain arguments."""
     operation, given = example.operation, dict(example.arguments)
-    if operation not in aggregator.SCOPED:
+    if operation not in wire.SCOPED:
         return BUILDERS[operation](**given)
     fields = {**given.pop("fields", {}), **{k: given.pop(k) for k in ("note",) if k in given}}
     if operation == Operation.AGGREGATOR_ACCOUNT_SYNC:
         fields["account_id"] = given.pop("account_id")
     token = given.pop("access_token")
-    return aggregator.scoped(operation, token, item=next(iter(given.values()), None), fields=fields)
+    return wire.scoped(operation, token, item=next(iter(given.values()), None), fields=fields)
 
 
 @dataclass(frozen=True)

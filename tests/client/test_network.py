@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from nightscreen.client import loans
+from nightscreen.client import wire
 from nightscreen.client.api import Client
 from nightscreen.client.connectivity import reach
 from nightscreen.client.network import Network
@@ -109,7 +109,7 @@ async def town(tmp_path: Path) -> AsyncIterator[Town]:
 async def asked_once(town: Town, network: Network) -> str | None:
     """Ask the service something free; return the trouble it met."""
     async with Client(town.base, "key-of-the-test", network=network) as client:
-        trouble = (await client.send(loans.products())).trouble
+        trouble = (await client.send(wire.loan_products())).trouble
     return None if trouble is None else trouble.value
 
 
@@ -151,7 +151,7 @@ async def test_a_call_that_the_proxy_refuses_was_never_sent(town: Town, refusal:
     """It is no call in doubt: nothing left for the service, so nothing can have been charged."""
     town.refuse = refusal
     async with Client(town.base, "key", network=town.network) as client:
-        outcome = await client.send(loans.products())
+        outcome = await client.send(wire.loan_products())
     assert outcome.verdict.value == "not_sent"
     found = await asyncio.to_thread(reach, town.base, network=town.network)
     assert found is not None

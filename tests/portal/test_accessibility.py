@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from jinja2 import Environment, FileSystemLoader
 
-from nightscreen.client.aggregator import Scope
+from nightscreen.client.wire import Scope
 from nightscreen.operations.bvn.confirmations import LinkWord
 from nightscreen.operations.consents.links import Refusal
 from nightscreen.portal.pages import TEMPLATES, Portal

@@ -12,7 +12,7 @@ import pytest
 
 from nightscreen.calling.caller import Caller
 from nightscreen.calling.run import Run
-from nightscreen.client import loans, wire
+from nightscreen.client import wire
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
 from nightscreen.files.heartbeat import read_vitals
@@ -81,7 +81,7 @@ def reported(run: Run, tasks: list[LookupTask], operation: Operation) -> dict[st
 
 
 async def _products(session: Caller) -> list[LookupTask]:
-    task = session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=CUSTOMER)
+    task = session.task(wire.loan_products(), kind=SubjectKind.PRODUCT, subject=CUSTOMER)
     return [await session.one(task)]
 
 
@@ -213,7 +213,7 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
         seen.append(await watch.look())
         session = Caller(run=run, transport=httpx.ASGITransport(application(Sandbox(Opening()))))
         live.client, live.at_work = session.client, ASKING
-        task = session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
+        task = session.task(wire.loan_products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
         await session.one(task)
         seen.append(await watch.look())
         ask = partial(diagnose, run.settings, run.run_id, reaching=lambda _: None)

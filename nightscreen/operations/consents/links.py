@@ -24,9 +24,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
 
-from nightscreen.client.aggregator import exchange
 from nightscreen.client.classify import CallOutcome, ChargeStatus, FailureReason
 from nightscreen.client.response_parser import parse_answer, parse_json
+from nightscreen.client.wire import exchange
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.keyset import LINKS_LAST, link_keys
 from nightscreen.journal.records import Records

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nightscreen.client import loans
+from nightscreen.client import wire
 from nightscreen.client.classify import ChargeStatus
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.files.outputs import MANIFEST, OFFERS_CSV, OFFERS_FILE, REPORT
@@ -456,7 +456,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
     def call(self, caller: Caller, person: Offered) -> LookupTask:
         """Return the call that makes a link."""
         contacts = self._contacts(person)
-        request = loans.initialize(
+        request = wire.loan_start(
             self.parameters.product,
             email=contacts.get("email", ""),
             phone_number=contacts.get("phone", ""),
@@ -569,7 +569,7 @@ async def fetch_products(session: Caller) -> tuple[LoanProducts | None, LookupTa
     run = session.run
     subject = run.journal.pseudonyms.subject(SubjectKind.PRODUCT.value, "list")
     task = await session.one(
-        session.task(loans.products(), kind=SubjectKind.PRODUCT, subject=subject)
+        session.task(wire.loan_products(), kind=SubjectKind.PRODUCT, subject=subject)
     )
     reading = task.reading
     if reading is None or reading.verdict is not ChargeStatus.ANSWERED:

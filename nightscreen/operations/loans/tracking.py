@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from nightscreen.client import loans
+from nightscreen.client import wire
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.files.outputs import CHANGES_FILE, LOANS_FILE
 from nightscreen.journal.engine import writing
@@ -126,7 +126,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
 
     async def turn(self, caller: Caller, person: Followed) -> bool:
         """Ask about a loan, whoever else does: a view changes nothing."""
-        request = loans.loan(person.offer.reference or "")
+        request = wire.loan_view(person.offer.reference or "")
         task = caller.task(request, kind=self.kind, subject=person.subject)
         person.task = await caller.one(task)
         end = end_of(person.task, self.run.clock())

@@ -21,8 +21,8 @@ import duckdb
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nightscreen.client.aggregator import Scope
 from nightscreen.client.validation_errors import first_mistake, place_in, read_toml
+from nightscreen.client.wire import Scope
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import Consents, keep_figures, live_figures
 from nightscreen.operations.transactions.records import PullStore, load_fields

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 
 from nightscreen.calling.stops import TOLERATED_FROM
-from nightscreen.client import aggregator
+from nightscreen.client import wire
 from nightscreen.client.classify import FailureReason
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.files.outputs import CHANGES_FILE, QUARANTINE
@@ -449,7 +449,7 @@ class Pull(PersonRun[PullTransactions, Due]):
             return PullOutcome.TOKEN_REFUSED
         self.run.progress[self.operation].wanted += 2
         redirect_uri = str(grant.evidence.get("redirect_uri") or self.run.settings.redirect_uri)
-        request = aggregator.refresh(tokens.refresh_token, redirect_uri)
+        request = wire.refresh(tokens.refresh_token, redirect_uri)
         task = await self._call(caller, grant, request)
         reading = task.reading
         if task.status is LookupStatus.WAITING:
@@ -589,9 +589,9 @@ def _as_begun(person: Due) -> Pulled:
     return person.pulled.model_copy(update=begun)
 
 
-def scope_of(kind: PulledKind) -> aggregator.Scope:
+def scope_of(kind: PulledKind) -> wire.Scope:
     """Return the scope under which a kind of record may be asked for."""
-    return aggregator.SCOPED[OPERATION_OF[kind]].scope
+    return wire.SCOPED[OPERATION_OF[kind]].scope
 
 
 def list_request(grant: Grant, kind: PulledKind, under: str) -> Request:
@@ -606,7 +606,7 @@ def list_request(grant: Grant, kind: PulledKind, under: str) -> Request:
             f"the customer did not grant {scope}, or the grant has ended; ask for it with: "
             f"nightscreen consent link CUSTOMER_ID --scope {scope}"
         )
-    return aggregator.scoped(OPERATION_OF[kind], grant.tokens.access_token, under=under)
+    return wire.scoped(OPERATION_OF[kind], grant.tokens.access_token, under=under)
 
 
 def _is_refused(task: LookupTask) -> bool:
