@@ -19,7 +19,7 @@ _PATIENCE_S = 20.0
 
 
 class SandboxProcess:
-    """A running sandbox: start it with `with`, or with `start` and `stop`.
+    """A sandbox that runs while the body of a `with` does.
 
     It also ends when the process that started it does, however that one ends.
 
@@ -31,6 +31,9 @@ class SandboxProcess:
         ledger_limit: how many ledger entries are kept; None keeps all.
     """
 
+    url: str
+    pid: int
+
     def __init__(
         self,
         scenario: str = "calm",
@@ -41,7 +44,6 @@ class SandboxProcess:
         ledger_limit: int | None = None,
     ) -> None:
         self.api_key = api_key
-        self.url = ""
         given = {
             "--scenario": scenario,
             "--api-key": api_key,
@@ -51,24 +53,8 @@ class SandboxProcess:
             "--ledger-limit": ledger_limit,
         }
         self._options = [f"{name}={value}" for name, value in given.items() if value is not None]
-        self._child: subprocess.Popen[str] | None = None
-        self._http: httpx.Client | None = None
 
     def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.stop()
-
-    @property
-    def pid(self) -> int:
-        """Process id of the running child."""
-        if self._child is None:
-            raise RuntimeError("the sandbox is not running")
-        return self._child.pid
-
-    def start(self) -> None:
         """Start the child and wait until it listens.
 
         Raises:
@@ -83,31 +69,27 @@ class SandboxProcess:
             env={name: each for name, each in os.environ.items() if not name.startswith("PREFECT")},
         )
         line = self._child.stdout.readline() if self._child.stdout else ""
-        if not line.startswith(_LINE):
-            self.stop()
-            raise RuntimeError("the sandbox did not start; its stderr says why")
-        self.url = line.removeprefix(_LINE).strip()
+        self.url, self.pid = line.removeprefix(_LINE).strip(), self._child.pid
         self._http = httpx.Client(
             base_url=self.url,
             timeout=_PATIENCE_S,
             trust_env=False,
             verify=False,  # noqa: S501 - http on loopback: no certificates to read
         )
+        if not line.startswith(_LINE):
+            self.__exit__()
+            raise RuntimeError("the sandbox did not start; its stderr says why")
+        return self
 
-    def stop(self) -> int:
-        """Stop the child, and return its exit status; harmless when it is not running."""
-        if self._child is None:
-            return 0
+    def __exit__(self, *_error: object) -> None:
+        """Stop the child."""
+        self._http.close()
         with self._child as child:  # closes its pipes
-            self._child = None
-            if self._http is not None:
-                self._http.close()
             child.terminate()
             try:
-                return child.wait(_PATIENCE_S)
+                child.wait(_PATIENCE_S)
             except subprocess.TimeoutExpired:
                 child.kill()
-                return child.wait()
 
     def request(
         self,
@@ -117,8 +99,6 @@ class SandboxProcess:
         headers: dict[str, str] | None = None,
     ) -> httpx.Response:
         """Send one request as it is, without a key."""
-        if self._http is None:
-            raise RuntimeError("the sandbox is not running")
         return self._http.request(method, path, json=payload, headers=headers)
 
     def get(self, path: str) -> dict[str, Any]:
