@@ -30,7 +30,7 @@ from nightscreen.sandbox.grants import SCOPES, is_address
 from nightscreen.sandbox.ledger import PRICES, micros_of, naira_text
 from nightscreen.sandbox.lives import truth_of
 from nightscreen.sandbox.people import Text  # noqa: TC001 - FastAPI reads it
-from nightscreen.sandbox.planted import Customer, Plan  # noqa: TC001 - FastAPI reads it
+from nightscreen.sandbox.planted import Customer, Planting  # noqa: TC001 - FastAPI reads it
 from nightscreen.sandbox.state import SCENARIOS, Here
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ async def set_tokens(sandbox: Here, body: TokensBody) -> Response:
 
 
 @router.post("/people")
-async def plant(sandbox: Here, body: Plan) -> Response:
+async def plant(sandbox: Here, body: Planting) -> Response:
     """Plant a person, an account, a listing, a history or a life under any identifier."""
     return _json(sandbox.planted.plant(body, sandbox.day))
 

@@ -1,6 +1,6 @@
 """People planted by tests: they replace the made-up ones until the next reset.
 
-What a plan may hold and what becomes of it is here; everything else comes from `people` as before.
+What may be planted and what becomes of it is here; everything else comes from `people` as before.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _name(value: str) -> str:
 Customer = Annotated[Text, AfterValidator(str.strip), AfterValidator(_name)]
 
 
-class AccountPlan(Setting):
+class PlantedAccount(Setting):
     """Whether an account is its person's, or nobody's."""
 
     bank_code: BankCode
@@ -47,7 +47,7 @@ class AccountPlan(Setting):
     exists: bool = True
 
 
-class ListingPlan(Setting):
+class PlantedListing(Setting):
     """An identity that is on the blacklist, or is not."""
 
     identity: Text
@@ -55,20 +55,20 @@ class ListingPlan(Setting):
     record: dict[str, Any] = Field({}, description="fields as an answer has them")
 
 
-class Plan(Setting):
+class Planting(Setting):
     """What is planted together."""
 
     bvn: Bvn | None = None
     person: dict[str, Any] | None = Field(None, description="fields of a person")
-    account: AccountPlan | None = None
-    listing: ListingPlan | None = None
+    account: PlantedAccount | None = None
+    listing: PlantedListing | None = None
     history: dict[str, Any] | None = None
     customer: Customer | None = None
     life: Life | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        """Refuse half a plan, and fields that records do not have: they would stay made up."""
+        """Refuse half of something, and fields that no record has: they would stay made up."""
         given, listing = self.model_fields_set, self.listing
         if not given - {"bvn"}:
             raise ValueError(
@@ -103,35 +103,35 @@ class Planted:
     histories: dict[str, Record | None] = field(default_factory=dict)
     customers: dict[str, Owner] = field(default_factory=dict)
 
-    def plant(self, plan: Plan, day: int) -> Record:
-        """Plant what a plan says, and return it whole.
+    def plant(self, what: Planting, day: int) -> Record:
+        """Plant what is said, and return it whole.
 
         Raises:
             pydantic.ValidationError: the person has a field that no person has; nothing is planted.
         """
-        bvn, given, shown = plan.bvn, plan.model_fields_set, dict[str, object](bvn=plan.bvn)
-        if bvn and plan.person is not None:
-            fields = {name: value for name, value in plan.person.items() if value is not None}
+        bvn, given, shown = what.bvn, what.model_fields_set, dict[str, object](bvn=what.bvn)
+        if bvn and what.person is not None:
+            fields = {name: value for name, value in what.person.items() if value is not None}
             shown["person"] = TypeAdapter(Person).dump_python(
                 self._plant_person(bvn, fields), mode="json"
             )
-        if bvn and plan.account:
-            place = Account(plan.account.bank_code, plan.account.account_number)
-            self.holders[place] = bvn if plan.account.exists else None
+        if bvn and what.account:
+            place = Account(what.account.bank_code, what.account.account_number)
+            self.holders[place] = bvn if what.account.exists else None
             shown["account"] = self.account(*place, day, masked=False)
         if bvn and "history" in given:
-            self.histories[bvn] = plan.history
+            self.histories[bvn] = what.history
             shown["history"] = self.history(bvn, day)
-        if plan.listing:
-            identity = plan.listing.identity
+        if what.listing:
+            identity = what.listing.identity
             made = people.karma_record(identity, people.identity_kind(identity) or "bvn")
-            record = {**made, **plan.listing.record} if plan.listing.listed else None
+            record = {**made, **what.listing.record} if what.listing.listed else None
             shown["listing"] = self.listings[identity] = record
-        if plan.customer:
-            owner = self.owner(plan.customer)
-            owner = Owner(self.person(bvn) if bvn else owner.person, plan.life or owner.life)
-            self.customers[plan.customer] = owner
-            shown |= {"customer": plan.customer, "life": asdict(owner.life)}
+        if what.customer:
+            owner = self.owner(what.customer)
+            owner = Owner(self.person(bvn) if bvn else owner.person, what.life or owner.life)
+            self.customers[what.customer] = owner
+            shown |= {"customer": what.customer, "life": asdict(owner.life)}
         return shown
 
     def _plant_person(self, bvn: str, fields: Record) -> Person:
