@@ -12,7 +12,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+import time
+from contextlib import closing, suppress
+from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -91,19 +93,24 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def asked(
     url: str, method: str, path: str, login: str | None = None, body: object = None
 ) -> tuple[int, Any]:
-    """Ask an engine by bare HTTP; return status and document."""
+    """Ask an engine by bare HTTP; return status and document.
+
+    Prefect answers 503 while its database is locked, and has done nothing then: it is asked again.
+    """
     parts = urlsplit(url)
     headers = {"Content-Type": "application/json"}
     if login is not None:
         headers["Authorization"] = "Basic " + base64.b64encode(login.encode()).decode()
-    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=60)
-    try:
-        sent = None if body is None else json.dumps(body)
-        connection.request(method, f"{parts.path}{path}", sent, headers)
-        answer = connection.getresponse()
-        text = answer.read()
-    finally:
-        connection.close()
+    sent = None if body is None else json.dumps(body)
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=60)) as connection:
+            connection.request(method, f"{parts.path}{path}", sent, headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        if answer.status != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > end:
+            break
+        time.sleep(0.2)
     with suppress(ValueError):
         return answer.status, json.loads(text)
     return answer.status, None
