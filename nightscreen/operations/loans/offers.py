@@ -321,7 +321,6 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         super().__init__(run, parameters)
         self._source = read_source(parameters)
         self._product: LoanProduct | None = None
-        self._listing: LookupTask | None = None
 
     @classmethod
     def identify(cls, parameters: OfferLoans, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - as of every kind
@@ -346,11 +345,6 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         """Return what is sent to the service about a customer."""
         given = {"email": person.email, "phone": person.phone}
         return {name: text for name in self.parameters.prefill if (text := given[name])}
-
-    def take_in(self) -> None:
-        """Find whom to offer the product; its list is asked for first."""
-        super().take_in()
-        self.run.progress[self.operation].wanted += 1
 
     def newest(self, customers: Collection[bytes]) -> dict[bytes, Offer]:
         """Return the newest offer of the product to each customer who has one."""
@@ -404,7 +398,8 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
             await super().ask(caller)
 
     async def _find_product(self, caller: Caller) -> bool:
-        listed, self._listing = await fetch_products(caller)
+        self.run.progress[self.operation].wanted += 1
+        listed, _ = await fetch_products(caller)
         if listed is None:
             if self.run.stops.reason is None:
                 self.run.stops.stop(StopReason.OUTAGE)
@@ -470,12 +465,6 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         if person.offer is not None:
             linked = person.offer.state is LinkState.OFFERED
             person.word = OfferWord.OFFERED if linked else OfferWord.IN_DOUBT
-
-    def again(self) -> None:
-        """Let customers have a link whose call failed or was not made; the list comes first."""
-        super().again()
-        if self._listing is not None and self._product is None:
-            self.run.progress[self.operation].take_back([self._listing.status])
 
     # --- closing ---
 
