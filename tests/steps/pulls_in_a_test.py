@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
-    from nightscreen.operations.person_run import CallEnd
     from nightscreen.operations.transactions.pull import Due
     from nightscreen.operations.transactions.records import Version
     from nightscreen.sandbox.process import SandboxProcess
@@ -133,8 +132,8 @@ class Lender(World):
         session = Caller(run=pull.run, transport=self.transport())
         learn, done = pull.learn, []
 
-        def stopping(person: Due, end: CallEnd | None) -> None:
-            learn(person, end)
+        def stopping(person: Due) -> None:
+            learn(person)
             done.append(person)
             if len(done) >= until:
                 pull.run.stops.stop(StopReason.CANCELLED)

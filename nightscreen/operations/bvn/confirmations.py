@@ -116,12 +116,11 @@ class Supplied:
 
 @dataclass(slots=True)
 class OtpFile:
-    """The contents of a file of passwords: rows that can be sent on, and those that cannot."""
+    """The contents of a file of passwords: rows that can be sent on, and all others."""
 
     digits: int  # that a password has
     supplied: list[Supplied] = field(default_factory=list)
     refused: list[RefusedRow] = field(default_factory=list)
-    read: int = 0  # rows of the file; always those supplied plus those refused
 
     def refuse(self, line: int, customer_id: str, column: str, code: str) -> None:
         """Refuse a row."""
@@ -169,9 +168,10 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
     def find(self) -> list[Given]:
         """Read the passwords into memory and judge each customer's request; write quarantine."""
         file = read_passwords(self.parameters, self.run.settings)
+        self.rows_read = len(file.supplied) + len(file.refused)
         found = list(self._matched(file))
         file.supplied.clear()
-        self.rows_read, self.rows_refused = file.read, len(file.refused)
+        self.rows_refused = len(file.refused)
         problems = [
             Problem(each.line, each.column, each.code, each.hint, Action.REFUSED)
             for each in file.refused
@@ -311,7 +311,6 @@ def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
             rows.append((line, (customer_id or "").strip(), (otp or "").strip()))
         for broken in batch.broken:
             found.refuse(broken.line, "", broken.column, broken.code)
-    found.read = len(rows) + len(found.refused)
     number = Counter(customer_id for _, customer_id, _ in rows)
     for line, customer_id, text in rows:
         otp = tidy_otp(text, found.digits)

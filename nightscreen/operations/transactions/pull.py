@@ -70,7 +70,6 @@ if TYPE_CHECKING:
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
-    from nightscreen.operations.person_run import CallEnd
     from nightscreen.operations.transactions.records import RecordFields, Version
     from nightscreen.schemas.consented import RawRecords
     from nightscreen.schemas.requests import Request
@@ -377,7 +376,7 @@ class Pull(PersonRun[PullTransactions, Due]):
             if not isinstance(came, bytes):
                 break
         if person.came:
-            await to_thread(self.learn, person, None)
+            await to_thread(self.learn, person)
         if person.word in _FAILURES:
             self._watch()
         return True
@@ -472,7 +471,7 @@ class Pull(PersonRun[PullTransactions, Due]):
         self.store.settle(pulled)
         person.pulled, person.word = pulled, outcome.value
 
-    def learn(self, person: Due, end: CallEnd | None) -> None:  # noqa: ARG002 - `came` has it
+    def learn(self, person: Due) -> None:
         """Read what was answered, compare it with what is known, and keep what is new of it.
 
         What comes beside the first list never spoils it: how it failed stands in the summary.
