@@ -212,10 +212,15 @@ def _audit(erasures: Erasures) -> Iterator[dict[str, Any]]:
 
 @command("purge --dry-run", view="purge")
 def purge(
+    older_than: Annotated[
+        int | None,
+        typer.Option(min=1, help="Days that replace every period of the settings."),
+    ] = None,
     dry_run: DryRunOption = False,
     hold: Annotated[str, typer.Option(help="Put this run under legal hold.")] = "",
     reason: Annotated[str, typer.Option(help="Why it is held; no personal data.")] = "",
     release: Annotated[str, typer.Option(help="End the legal hold of this run.")] = "",
+    yes: YesOption = False,
 ) -> dict[str, Any]:
     """Remove what is older than its retention period; legal holds go first."""
     if hold and release:
@@ -229,9 +234,16 @@ def purge(
             purging.release(journal, release)
         if hold or release:
             return {"held": hold or None, "released": release or None}
-        found = purging.due(journal, settings_of_command().retention)
-        done = found.document() if dry_run else purging.purge(journal, found)
-        return {**done, "dry_run": dry_run}
+        retention = settings_of_command().retention
+        if older_than is not None:
+            retention = retention.all_of(older_than)
+        found = purging.due(journal, retention)
+        document = found.document()
+        if dry_run:
+            return {**document, "dry_run": True}
+        if older_than is not None and found.anything:
+            _confirm(view("purge", document) + "This cannot be undone.", yes=yes)
+        return {**purging.purge(journal, found), "dry_run": False}
 
 
 def _confirm(question: str, *, yes: bool) -> None:

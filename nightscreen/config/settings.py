@@ -223,6 +223,11 @@ class Retention(_Group):
         day = timedelta(days=1) // timedelta(microseconds=1)
         return Cutoffs(*(now - getattr(self, f"{name}_days") * day for name in Cutoffs._fields))
 
+    @classmethod
+    def all_of(cls, days: int) -> Self:
+        """Return one period for every ground."""
+        return cls(**{f"{name}_days": days for name in Cutoffs._fields})
+
 
 class BvnConsent(_Group):
     """Settings of BVN consent; the service documents neither form nor lifetime of its passwords."""

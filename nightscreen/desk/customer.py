@@ -133,6 +133,9 @@ def customer(context: Context, *, link: str = "", again: dict[str, Any] | None =
     seen_by = {each["user"] for each in context.audit.find(looks, limit=50)} - {context.name}
     known = context.customers.known([person.pseudonym]).values()
     run_id, bvn = run.run_id if run else "", str((row or {}).get("bvn") or "")
+    rows = context.rows_of(run) if run is not None else None
+    next_id, place, listed = (None, 0, 0) if rows is None else rows.next_after(person.customer_id)
+    own = cases.next_own(person.batch, person.customer_id)
     context.record("customer seen", run_id=run_id, customer_id=person.customer_id)
     return context.page(
         "customer",
@@ -161,7 +164,10 @@ def customer(context: Context, *, link: str = "", again: dict[str, Any] | None =
         decided=DECISION_PART,
         comments=Records(context.journal, CaseComment).of_customers([person.pseudonym]),
         others=found.others,
-        next=cases.next_after(person.batch, person.customer_id),
+        next_id=next_id if own is None else own["customer_id"],
+        next_run=run_id if own is None else own["run_id"],
+        place=place,
+        listed=listed,
         case=cases.case(person.batch, person.customer_id),
         seen_by=sorted(seen_by),
         waits_for=WAITS_FOR,
@@ -222,8 +228,8 @@ def review(context: Context) -> Response:
 def _after(context: Context, found: _Found, said: str) -> Response:
     """Open the next case of the user's own; the same customer where there is none."""
     person = found.person
-    case = context.open_cases.next_after(person.batch, person.customer_id)
-    if case is None or case["whose"] != "mine":
+    case = context.open_cases.next_own(person.batch, person.customer_id)
+    if case is None:
         return onward(f"{found.address}&said={said}")
     address = f"/customers/{quote(case['customer_id'], safe='')}"
     return onward(f"{address}?run={case['run_id']}&said={said}")

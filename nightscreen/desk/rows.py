@@ -258,6 +258,21 @@ class RunRows(Listing):
         (found,) = self.ask(sql)
         return found["n"], found["needing"]
 
+    def next_after(self, customer_id: str) -> tuple[str | None, int, int]:
+        """Return who follows a customer on the list to work on, the customer's place, its length.
+
+        The list holds what is not approved, worst exposure first.
+        """
+        sql = (
+            "WITH list AS (SELECT customer_id, row_number() OVER (ORDER BY exposure DESC NULLS"  # noqa: S608 - words of ours
+            f" LAST, row) AS place FROM {self.source} WHERE {_NEEDS}),"
+            " own AS (SELECT coalesce(max(place), 0) AS place FROM list WHERE customer_id = ?)"
+            " SELECT (SELECT customer_id FROM list WHERE place = own.place + 1) AS next, place,"
+            " (SELECT count(*) FROM list) AS n FROM own"
+        )
+        (row,) = self.ask(sql, [customer_id])
+        return row["next"], int(row["place"]), int(row["n"])
+
     def among(self, customer_ids: Sequence[str]) -> dict[str, str | None]:
         """Return which of some customers the run has, each with the name in the lender's file."""
         sql = (
@@ -383,14 +398,14 @@ class OpenCases(Listing):
                 found.append(rows.filter(pc.is_in(rows["customer_id"], pa.array(each["ids"]))))
         return self.with_columns(pa.concat_tables(found), "run_id, customer_id")
 
-    def next_after(self, batch: str, customer_id: str) -> dict[str, Any] | None:
-        """Return the case that follows a customer's: the user's own ones first, then free ones.
+    def next_own(self, batch: str, customer_id: str) -> dict[str, Any] | None:
+        """Return the user's own case that follows a customer's; None where there is none.
 
         Worst exposure first; from the top at the end.
         """
         sql = (
-            f"SELECT * FROM {self.source} WHERE whose IN ('mine', 'free')"  # noqa: S608 - made in `seen_by`
-            " AND NOT (batch = $1 AND customer_id = $2) ORDER BY whose = 'free', row <= coalesce("
+            f"SELECT * FROM {self.source} WHERE whose = 'mine'"  # noqa: S608 - made in `seen_by`
+            " AND NOT (batch = $1 AND customer_id = $2) ORDER BY row <= coalesce("
             "(SELECT max(row) FROM work WHERE batch = $1 AND customer_id = $2), -1), row LIMIT 1"
         )
         return next(iter(self.ask(sql, [batch, customer_id])), None)

@@ -71,7 +71,7 @@ def test_whom_to_erase_may_come_from_standard_input(folder: Path) -> None:
         (("erase", "--bvn", "123", "--yes"), "", "11 digits"),
         (("erase", "--bvn", "22212345678", "--batch", "b", "--yes"), "", "--batch narrows"),
         (("erase", "--customer-id", "0007"), "", "add --yes"),
-        (("purge", "--hold", "run-1"), "", "--reason"),
+        (("purge", "--older-than", "1", "--hold", "run-1"), "", "--reason"),
         (("purge", "--hold", "run-1", "--release", "run-1"), "", "not both"),
     ],
 )

@@ -117,10 +117,14 @@ def test_a_dry_run_says_exactly_what_goes_and_removes_nothing(world: World, nigh
     assert said == {name: done[name] for name in said}
 
 
-def test_settings_replace_periods(world: World, night: Night) -> None:
-    """Each period by itself."""
+def test_settings_and_the_option_replace_periods(world: World, night: Night) -> None:
+    """Each period by itself, or all of them at once."""
     purged(world, 8, retention=Retention(enriched_days=7))
     assert PERSONAL - left(night) == ROWS_IN_CLEAR
+    purged(world, 8, retention=Retention.all_of(9))
+    assert PERSONAL - left(night) == ROWS_IN_CLEAR
+    purged(world, 8, retention=Retention.all_of(7))
+    assert left(night) == set()
 
 
 def test_a_legal_hold_goes_first(world: World, night: Night) -> None:
