@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.checks import Lookup
 
 BVN_DIGITS = 11
+# recorded answers show these digits of a BVN, and zeros for those between
 _SHOWN_FIRST = 2
 _SHOWN_LAST = 2
 _MASKED = "0" * (BVN_DIGITS - _SHOWN_FIRST - _SHOWN_LAST)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SEED = 1
-DAMAGE_PCT = 2.0
+DAMAGE_PCT = 2.0  # of rows, as `make_batch` has it: the demo has a quarantine to show
 WALLET_NAIRA = "5000000"
 MARKER = "made-by-nightscreen-demo"
 _MADE = ("home", "out", "customers.csv")

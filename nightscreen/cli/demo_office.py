@@ -56,7 +56,7 @@ _NEW_EACH_NIGHT: Final = 15
 _REVIEWED: Final = 6
 _CEILING: Final = Decimal(500)
 """Naira that a file of applicants may cost without an approval."""
-_SINCE_NIGHT: Final = timedelta(hours=4)
+_SINCE_NIGHT: Final = timedelta(hours=4)  # a choice: as at a desk in the morning
 _THRESHOLDS: Final = {"past_due_naira": Decimal(20_000), "stacking_loans": Decimal(4)}
 
 

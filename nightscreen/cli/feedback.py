@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 reviews = group("review", "Reviewed decision lists.")
 notices = group("notices", "Notices of decisions to customers.")
 outcomes = group("outcomes", "How the loans you decided on were repaid.")
-_MOST_SHOWN = 50
+_MOST_SHOWN = 50  # a choice: mistakes, about a screenful; `--json` lists all
 
 
 def _say_mistakes(mistakes: Sequence[Mapping[str, Any]]) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-_LABEL = 14
+_LABEL = 14  # characters: most labels fit; a view with shorter or longer ones says so
 
 
 def print_json(document: object) -> None:

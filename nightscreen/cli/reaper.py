@@ -17,7 +17,7 @@ from pathlib import Path
 
 _PATIENCE_S = 20.0
 """A run's calls in flight settle within this; its journal survives the end in any case."""
-_LOOK_S = 0.1
+_LOOK_S = 0.1  # how soon it is noticed that the last process has ended
 
 _reapers: list[subprocess.Popen[bytes]] = []
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.approvals import Approval
 
 
-PORT = 8090
+PORT = 8090  # as in deploy/; not 8080, the portal's
 DEPLOYMENT = "screen-batch/adhoc"
 
 desk_app = group("desk", "Web pages for analysts, approvers and auditors.", no_args_is_help=False)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _LOOK_S = 0.25  # how soon progress is shown, and an answer or a stop noticed
-_LINE_EVERY_S = 10.0
+_LINE_EVERY_S = 10.0  # a choice: six lines a minute; more would fill what keeps them
 
 
 @asynccontextmanager

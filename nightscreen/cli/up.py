@@ -48,12 +48,13 @@ if TYPE_CHECKING:
 FLOWS = "flows"
 _READY_WITHIN_S = 600.0
 """A first start makes the server's database; on a very busy machine that takes minutes."""
+# runs settle what is in flight; one killed after that goes on from its journal
 _ENDS_WITHIN_S = 60.0
-AGAIN_AFTER_S = 5.0
-MOST_ENDS = 5
+AGAIN_AFTER_S = 5.0  # a pause, so that what ends at once is not started all the time
+MOST_ENDS = 5  # in a row, a choice: what ends so often does not start, and all is ended
 SOUND_AFTER_S = 600.0  # a process that ran for this long did start: its end counts as the first one
-_LOOK_S = 0.2
-_DEMO_ROWS = 500
+_LOOK_S = 0.2  # how soon the end of a run, or the server's first answer, is noticed
+_DEMO_ROWS = 500  # customers of a night: all nights are screened in about a minute
 _DEMO_WALLET_NAIRA = "12000"  # what two weeks of such nights cost, and a few nights more
 _DEMO_OVERRIDE_ABOVE = "50000"
 _ENGINE = {

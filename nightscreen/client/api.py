@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nightscreen.client.response_rules import ResponseRules
     from nightscreen.schemas.requests import Request
 
-CONNECT_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 10.0  # also for a place in the pool; a whole call may take longer (`timeout_s`)
 BODY_BYTES = 1024 * 1024  # a response is read up to here; the largest record known is below 10 kB
 
 BODY_BYTES_OF: Mapping[str, int] = {

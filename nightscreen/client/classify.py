@@ -66,7 +66,7 @@ MOST_NAIRA = 10**12
 
 BODY_KEPT = frozenset({ChargeStatus.ANSWERED, ChargeStatus.UNREADABLE})
 
-_SUCCESS = range(200, 300)
+_SUCCESS = range(200, 300)  # the class 2xx of HTTP
 
 
 @dataclass(frozen=True, slots=True)

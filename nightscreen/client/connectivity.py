@@ -22,7 +22,7 @@ from nightscreen.client.transport import PooledTransport
 from nightscreen.config.settings import TIMEOUTS_S
 from nightscreen.schemas.errors import SettingsError
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 5.0  # half of `CONNECT_TIMEOUT_S` of a call: somebody waits for this finding
 
 
 def reach(

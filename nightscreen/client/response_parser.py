@@ -33,7 +33,8 @@ _LOAN_NAMES = (("loan_reference", "reference"), ("link", "url"), ("short_link", 
 
 _MASKS = frozenset("*•#")
 _CONTACT = re.compile(r"[\w.%+*•#-]+@[\w.*•#-]+|\+?[0-9*•#xX][0-9*•#xX -]{5,}[0-9*•#xX]")
-_CONTACT_CHARACTERS = 1000
+_CONTACT_CHARACTERS = 1000  # read of each text: bounds what the pattern costs on a whole page
+# signs that hide, and digits: with fewer it is a date, or a number with a sign or two
 _LEAST_COVERED, _LEAST_SHOWN = 2, 2
 _BVN_BEGINS = "22"  # no Nigerian phone number begins so, and every BVN does
 

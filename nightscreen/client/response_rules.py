@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MANNERS = DATA / "manners.toml"
 STATUS_CLASS = re.compile(r"[1-9]xx")
-STATUS_RANGE = range(100, 1000)
+STATUS_RANGE = range(100, 1000)  # three digits, also beyond HTTP's own 599
 
 
 class Break(StrEnum):

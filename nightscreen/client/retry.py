@@ -37,9 +37,9 @@ BY_TROUBLE: Mapping[FailureReason, Backoff] = {
     FailureReason.OVERLOAD: Backoff(first_s=2, longest_s=60),
     FailureReason.REFUSED: Backoff(first_s=2, longest_s=60),
 }
-OTHERWISE = Backoff(first_s=2, longest_s=60)
+OTHERWISE = Backoff(first_s=2, longest_s=60)  # as for an overload, the most patient of all
 
-MOST_DOUBLINGS = 16
+MOST_DOUBLINGS = 16  # `longest_s` is reached after six; without a bound 2**attempt grows for ever
 
 LONE_WAIT_S = 300.0
 """For as long one answer's `Retry-After` is heard: an ad-hoc night ends after ten minutes without

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
     from nightscreen.desk.context import Context, View
 
+# bytes: five texts of 4,000 characters, of at most 12 bytes each as sent
 LARGEST_FORM: Final = 256 * 1024
 LARGEST_TABLE: Final = 4 * LARGEST_FORM  # a page of a quarantine, with a field for each cell
-SWEEP_S: Final = 30
+SWEEP_S: Final = 30  # a choice: about so long an upload of no more use lies on the disk
 
 
 _TROUBLE = {

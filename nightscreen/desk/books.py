@@ -52,7 +52,7 @@ _MONEY: Final = (
     *("opening", "cost", "explained_in_doubt", "drift", "closing"),
 )
 _AUDIT: Final = ("number", "at", "user", "action", "run_id", "customer", "detail", "mark")
-_BLOCK: Final = 2000
+_BLOCK: Final = 2000  # lines made at once: bounds memory, however long the book is
 _NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
 
 # --- CSV ---

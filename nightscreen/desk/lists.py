@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.users import User
 
-MOST_EXPORTED: Final = 1_000_000
+MOST_EXPORTED: Final = 1_000_000  # rows, all in memory; a sheet of XLSX holds hardly more
 MOST_BY: Final = 5  # columns of the file that a list is narrowed by at once
-USUAL_WAIT_DAYS: Final = 7
-LONGEST_WAIT_DAYS: Final = 365
+USUAL_WAIT_DAYS: Final = 7  # a choice: what the form proposes
+LONGEST_WAIT_DAYS: Final = 365  # a choice: no case is put off for more than a year
 NEEDS_SOMEBODY: Final = ("decline", "review", "undecided")
 _SHEET_ROWS: Final = 1_048_000  # a sheet of XLSX has 1,048,576
 _WORKBOOK: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"

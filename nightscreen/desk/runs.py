@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.approvals import Approval
 
-SHOWN: Final = 50
+SHOWN: Final = 50  # runs on a page: bounds reports and files read for it
 WAITS: Final = "waiting"  # state of a run that waits: for approval, or for what passes by itself
 
 

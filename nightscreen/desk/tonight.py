@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from nightscreen.desk.context import Context
     from nightscreen.journal.runs import RunRecord
 
-NIGHTS: Final = 14
-_LOOKED_AT: Final = 200
-_BATCHES: Final = 12
+NIGHTS: Final = 14  # two weeks, so that each day of the week counts twice
+_LOOKED_AT: Final = 200  # newest runs: a batch without one among them is not shown
+_BATCHES: Final = 12  # a choice: how each stands is worked out when the page is opened
 _WIDE, _HIGH, _EDGE = 172, 22, 3  # of the small lines, in their own units
 
 

@@ -30,7 +30,7 @@ PSEUDONYM: Final = pa.uuid()
 """Sixteen bytes. DuckDB has them as one whole number that sorts as the bytes do: groups and joins
 of a million take 0.7 of the CPU that texts of sixteen bytes take."""
 _SECTION = "-- name: "
-_PORTION = 16_384
+_PORTION = 16_384  # rows fetched at once: as many as a chunk of a run's input, so that few wait
 _NO_ROOM = ("Out of Memory", "No space left", "File too large", "quota exceeded")
 _IO_ERROR = "IO Error"
 

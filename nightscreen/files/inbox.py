@@ -36,7 +36,7 @@ _UNFINISHED = (
 )
 _NOT_OURS = ("thumbs.db", "desktop.ini", "ehthumbs.db")
 _PARQUET = b"PAR1"
-_PARQUET_LEAST = 12
+_PARQUET_LEAST = 12  # bytes: the mark at both ends, and the length of the footer
 _ZIP = b"PK\x03\x04"
 _LINE_ENDS = (b"\n", b"\r", b"\0")
 _F_SETSIG = 10  # the number of fcntl's F_SETSIG on Linux, which not every build of Python names

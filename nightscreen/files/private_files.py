@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+# nobody but the owner: what is in them tells of customers
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
 

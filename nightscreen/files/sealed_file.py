@@ -27,9 +27,9 @@ SUFFIX: Final = ".sealed"
 UPLOADS: Final = "desk"  # folder of HOME for files that were uploaded to the desk
 RESUMABLE_DAYS: Final = 7  # a sealed input is kept for so long after its run was stopped
 MAGIC: Final = b"nightscreen sealed 1\n"
-_PIECE = 1 << 20
-_LENGTH_BYTES = 4
-_END = 0xFFFFFFFF
+_PIECE = 1 << 20  # sealed and opened at once: bounds memory, however large the file is
+_LENGTH_BYTES = 4  # of the length before each piece
+_END = 0xFFFFFFFF  # in the place of a length: the highest that fits there, and no piece is as long
 
 
 @dataclass(slots=True)

@@ -20,9 +20,9 @@ from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-_NONCE_BYTES = 12
-KEY_ID_BYTES = 4
-SUBJECT_BYTES = 16
+_NONCE_BYTES = 12  # what AES-GCM takes
+KEY_ID_BYTES = 4  # of a digest: enough to tell the few keys of a journal apart
+SUBJECT_BYTES = 16  # of a digest: 128 bits, so that no two are the same by chance
 
 
 def pieces_of(joined: bytes) -> list[bytes]:

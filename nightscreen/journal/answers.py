@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from nightscreen.files.sealing import Sealer
 
-_BLOCK = 4000
-_NEVER = 2**63 - 1
+_BLOCK = 4000  # pseudonyms, each a parameter: SQLite takes 32,766 in one statement
+_NEVER = 2**63 - 1  # the highest number that the database holds: no answer comes after it
 _WITH_RECORD = sorted(each.value for each in (*HITS, Outcome.UNREADABLE))
 _RECENT = 20_000  # answers among which those in a row are looked for
 

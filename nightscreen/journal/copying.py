@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
     from nightscreen.journal.storage import Storage
 
-_BLOCK = 1000
+_BLOCK = 1000  # rows read and written at once: bounds memory, however long a table is
 _BLOCK_OF_RECORDS = 50  # one may hold an attachment of some megabytes
 
 

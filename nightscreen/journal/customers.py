@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.storage import Storage
     from nightscreen.schemas.decisions import State
 
-_SCAN_ROWS = 20_000
+_SCAN_ROWS = 20_000  # rows fetched at once: bounds what is held beside the 24 bytes of each
 _SIXTEEN = "S16"
 _KEPT = ("customer", "run_id", "decided_at", "gone_run_id", "state")  # of a state replaced
 

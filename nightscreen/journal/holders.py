@@ -39,8 +39,8 @@ Four times the interval at which living processes renew theirs.
 """
 RESTART_GRACE_S = 30.0
 """How long no process counts as dead after a restart of the database."""
-_PULSE_S = 0.5
-_LOOK_AGAIN_S = 0.1
+_PULSE_S = 0.5  # how soon a process takes its lost lock again; a quarter of `SURE_AFTER_S`
+_LOOK_AGAIN_S = 0.1  # twenty looks within `SURE_AFTER_S`
 
 
 class Holders(ABC):

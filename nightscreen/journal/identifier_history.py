@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 BLOCK = 4000
 REWRITTEN_AFTER = 7 * DAY_MICROS
 """A sighting is written again a week after it was last written, not every night."""
-_READ_ROWS = 20_000
-_WRITE_ROWS = 20_000
-_NEVER = 2**63 - 1
+_READ_ROWS = 20_000  # fetched at once: bounds memory, however much is kept
+_WRITE_ROWS = 20_000  # of one transaction: between two of them other writers have their turn
+_NEVER = 2**63 - 1  # the highest number that the database holds: nothing was seen after it
 
 
 class IdentifierUse(NamedTuple):

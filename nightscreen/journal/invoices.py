@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.actor import Actor
     from nightscreen.journal.storage import Storage
 
+# the highest number that the database holds: a higher one that somebody types is an error there
 _HIGHEST_ID = 2**63 - 1
 
 

@@ -21,7 +21,7 @@ _POSTGRESQL = "postgresql"
 T = TypeVar("T")
 
 
-_BLOCK = 500
+_BLOCK = 500  # values of one query: far fewer parameters than the 32,766 that SQLite takes
 
 
 def blocks(found: Sequence[T]) -> Iterator[Sequence[T]]:

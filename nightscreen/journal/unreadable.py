@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.storage import Storage
     from nightscreen.schemas.checks import Outcome
 
-BLOCK = 500
+BLOCK = 500  # answers opened at once: bounds memory, as each comes with its body
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunRecord
 
 _LOOKED_AT = 50  # runs before this one that are looked at for a closing balance; most runs have one
-LONGEST_REASON = 500
+LONGEST_REASON = 500  # a choice: characters, some sentences; the desk's field takes as many
 
 
 class OpeningBalance(NamedTuple):

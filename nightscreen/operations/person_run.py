@@ -79,7 +79,7 @@ _TURNS_A_CALL = 2
 _WAIT_S = 0.5  # how long to wait before looking again at people whom other processes ask
 _SECONDS_A_CALL = 5.0
 """What a call takes as long as none was made yet: about what the service's calls take at night."""
-_BLOCK = 4096
+_BLOCK = 4096  # rows made at once: bounds memory, however many there are
 
 P = TypeVar("P", bound=ApiRunParameters)
 R = TypeVar("R", bound=JournalRecord)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nightscreen.config.settings import Settings
     from nightscreen.journal.read_only import Look
 
-_MOST_RUNS = 200
+_MOST_RUNS = 200  # newest runs: of a night with more, the first ones are not counted
 _STATES = ("completed", "stopped", "test_mode", "killed", "running")
 
 

@@ -72,7 +72,7 @@ def why_not(rows: pa.Table, slot: CheckIdentity, consent: NDArray[np.bool_]) -> 
 # --- consent ---
 
 
-_LEAP_DAY = (2, 29)
+_LEAP_DAY = (2, 29)  # month and day
 _UNREADABLE = int(Flaw.CONSENT)
 _KEPT = 4096  # many rows of a file were given on the same day
 

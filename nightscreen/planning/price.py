@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 RECENT_RUNS = 14
 """Runs of a batch name that say what a night usually costs."""
 
-UNUSUAL_TIMES = 3
-_ENOUGH_RUNS = 3
+UNUSUAL_TIMES = 3  # a choice, told in docs/operate.md: lower, more nights wait for approval
+_ENOUGH_RUNS = 3  # of fewer the median is but a run's own cost, or the mean of two
 
 _SURE_OF = 200
 """Answers from which on the rates seen replace the first night's guess altogether."""

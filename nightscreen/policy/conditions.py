@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 
     Node = dict[str, Any]
 
+# choices that bound what it costs to judge a row; docs/policy.md tells of them
 _MOST_PARTS = 400
-_MOST_PATTERN = 200
-_MOST_REPEATS = 500
-_JUDGING_S = 10.0
+_MOST_PATTERN = 200  # characters
+_MOST_REPEATS = 500  # the product of all counts, since RE2 writes repeats out
+_JUDGING_S = 10.0  # on one empty row: what takes longer there cannot judge a file's rows
 
 _FIXED_SIZE = (
     *("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "DOUBLE"),

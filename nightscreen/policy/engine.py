@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 60.0  # a choice, for all rules on one block of rows: no condition holds up a night
 MEMORY = "1GB"
-_AGAIN_S = 0.1
+_AGAIN_S = 0.1  # an interrupt that came between two statements had nothing to stop
 
 _CONFIG: dict[str, str] = {
     "enable_external_access": "false",

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 LINK: Final = "/consent/{token}"
 TOLD: Final = "/consent/told"
 _COOKIE_S = 900  # a little more than a customer may take on the consent screen
-_WORD_BYTES = 16
-_LONGEST_CODE = 2000
+_WORD_BYTES = 16  # 128 bits: nobody guesses one
+_LONGEST_CODE = 2000  # the service's specification names no length; bounds what a stranger can send
 _READ = ("code", "state", "error")
 
 _LINK_STATUS = {Refusal.USED: 410, Refusal.EXPIRED: 410}

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from nightscreen.portal.pages import Portal
 
 LINK: Final = f"{PATH}{{token}}"
-_LONGEST_TOKEN = 300
-_MOST_FIELDS = 20
+_LONGEST_TOKEN = 300  # ours, a signed key, are shorter
+_MOST_FIELDS = 20  # our form has one; a form with many is not ours
 _ASKING = (LinkWord.OPEN, LinkWord.WRONG_OTP, LinkWord.MALFORMED)
 _STATUS = {
     LinkWord.EXPIRED: 410,

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TEMPLATES = DATA / "pages" / "portal"
-USUAL_PORT = 8080
+USUAL_PORT = 8080  # as in deploy/, behind a proxy; not 8090, the desk's
 DEPARTURES_A_MINUTE = 10  # how often one link leads to the consent screen
 TRIES_A_MINUTE = 6  # how often a password is typed under one link
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.journal.actor import Actor
 
-_HOUR = 3600 * MICROS
-_LONGEST = 4000
+_HOUR = 3600 * MICROS  # settings give hours, the journal keeps microseconds
+_LONGEST = 4000  # characters: as many as the desk reads of a field
 
 
 def open_contest(

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 ID_COLUMN = Whose.LISTED.value
 _BLANKS = re.compile(r"[\s\-().]")
-_PHONE_DIGITS = 10
+_PHONE_DIGITS = 10  # what follows `+234` or the leading zero, so that both forms are found
 _NOT_DIGITS = re.compile(r"\D")
 _CELLS, _WORDS = (re.compile(rf'[{blank},;|\t:{{}}"\[\]\n]+') for blank in ("", r"\s"))
 _NO_TEXT = (

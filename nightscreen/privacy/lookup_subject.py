@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.customers import Customers
     from nightscreen.journal.runs import RunHead, RunRecord
 
-_AT_ONCE = 20
+_AT_ONCE = 20  # runs: bounds memory, as each comes with its report
 
 
 @dataclass(frozen=True, slots=True)

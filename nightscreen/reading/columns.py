@@ -47,7 +47,7 @@ _CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNORE
 _VALUE = re.compile(r"\d{5}|@|\d+[.,]\d{2}$|^\d+$|^\d{1,4}[-/]\d{1,2}[-/]\d{1,4}")
 _NEW_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _CONSENT_WORDS = ("consent", "withdraw", "revok", "optout")
-_SHOWN = 40
+_SHOWN = 40  # a choice: headings that a message lists; it stays one that is read
 _ID = ("customer_id",)
 
 

@@ -25,7 +25,7 @@ SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 LONGEST_LINE = 16 << 20  # characters of a line: beyond it is no row, but a file without line ends
 csv.field_size_limit(LONGEST_LINE)  # a long value is no damage; of itself `csv` stops at 128 KiB
 MOST_LINES = 100  # how many lines one record may span; a quote open for longer is a stray one
-_SAMPLE_ROWS = 200
+_SAMPLE_ROWS = 200  # a choice: the first may be headings, and all of them show how wide rows are
 
 _STRAY_QUOTE = 'a quotation mark is out of place; write "" for one inside a quoted value'
 _STRAY_RETURN = "a line end inside a value without quotation marks"

@@ -20,7 +20,7 @@ from nightscreen.schemas.errors import SettingsError
 DATE_ORDERS = ("dmy", "mdy", "ymd")
 _MOST_BYTES = 1 << 20
 """A mapping file has a few lines; what is larger is another file, or has no end."""
-_SHOWN = 200
+_SHOWN = 200  # characters of what the file says: a file of another kind may have one long line
 _KEYS = ("columns", "defaults", "date_order", "sheet", "drop", "merge_rows", "loan_status")
 _EXPECTED = {
     "columns": 'must be "Their Heading" or a list of headings',

@@ -65,7 +65,7 @@ _CONSENT = (
     *("consent_reference", "consent_purpose", "consent_channel"),
     *("consented_at", "consent_expires_at", "consent_withdrawn_at"),
 )
-_MOST_PROBLEMS = 100_000
+_MOST_PROBLEMS = 100_000  # bounds memory where a column's words are all unknown; more tell no more
 
 
 def status_name(columns: Sequence[SourceColumn], place: int | None) -> str | None:

@@ -71,7 +71,7 @@ _STRINGS_BYTES = 512 << 20
 """Limit of the table of texts, which is kept in memory: a million rows of 20 such columns."""
 _STRINGS_RATIO = 100
 """Different texts do not compress so well; only counted from `_FEW_STRINGS_BYTES` on."""
-_FEW_STRINGS_BYTES = 16 << 20
+_FEW_STRINGS_BYTES = 16 << 20  # so little does no harm in memory, however well it was packed
 _STRINGS = "sharedStrings"
 _BEGINS_ROW = re.compile(rb"<(?:\w+:)?(?:row|si)[\s>/]")
 _FULL_DIGITS = 15  # how many digits a spreadsheet keeps of a number

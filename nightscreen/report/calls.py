@@ -98,9 +98,9 @@ _JOURNAL_COLUMNS = {
     "cost_micro": pa.int64(),
     "balance_micro": pa.int64(),
 }
-_BLOCK_CALLS = 16_384
+_BLOCK_CALLS = 16_384  # calls read at once: bounds memory
 _LATE_MICROS = 300 * MICROS  # four times the longest timeout by default
-_NEAR_CALLS = 100_000
+_NEAR_CALLS = 100_000  # first calls of a run, enough to show a lag: bounds what is sorted for it
 _PERCENTILES = ("p50", "p95", "p99")
 
 

@@ -58,9 +58,9 @@ _FEWEST = 5
 _MOST_NAMED = 25
 _LARGEST = 5
 """So many of the largest approvals without a credit history have their amount in the report."""
-_AGE_DAYS = (1, 7, 30, 90, 0)
-_BLOCK_ROWS = 65_536
-_WIDE = pa.decimal128(38, 2)
+_AGE_DAYS = (1, 7, 30, 90, 0)  # the classes of `age_class` in facts.sql; 0 is older than all
+_BLOCK_ROWS = 65_536  # rows read at once, of few columns: bounds memory
+_WIDE = pa.decimal128(38, 2)  # as wide as can be: sums of exposures fit, however many
 _NOTHING = {"rows": 0, "exposure": "0.00", "unknown_rows": 0}
 _CLAIMED = "karma_amount_in_contention"
 

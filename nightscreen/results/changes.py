@@ -60,7 +60,7 @@ _KARMA = "karma"
 _NEW = FieldChange(None, None, ChangeKind.NEW)
 _PIECE_SCHEMA = pa.schema(
     [
-        pa.field("customer", pa.binary(16)),
+        pa.field("customer", pa.binary(16)),  # a pseudonym, as wide as `SUBJECT_BYTES`
         pa.field("sealed", pa.binary()),
         pa.field("differs", pa.bool_()),
     ]

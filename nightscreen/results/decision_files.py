@@ -107,8 +107,8 @@ _STYLES = {
 }
 """Formats of columns that people fill in, and of digits that are text."""
 _WIDE = {"reason_text": 48, "action": 40, "review_note": 32, "customer_name": 28}
-_WIDTH = 16
-_WIDEST_SUMMARY = 44
+_WIDTH = 16  # characters: an instant has as many, `yyyy-mm-dd hh:mm`
+_WIDEST_SUMMARY = 44  # characters, of both columns: the longest name of a line fits
 _WORDS_TO_CHOOSE = ["approve", "decline", "review"]
 
 

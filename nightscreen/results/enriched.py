@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from nightscreen.journal.runs import RunRecord
 
-_KEPT_CHUNKS = 4
+_KEPT_CHUNKS = 4  # in memory; rows of a customer may lie apart in the file and need an older one
 
 
 def input_columns(columns: Sequence[SourceColumn]) -> list[tuple[str, str]]:

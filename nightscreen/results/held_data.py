@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _WATCHLISTED, _ACCOUNT_STATUS, _STATUSES, _BVN_CHECKED_AT = (name for name, _ in BVN_FIELDS)
 _BVN = Operation.BVN_FINISH
 _SAYS_OF_CONSENT = ("consented_at", "consent_expires_at", "consent_withdrawn_at")
-MONTH_DAYS = 30
+MONTH_DAYS = 30  # a month as a time asked for is read (`values/amounts.py`)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from nightscreen.journal.customers import Commit
     from nightscreen.schemas.decisions import KnownCustomer
 
-DEFAULT_DAYS = 30
-_LONGEST_NOTE = 2000
-_LONGEST_REVIEWER = 120
+DEFAULT_DAYS = 30  # a choice, told in docs/decisions.md: `--days` says otherwise
+_LONGEST_NOTE = 2000  # characters: as many as the desk takes for one
+_LONGEST_REVIEWER = 120  # characters, a choice: a full name and a title
 _HINTS = {
     "run_unknown": "No run of this id wrote a decision list here; keep the run_id column as the "
     "list had it.",

@@ -14,7 +14,7 @@ from datetime import time as time_of_day
 from nightscreen.schemas.errors import InputError
 
 LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
-MICROS = 1_000_000
+MICROS = 1_000_000  # in a second: an instant is a whole number of them
 DAY_MICROS = 86_400 * MICROS
 NOON_MICROS = 11 * 3600 * MICROS  # noon in Lagos as microseconds of the day in UTC
 

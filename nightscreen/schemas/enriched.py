@@ -37,7 +37,7 @@ SIGNALS = (*SAME_IDENTIFIER, ACCOUNT_BVNS, *RING_COLUMNS)
 """The identifiers that other rows of the batch share with a row, in the order of the columns."""
 
 WORD = pa.dictionary(pa.int32(), pa.string())  # a column of a few words
-COST = pa.decimal128(20, 6)
+COST = pa.decimal128(20, 6)  # six places are micro-naira; 64 bits have 19 digits at most
 
 BVN_FIELDS: list[tuple[str, pa.DataType]] = [
     ("bvn_watchlisted", pa.int64()),

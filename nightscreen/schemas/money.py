@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal, InvalidOperation
 
-MICRO = 1_000_000
+MICRO = 1_000_000  # in a naira: costs are whole numbers of them, so that sums are exact
 MOST_TYPED = 10**12  # nobody types more naira than that and means it
 
 
@@ -53,7 +53,7 @@ def naira_words(micro: int | None) -> str:
     return "-" if micro is None else f"₦{from_micro(micro):,.2f}"
 
 
-ANOMALY_TIMES = 20
+ANOMALY_TIMES = 20  # a choice, told in docs/journal.md; kobo taken for naira are a hundred times
 LEAST_LIMIT_MICRO = 100 * MICRO  # for operations that are listed at nothing or next to it
 
 MOST_COST_MICRO = 10_000_000 * MICRO

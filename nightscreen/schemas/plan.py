@@ -46,7 +46,7 @@ class SkipReason(IntEnum):
         return NoAnswer[self.name].value
 
 
-SUBJECT = pa.binary(16)
+SUBJECT = pa.binary(16)  # a pseudonym, as wide as `SUBJECT_BYTES`
 
 NEEDED = pa.schema(
     [

@@ -39,7 +39,7 @@ RIGHTS: Final = ("money", "policy", "override", "sign", "export")
 """What can be given to or taken from a user whatever the roles say."""
 SECOND_PERSON: Final = frozenset({"approve", "policy", "override"})
 """Rights by which somebody agrees to what another asked for; they sleep until another confirms."""
-UNTIL_CONFIRMED: Final = 2**62
+UNTIL_CONFIRMED: Final = 2**62  # an instant that never comes, and that 64 bits hold
 
 
 class User(JournalRecord, kind="user", ground=Ground.APPROVALS, waiting={""}):

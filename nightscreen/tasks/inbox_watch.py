@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0  # how often the folder is looked at
 LEFT_OVER_S = 15.0  # how often files are looked for that another process took and left
-_QUICKEST_S = 0.05
+_QUICKEST_S = 0.05  # so that a settling time of nothing does not keep a processor busy
 
 
 @dataclass(slots=True)

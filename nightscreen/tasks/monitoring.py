@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nightscreen.calling.run import Run
 
 
-EVERY_S = 2.0
+EVERY_S = 2.0  # a choice: how old the signs of life are at most, as docs/operate.md says
 WORDS: Mapping[Alarm, str] = {
     Alarm.NOT_STARTED: "a run could not begin",
     Alarm.AUTH: "the service refuses the API key, or an operation it has no right to",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 25.0
 """On SQLite a server that has a lot to do answers after ten seconds; a run waits for a minute."""
 TAG = "nightscreen"
-_REFUSALS = (401, 403)
+_REFUSALS = (401, 403)  # HTTP: no login that counts, or one without the right
 _START = "start it with prefect server start, or correct PREFECT_API_URL"
 _LOGIN = "set PREFECT_API_AUTH_STRING to the login of the Prefect server, see docs/deploy.md"
 _CLOSE = (

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _NOT_IN_KEYS = re.compile(r"[^a-z0-9]+")
-_MOST_LETTERS = 60
+_MOST_LETTERS = 60  # a choice; the end is kept, which says what it shows
 SCREENING = "screen-batch"
 
 

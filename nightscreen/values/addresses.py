@@ -49,7 +49,7 @@ DOMAIN_MALFORMED = Issue(
     Flaw.DOMAIN,
 )
 
-LONGEST_URL = 2000
+LONGEST_URL = 2000  # a choice, told in docs/checks.md: the service's specification names no length
 
 _image = partial(Issue, action=Action.INVALID, flaw=Flaw.IMAGE)
 IMAGE_NOT_HTTPS = _image(

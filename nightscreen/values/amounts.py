@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from nightscreen.values.issues import Column
 
 KOBO = Decimal("0.01")
-LONGEST_AMOUNT = 40
-WHOLE_DIGITS = 18
+LONGEST_AMOUNT = 40  # `WHOLE_DIGITS` with commas, kobo and a currency are 30
+WHOLE_DIGITS = 18  # as many as the column holds: `NAIRA` has 20 digits, two of them kobo
 
 _WARNED = partial(Issue, action=Action.WARNED)
 EXPOSURE_ROUNDED = _WARNED(
@@ -65,14 +65,14 @@ _TENOR = re.compile(
     r"(\d{1,5})(?:\.0+)?\s*(?:(d|days?)|(w|wks?|weeks?)|(m|mo|mths?|months?)|(y|yrs?|years?))?",
     re.IGNORECASE,
 )
-_UNIT_DAYS = (1, 7, 30, 365)
+_UNIT_DAYS = (1, 7, 30, 365)  # of day, week, month and year, in the order of the groups of `_TENOR`
 _CURRENCY = r"(?:₦|NGN|NAIRA|=?N=|N|#)"
 _FRONT = re.compile(rf"^{_CURRENCY}\s*", re.IGNORECASE)
 _BACK = re.compile(r"\s*(?:₦|NGN|NAIRA)$", re.IGNORECASE)
 _NUMBER = re.compile(r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,3}(?: [0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?")
 _SCIENTIFIC = re.compile(r"[0-9]+(?:[.,][0-9]+)?E[+-]?[0-9]+", re.IGNORECASE)
 _PUNCTUATED = re.compile(r"[0-9][0-9.,' ]*")
-_EXACT = Context(prec=2 * LONGEST_AMOUNT)
+_EXACT = Context(prec=2 * LONGEST_AMOUNT)  # digits: nothing that fits in the text is rounded unseen
 
 
 def judge_amount(text: str) -> Validated[Decimal]:

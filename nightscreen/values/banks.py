@@ -42,20 +42,23 @@ if TYPE_CHECKING:
 
     from nightscreen.values.issues import Column
 
-ACCOUNT_DIGITS = 10
+ACCOUNT_DIGITS = 10  # the service's specification, section Limits
 
-_WEIGHTS = (3, 7, 3) * 5
-_INSTITUTION_DIGITS = 6
+_WEIGHTS = (3, 7, 3) * 5  # of the NUBAN standard, for its fifteen digits (see above)
+_INSTITUTION_DIGITS = 6  # the first of the fifteen
+# the central bank's code, as the service takes it (its specification, section Limits)
 SERVICE_DIGITS = 3
+# codes of instant payments, and of other financial institutions, as in data/banks.csv
 NIP_DIGITS = 6
 OFI_DIGITS = 5
+# a choice: the longest name in data/banks.csv has 35; bounds the search for a near one
 LONGEST_NAME = 200
 _SCHEME_DIGITS = frozenset({SERVICE_DIGITS, OFI_DIGITS, NIP_DIGITS})
 _CHECKS = frozenset({"dmb", "ofi", "none"})
 _COLUMNS = ("name", "aliases", "code", "other_codes", "kind", "check")
-_PAIRS_KEPT = 65536
-_CLOSE = 80.0
-_SHORTEST_NEAR = 4
+_PAIRS_KEPT = 65536  # of code and name: bounds memory where cells hold all kinds of things
+_CLOSE = 80.0  # per cent alike, a choice: the bank is only suggested, never taken
+_SHORTEST_NEAR = 4  # letters: of three, one more or less would still pass `_CLOSE`
 
 BANK_CODE_REPAIRED = Issue(
     "bank_code_repaired",

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
     from nightscreen.values.issues import Column
 
+# a choice: nobody alive is older, and in 1900 spreadsheets begin to count
 _BIRTH_YEARS = range(1901, 2100)
+# a choice: nothing on record is older than the clock of computers
 _INSTANT_YEARS = range(1970, 2100)
 
 

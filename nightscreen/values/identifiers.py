@@ -34,7 +34,7 @@ SUSPECT_PATTERN: Final = r"^[^A-Za-z]{10,}$"
 """RE2 pattern of the ids that are looked at one by one: ten characters or more, no letter."""
 _NUMBERS = ("bvn", "account_number", "phone")
 _WORDS = (*NAME_FIELDS, "email")
-_ENOUGH_DIGITS, _ENOUGH_LETTERS = 6, 4
+_ENOUGH_DIGITS, _ENOUGH_LETTERS = 6, 4  # a choice: shorter ones are in references by chance
 _NO_LETTERS = re.compile(r"[\W\d_]+")
 
 _REFUSED = partial(Issue, action=Action.REFUSED)

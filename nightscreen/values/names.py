@@ -35,7 +35,7 @@ _MOST_WORDS: Final = 24
 _EXPLAINED_WORDS: Final = 6
 _CUT_FROM: Final = 25
 """Letters and spaces from which a bank's field cuts a name: fields have 25, 30 or 35."""
-_CUT_LETTERS: Final = 3
+_CUT_LETTERS: Final = 3  # a choice: what begins with one or two letters may be anybody's name
 _LETTERS: Final = re.compile("[A-Z]+")
 
 

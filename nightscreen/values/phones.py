@@ -24,8 +24,10 @@ from nightscreen.values.issues import (
 )
 
 REGION = "NG"
+# the service's specification, section Limits: `+234` and ten digits
 COUNTRY_CODE = 234
 NATIONAL_DIGITS = 10
+# characters, some numbers with words: bounds what the library's slow reading costs
 LONGEST_CELL = 200
 
 _INVALID = partial(Issue, action=Action.INVALID, flaw=Flaw.PHONE)

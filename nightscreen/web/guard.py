@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     NoPage = Callable[[Request, HTTPException], Response]
 
 HEALTH: Final = "/health"
-LONGEST_ADDRESS: Final = 4096
+LONGEST_ADDRESS: Final = 4096  # path and query: a page of ours to come back to has 2,000 at most
 _HOST = re.compile(rb"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,4}[0-9]?)?")
 _FEATURES = ("camera", "display-capture", "geolocation", "microphone", "payment", "usb")
 _PERMISSIONS = ", ".join(f"{name}=()" for name in _FEATURES)
-_YEARS_S = 2 * 365 * 24 * 3600
+_YEARS_S = 2 * 365 * 24 * 3600  # two years, a choice: browsers ask for nothing but TLS for so long
 _PORTS = {"http": 80, "https": 443}
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITE = frozenset({"same-origin", "none"})

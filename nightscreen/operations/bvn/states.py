@@ -65,7 +65,7 @@ _NOT_SENT = {
     FailureReason.WRONG_CONTACT.value: BvnState.WRONG_CONTACT,
 }
 _MASKS = frozenset("*•xX#")
-_SHOWN_FIRST, _SHOWN_LAST = 4, 3
+_SHOWN_FIRST, _SHOWN_LAST = 4, 3  # of a phone number: `+234` and the last three digits
 
 
 def requests_of(journal: Journal) -> Records[BvnRequest]:
@@ -201,13 +201,13 @@ class BvnRun(RecordRun[P, S]):
 # --- the output: one row for each customer ---
 
 PARTS = "bvn"
-_NATIONAL_DIGITS = 10
+_NATIONAL_DIGITS = 10  # after `+234` (the service's specification, section Limits)
 _BEST_FIRST = ("strong", "likely", "weak", "none", "business")
 _NOT_IN_ACCOUNTS = "the answer is a list of accounts, which has none"
 _NOT_IN_RECORD = "the BVN record has none"
 _NOT_HELD = "we hold none"
 TEXT = pa.string()
-_BLOCK = 1000
+_BLOCK = 1000  # rows made at once: bounds memory
 _FIELDS = tuple(name for name in BvnDetails.model_fields if name in BvnDetails.specified)
 _ACCOUNT_FIELDS = tuple(name for name in BvnAccount.model_fields if name != "extra")
 ACCOUNTS = pa.list_(pa.struct([pa.field(name, pa.string()) for name in _ACCOUNT_FIELDS]))

@@ -51,8 +51,8 @@ USUAL = timedelta(days=7)
 LONGEST = LINKS_LAST
 KEPT = 30 * DAY_MICROS
 """How long a link is remembered after its end, so that a late customer learns why."""
-_REFERENCE_DIGITS = 12
-_ID_BYTES = 24
+_REFERENCE_DIGITS = 12  # hex: 48 bits tell links apart, and are short enough to be read out
+_ID_BYTES = 24  # 192 bits: nobody guesses one
 
 
 def signing(journal: Journal, purpose: str) -> URLSafeTimedSerializer:

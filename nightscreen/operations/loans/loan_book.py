@@ -82,7 +82,7 @@ STATUS_UNKNOWN = _WARNED(
     "The loan's status is no known word: what the row says of days and amounts counts alone. Add "
     "the word to data/loan_statuses.csv.",
 )
-_AHEAD_DAYS = 366
+_AHEAD_DAYS = 366  # a year, a leap year too: a day beyond it is a slip of the pen
 _DAYS = re.compile(r"(-?)(\d{1,5})(?:\.0+)?\s*(?:d|days?)?", re.IGNORECASE)
 _YES = frozenset({"yes", "y", "true", "t", "1", "restructured", "rescheduled"})
 _AMOUNTS = ("principal", "due", "paid", "outstanding")

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.decisions import KnownCustomer
     from nightscreen.values.issues import Validated
 
-BLOCK_ROWS = 4096
+BLOCK_ROWS = 4096  # rows read at once: bounds memory
 _READ = ("customer_id", *NAME_FIELDS, "email", "phone", "decision", *REQUESTED)
 
 

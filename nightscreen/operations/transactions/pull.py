@@ -268,7 +268,7 @@ OPERATION_OF: Final = {
 }
 REFUSED = "the service refused to renew the access"
 """Why a grant lapsed, as `consent list` shows it."""
-_LEASE_POLL_S = 0.2
+_LEASE_POLL_S = 0.2  # how soon it is noticed that another has renewed the access
 _UNDER_KEY = (Operation.AGGREGATOR_REFRESH.value, Operation.AGGREGATOR_EXCHANGE.value)
 _ANSWERED = frozenset({LookupStatus.PAID, LookupStatus.FREE})
 _LOST = {

@@ -382,7 +382,7 @@ HELD_SHARE = 0.5
 """A list that lacks more than this share of what was known is suspicious; so is an empty one."""
 HELD_TAIL = 5  # so is one that lacks this many of the oldest in a row: it may have been cut short
 LONG_LIST = 100  # records from which on a list may be as much as the service cares to send
-_BLOCK = 2000
+_BLOCK = 2000  # records written or read at once: bounds memory, as each comes with its body
 _ADDED, _MODIFIED, _REMOVED = TransactionChange
 _records = transaction_records.c
 
