@@ -212,17 +212,17 @@ def _try_out(context: Context, tried: Policy, runs: Sequence[RunRecord]) -> dict
     )
     moves = found.document()
     moved = heaviest[0].to_pylist()
-    names: dict[str, str | None] = {}
+    names: dict[str, dict[str, str | None]] = {}  # by run: an id is a person's within a batch
     for run in runs:
-        rows = rows_of_run(run)
         ids = [row["customer_id"] for row in moved if row["run_id"] == run.run_id]
-        names |= {} if rows is None else rows.among(ids)
+        rows = rows_of_run(run) if ids else None
+        names[run.run_id] = {} if rows is None else rows.among(ids)
     paid = moves["outcomes"]
     return {
         "policy": tried,
         "moves": moves,
         "rows": sum(run["rows"] for run in found.runs),
-        "moved": [{**row, "name": names.get(row["customer_id"])} for row in moved],
+        "moved": [{**row, "name": names[row["run_id"]].get(row["customer_id"])} for row in moved],
         "verdict": () if paid is None else verdict_in_words(paid, "what is tried"),
         "took_s": perf_counter() - began,
     }

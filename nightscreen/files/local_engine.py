@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nightscreen.files.private_files import FileLock, make_private_folder, write_passing
@@ -65,12 +65,15 @@ def announcing(home: Path) -> Iterator[Callable[[str, str], None]]:
 def running_engine(home: Path) -> RunningEngine | None:
     """Return the server that an `up` of this HOME uses now; None: none does."""
     url, login = _noted(home).get("prefect_api_url"), home / LOGIN_FILE
-    lock = FileLock.take(home / _LOCK) if url else None
+    if not url:
+        return None
+    lock = FileLock.take(home / _LOCK, shared=True)  # several commands may ask at once
     if lock is not None:  # nobody holds it: the note is of one that is gone
         lock.release()
-    if not url or lock is not None:
         return None
-    return RunningEngine(url, login.read_text("utf-8") if login.exists() else "")
+    with suppress(OSError):  # it is written anew just now
+        return RunningEngine(url, login.read_text("utf-8") if login.exists() else "")
+    return None
 
 
 def _noted(home: Path) -> dict[str, Any]:

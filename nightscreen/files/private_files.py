@@ -143,15 +143,15 @@ class FileLock:
         self._file = file
 
     @classmethod
-    def take(cls, path: Path) -> Self | None:
-        """Take the lock, or return None where somebody else holds it."""
+    def take(cls, path: Path, *, shared: bool = False) -> Self | None:
+        """Take the lock, or return None where somebody else holds it; `shared` ones go together."""
         while True:
             try:
                 file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
             except FileNotFoundError:  # the folder itself is gone: its file was dealt with
                 return None
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
                 if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
                     return cls(path, file)
             except BlockingIOError:

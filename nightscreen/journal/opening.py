@@ -135,8 +135,12 @@ def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
         _create(engine, home, data_key)
         facts = facts_of(engine, home) or {}
     kept = unlocked(engine, home, data_key, clock, facts)
-    _recognise(home, remembered, kept.journal_id)
-    retire_old_key(engine, kept.holders, kept.lender_key)
+    try:
+        _recognise(home, remembered, kept.journal_id)
+        retire_old_key(engine, kept.holders, kept.lender_key)
+    except BaseException:
+        kept.holders.release()
+        raise
     return Journal(
         **{each.name: getattr(kept, each.name) for each in fields(kept)},
         calls=Calls(engine, kept.sealer, kept.holders, clock),

@@ -452,7 +452,10 @@ def _records_of_person(person: ErasedPseudonyms) -> ColumnElement[bool]:
 
 
 def _old_records(cutoffs: Cutoffs) -> ColumnElement[bool]:
-    """What waits stays whatever its age: an open contest, or a policy in force."""
+    """What waits stays whatever its age: an open contest, or a policy in force.
+
+    What was seen of a loan stays as long as its offer: the oldest view tells when money went out.
+    """
     kept = records.c
     periods = {model.kind: getattr(cutoffs, model.ground.value) for model in KINDS}
     waiting = [
@@ -460,8 +463,13 @@ def _old_records(cutoffs: Cutoffs) -> ColumnElement[bool]:
         for model in KINDS
         if model.waiting
     ]
+    offers = records.alias().c
+    kept_offers = select(offers.subject).where(
+        offers.kind == Offer.kind, offers.updated_at >= cutoffs.decisions
+    )
+    seen = (kept.kind == LoanNews.kind) & kept.subject.in_(kept_offers)
     old = kept.updated_at < case(periods, value=kept.kind)
-    return old & not_(or_(*waiting))
+    return old & not_(or_(*waiting, seen))
 
 
 RECORD = Seal("record", ("kind", "key"))

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK
+from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK, QUARANTINE
 from nightscreen.files.private_files import atomic_write
 from nightscreen.policy.engine import locked_connection
 from nightscreen.results.changes import NEWS
@@ -244,6 +244,9 @@ def summary(
     if counts.rows > WORKBOOK_ROWS:
         held = f"The first {WORKBOOK_ROWS:,} of {counts.rows:,} by rank"
         lines.append(("In this workbook", f"{held}; all are in {DECISIONS_CSV}"))
+    if fixes > WORKBOOK_ROWS:
+        held = f"The first {WORKBOOK_ROWS:,} of {fixes:,}"
+        lines.append(("On the sheet Fix", f"{held}; all are in {QUARANTINE}"))
     return lines
 
 

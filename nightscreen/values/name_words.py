@@ -239,6 +239,13 @@ def listed_short_form(a: Word, b: Word) -> Similarity | None:
     return max((each for each in found if each), default=None)
 
 
+@_rule("ABDUL ABDULMALIK", "ABDUL BELLO")
+def abdul_alone(a: Word, b: Word) -> Similarity | None:
+    """Abdul is short for every name that it opens."""
+    alone = a.opening == b.opening == ABD and {a.text, b.text} & openings().keys()
+    return Similarity.DOUBTFUL if alone else None
+
+
 @_rule("HASSAN HUSSAIN", "MOHAMMED MUHAMMAD")
 def known_names_differ(a: Word, b: Word) -> Similarity | None:
     """Two names of the list that are not one family are two names, however alike in letters."""
@@ -251,6 +258,17 @@ def behind_one_opening(a: Word, b: Word) -> Similarity | None:
     if not a.opening or not b.opening:
         return None
     return _by_letters(a.rest, b.rest) if a.opening == b.opening else Similarity.DIFFERENT
+
+
+@_rule("NOSAKHARE NOSA", "OLUWASEUN OLUWA")
+def part_of_a_name(a: Word, b: Word) -> Similarity | None:
+    """The beginning or the end of a name, which no list has as its short form: perhaps."""
+    short, long = sorted((a.text, b.text), key=len)
+    shared = short in openings() or short in listed("endings")
+    if len(short) <= _SHORT_WORD or a.known or b.known or shared or _by_letters(short, long):
+        return None
+    begun = long.startswith(short) and long.removeprefix(short) not in _FEMININE
+    return Similarity.NEAR if begun or long.endswith(short) else None
 
 
 @_rule("EHIGIATOR EHIGIATR", "AMINU AMINA")

@@ -97,6 +97,7 @@ def test_another_journal_than_home_remembers_is_refused(place: Place, tmp_path: 
     other.close()
     with pytest.raises(JournalError, match="remembers journal"):
         place.open(url=f"sqlite:///{tmp_path / 'other' / 'journal.sqlite'}", data_key=key)
+    assert not [*(tmp_path / "other" / "journal.sqlite.holders").iterdir()]  # no lock is left
 
 
 def test_a_journal_of_another_version_is_refused_in_one_line(place: Place) -> None:
