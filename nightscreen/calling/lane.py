@@ -498,7 +498,7 @@ class Lane:
             await self._attempt(*call)
         self._wake.set()
 
-    async def _receive(self, request: Request) -> CallOutcome:
+    async def _receive(self, task: LookupTask) -> CallOutcome:
         """Send a call and return what came; let the next go while an answer is confirmed.
 
         The service has nothing to do for it meanwhile. Where one call decides whether others
@@ -506,7 +506,7 @@ class Lane:
         """
         is_in_flight = True
         try:
-            reading = await self.send(request)
+            reading = await self.send(task.request())
             if reading.confirm is not None:
                 if self._limit() > 1:
                     self._progress.in_flight -= 1
@@ -526,7 +526,7 @@ class Lane:
         if task.answered_before < 0:
             task.answered_before = stops.answered
         try:
-            reading = await self._receive(task.request())
+            reading = await self._receive(task)
         except Exception as error:  # noqa: BLE001 - a fault of ours: every caller gets it; in doubt
             self.writer.breaks(error)
             wallet.unbind(task.bound_micro)

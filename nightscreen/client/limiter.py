@@ -218,7 +218,9 @@ class AdaptiveCap:
         all_strain = self._results >= BURST and self._strained == self._results
         if not all_strain and self._results < max(FEWEST, min(MOST, STRAINED / rate)):
             return
-        is_unclear = LESS * rate <= here < NOT_LESS * rate and self.cap > cap // SMALLEST_TRIAL
+        is_unclear = LESS * rate <= here < NOT_LESS * rate and self.cap > max(
+            1, cap // SMALLEST_TRIAL
+        )
         if all_strain or is_unclear:
             if self.cap > 1:
                 self._move(self.cap // 2)

@@ -383,7 +383,7 @@ class _Turn:
         self._since = since
         self._now = now
         self._scopes = scopes_of(run_id, wish.check, now)
-        self._run = lookups.find_run(connection, run_id) if wish.number else None
+        self._run = lookups.find_run(connection, run_id)
         after = {"after": now - STALE_MICROS}
         self._under_way = [_UnderWay(*row) for row in connection.execute(_UNDER_WAY, after)]
         self._next_id = (connection.execute(_LAST_CALL).scalar() or 0) + 1

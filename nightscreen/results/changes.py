@@ -296,7 +296,8 @@ class Comparison:
                 writes.append(StateWrite(subject, sealed, differs))
             reviewed = self.reviewed.get(subject)
             quiet = reviewed is not None and reviewed == evidence_digest(new)
-            self.quiet |= {subject} if quiet else set()
+            if quiet:
+                self.quiet.add(subject)
             news.append((previous_decision(then), self._count(found), quiet))
         if writes:
             columns = dict(zip(StateWrite._fields, zip(*writes, strict=True), strict=True))

@@ -68,8 +68,8 @@ def simulate(
     return Seen(held / (maximum * (now - begun)), held / allowed, refused / counted)
 
 
-@pytest.mark.parametrize("failing", [0.01, 0.5])
-@pytest.mark.parametrize("maximum", [8, 200])
+@pytest.mark.parametrize("failing", [0.01, 0.2, 0.5])
+@pytest.mark.parametrize("maximum", [2, 3, 8, 200])
 def test_constant_failures_are_no_reason_to_crawl(failing: float, maximum: int) -> None:
     """A service that fails as often at any load keeps at least 90 % of the cap."""
     shares = [simulate(maximum, failing=failing, seed=seed).share_of_maximum for seed in SEEDS]

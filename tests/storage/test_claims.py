@@ -282,6 +282,16 @@ def test_the_money_of_the_last_lookup_is_kept_for_it(journal: Journal) -> None:
     assert taken(claim(journal, "ecosystem", 1, caps=caps, only=table.first_id + 1), table) == [1]
 
 
+def test_a_retry_leaves_the_money_of_the_last_lookup(journal: Journal) -> None:
+    """Also where a claim is of calls by name alone."""
+    table = fill(journal, ["karma", "ecosystem"])
+    journal.lookups.keep_for_the_end(table, table.first_id + 1)
+    again = asks(7, 8, check="karma")
+    caps = Caps(run_micro=again[0].worst_micro + WORST["ecosystem"])
+    claimed = journal.calls.claim("run-1", "portfolio", Wish("karma", again), caps, since=1 << 60)
+    assert [each.kind for each in claimed.granted] == [GRANTED, ReservationStatus.UNAFFORDABLE]
+
+
 def test_an_erasure_waits_for_a_run_that_has_the_person(place: Place) -> None:
     """And does not wait for one that was killed, whose lookups go with the person."""
     nightly, officer = place.open(), place.open()
