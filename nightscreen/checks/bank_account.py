@@ -10,6 +10,7 @@ from nightscreen.schemas.answers import Record, Text
 from nightscreen.schemas.checks import IdentityKind, Outcome
 from nightscreen.schemas.columns import NAME_FIELDS, Flaw, names_of
 from nightscreen.schemas.requests import VERIFICATION, Request, json_body, require
+from nightscreen.values.identifiers import BVN_DIGITS
 from nightscreen.values.names import AGREES, CONTRADICTS, GRADES, match_names
 from nightscreen.values.whose import same_account
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from nightscreen.checks.declaration import Found, Limits, Row
     from nightscreen.schemas.checks import Lookup
 
-BVN_DIGITS = 11
 # recorded answers show these digits of a BVN, and zeros for those between
 _SHOWN_FIRST = 2
 _SHOWN_LAST = 2

@@ -49,6 +49,7 @@ from nightscreen.schemas.decisions import DECISION_PART, LISTED_PART, REVIEWED, 
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text, to_micro, typed_micro
+from nightscreen.values.identifiers import BVN_DIGITS
 from nightscreen.web.forms import attachment, onward
 from nightscreen.web.guard import origin_of
 
@@ -72,7 +73,6 @@ REASONS: Final = (
 """What a reviewer chooses from; it goes before the note."""
 WAYS_TO_TELL: Final = ("letter", "text message", "email", "call", "visit")
 LOOKED_S: Final = 15 * 60  # who opened a customer within this time may be at work on it
-_BVN_DIGITS = 11
 
 
 class _Found(NamedTuple):
@@ -143,7 +143,7 @@ def customer(context: Context, *, link: str = "", again: dict[str, Any] | None =
         run=run,
         row=shown,
         name=None if row is None else customer_name(row),
-        last_four=bvn[-4:] if len(bvn) == _BVN_DIGITS and bvn.isdecimal() else "",
+        last_four=bvn[-4:] if len(bvn) == BVN_DIGITS and bvn.isdecimal() else "",
         looked_after=[] if row is None else [str(row[name]) for name in columns_of_care(row)],
         document=document,
         also=_also(document, shown),

@@ -32,6 +32,7 @@ from nightscreen.reading.workbook import UNREADABLE
 from nightscreen.schemas.columns import CUSTOMERS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name
+from nightscreen.values.phones import NATIONAL_DIGITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 ID_COLUMN = Whose.LISTED.value
 _BLANKS = re.compile(r"[\s\-().]")
-_PHONE_DIGITS = 10  # what follows `+234` or the leading zero, so that both forms are found
 _NOT_DIGITS = re.compile(r"\D")
 _CELLS, _WORDS = (re.compile(rf'[{blank},;|\t:{{}}"\[\]\n]+') for blank in ("", r"\s"))
 _NO_TEXT = (
@@ -208,12 +208,12 @@ def _mention(cells: Sequence[str], values: Mapping[str, set[str]]) -> bool:
     """Return whether a record as it came has one of some identifiers."""
     bvns, emails = values.get("bvn", set()), values.get("email", set())
     accounts = {each.rpartition("-")[2] for each in values.get("account", set())}
-    phones = {each[-_PHONE_DIGITS:] for each in values.get("phone", set())}
+    phones = {each[-NATIONAL_DIGITS:] for each in values.get("phone", set())}
     for cell in cells:
         text = _BLANKS.sub("", cell)
         digits = _NOT_DIGITS.sub("", cell)
         if any(bvn in text for bvn in bvns) or text in accounts:
             return True
-        if digits[-_PHONE_DIGITS:] in phones or cell.strip().casefold() in emails:
+        if digits[-NATIONAL_DIGITS:] in phones or cell.strip().casefold() in emails:
             return True
     return False

@@ -39,6 +39,7 @@ from nightscreen.schemas.decisions import (
     FieldChange,
     State,
 )
+from nightscreen.schemas.plan import SUBJECT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -60,7 +61,7 @@ _KARMA = "karma"
 _NEW = FieldChange(None, None, ChangeKind.NEW)
 _PIECE_SCHEMA = pa.schema(
     [
-        pa.field("customer", pa.binary(16)),  # a pseudonym, as wide as `SUBJECT_BYTES`
+        pa.field("customer", SUBJECT),
         pa.field("sealed", pa.binary()),
         pa.field("differs", pa.bool_()),
     ]
@@ -266,7 +267,7 @@ class Comparison:
                 self.run_id,
             )
         self.counts.update({ChangeKind.GONE.value: len(gone), "customers": len(gone)})
-        self.workspace.put(_GONE, pa.table({"customer": pa.array(gone, pa.binary(16))}))
+        self.workspace.put(_GONE, pa.table({"customer": pa.array(gone, SUBJECT)}))
 
     def _block(
         self,

@@ -39,6 +39,7 @@ from nightscreen.schemas.enriched import COST, WORD
 from nightscreen.schemas.money import from_micro
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.values.names import CONTRADICTS, match_names
+from nightscreen.values.phones import NATIONAL_DIGITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -201,7 +202,6 @@ class BvnRun(RecordRun[P, S]):
 # --- the output: one row for each customer ---
 
 PARTS = "bvn"
-_NATIONAL_DIGITS = 10  # after `+234` (the service's specification, section Limits)
 _BEST_FIRST = ("strong", "likely", "weak", "none", "business")
 _NOT_IN_ACCOUNTS = "the answer is a list of accounts, which has none"
 _NOT_IN_RECORD = "the BVN record has none"
@@ -454,17 +454,17 @@ def _phones(ours: str | None, theirs: str | None) -> tuple[bool | None, str]:
         return None, _NOT_IN_RECORD
     if not own:
         return None, _NOT_HELD
-    if len(own) < _NATIONAL_DIGITS or len(others) < _NATIONAL_DIGITS:
+    if len(own) < NATIONAL_DIGITS or len(others) < NATIONAL_DIGITS:
         return None, "one of the two is no whole phone number"
     shown = [(one, other) for one, other in zip(own, others, strict=True) if other != "*"]
     if not shown:
         return None, "the BVN record shows no digit"
     if all(one == other for one, other in shown):
-        covered = "" if len(shown) == _NATIONAL_DIGITS else f" on the {len(shown)} digits shown"
+        covered = "" if len(shown) == NATIONAL_DIGITS else f" on the {len(shown)} digits shown"
         return True, f"agree{covered}: ...{others[-4:]}"
     return False, f"against: ...{own[-4:]} / ...{others[-4:]}"
 
 
 def _national(phone: str | None) -> str:
     digits = [char for char in phone or "" if char in "0123456789*"]
-    return "".join(digits)[-_NATIONAL_DIGITS:]
+    return "".join(digits)[-NATIONAL_DIGITS:]
