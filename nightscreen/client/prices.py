@@ -8,12 +8,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.client.validation_errors import first_mistake, place_in, read_toml
+from nightscreen.client.validation_errors import read_model
 from nightscreen.schemas.checks import Operation
-from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.shipped import DATA
 
@@ -51,11 +50,6 @@ def load_prices(path: Path | None = None) -> dict[str, int]:
             are named.
     """
     path = path or PRICES
-    text, table = read_toml(path)
-    try:
-        listed = PriceList.model_validate(table).naira
-    except ValidationError as error:
-        place = place_in(path, text, error.errors()[0]["loc"])
-        raise SettingsError(f"{place}: {first_mistake(error)}") from None
-    naira = {name: check.naira for name, check in CHECKS.items()} | listed
+    _, listed = read_model(path, PriceList)
+    naira = {name: check.naira for name, check in CHECKS.items()} | listed.naira
     return {operation: to_micro(price) for operation, price in naira.items()}

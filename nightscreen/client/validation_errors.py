@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from nightscreen.schemas.errors import SettingsError
 
@@ -15,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pydantic import ValidationError
-
+_Model = TypeVar("_Model", bound=BaseModel)
 _TABLE = re.compile(r"\s*\[+\s*([\w.-]+)\s*\]+")
 _ENTRY = re.compile(r"\s*[\"']?([\w-]+)[\"']?\s*=")
 
@@ -34,6 +35,20 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is no TOML: {error}") from None
+
+
+def read_model(path: Path, model: type[_Model]) -> tuple[str, _Model]:
+    """Return a data file as text and as its model.
+
+    Raises:
+        SettingsError: it cannot be read, is no TOML, or has a mistake; file and line are named.
+    """
+    text, table = read_toml(path)
+    try:
+        return text, model.model_validate(table)
+    except ValidationError as error:
+        place = place_in(path, text, error.errors()[0]["loc"])
+        raise SettingsError(f"{place}: {first_mistake(error)}") from None
 
 
 def place_in(path: Path, text: str, where: Sequence[str | int]) -> str:

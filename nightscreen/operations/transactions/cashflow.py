@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import duckdb
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from nightscreen.client.validation_errors import first_mistake, place_in, read_toml
+from nightscreen.client.validation_errors import place_in, read_model
 from nightscreen.client.wire import Scope
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import Consents, keep_figures, live_figures
@@ -144,12 +144,7 @@ def load_narrations(path: Path | None = None) -> Narrations:
             business; file and line are named.
     """
     path = path or NARRATIONS
-    text, table = read_toml(path)
-    try:
-        found = Narrations.model_validate(table)
-    except ValidationError as error:
-        place = place_in(path, text, error.errors()[0]["loc"])
-        raise SettingsError(f"{place}: {first_mistake(error)}") from None
+    text, found = read_model(path, Narrations)
     for number, rule in enumerate(found.rule):
         problem = _problem(rule)
         if problem:

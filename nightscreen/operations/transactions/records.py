@@ -21,10 +21,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import insert, literal, select, union_all, update
 
-from nightscreen.client.validation_errors import first_mistake, place_in, read_toml
+from nightscreen.client.validation_errors import read_model
 from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import TRANSACTION, records, transaction_records
@@ -309,12 +309,7 @@ def load_fields(
         SettingsError: the file cannot be read, is no TOML, or has a mistake.
     """
     path = path or DATA / f"{kind}_fields.toml"
-    text, content = read_toml(path)
-    try:
-        table = _Table.model_validate(content)
-    except ValidationError as error:
-        place = place_in(path, text, error.errors()[0]["loc"])
-        raise SettingsError(f"{place}: {first_mistake(error)}") from None
+    _, table = read_model(path, _Table)
     columns = [each.name for each in (*BEFORE, EXTRA)] + [each.column for each in table.field]
     twice = next((name for name in columns if columns.count(name) > 1), None)
     if twice is not None:
