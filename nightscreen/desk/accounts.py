@@ -288,8 +288,7 @@ class Accounts:
     # --- links that set a password ---
 
     def _sign(self, what: str, /, **said: object) -> str:
-        token = signing(self._journal, f"desk {what}").dumps(said)
-        return token if isinstance(token, str) else token.decode("ascii")
+        return str(signing(self._journal, f"desk {what}").dumps(said))
 
     def _read(self, what: str, token: str) -> dict[str, Any]:
         """Return what a token says; nothing where it is not one of ours."""

@@ -215,9 +215,11 @@ def _by_rule(context: Context, sheet: _Sheet) -> Changed:
         if at is not None and sheet.is_open(row) and row.came[at].strip() == came != becomes:
             cells = sheet.typed(row, context.form)
             found.append((row, [*cells[:at], becomes, *cells[at + 1 :]]))
+        if len(found) == MOST_BY_RULE:
+            break
     if not found:
         raise InputError(f"No row on this list has {came or 'nothing'} under {column or '…'}.")
-    return found[:MOST_BY_RULE]
+    return found
 
 
 def _dismiss(context: Context, sheet: _Sheet) -> None:
@@ -385,8 +387,7 @@ def _sound_customers(context: Context, sheet: _Sheet, rows: Changed) -> list[str
         known = {each.heading: each.known for each in columns}
         ids = next((at for at, each in enumerate(columns) if each.known == "customer_id"), None)
         for (row, cells), found in zip(rows, judged["rows"], strict=True):
-            was_now = zip(sheet.headings, row.came, cells, strict=True)
-            changed = {heading for heading, was, now in was_now if was != now}
+            changed = {heading for heading, _, _ in _differences(sheet, row, cells)}
             hints = [
                 f"{column.heading}: {cell['hint']}"
                 for column, cell in zip(columns, found["cells"], strict=True)

@@ -248,7 +248,7 @@ def resume(context: Context) -> Response:
     elif waits_in_inbox(found, context.settings):
         raise DeskError(409, "The file of this run waits in the inbox, whose watch resumes it.")
     else:
-        _resume_approved(context, approval, found, parameters)
+        context.starter.resume(approval, parameters, waits_in_inbox=False)
     context.record("run resumed", run_id=found.run_id, max_spend=cap)
     return onward(f"/runs/{found.run_id}?resumed={found.finished_at}")
 
@@ -272,14 +272,6 @@ def _of_own_branches(context: Context, run: RunRecord) -> bool:
         return upload is not None and same_person(upload.user, context.name)
     number, _ = rows.counted(Filter())
     return number > 0 and rows.within(context.branches).counted(Filter())[0] == number
-
-
-def _resume_approved(
-    context: Context, approval: Approval, run: RunRecord, parameters: ScreenBatch
-) -> None:
-    """Have a run resumed by what started it."""
-    waits = waits_in_inbox(run, context.settings)
-    context.starter.resume(approval, parameters, waits_in_inbox=waits)
 
 
 # --- what people decide of runs ---
@@ -347,7 +339,9 @@ def decide(context: Context) -> Response:
         context.uploads.sweep()
         return onward("/approvals")
     run = find_run(context)
-    _resume_approved(context, decided, run, resumed(run, decided, context.clock()))
+    parameters = resumed(run, decided, context.clock())
+    waits = waits_in_inbox(run, context.settings)
+    context.starter.resume(decided, parameters, waits_in_inbox=waits)
     return onward(f"/runs/{run_id}")
 
 

@@ -4,7 +4,7 @@
 -- Table `customers`, a line for each row of the batch, comes in with
 --   * a keyed pseudonym of each identifier, null where the row has none or a malformed one;
 --   * for each slot why the row is not asked: 0 it is asked, 1 the identifier is absent, 2 it is
---     malformed, 3 there is no consent at this instant (`eligibility.py`, `consent.py`);
+--     malformed, 3 there is no consent at this instant (`eligibility.py`);
 --   * `exposure`, naira at risk in kobo, -1 where it is not known, and `consent_until`.
 -- Tables of what the journal answers to it are described where they are used.
 
@@ -95,7 +95,7 @@ INSERT INTO needed
 SELECT {number}, subject, owner, exposure FROM judged WHERE NOT is_fresh AND NOT is_closed;
 
 -- name: listings
--- Rows that an answer at hand already lists: karma may stop there (`short_circuit.py`).
+-- Rows that an answer at hand already lists: karma may stop there (`lookup_table.py`).
 SELECT customers.row
 FROM customers JOIN judged ON subject = "{subject}"
 WHERE "{slot}" = 0 AND is_fresh AND is_listing;

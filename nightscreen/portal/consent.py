@@ -178,10 +178,9 @@ def _word(portal: Portal, request: Request) -> str:
 
 
 def _remember(portal: Portal, response: Response, **held: object) -> Response:
-    signed = signing(portal.journal, "browser").dumps(held)
     response.set_cookie(
         _cookie(portal),
-        signed if isinstance(signed, str) else signed.decode("ascii"),
+        str(signing(portal.journal, "browser").dumps(held)),
         max_age=_COOKIE_S,
         path="/",
         secure=portal.place.is_secure,

@@ -334,10 +334,6 @@ _ID: Final = "00000000-0000-4000-8000-00000000000"
 _RENAMED: Final = {"amount": "value", "transaction_date": "date", "entry_type": "type"}
 
 
-def _shuffling(record: Record) -> float:
-    return SeededRandom("shuffle", str(record["id"])).share()
-
-
 def malformed(customer: str, day: int, records: list[Record]) -> object:
     """Do to a list of transactions what its magic customer asks for; others get it as it is."""
     listed: object = records
