@@ -31,6 +31,7 @@ from pydantic_settings import SettingsError as UnreadableSettingsError
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.checks import Outcome, Purpose
+from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.outcomes import BadLoan
 
@@ -220,8 +221,8 @@ class Retention(_Group):
 
     def cutoffs(self, now: int) -> Cutoffs:
         """Return the instant, in microseconds, before which things of each ground go."""
-        day = timedelta(days=1) // timedelta(microseconds=1)
-        return Cutoffs(*(now - getattr(self, f"{name}_days") * day for name in Cutoffs._fields))
+        periods = (getattr(self, f"{name}_days") for name in Cutoffs._fields)
+        return Cutoffs(*(now - days * DAY_MICROS for days in periods))
 
     @classmethod
     def all_of(cls, days: int) -> Self:

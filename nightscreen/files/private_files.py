@@ -136,24 +136,25 @@ def sync_folder(folder: Path) -> None:
 
 
 class FileLock:
-    """A file lock that dies with its process; the file goes with the lock."""
+    """A file lock that dies with its process; the file goes with one that is not shared."""
 
-    def __init__(self, path: Path, file: IO[bytes]) -> None:
+    def __init__(self, path: Path, file: IO[bytes], *, shared: bool = False) -> None:
         self._path = path
         self._file = file
+        self._shared = shared
 
     @classmethod
     def take(cls, path: Path, *, shared: bool = False) -> Self | None:
         """Take the lock, or return None where somebody else holds it; `shared` ones go together."""
         while True:
             try:
-                file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+                file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE), "r+b")
             except FileNotFoundError:  # the folder itself is gone: its file was dealt with
                 return None
             try:
                 fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
                 if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
-                    return cls(path, file)
+                    return cls(path, file, shared=shared)
             except BlockingIOError:
                 file.close()
                 return None
@@ -164,7 +165,8 @@ class FileLock:
     def release(self) -> None:
         """Give the lock back; again is nothing."""
         if not self._file.closed:
-            self._path.unlink(missing_ok=True)
+            if not self._shared:
+                self._path.unlink(missing_ok=True)
             self._file.close()
 
 

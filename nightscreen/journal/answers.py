@@ -45,7 +45,6 @@ class StoredAnswer(NamedTuple):
     subject: bytes
     outcome: str
     answered_at: int
-    call_id: int
     run_id: str
     cost_micro: int | None
     current: bool
@@ -53,7 +52,7 @@ class StoredAnswer(NamedTuple):
 
     def __repr__(self) -> str:
         """Name the answer without its body."""
-        return f"StoredAnswer(call_id={self.call_id}, outcome={self.outcome!r}, sealed=***)"
+        return f"StoredAnswer(outcome={self.outcome!r}, sealed=***)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class Answers:
             last = {row.subject: row for row in rows}
             yield [
                 StoredAnswer._make(
-                    (*row[:6], row.subject in own or row.answer_id > since, row.body)
+                    (*row[:5], row.subject in own or row.answer_id > since, row.body)
                 )
                 for row in last.values()
                 if row.trouble != OUTAGE or row.run_id == run_id or not run_id
@@ -231,7 +230,7 @@ class Answers:
 
 
 _COLUMNS = (
-    *(answers.c[name] for name in StoredAnswer._fields[:6]),
+    *(answers.c[name] for name in StoredAnswer._fields[:5]),
     answers.c.answer_id,
     # of the call, looked up of answers that could not be read only
     case(

@@ -196,10 +196,12 @@ class Patience:
         give_up_s: the longest one call to the journal waits; nothing by default, so that a command
             says at once what is wrong.
         gave_up: a wait came to nothing; no other is begun until something was written again.
+        named_at: when the log named a wait last, by a clock that nobody sets.
     """
 
     give_up_s: float = 0.0
     gave_up: bool = False
+    named_at: float = 0.0
 
     def wait(self, since: float | None, error: JournalError) -> float:
         """Wait a moment; return since when that goes on, by a clock that nobody sets.
@@ -208,12 +210,14 @@ class Patience:
             JournalError: the error, where it has gone on for too long.
         """
         now = time.monotonic()
+        is_due = since is None or now - self.named_at >= _NAMED_EVERY_S
         since = now if since is None else since
         waited_s = now - since
         if self.gave_up or waited_s >= self.give_up_s:
             self.gave_up = self.give_up_s > 0
             raise error
-        if waited_s % _NAMED_EVERY_S < _REACH_AGAIN_S:
+        if is_due:
+            self.named_at = now
             told = "waiting for the journal (%.0f of %.0f s): %s"
             _LOGGER.warning(told, waited_s, self.give_up_s, error)
         time.sleep(min(_REACH_AGAIN_S, self.give_up_s))

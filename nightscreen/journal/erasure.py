@@ -169,17 +169,19 @@ class Erasures:
 
     def hold(self, run_id: str, reason: str) -> None:
         """Put a run under legal hold, unless it is already."""
-        if run_id not in self.holds():
+        if not self._holds_of(run_id):
             made = Hold(run_id=run_id, reason=reason, at=self._journal.clock())
             Records(self._journal, Hold).add([made])
 
     def release(self, run_id: str) -> bool:
         """End a run's legal hold; the hold stays written down. Tell whether there was one."""
-        kept = Records(self._journal, Hold)
-        held = [each for each in kept.of_run(run_id) if not each.state]
+        held = self._holds_of(run_id)
         released = [each.model_copy(update={"state": "released"}) for each in held]
-        kept.put(released, self._journal.clock())
+        Records(self._journal, Hold).put(released, self._journal.clock())
         return bool(held)
+
+    def _holds_of(self, run_id: str) -> list[Hold]:
+        return [each for each in Records(self._journal, Hold).of_run(run_id) if not each.state]
 
 
 # --- the loops over the schema ---

@@ -23,7 +23,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from nightscreen.files.private_files import make_private_folder
+from nightscreen.files.private_files import FileLock, make_private_folder
 from nightscreen.journal.engine import reading
 from nightscreen.schemas.errors import JournalError
 
@@ -88,11 +88,12 @@ class FileHolders(Holders):
     def __init__(self, folder: Path, *, takes_lock: bool = True) -> None:
         self._folder = folder
         if takes_lock:
-            make_private_folder(folder)
             self.name = f"{os.getpid()}-{secrets.token_hex(6)}"
-            own = os.open(self._path(self.name), os.O_RDWR | os.O_CREAT, 0o600)
-            self._file = os.fdopen(own, "r+b")
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = None
+            while lock is None:  # another process may look at the file while it is new
+                make_private_folder(folder)
+                lock = FileLock.take(self._path(self.name))
+            self._lock = lock
 
     def _path(self, holder: str) -> Path:
         return self._folder / f"{holder}.lock"
@@ -138,8 +139,7 @@ class FileHolders(Holders):
     def release(self) -> None:
         """Give the lock back and remove its file."""
         if self.name:
-            self._path(self.name).unlink(missing_ok=True)
-            self._file.close()
+            self._lock.release()
 
 
 class AdvisoryHolders(Holders):

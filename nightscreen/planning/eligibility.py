@@ -24,7 +24,6 @@ from nightscreen.schemas.plan import CheckIdentity, SkipReason
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy.typing as npt
     from numpy.typing import NDArray
 
 
@@ -136,7 +135,7 @@ def consent_column(rows: pa.RecordBatch, *, at: datetime) -> pa.BooleanArray:
     return column
 
 
-def consent_ends(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+def consent_ends(rows: pa.RecordBatch) -> NDArray[np.int64]:
     """Return when each row's consent ends, in microseconds: at its expiry or its withdrawal.
 
     A later withdrawal may be known in advance.

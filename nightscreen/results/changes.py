@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from nightscreen.files.run_folder import RunFolder
     from nightscreen.files.workspace import Workspace
     from nightscreen.journal import Journal
+    from nightscreen.schemas.contests import Review
     from nightscreen.schemas.decisions import KnownCustomer
 
 BLOCK_ROWS = 1024
@@ -205,13 +206,14 @@ class Comparison:
     batch: str
     at: int  # when the run decided, microseconds
     unreached: Collection[str] = ()  # checks of which lookups were left without an answer
-    # the digest of the evidence that somebody decided on, by customer
-    reviewed: Mapping[bytes, bytes] = field(default_factory=dict)
+    # the reviews that may settle a customer of the batch
+    reviewed: Mapping[bytes, Review] = field(default_factory=dict)
     whole: bool = True  # it has the whole batch: whoever is missing is gone
     # customers by kind of change, and `customers`: those with any
     counts: Counter[str] = field(default_factory=Counter)
     news: pa.Table = field(default_factory=NEWS.empty_table)  # of each customer, in their order
-    quiet: set[bytes] = field(default_factory=set)  # whose very evidence somebody reviewed
+    # those of `reviewed` that rest on the customer's very evidence
+    standing: dict[bytes, Review] = field(default_factory=dict)
     _pieces: int = 0  # how many pieces of new states lie in the workspace
 
     def report(self) -> dict[str, int]:
@@ -295,10 +297,10 @@ class Comparison:
                 differs = back or (now is not None and not _same(now.state, new))
                 sealed = Customers(self.journal).seal(subject, new)
                 writes.append(StateWrite(subject, sealed, differs))
-            reviewed = self.reviewed.get(subject)
-            quiet = reviewed is not None and reviewed == evidence_digest(new)
-            if quiet:
-                self.quiet.add(subject)
+            review = self.reviewed.get(subject)
+            if review is not None and review.evidence == evidence_digest(new):
+                self.standing[subject] = review
+            quiet = subject in self.standing
             news.append((previous_decision(then), self._count(found), quiet))
         if writes:
             columns = dict(zip(StateWrite._fields, zip(*writes, strict=True), strict=True))

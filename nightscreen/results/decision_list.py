@@ -266,7 +266,7 @@ def _rank(engine: DuckDBPyConnection, parts: Sequence[Path], news: pa.Table | No
 
 def _places(engine: DuckDBPyConnection, query: str) -> NDArray[np.int64]:
     most = {"most": APPROVED_ROWS} if "$most" in query else {}
-    return np.array([place for (place,) in engine.execute(query, most).fetchall()], np.int64)
+    return np.asarray(engine.execute(query, most).fetchnumpy()["place"], np.int64)
 
 
 def _counted(engine: DuckDBPyConnection, approved: int) -> ListCounts:

@@ -135,10 +135,7 @@ def _customers(file: pq.ParquetFile, columns: Collection[str], size: int) -> Ite
     for batch in file.iter_batches(size, columns=[name for name in there if name in read]):
         rows = pa.Table.from_batches([batch])
         rows = rows.filter(pc.equal(rows[CUSTOMER_ROW], 1))
-        if exposed:
-            place = rows.column_names.index("exposure")
-            rows = rows.set_column(place, "exposure", rows[CUSTOMER_EXPOSURE])
-        yield rows.select(wanted).combine_chunks()
+        yield _with_whole_exposure(rows).select(wanted).combine_chunks()
 
 
 class Expansion:
@@ -226,7 +223,7 @@ def _row_of(parts: tuple[tuple[Path, int], ...], customer_id: str) -> pa.Table:
 
 
 def _with_whole_exposure(table: pa.Table) -> pa.Table:
-    if CUSTOMER_EXPOSURE not in table.column_names:
+    if not {"exposure", CUSTOMER_EXPOSURE} <= set(table.column_names):
         return table
     place = table.column_names.index("exposure")
     return table.set_column(place, "exposure", table[CUSTOMER_EXPOSURE])

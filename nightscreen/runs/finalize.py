@@ -267,7 +267,7 @@ def _publish(
         at=at,
         unreached=unreached_checks(checks),
         reviewed={
-            customer: review.evidence
+            customer: review
             for customer, review in reviews.active(run.batch, at).items()
             if review.decision != Decision.REVIEW.value
         },
@@ -309,7 +309,6 @@ def _write_notices(
     if compared is None or report.get(HELD):
         path.unlink(missing_ok=True)
         return None
-    active = Reviews(run.journal).active(run.batch, run.journal.clock())
     of_run = NoticeRun(
         run_id=run.run_id,
         batch=run.batch,
@@ -324,7 +323,7 @@ def _write_notices(
         of_run,
         run.journal,
         run.declared,
-        {customer: review for customer, review in active.items() if customer in compared.quiet},
+        compared.standing,
     )
     run.folder.rows[NOTICES_FILE] = counts["to_send"]
     return counts

@@ -135,10 +135,7 @@ class Intake:
         self._still_to_correct -= len(shown)
         whose = at(columns["customer_id"], np.array(shown, np.int64))
         to_correct = refused_rows(came, {row: wrong[row] for row in shown})
-        for broken in batch.broken:
-            issues.problems.append(
-                Problem(broken.line, broken.column, broken.code, broken.hint, Action.REFUSED)
-            )
+        issues.problems += [broken.problem for broken in batch.broken]
         return RowBatch(
             rows=self._accepted(batch, columns, issues, refusals),
             refused=sorted(

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal, InvalidOperation
 
+from nightscreen.schemas.clock import DAY_MICROS
+
 MICRO = 1_000_000  # in a naira: costs are whole numbers of them, so that sums are exact
 MOST_TYPED = 10**12  # nobody types more naira than that and means it
 
@@ -60,7 +62,7 @@ MOST_COST_MICRO = 10_000_000 * MICRO
 """A cost beyond this is no amount but a fault, and not known to us. The counters of the journal are
 64-bit integers: 900,000 calls of one month at this cost are exact, and a check stops after two."""
 
-RECENT_MICROS = 8 * 24 * 3600 * MICRO
+RECENT_MICROS = 8 * DAY_MICROS
 """For how long the highest price counts after it was last charged: until a weekly run is over."""
 
 

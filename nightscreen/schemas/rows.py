@@ -84,6 +84,11 @@ class RefusedRow:
     hint: str
     values: tuple[str | None, ...]
 
+    @property
+    def problem(self) -> Problem:
+        """Return its line of `problems.csv`, as of a row that was refused."""
+        return Problem(self.line, self.column, self.code, self.hint, Action.REFUSED)
+
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:

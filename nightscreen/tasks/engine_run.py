@@ -17,7 +17,6 @@ from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.runtime import deployment, flow_run
 
-from nightscreen.calling.run import Run
 from nightscreen.config.settings import read_settings
 from nightscreen.files.person import user_name
 from nightscreen.operations.person_run import PersonRun, run_people
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import State, TaskRun
 
     from nightscreen.calling.caller import Caller
+    from nightscreen.calling.run import Run
     from nightscreen.client.api import Client
     from nightscreen.runs.screening_run import ScreeningRun
 
@@ -99,7 +99,7 @@ class EngineRunner(Runner):
         resumed: id of the run that is resumed, if any.
 
     Attributes:
-        run: the run, once it is open.
+        run: the run, once it is watched.
         client: what makes its calls, while it does.
         at_work: which part of its work it was in last, a word of `ops.vitals`.
         signalled: the process was told to end while the run was open.
@@ -121,9 +121,7 @@ class EngineRunner(Runner):
     async def open(self, opening: Callable[[], R]) -> R:
         """Open the run; one that could not even begin is reported."""
         with self.may_not_begin():
-            opened = await super().open(opening)
-        self.run = opened if isinstance(opened, Run) else opened.run  # type: ignore[attr-defined]
-        return opened
+            return await super().open(opening)
 
     def phase(self) -> str:
         """Return which part of its work the run is in."""
@@ -142,6 +140,7 @@ class EngineRunner(Runner):
     @asynccontextmanager
     async def watching(self, run: Run) -> AsyncIterator[None]:
         """Watch over the run, and let signals and whoever typed the command stop it."""
+        self.run = run
         with shown_at_terminal(run), handle_sigterm(run.stops, self.told, self.cut):
             await tag_run("nightscreen", run.run_id, run.purpose)
             async with watching(run, self.phase):

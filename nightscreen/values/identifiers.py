@@ -72,14 +72,19 @@ def judge_bvn(text: str) -> Validated[str]:
 
 
 def judge_customer_id(
-    text: str, *, bvn: str | None, bank_code: str | None, account: str | None, phone: str | None
+    text: str,
+    *,
+    bvn: str | None = None,
+    bank_code: str | None = None,
+    account: str | None = None,
+    phone: str | None = None,
 ) -> Issue | None:
     """Return why a customer id is an identifier in disguise, or None where it is not.
 
     It is a BVN where it is the row's own or has the form of one; a phone where it is the row's own
     or has a Nigerian form; an account only where it is the row's own, alone or behind the bank's
     code, since one number in ten of a lender's own series of ten digits would agree with the check
-    digit by chance.
+    digit by chance. What the row itself has not is None.
     """
     digits = bare_digits(text)
     forms = frozenset() if any(c.isalpha() for c in digits) else forms_in(digits)

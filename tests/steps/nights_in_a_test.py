@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
+    from nightscreen.schemas.contests import Review
+
 BATCH = "borrowers"
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -48,7 +50,7 @@ class Nights:
         rows: Sequence[Mapping[str, Any]],
         *,
         unreached: Collection[str] = (),
-        reviewed: Mapping[bytes, bytes] | None = None,
+        reviewed: Mapping[bytes, Review] | None = None,
     ) -> Comparison:
         """Write the rows of a night and tell its changes, without keeping anything."""
         folder = self.folder(run_id)

@@ -65,7 +65,6 @@ class Stored:
 
     outcome: Outcome
     age: int
-    call_id: int
     cost_micro: int | None
     own_run: bool
     current: bool
@@ -95,7 +94,6 @@ class Book:
                         subject,
                         answer.outcome.value,
                         answer.answered_at,
-                        answer.call_id,
                         "run" if answer.own_run else "another",
                         answer.cost_micro,
                         answer.current,
@@ -178,7 +176,7 @@ def nights(draw: st.DrawFn) -> Night:
                 outcome, age, cost, (own, current) = draw(answer)
                 outcomes = OF_CHECK[slot.check]
                 found = outcomes[outcome % len(outcomes)]
-                of_answer = Stored(found, age, len(stored) + 1, cost, own, current)
+                of_answer = Stored(found, age, cost, own, current)
                 stored[slot.check, KEY.subject(slot.kind.value, value)] = of_answer
     return Night(rows, starts if rows else (0,), wanted, stored)
 

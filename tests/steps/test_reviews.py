@@ -174,7 +174,7 @@ def test_an_older_list_over_the_same_evidence_is_taken(nights: Nights) -> None:
 def list_again(nights: Nights, run_id: str, rows: list[dict[str, object]]) -> set[str]:
     """Carry a night through, reviews in force, and return who is on its list."""
     reviews = nights.reviews.active(BATCH, nights.now)
-    stands = {who: each.evidence for who, each in reviews.items() if each.decision != "review"}
+    stands = {who: each for who, each in reviews.items() if each.decision != "review"}
     compared = nights.compare(run_id, rows, reviewed=stands)
     folder = nights.folder(run_id)
     part = folder.path / "enriched" / "part-00000.parquet"

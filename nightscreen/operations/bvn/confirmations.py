@@ -46,7 +46,7 @@ from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.clock import span_micros, system_clock
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name
-from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
+from nightscreen.schemas.rows import RefusedRow, SourceColumn
 from nightscreen.values.issues import bare_digits, is_absent
 
 if TYPE_CHECKING:
@@ -172,10 +172,7 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
         found = list(self._matched(file))
         file.supplied.clear()
         self.rows_refused = len(file.refused)
-        problems = [
-            Problem(each.line, each.column, each.code, each.hint, Action.REFUSED)
-            for each in file.refused
-        ]
+        problems = [each.problem for each in file.refused]
         write_refused(self.run.folder, QUARANTINED, file.refused, problems)
         return found
 

@@ -143,9 +143,7 @@ class ConsentLinks:
         wanted = tuple(dict.fromkeys(scopes))
         if not customer_id or not wanted:
             raise UsageError("a consent link needs a customer id and at least one scope")
-        disguised = judge_customer_id(
-            customer_id, bvn=None, bank_code=None, account=None, phone=None
-        )
+        disguised = judge_customer_id(customer_id)
         if disguised is not None:
             raise UsageError(disguised.hint)
         opened, now = secrets.token_urlsafe(_ID_BYTES), self._journal.clock()
@@ -453,7 +451,7 @@ def grant_rows(journal: Journal, *, state: GrantState | None = None) -> list[dic
     ]
 
 
-def revoke(journal: Journal, customer_id: str, reason: str = TOOK_BACK) -> dict[str, Any]:
+def revoke(journal: Journal, customer_id: str) -> dict[str, Any]:
     """End a customer's live grant and destroy its tokens; one that has ended stays as it is.
 
     Raises:
@@ -463,7 +461,7 @@ def revoke(journal: Journal, customer_id: str, reason: str = TOOK_BACK) -> dict[
     if not customer_id:
         raise UsageError("name the customer whose consent is revoked")
     consents = Consents(journal)
-    ended = consents.revoke(customer_id, reason)
+    ended = consents.revoke(customer_id, TOOK_BACK)
     grant = next(iter(consents.history(customer_id)), None)
     if grant is None:
         raise InputError(

@@ -122,10 +122,7 @@ class LoanBook:
                 issues.add(number, *found)
         self._write_down(list(loans.values()))
         refused = [*batch.broken, *refused_rows(batch, refusals)]
-        broken = [
-            Problem(each.line, each.column, each.code, each.hint, Action.REFUSED)
-            for each in batch.broken
-        ]
+        broken = [each.problem for each in batch.broken]
         read = len(batch.lines) + len(batch.broken)
         self.rows.update(read=read, screened=read - len(refused), quarantined=len(refused))
         refused.sort(key=lambda row: row.line)
@@ -185,9 +182,7 @@ class LoanBook:
         if customer is None:
             return "customer_id", ID_MISSING
         if customer not in self._disguises:
-            self._disguises[customer] = judge_customer_id(
-                customer, bvn=None, bank_code=None, account=None, phone=None
-            )
+            self._disguises[customer] = judge_customer_id(customer)
         if disguise := self._disguises[customer]:
             return "customer_id", disguise
         if row["loan_id"] is None:

@@ -30,7 +30,6 @@ from nightscreen.client.classify import ChargeStatus
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.files.outputs import MANIFEST, OFFERS_CSV, OFFERS_FILE, REPORT
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.reviews import Reviews
 from nightscreen.operations.person_run import (
     Account,
     CallRule,
@@ -42,12 +41,11 @@ from nightscreen.operations.person_run import (
 from nightscreen.report.anomaly_check import HELD, RELEASED
 from nightscreen.results.decision_files import csv_bytes
 from nightscreen.results.enriched import read_customers
+from nightscreen.results.final_decision import resting_reviews
 from nightscreen.results.notices import contested
-from nightscreen.results.tracked_state import rests_on
 from nightscreen.results.wording import customer_name
 from nightscreen.schemas.answers import LoanProducts, LoanStarted
 from nightscreen.schemas.checks import Operation, Purpose, SubjectKind
-from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.columns import NAME_FIELDS, REQUESTED
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.enriched import WORD
@@ -64,12 +62,10 @@ if TYPE_CHECKING:
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.calling.run import Run
-    from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.operations.person_run import CallEnd
     from nightscreen.schemas.answers import LoanProduct
-    from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.contests import Review
     from nightscreen.schemas.decisions import KnownCustomer
     from nightscreen.values.issues import Validated
@@ -210,7 +206,7 @@ def candidates(
     A row to which nothing is offered, whatever was before, has another word than `PENDING`.
     """
     names, wanted = journal.pseudonyms, frozenset(parameters.decisions)
-    reviews = Reviews(journal).active(source.batch, journal.clock())
+    reviews = resting_reviews(journal, source.batch)
     disputed = contested(journal, source.batch)
     found: list[Offered] = []
     number = 0
@@ -261,7 +257,7 @@ def _newest(
     """Return the decision that holds now of a row that a run decided on, and whose it is."""
     if known is None:
         return own, "policy"
-    if review is not None and rests_on(review, known):
+    if review is not None:
         return review.decision, "review"
     part = known.state.get(LISTED_PART)
     if part is not None and part.run_id != run_id:
@@ -277,8 +273,6 @@ def _sound(text: str | None, judge: Callable[[str], Validated[str]]) -> str | No
     malformed = any(issue.flaw for issue in verdict.issues)
     return None if malformed else verdict.value
 
-
-# --- the run ---
 
 _LEFT_OUT = frozenset({OfferWord.SUPERSEDED, OfferWord.NO_REQUEST, OfferWord.CONTESTED})
 """Words of rows to which nothing is offered, whatever was before."""
@@ -309,6 +303,9 @@ def _after_call(journal: Journal, offer: Offer, end: CallEnd | None) -> Offer | 
 
 
 STARTS = CallRule(Offer, LinkState.STARTING.value, _made_by, _after_call)
+
+
+# --- the run ---
 
 
 class LoanOffers(RecordRun[OfferLoans, Offered]):
@@ -568,12 +565,7 @@ async def fetch_products(session: Caller) -> tuple[LoanProducts | None, LookupTa
     return (found if isinstance(found, LoanProducts) else None), task
 
 
-async def list_products(
-    settings: Settings,
-    *,
-    clock: Clock = system_clock,
-    transport: Transport | None = None,
-) -> LoanProducts:
+async def list_products(settings: Settings) -> LoanProducts:
     """Return the active products by themselves; the call is in the journal, a run is not.
 
     Raises:
@@ -581,7 +573,7 @@ async def list_products(
         UsageError: the settings are wrong, the address among them.
     """
     operation = Operation.LOAN_PRODUCTS
-    async with single_call(settings, operation, clock=clock, transport=transport) as caller:
+    async with single_call(settings, operation) as caller:
         listed, task = await fetch_products(caller)
     if listed is not None:
         return listed

@@ -548,12 +548,14 @@ class Pull(PersonRun[PullTransactions, Due]):
         """
         pulls = self.store.pulls.of_run(self.run.run_id)
         refused = [each for each in pulls if each.state is PullOutcome.REFRESH_REFUSED]
+        if not refused:
+            return 0
         key_works = any(
             row.check in _UNDER_KEY and row.state == CallState.ANSWERED.value
             for rows in self.run.journal.runs.calls(self.run.run_id)
             for row in rows
         )
-        if refused and not key_works:
+        if not key_works:
             self.run.stops.stop(StopReason.AUTH)
             return 0
         for each in refused:
