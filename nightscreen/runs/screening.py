@@ -18,7 +18,6 @@ from nightscreen.calling.asking import (
     open_books,
 )
 from nightscreen.calling.caller import wait_and_resume
-from nightscreen.runs.finalize import write_report, write_rows
 from nightscreen.runs.intake import read_input
 from nightscreen.runs.run_report import quote_document
 from nightscreen.runs.runner import Runner, closing
@@ -63,6 +62,9 @@ async def run_screening(
         await runner.step("price", make_price, run)
         if parameters.quote_only:
             return quote_document(run)
+        # what writes lists and pages takes a tenth of a second to load, and no quote needs it
+        from nightscreen.runs.finalize import write_report, write_rows  # noqa: PLC0415
+
         if await runner.may_spend(run):
             async with runner.asking(lambda: write_report(run, write_rows(run))):
                 await _ask(run, runner, transport)

@@ -18,9 +18,9 @@ from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.money import to_micro
+from tests.begun import begin_run
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
-from tests.desk.test_pages import begin
 from tests.screening import World
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def test_request_decided_meanwhile_is_not_decided_twice(office: Office) -> None:
 
 def test_run_under_way_shows_its_progress(office: Office) -> None:
     """While it runs the page asks again by itself, and offers to stop it; then says who did."""
-    begin(office, RUN)
+    begin_run(office.journal, RUN, batch="portfolio")
     browser = office.browser("analyst", name="Ada")
     page = browser.get(f"/runs/{RUN}").text
     assert 'hx-trigger="every 2s"' in page
@@ -128,7 +128,7 @@ def test_run_under_way_shows_its_progress(office: Office) -> None:
         assert ("stopped by Ada" in browser.get("/runs").text) is is_stopped
         assert (">stopped</span> by Ada" in browser.get(f"/runs/{RUN}").text) is is_stopped
         office.clock.forward(seconds=60)
-        begin(office, RUN)
+        begin_run(office.journal, RUN, batch="portfolio")
 
 
 def test_whoever_resumed_a_run_does_not_approve_it(office: Office) -> None:

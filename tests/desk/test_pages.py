@@ -24,6 +24,7 @@ from nightscreen.results.enriched import find_row
 from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.clock import LAGOS, MICROS
 from nightscreen.schemas.contests import CustomerAction, ToldNotice
+from tests.begun import begin_run
 from tests.desk.office import Office
 from tests.ops.signs import signs_in_a_test
 from tests.screening import World, customer, days_ago
@@ -74,7 +75,7 @@ def test_runs_are_listed_newest_first_by_how_they_stand(tmp_path: Path) -> None:
     """To the first of them; list, page and Tonight tell a hung run and one that waits apart."""
     with Office(tmp_path) as office:
         for number in range(103):
-            begin(office, f"run-{number:03d}")
+            begin_run(office.journal, f"run-{number:03d}", batch="portfolio")
         browser, found = office.browser("analyst"), list[str]()
         page = browser.get("/runs").text
         while older := re.search(r'href="(/runs\?page=\d+)">older', page):
@@ -99,20 +100,6 @@ def test_runs_are_listed_newest_first_by_how_they_stand(tmp_path: Path) -> None:
             assert '<span class="word waiting">waits for the wallet to be topped up' in page, path
         again = lagos(since + 90 * 60 * MICROS, "%H:%M")
         assert f"tries again by itself at {again}" in browser.get("/").text
-
-
-def begin(office: Office, run_id: str, batch: str = "portfolio") -> None:
-    """Write down that a run began."""
-    office.journal.runs.begin(
-        run_id,
-        flow="screen_batch",
-        batch=batch,
-        purpose="portfolio",
-        input_digest="",
-        folder=str(office.folder / "out" / run_id),
-        cap_micro=None,
-        parameters={},
-    )
 
 
 def test_run_leads_with_decisions_in_naira_and_gives_its_own_files_alone(bank: Office) -> None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from nightscreen.desk.pages import micro
 from nightscreen.journal.cases import Cases
+from tests.begun import begin_run
 from tests.desk.furnished import WAITING, wait_for_approval
 from tests.desk.office import Office
 from tests.desk.test_fix import typed
 from tests.desk.test_my_work import declined, needing, review
-from tests.desk.test_pages import begin, newest
+from tests.desk.test_pages import newest
 from tests.screening import World, customer
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def test_runs_that_wait_say_for_what_and_are_tried_from_there(bank: Office) -> N
     before = lines(bank.browser("auditor").get("/").text)
     assert "Answered, % of exposure" in before
     wait_for_approval(bank, "Ada")
-    begin(bank, "20260302-220000-a1b2c3", "salaries")
+    begin_run(bank.journal, "20260302-220000-a1b2c3", batch="salaries")
     bank.journal.runs.finish(
         "20260302-220000-a1b2c3", state="stopped", stop_reason="balance", report={}
     )

@@ -13,7 +13,7 @@ from coolname.data import config
 from nightscreen.calling.asking import Asking
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
-from nightscreen.runs import screening
+from nightscreen.runs import finalize
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.errors import InputError, UnexpectedFault
 from nightscreen.tasks import engine_run
@@ -115,7 +115,7 @@ async def fail_in_every_way(
         with pytest.raises(UnexpectedFault):
             await screen_batch(ScreenBatch(**asked))
     with monkeypatch.context() as patch:
-        patch.setattr(screening, "write_rows", break_writing)
+        patch.setattr(finalize, "write_rows", break_writing)
         with pytest.raises(UnexpectedFault):
             await screen_batch(ScreenBatch(**asked))
 

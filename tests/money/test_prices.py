@@ -131,3 +131,4 @@ def test_a_price_that_rises_in_flight_passes_the_cap_by_what_is_under_way(tmp_pa
     assert report["stop_reason"] == "budget"
     assert bureau.service.charged - 1000 <= (17 - 10) * under_way
     assert report["cost"]["price_rises"]
+    assert any("bank_account rose from ₦10.00 to ₦17.00" in each for each in report["notices"])

@@ -33,9 +33,9 @@ NAIRA = 1_000_000
 PRICE = 10 * NAIRA
 
 
-def hit(cost: int = PRICE) -> CallOutcome:
+def hit() -> CallOutcome:
     """Return a charged answer."""
-    return CallOutcome(ChargeStatus.ANSWERED, outcome=Outcome.FOUND, cost_micro=cost, status=200)
+    return CallOutcome(ChargeStatus.ANSWERED, outcome=Outcome.FOUND, cost_micro=PRICE, status=200)
 
 
 def miss() -> CallOutcome:
@@ -61,12 +61,12 @@ def refused(retry_after_s: float | None = None) -> CallOutcome:
     )
 
 
-def task(number: int, worst: int = PRICE) -> LookupTask:
+def task(number: int) -> LookupTask:
     """Return a lookup of its own for each number."""
     asked = f"{number:011d}"
     request = Request("karma", "GET", "", None, asked=asked)
     kind, subject = IdentityKind.BVN.value, number.to_bytes(16, "big")
-    return LookupTask(request.operation, lambda: request, kind, subject, worst, asked)
+    return LookupTask(request.operation, lambda: request, kind, subject, PRICE, asked)
 
 
 @dataclass(slots=True)
@@ -111,25 +111,23 @@ def lane_of(
     *,
     cap: int = 8,
     attempts: int = 5,
-    caps: Caps | None = None,
     stops: Stops | None = None,
-    worst_micro: int = PRICE,
 ) -> Lane:
     """Return a lane for karma, wide open at its cap."""
-    stops, caps, clock = stops or Stops(), caps or Caps(), service.loop.micros
+    stops, clock = stops or Stops(), service.loop.micros
     stops.progress = {"karma": CheckProgress()}
     since = journal.answers.position()
     return Lane(
         check="karma",
         send=service,
-        writer=Writer(journal.calls, run_id="run", purpose="portfolio", caps=caps, since=since),
+        writer=Writer(journal.calls, run_id="run", purpose="portfolio", caps=Caps(), since=since),
         cap=AdaptiveCap(cap, start=cap),
         stops=stops,
-        wallet=Wallet(stops, price_limits=dict(caps.price_limits)),
+        wallet=Wallet(stops),
         attempts=attempts,
         random=random.Random(7),
         clock=clock,
-        worst_micro=worst_micro,
+        worst_micro=PRICE,
     )
 
 

@@ -31,6 +31,7 @@ from tests.steps.lane_in_a_test import (
     task,
 )
 from tests.steps.virtual_time import VirtualLoop, run
+from tests.storage.conftest import ended
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -118,8 +119,26 @@ def test_a_call_does_not_wait_for_answers_that_came_beside_the_last_one(bench: B
     assert heard == ["sent"] * 3 + ["answered", "sent"] * 3 + ["answered"] * 3
 
 
-def test_a_call_waiting_to_retry_holds_no_slot_and_a_paused_check_no_money(bench: Bench) -> None:
-    """Others use the whole cap; what was reserved ahead is free for others while nothing goes."""
+def test_a_call_waiting_to_retry_holds_no_slot(bench: Bench) -> None:
+    """While refused calls wait, others use the whole cap."""
+
+    def reply(request: Request, attempt: int) -> CallOutcome:
+        return refused(60.0) if int(request.asked) < 4 and attempt == 1 else miss()
+
+    async def main(_: VirtualLoop) -> None:
+        bench.lane.cap.on_result = lambda **_: None  # type: ignore[method-assign]  # no pause
+        asked = asyncio.ensure_future(made_all(bench.lane, list(map(task, range(204)))))
+        await asyncio.sleep(50)
+        assert bench.lane.stops.progress["karma"].free == 200
+        assert bench.service.flying == 0
+        assert statuses(await asked) == {FREE}
+
+    bench.set_up(reply, cap=4)
+    run(main, bench.loop)
+
+
+def test_a_paused_check_gives_its_intents_back(bench: Bench) -> None:
+    """What was reserved ahead is free for others while nothing may be sent, and asked later."""
     bench.set_up(at=lambda now: refused(120) if 1 < now < 2 else miss(), cap=4)
 
     async def main(_: VirtualLoop) -> None:
@@ -221,6 +240,26 @@ def test_a_lookup_that_a_stopped_process_holds_is_given_up(bench: Bench) -> None
     assert sum(each.status is FREE for each in asked) == 49
     assert GIVE_UP_S <= bench.loop.time() < GIVE_UP_S + 10
     assert "an answer that another process asks for" in bench.lane.stops.notices[0]
+
+
+def test_a_lookup_that_another_run_asks_waits_and_takes_its_answer(bench: Bench) -> None:
+    """While another run makes the same call this one waits, then reuses what was answered."""
+    bench.set_up()
+    other = bench.opened.enter_context(open_journal(bench.home, clock=bench.loop.micros))
+    ask = task(1).ask()
+    wish = Wish("karma", [ask])
+    (grant,) = other.calls.claim("other", "portfolio", wish, Caps(), since=0).granted
+
+    async def main(loop: VirtualLoop) -> None:
+        asking = asyncio.ensure_future(made_all(bench.lane, list(map(task, range(3)))))
+        await asyncio.sleep(5)
+        other.calls.settle("other", [ended((ask, grant))])
+        asked = await asking
+        assert [each.status for each in asked] == [FREE, LookupStatus.REUSED, FREE]
+        assert 5 <= loop.time() < 6
+
+    run(main, bench.loop)
+    assert len(bench.service.sent) == 2
 
 
 @pytest.mark.parametrize("moved_s", [-7200, 7200])

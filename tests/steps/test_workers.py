@@ -67,7 +67,8 @@ def test_the_same_rows_as_one_process(tmp_path: Path) -> None:
     alone = one.screen(SHARED_ROWS, **options)
     together, runner = screen_with_workers(several, SHARED_ROWS, workers=3, **options)
     assert len(runner.workers) == 3
-    assert runner.attempts > 20  # how many more is for the machine to say
+    assert min(runner.attempts.values()) > 0  # how many more than these is for the machine to say
+    assert sum(runner.attempts.values()) > 20
     assert without_times(together).equals(without_times(alone))
     assert together.report["state"] == "completed"
     names = ("lookups", "distinct", "reused", "paid", "free", "spared", "cost", "answers")

@@ -35,7 +35,7 @@ class Shared(Unasked):
     Attributes:
         tasks: the workers under way, by number.
         workers: what each has open.
-        attempts: calls that workers made.
+        attempts: calls that each worker made, by its number.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Shared(Unasked):
         self._world, self._on_open = world, on_open
         self.tasks: dict[int, asyncio.Task[None]] = {}
         self.workers: dict[int, Asking] = {}
-        self.attempts = 0
+        self.attempts: dict[int, int] = {}
 
     @asynccontextmanager
     async def sharing(self, asking: Asking) -> AsyncIterator[None]:
@@ -97,7 +97,7 @@ class Shared(Unasked):
         finally:
             looking.cancel()
         await leave(worker)
-        self.attempts += sum(each.attempts for each in worker.run.progress.values())
+        self.attempts[number] = sum(each.attempts for each in worker.run.progress.values())
         await asyncio.to_thread(worker.run.close)
 
     async def kill(self, number: int) -> None:

@@ -70,12 +70,15 @@ def test_the_latest_answers_are_the_last_to_come(journal: Journal) -> None:
     wanted = sorted(known)
     mine = found("mine", NIGHT)
     assert mine.keys() == {*known[:900]}
-    for runs, subjects in (
-        ("mine", known[300:500] + known[700:900]),
-        ("late", known[500:700]),
-        ("other", known[:300]),
+    for runs, subjects, at in (
+        ("mine", known[300:500] + known[700:900], 200),
+        ("late", known[500:700], 150),
+        ("other", known[:300], 100),
     ):
         assert {mine[each].run_id for each in subjects} == {runs}
+        said = {(mine[each].outcome, mine[each].answered_at - at) for each in subjects}
+        assert said == {(Outcome.LISTED.value, 0), (Outcome.CLEAR.value, 1)}
+        assert {mine[each].cost_micro is None for each in subjects} == {True, False}
     assert {each for each in mine if mine[each].current} == {*known[300:900]}
     before = journal.answers.position()
     told(journal, "late", "karma", wanted[:3], at=50)
