@@ -61,11 +61,9 @@ FROM_ELSEWHERE = (
     *("cost.price_rises", "balance.", "freshness.oldest", "freshness.at_", "files.enriched/"),
     *("files.quarantine.csv", "files.problems.csv", "files.report", "files.manifest"),
     *(
-        "files.rings.parquet",
         "files.notices.csv",
         "files.shadow.csv",
         "shadow",
-        "rings",
         "outcomes",
     ),
     "rows.customers",

@@ -358,8 +358,6 @@ class Settings(BaseSettings):
     aggregator_sends_key: bool = False  # send the key beside a customer's access token
     aggregator_path: str = Field("/v2/aggregator", pattern=r"^(/[\w.-]+)+$")
     transactions_reread_days: int = Field(90, ge=0)
-    rings: bool = False
-    ring_hub: int = Field(20, ge=2)
     home: Path = Path(".nightscreen")  # where state is kept (mode 0700)
     engine_pages: Origins = ""
     open_engine: bool = False  # take work from a server without authentication

@@ -24,7 +24,7 @@ REPORT, REPORT_PAGE = "report.json", "report.html"
 PROBLEMS, QUARANTINE = "problems.csv", "quarantine.csv"
 DECISIONS_CSV, DECISIONS_WORKBOOK = "decisions.csv", "decisions.xlsx"
 NOTICES_FILE, SHADOW_FILE = "notices.csv", "shadow.csv"
-CALLS_FILE, CHANGES_FILE, RINGS_FILE = "calls.parquet", "changes.parquet", "rings.parquet"
+CALLS_FILE, CHANGES_FILE = "calls.parquet", "changes.parquet"
 CASHFLOW_FILE = "cashflow.parquet"
 ENRICHED_PARTS: Final = "enriched/part-*.parquet"
 OFFERS_FILE, OFFERS_CSV, LOANS_FILE = "offers.parquet", "offers.csv", "loans.parquet"
@@ -114,7 +114,6 @@ OUTPUTS: Final = (
         right="runs",
         section="changes",
     ),
-    _of_people(RINGS_FILE, "customers tied by what they share", Whose.BY_PSEUDONYM, "decisions"),
     _of_people(DECISIONS_CSV, "the list to work on", Whose.LISTED, "decisions", section="lists"),
     _of_people(NOTICES_FILE, "what to tell customers", Whose.LISTED, "notices", section="notices"),
     _of_people(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import islice, starmap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import bindparam, func, literal_column, or_, select
 
@@ -20,7 +20,7 @@ from nightscreen.journal.statements import Many, insert_into
 from nightscreen.schemas.clock import DAY_MICROS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from sqlalchemy.sql.dml import UpdateBase
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 BLOCK = 4000
 REWRITTEN_AFTER = 7 * DAY_MICROS
 """A sighting is written again a week after it was last written, not every night."""
-_READ_ROWS = 20_000  # fetched at once: bounds memory, however much is kept
 _WRITE_ROWS = 20_000  # of one transaction: between two of them other writers have their turn
 _NEVER = 2**63 - 1  # the highest number that the database holds: nothing was seen after it
 
@@ -110,16 +109,6 @@ class Sightings:
             rows = [(kind, who, customer, batch, bvn, at, at) for who, customer, bvn in block]
             with writing(self._journal.engine) as connection:
                 _KEEP.run(connection, rows)
-
-    def all_seen(self) -> Iterator[tuple[Sequence[Any], ...]]:
-        """Yield the columns kind, identifier and customer of all that is kept, some at a time."""
-        kept = sightings.c
-        query = select(kept.kind, kept.identifier, kept.customer).execution_options(
-            yield_per=_READ_ROWS
-        )
-        with reading(self._journal.engine) as connection:
-            for rows in connection.execute(query).partitions():
-                yield tuple(zip(*rows, strict=True))
 
     def last_seen_with(self, kind: str, identifier: bytes) -> dict[bytes, bool]:
         """Return who was seen with an identifier, and whether with no other of its kind later."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from nightscreen.files.frame import joined_bytes, plain, pseudonym_column
@@ -144,22 +143,9 @@ def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at
     It is done when a run's states are saved, so that a quote, a run in test mode and a run without
     a result leave none. Once more changes nothing: a sighting is one customer's.
     """
-    for kind, saved in _saved(workspace):
-        for piece in saved.to_batches(_KEPT_AT_ONCE):
-            sightings.keep(kind, batch, zip(*piece.to_pydict().values(), strict=True), at=at)
-
-
-def saved_sightings(workspace: Workspace, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the sightings that were saved for `keep_sightings`: kind, identifier and customer."""
-    for kind, saved in _saved(workspace):
-        word = pa.array([kind], pa.string()).take(pa.array(np.zeros(saved.num_rows, np.int32)))
-        yield pa.table([word, saved["identifier"], saved["customer"]], schema=schema)
-
-
-def _saved(workspace: Workspace) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the sightings of each kind that were saved."""
     for kind in workspace.noted(_NOTE)["kinds"] if workspace.has_note(_NOTE) else ():
-        yield kind, workspace.get(_SAVED.format(kind))
+        for piece in workspace.get(_SAVED.format(kind)).to_batches(_KEPT_AT_ONCE):
+            sightings.keep(kind, batch, zip(*piece.to_pydict().values(), strict=True), at=at)
 
 
 def _add_earlier(frame: Frame, kind: IdentityKind, joined: bytes, earlier: Earlier) -> bool:

@@ -24,7 +24,6 @@ from nightscreen.policy.vocabulary import (
     outputs_of_a_decision,
     suggestion,
 )
-from nightscreen.schemas.enriched import RING_COLUMNS
 from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.policy import (
     CarriedKind,
@@ -271,9 +270,6 @@ def _condition_issues(policy: Policy) -> Iterator[Place]:
 def _misfits(effect: Effect, condition: Condition) -> Iterator[str]:
     if not condition.columns:
         yield "its condition names no column"
-    on_ring = not set(RING_COLUMNS).isdisjoint(condition.columns)
-    if effect in {Effect.DECLINE, Effect.APPROVE} and on_ring:
-        yield "rests on a ring: being tied to others is never more than a reason to review"
     if effect is Effect.APPROVE and not condition.checks():
         yield "approves without evidence: name a check's column, such as karma_status"
 

@@ -23,7 +23,7 @@ from nightscreen.schemas.cases import CaseComment
 from nightscreen.schemas.clock import DAY_MICROS, instant_text, to_micros
 from nightscreen.schemas.contests import Contest, CustomerAction, ToldNotice
 from nightscreen.schemas.decisions import LISTED_PART
-from nightscreen.schemas.enriched import ACCOUNT_BVNS, RING, SIGNALS
+from nightscreen.schemas.enriched import ACCOUNT_BVNS, SIGNALS
 from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.policy import Policy, PolicyRule
@@ -152,8 +152,7 @@ def shared_signals(row: Mapping[str, Any]) -> dict[str, int]:
     before it.
     """
     alone = {name: int(name == ACCOUNT_BVNS) for name in SIGNALS}
-    shared = (name for name in SIGNALS if name != RING)
-    return {name: row[name] for name in shared if (row.get(name) or 0) > alone[name]}
+    return {name: row[name] for name in SIGNALS if (row.get(name) or 0) > alone[name]}
 
 
 def evidence(

@@ -39,7 +39,7 @@ OUTPUT_PREFIXES = (*(f"{check}_" for check in CHECKS), "batch_same_", "bvn_", "t
 OUTPUT_COLUMNS = frozenset(
     {
         *("name_match", "name_explained", "cost", "decision", "reasons", "policy"),
-        *("batch_account_bvns", "ring", "ring_size", "customer_row", "customer_exposure"),
+        *("batch_account_bvns", "customer_row", "customer_exposure"),
         "consent_unreadable",
     }
 )

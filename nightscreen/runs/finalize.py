@@ -22,7 +22,6 @@ from nightscreen.files.outputs import (
     DECISIONS_WORKBOOK,
     NOTICES_FILE,
     QUARANTINE,
-    RINGS_FILE,
     SHADOW_FILE,
     enriched_parts,
 )
@@ -33,7 +32,6 @@ from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.wallet import OpeningBalance, between_runs, keep_gap
 from nightscreen.planning.eligibility import slots_of
 from nightscreen.planning.plan import read_row_plan
-from nightscreen.planning.rings import RINGS, RINGS_SCHEMA
 from nightscreen.planning.shared_identifiers import keep_sightings
 from nightscreen.report.anomaly_check import HELD, earlier_reports, hold, plausible
 from nightscreen.report.calls import write_calls
@@ -75,7 +73,7 @@ if TYPE_CHECKING:
     from nightscreen.runs.screening_run import ScreeningRun
 
 
-_TOLD = (CHANGES_FILE, DECISIONS_CSV, DECISIONS_WORKBOOK, RINGS_FILE, SHADOW_FILE)
+_TOLD = (CHANGES_FILE, DECISIONS_CSV, DECISIONS_WORKBOOK, SHADOW_FILE)
 """Files that a run in test mode does not have."""
 
 
@@ -255,8 +253,6 @@ def _publish(
             (folder.path / name).unlink(missing_ok=True)  # of an earlier attempt
             folder.rows.pop(name, None)
         return None
-    if run.settings.rings and run.workspace.has_note(RINGS):
-        folder.write_parquet(RINGS_FILE, RINGS_SCHEMA, [run.workspace.get(RINGS)])
     reviews, at, parts = Reviews(run.journal), run.journal.clock(), enriched_parts(folder.path)
     reviews.keep_policy(policy.label, policy.model_dump_json())
     compared = Comparison(

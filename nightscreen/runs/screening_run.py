@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from nightscreen.calling.run import Run, known_prices, money_left
 from nightscreen.checks.registry import CHECKS
@@ -27,7 +26,6 @@ from nightscreen.files.quarantine import append_problems
 from nightscreen.files.sealed_file import input_in_clear
 from nightscreen.files.workspace import Workspace
 from nightscreen.journal.approvals import Approvals
-from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.lookups import NewLookup
 from nightscreen.journal.unreadable import doubts_of
 from nightscreen.planning.customers import gather_customers, planning_queries
@@ -40,7 +38,6 @@ from nightscreen.planning.price import (
     rank,
     seen_rates,
 )
-from nightscreen.planning.rings import RINGS, find_rings, no_rings, ring_columns
 from nightscreen.planning.shared_identifiers import (
     COUNTED,
     PLACEHOLDERS,
@@ -72,6 +69,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import timedelta
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from nightscreen.journal import Journal
@@ -282,31 +280,6 @@ def read_chunk(run: ScreeningRun, number: int) -> pa.Table:
     return run.workspace.get(f"rows-{number:05d}").combine_chunks()
 
 
-def _put_signals(run: ScreeningRun, tables: Iterator[pa.Table]) -> None:
-    """Write what rows share with others, and the rings they are in, into the workspace."""
-    rings = None
-    if run.settings.rings and run.chunks:
-        whose = (_customers(run, number) for number in range(run.chunks))
-        sightings = Sightings(run.journal)
-        rings = find_rings(sightings, run.workspace, whose, most=run.settings.ring_hub)
-        run.workspace.put(RINGS, rings)
-        run.workspace.note(RINGS, {"customers": rings.num_rows})
-    for number, shared in enumerate(tables):
-        found = (
-            no_rings(shared.num_rows)
-            if rings is None
-            else ring_columns(rings, _customers(run, number))
-        )
-        columns = dict(zip(shared.column_names, shared.columns, strict=True))
-        run.workspace.put(f"signals-{number:05d}", pa.table({**columns, **found}))
-
-
-def _customers(run: ScreeningRun, number: int) -> bytes:
-    """Return the pseudonyms of a chunk's customers, joined."""
-    ids = read_chunk(run, number)["customer_id"].to_pylist()
-    return run.journal.pseudonyms.customers_anywhere(each or "" for each in ids)
-
-
 def make_plan(run: ScreeningRun) -> None:
     """Judge what each row needs; write row plans and needed lookups into the workspace."""
     trim_memory()
@@ -335,7 +308,8 @@ def make_plan(run: ScreeningRun) -> None:
             counted=counted,
         )
         if not quoted:
-            _put_signals(run, signals(frame, starts))
+            for number, shared in enumerate(signals(frame, starts)):
+                run.workspace.put(f"signals-{number:05d}", shared)
         for column in ("line", "customer", *(kind for kind in kinds if kind not in asked)):
             frame.run("forget", column=column)
         planner = Planner(

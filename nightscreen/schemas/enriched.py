@@ -30,10 +30,7 @@ SAME_IDENTIFIER = {
 """How many customers of the batch share an identifier with the row, by column."""
 
 ACCOUNT_BVNS = "batch_account_bvns"
-RING, RING_SIZE = "ring", "ring_size"
-RING_COLUMNS = (RING, RING_SIZE)
-"""The ring that a row's customer is tied into, and how many customers it has."""
-SIGNALS = (*SAME_IDENTIFIER, ACCOUNT_BVNS, *RING_COLUMNS)
+SIGNALS = (*SAME_IDENTIFIER, ACCOUNT_BVNS)
 """The identifiers that other rows of the batch share with a row, in the order of the columns."""
 
 WORD = pa.dictionary(pa.int32(), pa.string())  # a column of a few words

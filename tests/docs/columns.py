@@ -12,7 +12,6 @@ from nightscreen.operations.bvn.states import BVNS
 from nightscreen.operations.loans.offers import OFFERS
 from nightscreen.operations.loans.tracking import LOANS
 from nightscreen.operations.transactions.records import load_fields
-from nightscreen.planning.rings import RINGS_SCHEMA
 from nightscreen.report.calls import CALLS
 from nightscreen.results.backtest import SHADOW_COLUMNS
 from nightscreen.results.decision_list import list_schema
@@ -52,7 +51,6 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
         ),
         "changes": ("`changes.parquet`", CHANGES),
         "calls": ("`calls.parquet`", CALLS),
-        "rings": ("`rings.parquet`", RINGS_SCHEMA),
         "offers": ("`offers.parquet` and `offers.csv`", OFFERS.schema),
         "loans": ("`loans.parquet`", LOANS.schema),
         "bvn": ("`bvn/part-*.parquet`", BVNS.schema),
@@ -74,7 +72,6 @@ _NOTES = {
     "shadow": "Only where a second policy is tried. Customers' ids are here in clear.",
     "changes": "There is no identifier here.",
     "calls": "There is no identifier here.",
-    "rings": "Only where `NIGHTSCREEN_RINGS` is on. There is no identifier here.",
     "offers": "Names, contacts and links are here in clear.",
     "loans": "Customers' ids and references are here in clear.",
     "bvn": "Identifiers are here in clear, and only where consent is valid at this moment.",
