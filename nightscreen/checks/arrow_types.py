@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import pyarrow as pa
 
 from nightscreen.checks.declaration import Kind, Shape
+from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.rows import INSTANT, NAIRA
 
@@ -23,11 +25,18 @@ _TYPES = {
 }
 
 
-def arrow_type(shape: Shape) -> pa.DataType:
-    """Return the Arrow type of a declared column."""
+@cache
+def check_schema(check: str) -> pa.Schema:
+    """Return the columns of a check as `enriched` has them: status, time, source, its own."""
+    return pa.schema(
+        [pa.field(each.name, _arrow_type(each.shape)) for each in CHECKS[check].every_column]
+    )
+
+
+def _arrow_type(shape: Shape) -> pa.DataType:
     if isinstance(shape, Kind):
         return _TYPES[shape]
     if isinstance(shape, Mapping):
-        return pa.struct([pa.field(name, arrow_type(each)) for name, each in shape.items()])
+        return pa.struct([pa.field(name, _arrow_type(each)) for name, each in shape.items()])
     (item,) = shape
-    return pa.list_(arrow_type(item))
+    return pa.list_(_arrow_type(item))

@@ -45,21 +45,25 @@ async def show_progress() -> AsyncIterator[None]:
 
 async def _lines() -> None:
     """Write what a batch needs at once, then a line now and then where something was done."""
-    due, begun, written = 0.0, (0.0, 0), -1
-    while True:
-        await asyncio.sleep(_LOOK_S)
-        terminal, now_s = AT_TERMINAL.get(), time.monotonic()
-        run = None if terminal is None else terminal.run
+    terminal = AT_TERMINAL.get()
+    while terminal is not None:
+        run = terminal.run
         if run is None or (isinstance(run, ScreeningRun) and run.quote is None):
+            await asyncio.sleep(_LOOK_S)
             continue
-        done = sum(check.done for check in run.progress.values())
-        if not due:
-            due, begun = now_s + _LINE_EVERY_S, (now_s, done)
-            if isinstance(run, ScreeningRun):
-                say(_needed(run))
-        elif now_s >= due and done != written:
-            due, written = now_s + _LINE_EVERY_S, done
-            say(_so_far(run, (now_s - begun[0]) / max(1, done - begun[1])))
+        if isinstance(run, ScreeningRun):
+            say(_needed(run))
+        began_s, before = time.monotonic(), _done(run)
+        written = before
+        while terminal.run is run:
+            await asyncio.sleep(_LINE_EVERY_S)
+            if (done := _done(run)) != written:
+                written = done
+                say(_so_far(run, (time.monotonic() - began_s) / max(1, done - before)))
+
+
+def _done(run: Run) -> int:
+    return sum(check.done for check in run.progress.values())
 
 
 def _needed(run: ScreeningRun) -> str:

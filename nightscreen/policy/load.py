@@ -231,7 +231,7 @@ def checked_conditions(policy: Policy) -> tuple[Condition, ...]:
 
 def _conditions_of(policy: Policy) -> tuple[Condition, ...]:
     return _conditions(
-        tuple(policy.condition(rule) for rule in policy.rules),
+        policy.conditions(),
         tuple(policy.carried_kinds.items()),
         allow_sensitive=policy.allow_sensitive,
     )
@@ -319,28 +319,13 @@ def _carried_issues(policy: Policy) -> Iterator[Place]:
             yield TOP, "carried", message
 
 
-def _texts(rule: PolicyRule) -> Iterator[tuple[str, str]]:
-    """Yield the sentences of a rule but the short ones, each with the entry where it stands."""
-    others = (rule.languages or {}).values()
-    for entry, words in (
-        *((entry, getattr(rule, entry)) for entry in ("team", "customer", "action")),
-        *(("languages", other.customer) for other in others),
-    ):
-        for text in words.values() if isinstance(words, dict) else [words]:
-            if text is not None:
-                yield entry, text
-
-
 def _threshold_issues(policy: Policy) -> Iterator[Place]:
     """Yield what is named and not defined, or defined and named nowhere."""
     numbers, own = set(policy.thresholds), {*policy.thresholds, *policy.definitions}
     used = {name for text in policy.definitions.values() for name in thresholds_named(text)}
     for number, rule in enumerate(policy.rules):
-        for entry, text, known in (
-            ("when", rule.when, own),
-            *((entry, text, numbers) for entry, text in _texts(rule)),
-        ):
-            named = thresholds_named(text)
+        for entry, named in rule.thresholds_named().items():
+            known = own if entry == "when" else numbers
             used |= named
             for name in sorted(named - known):
                 near = suggestion(name, known)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.checks.arrow_types import arrow_type
+from nightscreen.checks.arrow_types import check_schema
 from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.answers import ACCOUNT_STATUSES, BvnDetails
 from nightscreen.schemas.checks import NoAnswer, Outcome, Purpose, Source
@@ -95,8 +95,8 @@ def known_columns() -> dict[str, pa.DataType]:
     """Return every column a condition may name, with the type it sees."""
     rows = row_schema()
     found = {name: _plain(rows.field(name).type) for name in KNOWN_COLUMNS}
-    for check in CHECKS.values():
-        found |= {each.name: _plain(arrow_type(each.shape)) for each in check.every_column}
+    for check in CHECKS:
+        found |= {field.name: _plain(field.type) for field in check_schema(check)}
     found |= _bvn_columns()
     found |= {name: _plain(kind) for name, kind in TX_FIELDS}
     found |= dict.fromkeys(SIGNALS, pa.int64())
@@ -106,7 +106,7 @@ def known_columns() -> dict[str, pa.DataType]:
 @cache
 def check_columns() -> dict[str, str]:
     """Return which check each of the checks' columns belongs to."""
-    return {each.name: name for name, check in CHECKS.items() for each in check.every_column}
+    return {field.name: check for check in CHECKS for field in check_schema(check)}
 
 
 @cache
@@ -127,14 +127,15 @@ def outputs_of_a_decision() -> frozenset[str]:
     return frozenset(name for name, _ in DECISION_FIELDS if name != "cost")
 
 
-def may_be_absent(name: str) -> bool:
-    """Return whether a column may be empty without anything being missing.
+@cache
+def may_be_absent() -> frozenset[str]:
+    """Return the columns that may be empty without anything being missing.
 
     These are BVN details and cash flow, which few customers have, requested loans, and the shared
     identifiers of a batch.
     """
     cash_flow = (name for name, _ in TX_FIELDS)
-    return name in {*_bvn_columns(), *cash_flow, *REQUESTED, *SIGNALS}
+    return frozenset({*_bvn_columns(), *cash_flow, *REQUESTED, *SIGNALS})
 
 
 def is_sensitive(text: str) -> bool:

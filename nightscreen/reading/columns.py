@@ -45,6 +45,7 @@ OUTPUT_COLUMNS = frozenset(
 )
 _CURRENCY = re.compile(r"[\[(]?\s*(?:₦|\bngn\b|\bnaira\b)\s*[\])]?", re.IGNORECASE)
 _VALUE = re.compile(r"\d{5}|@|\d+[.,]\d{2}$|^\d+$|^\d{1,4}[-/]\d{1,2}[-/]\d{1,4}")
+_NO_LETTER = re.compile(r"[\W_]+")
 _NEW_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _CONSENT_WORDS = ("consent", "withdraw", "revok", "optout")
 _SHOWN = 40  # a choice: headings that a message lists; it stays one that is read
@@ -54,8 +55,7 @@ _ID = ("customer_id",)
 def fold(heading: str) -> str:
     """Return a heading without case, blanks, punctuation, accents and currency."""
     bare = _CURRENCY.sub(" ", heading).replace("#", " no ")
-    decomposed = unicodedata.normalize("NFKD", bare)
-    return "".join(letter for letter in decomposed.casefold() if letter.isalnum())
+    return _NO_LETTER.sub("", unicodedata.normalize("NFKD", bare).casefold())
 
 
 def looks_like_value(heading: str) -> bool:

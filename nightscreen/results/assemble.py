@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nightscreen.checks.arrow_types import arrow_type
+from nightscreen.checks.arrow_types import check_schema
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.planning.eligibility import slots_of
@@ -180,11 +180,11 @@ class Chunk:
         filled = zip(*lines, strict=True) if lines else [()] * (len(declared.columns) + 1)
         status, *values = map(list, filled)
         cases = zip(
-            declared.every_column,
+            check_schema(declared.name),
             (status, [c.checked_at for c in cells], [c.source for c in cells], *values),
             strict=True,
         )
-        return {each.name: _column(value, arrow_type(each.shape)) for each, value in cases}
+        return {each.name: _column(value, each.type) for each, value in cases}
 
     def _row(self, row: int, slots: Sequence[_Slot]) -> _Cells:
         """Return what the answers say of a row; note their cost where it is the row's own."""

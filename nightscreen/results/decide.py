@@ -230,7 +230,7 @@ def _explained(condition: Condition) -> str:
 
 
 def _rightly_empty(name: str) -> str:
-    if may_be_absent(name):
+    if name in may_be_absent():
         return "true"
     check = check_columns().get(name)
     return "false" if check is None else f"COALESCE({check}_status IN {_listed(SILENT)}, true)"

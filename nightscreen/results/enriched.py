@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nightscreen.checks.arrow_types import arrow_type
+from nightscreen.checks.arrow_types import check_schema
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import enriched_parts
 from nightscreen.schemas.enriched import (
@@ -80,8 +80,8 @@ def enriched_schema(columns: Sequence[SourceColumn], *, merged: bool = False) ->
     """
     rows = row_schema(extra_names(columns))
     fields = [pa.field(name, rows.field(source).type) for name, source in input_columns(columns)]
-    for check in CHECKS.values():
-        fields += [pa.field(each.name, arrow_type(each.shape)) for each in check.every_column]
+    for check in CHECKS:
+        fields += check_schema(check)
     fields += [pa.field(name, kind) for name, kind in BVN_FIELDS]
     fields += [pa.field(name, kind) for name, kind in TX_FIELDS]
     fields += [pa.field(name, pa.int64()) for name in SIGNALS]

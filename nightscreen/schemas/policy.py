@@ -117,6 +117,18 @@ class PolicyRule(BaseModel):
             raise ValueError("is blank")
         return trimmed
 
+    def thresholds_named(self) -> dict[str, set[str]]:
+        """Return the thresholds and definitions that each entry names; short ones may name none."""
+        found = {"when": thresholds_named(self.when)}
+        others = (self.languages or {}).values()
+        for entry, words in (
+            *(("team", self.team), ("customer", self.customer), ("action", self.action)),
+            *(("languages", other.customer) for other in others),
+        ):
+            for text in words.values() if isinstance(words, dict) else [words or ""]:
+                found.setdefault(entry, set()).update(thresholds_named(text))
+        return found
+
 
 class NoticeWords(NamedTuple):
     """The texts for a customer: for a shared phone, after identification, and in which language."""
@@ -197,9 +209,12 @@ class Policy(BaseModel):
             for column in self.carried
         }
 
-    def condition(self, rule: PolicyRule) -> str:
-        """Return a rule's condition with thresholds and definitions in place of their names."""
-        return filled(rule.when, fillings(self.thresholds, self.definitions))
+    def conditions(self) -> tuple[str, ...]:
+        """Return the rules' conditions with thresholds and definitions in place of their names."""
+        values = {name: f"{value:f}" for name, value in self.thresholds.items()}
+        for name, text in self.definitions.items():
+            values[name] = filled(text, values)
+        return tuple(filled(rule.when, values) for rule in self.rules)
 
     def sentence(self, words: PurposeSentence | ShortWords, purpose: str | None) -> str:
         """Return a rule's sentence for a purpose, with the thresholds in place of their names.
@@ -217,10 +232,10 @@ class Policy(BaseModel):
             RuleInWords(
                 rule.code,
                 _EFFECT_WORDS[rule.effect],
-                " ".join(self.condition(rule).split()),
+                " ".join(condition.split()),
                 self.sentence(rule.team, None),
             )
-            for rule in self.rules
+            for rule, condition in zip(self.rules, self.conditions(), strict=True)
         ]
 
     def notice(self, rule: PolicyRule, purpose: str | None, language: str) -> NoticeWords:
@@ -241,14 +256,6 @@ class Policy(BaseModel):
     def named(self) -> Mapping[str, object]:
         """Return how a manifest names the policy."""
         return {"name": self.name, "version": self.version, "digest": self.digest}
-
-
-def fillings(thresholds: Mapping[str, Decimal], definitions: Mapping[str, str]) -> dict[str, str]:
-    """Return what stands in conditions for the names of thresholds and definitions."""
-    values = {name: f"{value:f}" for name, value in thresholds.items()}
-    for name, text in definitions.items():
-        values[name] = filled(text, values)
-    return values
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:

@@ -66,9 +66,9 @@ def reasons_page() -> str:
                 code(rule.code),
                 rule.effect.value,
                 *(_sentences(policy, words) for words in (rule.team, rule.customer, rule.action)),
-                code(" ".join(policy.condition(rule).split())),
+                code(" ".join(condition.split())),
             )
-            for rule in policy.rules
+            for rule, condition in zip(policy.rules, policy.conditions(), strict=True)
         ),
     )
     return page("Reasons", intro, rules, _missing())

@@ -66,7 +66,7 @@ def test_a_threshold_stands_in_the_condition_and_in_the_sentence(tmp_path: Path)
         path.write_text(text.replace('"t"', '"Owes {least} naira."'), encoding="utf-8")
         policy = load_policy(path)
         rule = policy.rules[0]
-        assert policy.condition(rule) == f"exposure >= {least.replace('_', '')} * 0.1"
+        assert policy.conditions()[0] == f"exposure >= {least.replace('_', '')} * 0.1"
         assert policy.sentence(rule.team, None) == f"Owes {shown} naira."
 
 
@@ -244,7 +244,7 @@ def test_a_definition_stands_for_part_of_a_condition(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(one("{large} and cost > 0", head=head), encoding="utf-8")
     policy = load_policy(path)
-    assert policy.condition(policy.rules[0]) == "exposure >= 5 and cost > 0"
+    assert policy.conditions()[0] == "exposure >= 5 and cost > 0"
     assert told(one("cost > {least}", head=head)) == [
         (6, "the definition large is named by no rule; remove it")
     ]
