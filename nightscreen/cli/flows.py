@@ -48,23 +48,23 @@ _LOAN = ("reference", "product_id", "state", "status", "status_at", "loan_amount
 @command("bvn request customers.csv", of=bvn, view="person-run")
 def request(parameters: RequestBvns) -> Result:
     """Have the service send each customer of a file a one-time password."""
-    return made(BvnRequests, "confirm_bvns", parameters)
+    return made(BvnRequests, parameters)
 
 
 @command("bvn confirm otps.csv --max-spend 5000", of=bvn, view="person-run")
 def confirm(parameters: ConfirmBvns) -> Result:
     """Confirm BVNs with the passwords customers supplied; each confirmation is charged."""
-    return made(BvnConfirmations, "confirm_bvns", parameters)
+    return made(BvnConfirmations, parameters)
 
 
-def made(kind: type[PersonRun[Any, Any]], module: str, parameters: QuotedRunParameters) -> Result:
+def made(kind: type[PersonRun[Any, Any]], parameters: QuotedRunParameters) -> Result:
     """Make a run by its flow; a quote, and what is wrong with its input, need no engine."""
     settings = settings_for_calls()
     if parameters.quote_only:
         return Result(asyncio.run(run_people(kind, parameters, settings)), view="person-quote")
     if not parameters.run:
         kind.identify(parameters, settings)
-    return ran(f"{module}:{kind.flow}", parameters)
+    return ran(f"people:{kind.flow}", parameters)
 
 
 @command("loans products --json", of=loans, view="products")
@@ -87,7 +87,7 @@ def offer(
         raise UsageError("--prefill takes email, phone or both; to fill in nothing: --no-prefill")
     if no_prefill:
         parameters = parameters.model_copy(update={"prefill": []})
-    return _refusal_said(made(LoanOffers, "loans", parameters))
+    return _refusal_said(made(LoanOffers, parameters))
 
 
 def _refusal_said(result: Result) -> Result:
@@ -101,7 +101,7 @@ def _refusal_said(result: Result) -> Result:
 def track(parameters: TrackLoans) -> Result:
     """Ask about every open loan; report its state and what has changed."""
     settings_for_calls()
-    result = _refusal_said(ran("loans:track_loans", parameters))
+    result = _refusal_said(ran("people:track_loans", parameters))
     with opened_journal() as journal:
         run = journal.runs.find(str(result.document["run_id"]))
     return (
@@ -156,7 +156,7 @@ def pull(
         raise UsageError("--run takes an earlier pull up with its own customers; leave --customer")
     kind = AccountPull if accounts else TransactionPull
     grants = _grants(scope_of(kind.kinds[0]), customer) if customer else []
-    return ran(f"pull_transactions:{kind.flow}", parameters.model_copy(update={"grants": grants}))
+    return ran(f"people:{kind.flow}", parameters.model_copy(update={"grants": grants}))
 
 
 def _grants(scope: str, customers: Sequence[str]) -> list[str]:

@@ -48,7 +48,7 @@ def screened(parameters: ScreenBatch) -> Result:
         return Result(quote_batch(parameters, settings), view="quote")
     if parameters.workers > 1:
         engine.set_engine_defaults()
-        from nightscreen.tasks.workers import require_server
+        from nightscreen.tasks.engine_run import require_server
 
         require_server("--workers")
     result = engine.ran("screen_batch:screen_batch", parameters)

@@ -5,8 +5,8 @@ Started by `screen_batch` where it has several workers; not by hand.
 
 from __future__ import annotations
 
+from nightscreen.tasks.engine_run import ask_as_worker
 from nightscreen.tasks.own_flow import flow
-from nightscreen.tasks.workers import work
 
 
 @flow(name="screen-part")
@@ -21,4 +21,4 @@ async def screen_part(run_id: str, part: int) -> dict[str, int]:  # noqa: ARG001
         SettingsError: this machine lacks the service's address or key.
         JournalError: the journal of this machine does not know the run.
     """
-    return await work(run_id)
+    return await ask_as_worker(run_id)

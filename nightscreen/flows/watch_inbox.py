@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from typing import TYPE_CHECKING, Any
 
 from prefect import get_run_logger, tags
 from prefect.client.schemas.objects import State
-from prefect.exceptions import TerminationSignal
-from prefect.runtime import deployment
-from prefect.states import Cancelled
 
 from nightscreen.config.parameters import WatchInbox
 from nightscreen.config.settings import read_settings
 from nightscreen.flows.screen_batch import screen_batch
+from nightscreen.inbox.file_intake import refuse
 from nightscreen.schemas.errors import InputError
-from nightscreen.tasks.inbox_watch import examine_file, open_watch, put_aside, put_away
+from nightscreen.tasks.engine_run import to_prefect_state
+from nightscreen.tasks.inbox import open_watch
 from nightscreen.tasks.own_flow import flow
-from nightscreen.tasks.server import is_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nightscreen.files.inbox import Ticket
-    from nightscreen.inbox.file_intake import Examined
-    from nightscreen.tasks.inbox_watch import InboxWatch
+    from nightscreen.tasks.inbox import InboxWatch
 
 
 @flow(name="watch-inbox", flow_run_name="inbox")
@@ -37,11 +33,8 @@ async def watch_inbox(parameters: WatchInbox) -> dict[str, int] | State[Any]:
         JournalError: the journal cannot be used.
     """
     watch = await keep_watch(parameters, tell=get_run_logger().info)
-    if not watch.stopped or deployment.id is None:
-        return dict(watch.fates)
-    if await is_cancelled():
-        return Cancelled(message="the file that was being screened is under inbox/failed")
-    raise TerminationSignal(signal.SIGTERM)
+    says = "the file that was being screened is under inbox/failed"
+    return await to_prefect_state(dict(watch.fates), says, signalled=watch.stopped)
 
 
 async def keep_watch(
@@ -57,9 +50,7 @@ async def keep_watch(
     settings = read_settings()
     watch = await asyncio.to_thread(open_watch, options, settings, forever=forever, tell=tell)
     async for ticket in watch.tickets():
-        due = await examine_file(watch, ticket)
-        if due is not None:
-            await _screen(watch, ticket, due)
+        await _screen(watch, ticket)
     return watch
 
 
@@ -69,26 +60,26 @@ async def resume_waiting(run_id: str, *, tell: Callable[[str], object]) -> Inbox
     Returns:
         The watch with what the file came to; None where another watch has the file already.
     """
-    settings = read_settings()
-    watch = await asyncio.to_thread(open_watch, WatchInbox(), settings, tell=tell)
+    watch = await asyncio.to_thread(open_watch, WatchInbox(), read_settings(), tell=tell)
     ticket = await asyncio.to_thread(watch.inbox.take_waiting, run_id)
     if ticket is None:
         return None
-    due = await examine_file(watch, ticket)
-    if due is not None:
-        await _screen(watch, ticket, due)
+    await _screen(watch, ticket)
     return watch
 
 
-async def _screen(watch: InboxWatch, ticket: Ticket, due: Examined) -> None:
-    """Screen one file as a run of its own, and put it away."""
+async def _screen(watch: InboxWatch, ticket: Ticket) -> None:
+    """Screen one file as a run of its own, where it is to be screened, and put it away."""
+    due = await watch.examined(ticket)
+    if due is None:
+        return
     try:
         with tags("inbox"):
             report: dict[str, Any] = await screen_batch(due.parameters)
     except InputError as error:
-        await put_aside(watch, ticket, error)
+        watch.note(ticket, await asyncio.to_thread(refuse, ticket, error, watch.inbox))
     else:
-        await put_away(watch, ticket, report)
+        await watch.put_away(ticket, report)
     finally:
         ticket.release()
         if due.content is not None:

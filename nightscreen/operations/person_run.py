@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
@@ -218,17 +218,6 @@ class PersonRun(ABC, Generic[P, T]):
         Raises:
             NightscreenError: the journal could not be written.
         """
-        while (due := self.due()) and self._may_ask(caller):
-            if await self.ask_each(caller, due):
-                continue
-            if not caller.waits_for("calls that other processes make"):
-                return
-            await asyncio.sleep(_WAIT_S)
-            await asyncio.to_thread(self.recover)
-            await asyncio.to_thread(self.look_again)
-
-    async def ask_each(self, caller: Caller, people: Sequence[T]) -> int:
-        """Give some people their turn, a few at a time; return how many had it."""
         in_flight = self.run.settings.max_in_flight[family_of(self.operation)]
         turns = asyncio.Semaphore(_TURNS_A_CALL * in_flight)
 
@@ -236,9 +225,16 @@ class PersonRun(ABC, Generic[P, T]):
             async with turns:
                 return self._may_ask(caller) and await self.turn(caller, person)
 
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(person)) for person in people]
-        return sum(task.result() for task in tasks)
+        while (due := self.due()) and self._may_ask(caller):
+            async with asyncio.TaskGroup() as group:
+                had = [group.create_task(one(person)) for person in due]
+            if any(each.result() for each in had):
+                continue
+            if not caller.waits_for("calls that other processes make"):
+                return
+            await asyncio.sleep(_WAIT_S)
+            await asyncio.to_thread(self.recover)
+            await asyncio.to_thread(self.look_again)
 
     def _may_ask(self, caller: Caller) -> bool:
         at = asyncio.get_running_loop().time()
@@ -367,10 +363,10 @@ class CallRule(Generic[R]):
         """Learn what came of calls whose process died, and of those of a run that is closed."""
         for record in Records(journal, self.model).all(state=self.under_way):
             worker, operation = self.made_by(record)
-            if worker != run_id and is_under_way(journal, worker):
-                continue
-            end = _end_in_journal(journal, worker, operation.value, record.subject)
-            self.keep(journal, record, end)
+            if worker == run_id or not is_under_way(journal, worker):
+                self.keep(
+                    journal, record, _end_in_journal(journal, worker, operation, record.subject)
+                )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -484,25 +480,20 @@ async def run_people(
             if run.only_quotes:
                 return await asyncio.to_thread(work.quoted)
             async with runner.asking(work.close):
-                await _make_calls(work, runner, transport)
+                while True:  # once more after each stop that passes before the deadline
+                    caller = Caller(run=run, transport=transport)
+                    async with runner.calling(caller):
+                        ask = partial(work.ask, caller)
+                        await runner.step(
+                            f"ask for {work.operation}", ask, re_entered=work.re_entered
+                        )
+                    if not await wait_and_resume(run, work.again):
+                        break
             run.refuse_wrong_address()
             report: dict[str, Any] = await runner.step("report", work.close)
             return report
         finally:
             work.forget()
-
-
-async def _make_calls(
-    work: PersonRun[Any, Any], runner: Runner, transport: Transport | None
-) -> None:
-    """Make the calls, once more after each stop that passes before the deadline."""
-    while True:
-        caller = Caller(run=work.run, transport=transport)
-        async with runner.calling(caller):
-            ask = partial(work.ask, caller)
-            await runner.step(f"ask for {work.operation}", ask, re_entered=work.re_entered)
-        if not await wait_and_resume(work.run, work.again):
-            return
 
 
 @asynccontextmanager
@@ -532,14 +523,11 @@ async def single_call(
         clock=clock,
         is_recorded=False,
     )
-    try:
+    async with AsyncExitStack() as opened:
+        opened.callback(run.close)
         caller = Caller(run=run, transport=transport)
-        try:
-            yield caller
-        finally:
-            await caller.close()
-    finally:
-        run.close()
+        opened.push_async_callback(caller.close)
+        yield caller
 
 
 def remembered(parameters: P, settings: Settings, flow: str, *, clock: Clock = system_clock) -> P:
@@ -610,7 +598,7 @@ def is_under_way(journal: Journal, run_id: str) -> bool:
 
 
 def _end_in_journal(
-    journal: Journal, run_id: str, operation: str, subject: bytes
+    journal: Journal, run_id: str, operation: Operation, subject: bytes
 ) -> CallEnd | None:
     """Return how a run's calls about a subject ended; None where it made none."""
     last = journal.runs.telling_call(run_id, operation, subject)
@@ -627,19 +615,23 @@ def call_ends(
 ) -> dict[Operation, Counter[LookupStatus]]:
     """Return how the questions of a run ended, over all its sessions, as the journal has it.
 
-    Args:
-        run: the run; nothing of it is in flight.
-        operation: the one that people wait for.
-        waiting: subjects that are still to be asked about, whatever came of earlier calls.
+    Nothing of the run is in flight; `waiting` are the subjects that are still to be asked about by
+    the operation, whatever came of earlier calls.
     """
     found: dict[tuple[str, bytes], LookupStatus] = {}
-    for rows in run.journal.runs.calls(run.run_id):
-        for row in rows:
-            key = (row.check, bytes(row.subject))
-            end = _end_of_row(row.state, row.trouble, row.cost_micro, is_final=row.final)
-            if end is not None and found.get(key) not in _SURE:
-                lost = found.get(key) is LookupStatus.IN_DOUBT and end not in _SURE
-                found[key] = LookupStatus.IN_DOUBT if lost else end
+    for row in chain.from_iterable(run.journal.runs.calls(run.run_id)):
+        key, end = (row.check, bytes(row.subject)), LookupStatus.FAILED
+        if row.state == CallState.ANSWERED.value and row.cost_micro:
+            end = LookupStatus.PAID
+        elif row.state == CallState.ANSWERED.value or row.trouble in SAID_OF_CUSTOMER:
+            end = LookupStatus.FREE
+        elif row.state in LOST:
+            end = LookupStatus.IN_DOUBT
+        elif not row.final:  # it ended nothing
+            continue
+        if found.get(key) not in _SURE:
+            lost = found.get(key) is LookupStatus.IN_DOUBT and end not in _SURE
+            found[key] = LookupStatus.IN_DOUBT if lost else end
     ends = {operation: Counter({LookupStatus.WAITING: len(waiting)})}
     for (name, subject), end in found.items():
         if name != operation or subject not in waiting:
@@ -648,19 +640,6 @@ def call_ends(
 
 
 _SURE = frozenset({LookupStatus.PAID, LookupStatus.FREE})
-
-
-def _end_of_row(
-    state: str, trouble: str | None, cost_micro: int | None, *, is_final: bool
-) -> LookupStatus | None:
-    """Return how a call of the journal ended a question; None where it ended nothing."""
-    if state == CallState.ANSWERED.value:
-        return LookupStatus.PAID if cost_micro else LookupStatus.FREE
-    if trouble in SAID_OF_CUSTOMER:
-        return LookupStatus.FREE
-    if state in LOST:
-        return LookupStatus.IN_DOUBT
-    return LookupStatus.FAILED if is_final else None
 
 
 # --- money and tables ---

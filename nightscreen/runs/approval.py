@@ -78,7 +78,26 @@ def may_spend(
     reason = approval_needed(run)
     if reason is None or _use(run):
         return True
-    asked = _ask(run, reason, by=by, deployment_id=deployment_id)
+    if run.quote is None:
+        raise ValueError("a run asks for approval once it is priced")
+    approvals = Approvals(run.journal)
+    before, valid = approvals.newest(run.run_id), span_micros(run.settings.approval_timeout)
+    state = None if before is None else before.state(run.clock(), valid_micros=valid)
+    if before is not None and before.decided_at and state is ApprovalState.VOID:
+        at = to_instant(before.decided_at).astimezone(LAGOS)
+        run.stops.notices.append(
+            f"The approval of {at:%Y-%m-%d %H:%M} in Lagos is void: no run used it in time "
+            "(NIGHTSCREEN_APPROVAL_TIMEOUT). The run must be approved again."
+        )
+    asked = approvals.ask(
+        run.run_id,
+        by=by,
+        reason=reason,
+        quote=quote_document(run),
+        ceiling_micro=run.spent_before_micro + run.quote.high_micro,
+        cap_micro=run.caps.run_micro,
+        deployment_id=deployment_id,
+    )
     if ask_here is not None and ask_here(asked) and _grant_on_the_spot(run, asked):
         return True
     run.stops.stop(StopReason.APPROVAL)
@@ -92,47 +111,11 @@ def _use(run: ScreeningRun) -> bool:
     return approvals.use(run.run_id, valid=valid, cap_micro=run.caps.run_micro) is not None
 
 
-def _ask(run: ScreeningRun, reason: str, *, by: str, deployment_id: str | None) -> Approval:
-    """Write down that the run waits for approval, with its quote."""
-    if run.quote is None:
-        raise ValueError("a run asks for approval once it is priced")
-    approvals = Approvals(run.journal)
-    _note_void(run, approvals.newest(run.run_id))
-    return approvals.ask(
-        run.run_id,
-        by=by,
-        reason=reason,
-        quote=quote_document(run),
-        ceiling_micro=run.spent_before_micro + run.quote.high_micro,
-        cap_micro=run.caps.run_micro,
-        deployment_id=deployment_id,
-    )
-
-
-def _note_void(run: ScreeningRun, before: Approval | None) -> None:
-    """Say in the report that an approval came too late to be used."""
-    valid = run.settings.approval_timeout
-    if before is None or before.decided_at is None:
-        return
-    if before.state(run.clock(), valid_micros=span_micros(valid)) is ApprovalState.VOID:
-        at = to_instant(before.decided_at).astimezone(LAGOS)
-        run.stops.notices.append(
-            f"The approval of {at:%Y-%m-%d %H:%M} in Lagos is void: no run used it in time "
-            "(NIGHTSCREEN_APPROVAL_TIMEOUT). The run must be approved again."
-        )
-
-
 def _grant_on_the_spot(run: ScreeningRun, asked: Approval) -> bool:
     """Write down that the person at the terminal approved, and cap the run at what was shown."""
     actor = Actor.by_command(run.settings)
     with suppress(UsageError):  # somebody else decided in the meantime: that holds
-        decide_spending(
-            run.journal,
-            actor,
-            run.run_id,
-            ApprovalDecision.APPROVED,
-            seen=asked.key,
-        )
+        decide_spending(run.journal, actor, run.run_id, ApprovalDecision.APPROVED, seen=asked.key)
     found = Approvals(run.journal).newest(run.run_id)
     if found is not None and found.max_spend_micro is not None:
         run.caps = replace(run.caps, run_micro=found.max_spend_micro)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from nightscreen.reading.date_orders import DateOrders
     from nightscreen.reading.open_file import TableSource
     from nightscreen.schemas.rows import Problem, RowBatch, SourceBatch
-    from nightscreen.values.identifiers import CustomerNumbers
 
 REPEATED = "customer_id_repeated"
 MANY_REPEATED = 1 / 3
@@ -66,7 +65,10 @@ def diagnose(source: TableSource, orders: DateOrders, *, merge: bool) -> dict[st
         if customers is None:
             counts.add_checks(taken.rows)
         else:
-            kept.append(_to_merge(taken.rows, customers, status))
+            numbers = pa.array(customers.numbers(taken.rows["customer_id"].to_pylist()))
+            table = pa.Table.from_batches([taken.rows]).append_column(CUSTOMER, numbers)
+            carried = {name for name in table.column_names if name.startswith(EXTRA_PREFIX)}
+            kept.append(table.drop_columns(list(carried - {status})))
     if customers is not None:
         counts.rows["customers"] = 0
     if any(table.num_rows for table in kept):
@@ -76,16 +78,6 @@ def diagnose(source: TableSource, orders: DateOrders, *, merge: bool) -> dict[st
         for part in rows.combine_chunks().to_batches():
             counts.add_checks(part)
     return counts.document()
-
-
-def _to_merge(rows: pa.RecordBatch, customers: CustomerNumbers, status: str | None) -> pa.Table:
-    """Return rows with the numbers of their customers; what is only carried stays out."""
-    numbers = customers.numbers(rows["customer_id"].to_pylist())
-    table = pa.Table.from_batches([rows]).append_column(CUSTOMER, pa.array(numbers))
-    kept = (
-        name for name in table.column_names if name == status or not name.startswith(EXTRA_PREFIX)
-    )
-    return table.select(list(kept))
 
 
 class _Counts:
@@ -145,7 +137,16 @@ class _Counts:
             "separator": table.separator,
             "sheet": table.sheet,
             "findings": [*self._proposal(), *header.findings],
-            "columns": self._columns(),
+            "columns": [
+                {
+                    "heading": HIDDEN_HEADING if hide else column.heading,
+                    "meaning": column.known,
+                    "output": HIDDEN_HEADING if hide else column.output,
+                    "filled_pct": round(100 * self._filled[at] / max(1, self._split), 1),
+                }
+                for at, column in enumerate(header.columns)
+                for hide in [looks_like_value(column.heading)]
+            ],
             "rows": self.rows,
             "checks": {name: others.get(name) or karma[IdentityKind.BVN.value] for name in CHECKS},
             "karma_identities": karma,
@@ -168,18 +169,3 @@ class _Counts:
             "open loans is summed."
         )
         return [said]
-
-    def _columns(self) -> list[dict[str, Any]]:
-        found = []
-        for at, column in enumerate(self._source.header.columns):
-            hide = looks_like_value(column.heading)
-            share = 100 * self._filled[at] / self._split if self._split else 0.0
-            found.append(
-                {
-                    "heading": HIDDEN_HEADING if hide else column.heading,
-                    "meaning": column.known,
-                    "output": HIDDEN_HEADING if hide else column.output,
-                    "filled_pct": round(share, 1),
-                }
-            )
-        return found

@@ -109,15 +109,18 @@ def write_rows(run: ScreeningRun) -> WrittenRows:
 def _enriched(run: ScreeningRun, assembly: Assembly, written: WrittenRows) -> Iterator[pa.Table]:
     """Yield the enriched rows in order, chunk by chunk."""
     policy = None if assembly.test_mode else run.policy
-    purpose = run.purpose
+    slots = slots_of(run.wanted.checks, run.wanted.karma_kinds)
     for number in range(run.chunks):
-        table = _assembled(run, assembly, written, number).combine_chunks()
-        table = decide(table, policy, purpose=purpose)
+        row_plan = read_row_plan(run.workspace, slots, number)
+        signals = run.workspace.get(f"signals-{number:05d}")
+        chunk = Chunk(assembly, read_chunk(run, number), row_plan, signals)
+        table = decide(chunk.table().combine_chunks(), policy, purpose=run.purpose)
+        written.shared_micro.update(chunk.shared_micro)
         for check in run.wanted.checks:
             pending = pc.equal(table[f"{check}_status"], NoAnswer.PENDING.value)
             written.pending += pc.sum(pending).as_py() or 0
         yield table
-        del table  # before the next is made
+        del table, chunk  # before the next is made
 
 
 def _expanded(
@@ -134,18 +137,6 @@ def _expanded(
     )
     for number in range(run.input_chunks):
         yield expansion.expand(run.workspace.get(f"input-{number:05d}"))
-
-
-def _assembled(
-    run: ScreeningRun, assembly: Assembly, written: WrittenRows, number: int
-) -> pa.Table:
-    slots = slots_of(run.wanted.checks, run.wanted.karma_kinds)
-    row_plan = read_row_plan(run.workspace, slots, number)
-    signals = run.workspace.get(f"signals-{number:05d}")
-    chunk = Chunk(assembly, read_chunk(run, number), row_plan, signals)
-    table = chunk.table()
-    written.shared_micro.update(chunk.shared_micro)
-    return table
 
 
 def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
@@ -186,11 +177,18 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
         report["notices"].append(low)
 
     def keep() -> None:
-        if compared is not None:
-            _keep(run, compared)
-            began = run.journal.runs.find(run.run_id)
-            if began is not None and report["publishable"]:
-                publish_cases(run.journal, began, run.folder.path)
+        """Put the customers' new states, what they were seen with and cases into the journal."""
+        if compared is None:
+            return
+        compared.keep()
+        trim_memory()
+        commit = Customers(run.journal).commit_of(run.run_id)
+        if commit is not None:
+            sightings = Sightings(run.journal)
+            keep_sightings(run.workspace, sightings, batch=run.batch, at=commit.last_at)
+        began = run.journal.runs.find(run.run_id)
+        if began is not None and report["publishable"]:
+            publish_cases(run.journal, began, run.folder.path)
 
     return end.finish(report, report_page(report), manifest(run), before_end=keep)
 
@@ -287,16 +285,6 @@ def _publish(
     return compared
 
 
-def _keep(run: ScreeningRun, compared: Comparison) -> None:
-    """Put the customers' new states and what they were seen with into the journal."""
-    compared.keep()
-    trim_memory()
-    commit = Customers(run.journal).commit_of(run.run_id)
-    if commit is not None:
-        sightings = Sightings(run.journal)
-        keep_sightings(run.workspace, sightings, batch=run.batch, at=commit.last_at)
-
-
 def _write_notices(
     run: ScreeningRun, compared: Comparison | None, report: Mapping[str, Any]
 ) -> dict[str, int] | None:
@@ -313,46 +301,30 @@ def _write_notices(
         decided_at=run.clock(),
         publishable=bool(report["publishable"]),
     )
-    counts = write_notices(
-        path,
-        enriched_parts(run.folder.path),
-        of_run,
-        run.journal,
-        run.declared,
-        compared.standing,
-    )
+    parts = enriched_parts(run.folder.path)
+    counts = write_notices(path, parts, of_run, run.journal, run.declared, compared.standing)
     run.folder.rows[NOTICES_FILE] = counts["to_send"]
     return counts
 
 
 def manifest(run: ScreeningRun) -> dict[str, Any]:
-    """Return what the files of a screening run were made from."""
-    return {
-        "input": {"name": run.input_name, "digest": run.input_digest},
-        "parameters": run.parameters.model_dump(exclude={"input", "output", "yes"}),
-        "settings": public_settings(run),
-        "policy": {**run.policy.named(), "label": run.policy.label},
-        "tables": tables_used(run),
-    }
+    """Return what the files of a screening run were made from.
 
-
-def tables_used(run: ScreeningRun) -> dict[str, Any]:
-    """Return whose tables of manners and prices were used: the package's or the lender's own."""
-    found = {}
+    Of the settings those that shaped it, without address, keys and places; of the tables of manners
+    and prices whose they were: the package's or the lender's own.
+    """
+    tables = {}
     for name, packaged in (("manners", MANNERS), ("prices", PRICES)):
         own = run.settings.own_table(name)
         digest = hashlib.sha256((own or packaged).read_bytes()).hexdigest()
-        found[name] = {"from": "package" if own is None else "lender", "sha256": digest}
-    return found
-
-
-def public_settings(run: ScreeningRun) -> dict[str, Any]:
-    """Return the settings that shaped the run, without address, keys and places."""
-    shown = run.settings.model_dump(
-        mode="json",
-        exclude={
-            *("api_key", "data_key", "journal_url", "home", "base_url"),
-            *("manners_file", "prices_file"),
-        },
-    )
-    return dict(shown)
+        tables[name] = {"from": "package" if own is None else "lender", "sha256": digest}
+    private = ("api_key", "data_key", "journal_url", "home", "base_url")
+    return {
+        "input": {"name": run.input_name, "digest": run.input_digest},
+        "parameters": run.parameters.model_dump(exclude={"input", "output", "yes"}),
+        "settings": run.settings.model_dump(
+            mode="json", exclude={*private, "manners_file", "prices_file"}
+        ),
+        "policy": {**run.policy.named(), "label": run.policy.label},
+        "tables": tables,
+    }

@@ -30,7 +30,7 @@ from nightscreen.schemas.rows import NAIRA
 from nightscreen.values.issues import first_present, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
@@ -92,7 +92,11 @@ def customers_of(folder: Path) -> Iterator[pa.Table]:
     for block in read_customers(parts, wanted, _BLOCK_ROWS):
         found = dict(zip(block.column_names, block.columns, strict=True))
         found |= {group: found[name] for group, name in groups.items()}
-        found["name"] = _names(found, block)
+        nothing = pa.nulls(block.num_rows, pa.string())
+        whole, *names = (
+            found.get(name, nothing).cast(pa.string()) for name in ("full_name", *NAMES)
+        )
+        found["name"] = first_present([whole, joined(names, " ")])
         if (account := found.get("account_number")) is not None:
             is_whole = pc.match_substring_regex(account, "^[0-9]{10}$")
             last = pc.utf8_slice_codeunits(account, 6)
@@ -101,13 +105,6 @@ def customers_of(folder: Path) -> Iterator[pa.Table]:
         place += block.num_rows
         columns = [_column(found.get(each.name), each, block) for each in CUSTOMERS]
         yield pa.table(columns, CUSTOMERS)
-
-
-def _names(found: Mapping[str, pa.ChunkedArray], block: pa.Table) -> pa.ChunkedArray:
-    """Return the names as the lender's file has them; null for none."""
-    nothing = pa.nulls(block.num_rows, pa.string())
-    whole, *parts = (found.get(name, nothing).cast(pa.string()) for name in ("full_name", *NAMES))
-    return first_present([whole, joined(parts, " ")])
 
 
 def _column(found: pa.ChunkedArray | None, field: pa.Field, block: pa.Table) -> pa.ChunkedArray:

@@ -16,8 +16,6 @@ from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from nightscreen.journal import Journal
     from nightscreen.journal.actor import Actor
 
@@ -25,11 +23,7 @@ if TYPE_CHECKING:
 def release(journal: Journal, actor: Actor, run_id: str, reason: str) -> dict[str, Any]:
     """Release a held run: journal, report, page and manifest say so; return the report.
 
-    Args:
-        journal: the journal.
-        actor: who releases it.
-        run_id: the run.
-        reason: why it may be published after all; kept in clear, so no personal data.
+    The reason is kept in clear, so it holds no personal data.
 
     Raises:
         NotAllowedError: the actor may not release it.
@@ -49,28 +43,19 @@ def release(journal: Journal, actor: Actor, run_id: str, reason: str) -> dict[st
     at = instant_text(journal.clock())
     released = {"at": at, "reason": reason.strip()}
     report = {**report, "publishable": report["state"] == "completed", RELEASED: released}
-    folder = Path(run.folder)
-    _rewrite_files(RunFolder(folder), report)
+    folder = RunFolder(Path(run.folder))
+    if (folder.path / REPORT).exists():
+        folder.write_json(REPORT, report)
+        folder.write_text("report.html", report_page(report))
+    if (folder.path / REPORT).exists() and (folder.path / MANIFEST).exists():
+        manifest = json.loads((folder.path / MANIFEST).read_text("utf-8"))
+        fresh = folder.files()
+        manifest["files"] |= {name: fresh[name] for name in (REPORT, "report.html")}
+        manifest["publishable"] = report["publishable"]
+        folder.write_json(MANIFEST, manifest)
+        folder.publish()
     journal.runs.keep_report(run_id, report)
     if report["publishable"]:
-        publish_cases(journal, run, folder)
+        publish_cases(journal, run, folder.path)
     actor.note(journal, "run released", run_id=run_id, reason=reason.strip())
     return report
-
-
-def _rewrite_files(folder: RunFolder, report: Mapping[str, Any]) -> None:
-    """Write the report again, and the manifest with its digests."""
-    if not (folder.path / REPORT).exists():
-        return
-    folder.write_json(REPORT, report)
-    folder.write_text("report.html", report_page(report))
-    manifest_path = folder.path / MANIFEST
-    if not manifest_path.exists():
-        return
-    manifest = json.loads(manifest_path.read_text("utf-8"))
-    fresh = folder.files()
-    for name in (REPORT, "report.html"):
-        manifest["files"][name] = fresh[name]
-    manifest["publishable"] = report["publishable"]
-    folder.write_json(MANIFEST, manifest)
-    folder.publish()

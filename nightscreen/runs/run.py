@@ -175,23 +175,10 @@ def begin_run(
 ) -> R:
     """Write a run of any flow down, and return it with all that was opened for it.
 
-    One that is only quoted is not written down, and its folder goes with it.
-
-    Args:
-        kind: its kind.
-        journal: where it is kept.
-        opened: takes what is to be given back as the run is closed.
-        parameters: what it is asked to do, made whole.
-        settings: where and how.
-        run_id: a new id, or that of the run that is resumed.
-        flow: its flow as the journal has it.
-        batch: what its nights are compared by.
-        purpose: what its calls are made for.
-        operations: the checks or operations its calls are counted under.
-        input_digest: of its input, empty where it reads none.
-        earlier: the run as it was begun, where it is resumed.
-        is_recorded: off for a single call, which leaves nothing but itself.
-        own: what its kind has beside every other.
+    One that is only quoted is not written down, and its folder goes with it; a single call
+    (`is_recorded` off) leaves nothing but itself. `opened` takes what is to be given back as the
+    run is closed, `earlier` is the run as it was begun, where it is resumed, and `own` what the
+    kind has beside every other; all else is said of the attributes of `Run`.
 
     Raises:
         UsageError: declarations, prices, response rules or the deadline are wrong.
@@ -208,7 +195,10 @@ def begin_run(
         folder = RunFolder.make(settings.home / "quotes", name)
         opened.callback(shutil.rmtree, folder.path, ignore_errors=True)
     else:
-        folder = RunFolder.at(_output(parameters, earlier), run_id, settings.home)
+        output = parameters.output  # a run that is resumed keeps its place
+        if earlier is not None and not is_url(output):
+            output = str(Path(earlier.folder).parent)
+        folder = RunFolder.at(output, run_id, settings.home)
     sweep_workspaces(settings.home, journal.holders.alive)
     journal.lookups.sweep()
     journal.calls.recover()
@@ -260,13 +250,6 @@ def begin_run(
         input_digest=input_digest,
         **own,
     )
-
-
-def _output(parameters: ScreenBatch | ApiRunParameters, earlier: RunRecord | None) -> str:
-    """Return where a run's folder goes: one that is resumed keeps its place."""
-    if earlier is None or is_url(parameters.output):
-        return parameters.output
-    return str(Path(earlier.folder).parent)
 
 
 def lasting(parameters: ScreenBatch | ApiRunParameters) -> dict[str, Any]:

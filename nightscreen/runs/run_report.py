@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from nightscreen.calling.run import Run
     from nightscreen.report.calls import CallFigures
     from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.contests import PolicyVersion
     from nightscreen.schemas.plan import First
 
 _EARLIER = {
@@ -202,8 +201,14 @@ def screening_report(
     What is found out from other runs and from files is added in `finalize`.
     """
     counts = {} if run.plan is None else run.plan.checks
-    nightly_micro = _nightly_spend(run)
+    money, month = run.journal.money, spending_month(run.clock())
+    nights = {day for day, _, of in money.by_day() if day.startswith(month) and of.spent_micro}
+    # what a night of this month costs on average, over all runs
+    nightly_micro = money.this_month().spent_micro // len(nights) if nights else None
     known_micro = run.journal.runs.last_balance()
+    oldest = min(
+        (each.oldest_reused_at for each in counts.values() if each.oldest_reused_at), default=None
+    )
     return {
         **end.head(),
         "rows": run.rows(),
@@ -221,7 +226,8 @@ def screening_report(
             },
         },
         "freshness": {
-            **_oldest(counts, run.freshness.at),
+            "oldest_evidence_at": instant_text(oldest),
+            "oldest_evidence_days": oldest and round((run.freshness.at - oldest) / DAY_MICROS, 1),
             "fresh": facts["fresh"],
             "ages": facts["ages"],
         },
@@ -292,14 +298,6 @@ def _cost(
     }
 
 
-def _nightly_spend(run: ScreeningRun) -> int | None:
-    """Return what a night of this month costs on average, over all runs, in micro-naira."""
-    money = run.journal.money
-    month = spending_month(run.clock())
-    days = {day for day, _, spent in money.by_day() if day.startswith(month) and spent.spent_micro}
-    return money.this_month().spent_micro // len(days) if days else None
-
-
 def _spending(run: ScreeningRun) -> dict[str, Any]:
     """Return what all runs spent in the present day and month, and under which caps."""
     now, money, caps = run.clock(), run.journal.money, run.caps
@@ -318,36 +316,22 @@ def _spending(run: ScreeningRun) -> dict[str, Any]:
     }
 
 
-def _oldest(counts: Mapping[str, CheckCounts], now: int) -> dict[str, Any]:
-    """Return the age of the oldest evidence used."""
-    oldest = [counted.oldest_reused_at for counted in counts.values() if counted.oldest_reused_at]
-    return {
-        "oldest_evidence_at": instant_text(min(oldest)) if oldest else None,
-        "oldest_evidence_days": round((now - min(oldest)) / DAY_MICROS, 1) if oldest else None,
-    }
-
-
 def _provenance(run: ScreeningRun) -> dict[str, Any]:
     """Return what the report rests on: input, policy, identities asked by, versions, sessions."""
+    approval = run.policy_approval
     return {
         "input_digest": run.input_digest,
         "policy": run.policy.label,
-        "policy_approval": _approval(run.policy_approval),
+        "policy_approval": approval
+        and {
+            "written_by": approval.proposed_by,
+            "approved_by": approval.decided_by,
+            "approved_at": instant_text(approval.decided_at),
+        },
         "karma_identities": [kind.value for kind in run.wanted.karma_kinds],
         "evidence_judged_at": instant_text(run.freshness.at),
         "date_orders": run.date_orders,
         "deadline_at": instant_text(run.stops.deadline_at),
         "earlier_reports": len(list(run.folder.path.glob("report-*.json"))),
         "versions": dict(versions_used()),
-    }
-
-
-def _approval(approval: PolicyVersion | None) -> dict[str, Any] | None:
-    """Return who wrote and approved the policy in force, and from when; None: nobody."""
-    if approval is None:
-        return None
-    return {
-        "written_by": approval.proposed_by,
-        "approved_by": approval.decided_by,
-        "approved_at": instant_text(approval.decided_at),
     }

@@ -144,13 +144,8 @@ def open_screening(
 ) -> ScreeningRun:
     """Open everything a screening run needs and write it down; nothing is sent, nothing spent.
 
-    Args:
-        parameters: what to screen.
-        settings: where and how.
-        clock: the present instant.
-
     Raises:
-        UsageError: settings, parameters or input are wrong, in one run that says what to do.
+        UsageError: settings, parameters or input are wrong, in one line that says what to do.
         JournalError: the journal cannot be used.
     """
     require_service(settings, quote_only=parameters.quote_only)
@@ -174,8 +169,8 @@ def _open(
     mapping = read_mapping(Path(mapping_file)) if mapping_file else None
     if earlier is None:
         resolved = _filled_in(resolved, settings, mapping, journal)
-    parameters, wanted = resolved.parameters, resolved.wanted
-    now = journal.clock()
+    parameters, wanted, now = resolved.parameters, resolved.wanted, journal.clock()
+    ages = overridden(settings.freshness, parameters.freshness)
     policy, approval = _policy_in_force(
         parameters, settings, journal, now if earlier is None else earlier.started_at
     )
@@ -201,7 +196,12 @@ def _open(
         input_name=resolved.input.name,
         mapping=mapping,
         workspace=workspace,
-        freshness=_freshness(parameters, settings, wanted, journal, now),
+        freshness=Freshness(
+            max_ages(wanted.purpose, ages),
+            now,
+            journal.answers.position(),
+            cash_flow_age(wanted.purpose, ages),
+        ),
         policy=policy,
         policy_approval=approval,
         shadow=load_policy(Path(parameters.shadow)) if parameters.shadow else None,
@@ -239,18 +239,6 @@ def _filled_in(
     if not parameters.shadow and settings.shadow is not None:
         parameters = parameters.model_copy(update={"shadow": str(settings.shadow)})
     return replace(resolved, parameters=parameters)
-
-
-def _freshness(
-    parameters: ScreenBatch, settings: Settings, wanted: Wanted, journal: Journal, now: int
-) -> Freshness:
-    ages = overridden(settings.freshness, parameters.freshness)
-    return Freshness(
-        max_ages(wanted.purpose, ages),
-        now,
-        journal.answers.position(),
-        cash_flow_age(wanted.purpose, ages),
-    )
 
 
 def _policy_in_force(
@@ -380,48 +368,40 @@ def make_price(run: ScreeningRun) -> Quote:
 def fill_lookups(run: ScreeningRun, worst_micro: dict[str, int], states: NDArray[np.int8]) -> None:
     """Write the needed lookups into the journal, in rank, for whoever asks them.
 
-    Args:
-        run: the run, planned and ranked.
-        worst_micro: the most a call may cost, by check.
-        states: which are asked now, later if at all, or are spared, by number.
+    `worst_micro` is the most a call may cost, by check; `states` says by number which are asked
+    now, later if at all, or are spared.
     """
-    floor = run.wallet.floor_micro
-    in_flight = run.settings.max_in_flight
+    in_flight, checks = run.settings.max_in_flight, run.wanted.checks
     terms = {
-        "checks": list(run.wanted.checks),
+        "checks": list(checks),
         "at": run.freshness.at,
         "since": run.freshness.since,
         "caps": asdict(run.caps),
         "deadline_at": run.stops.deadline_at,
-        "floor_micro": floor,
-        "in_flight_micro": sum(
-            in_flight[check] * worst_micro[check] for check in run.wanted.checks
-        ),
+        "floor_micro": run.wallet.floor_micro,
+        "in_flight_micro": sum(in_flight[check] * worst_micro[check] for check in checks),
     }
+
+    def ranked() -> Iterator[NewLookup]:
+        for numbers, rows in run.needed.in_rank(run.order):
+            columns = {name: rows[name].to_pylist() for name in rows.column_names}
+            yield from map(
+                NewLookup,
+                columns["check"],
+                columns["kind"],
+                columns["subject"],
+                [worst_micro[check] for check in columns["check"]],
+                columns["consent_reference"],
+                columns["consent_ends_at"],
+                states[numbers].tolist(),
+                columns["identity"],
+                columns["together_with"],
+                columns["row"],
+            )
+
     table = run.journal.lookups
     run.lookups = table.begin(run.run_id, len(run.order), terms)
-    table.fill(run.lookups, _ranked_lookups(run, worst_micro, states))
-
-
-def _ranked_lookups(
-    run: ScreeningRun, worst_micro: dict[str, int], states: NDArray[np.int8]
-) -> Iterator[NewLookup]:
-    for numbers, rows in run.needed.in_rank(run.order):
-        columns = {name: rows[name].to_pylist() for name in rows.column_names}
-        checks = columns["check"]
-        yield from map(
-            NewLookup,
-            checks,
-            columns["kind"],
-            columns["subject"],
-            [worst_micro[check] for check in checks],
-            columns["consent_reference"],
-            columns["consent_ends_at"],
-            states[numbers].tolist(),
-            columns["identity"],
-            columns["together_with"],
-            columns["row"],
-        )
+    table.fill(run.lookups, ranked())
 
 
 # --- its parameters ---
@@ -441,10 +421,7 @@ class Resolved:
 def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedelta) -> Resolved:
     """Fill in what a resumed run already knows, and what follows from the purpose.
 
-    Args:
-        parameters: what was given.
-        journal: knows the runs and their approvals.
-        approval_timeout: how old an approval may be that no run has used yet.
+    An approval that no run has used yet may be as old as `approval_timeout`.
 
     Raises:
         InputError: no input, no such run to resume, or its spending was refused.

@@ -73,9 +73,13 @@ def open_worker(
         if table is None or not journal.runs.held_elsewhere(run_id):
             return None
         run = _run_of_worker(record, settings, journal, table)
-        asking = Asking(
-            run=run, transport=transport, table=table, freshness=_freshness(run, table), staged=True
+        ages = max_ages(
+            Purpose(run.purpose),
+            overridden(settings.freshness, getattr(run.parameters, "freshness", ())),
         )
+        # how old an answer may be, as the run's own process has it
+        freshness = Freshness(ages, table.terms["at"], table.terms["since"])
+        asking = Asking(run=run, transport=transport, table=table, freshness=freshness, staged=True)
         run.on_close = opened.pop_all()
         return asking
 
@@ -86,7 +90,11 @@ def _run_of_worker(
     """Return the run as a worker sees it."""
     parameters, terms = ScreenBatch.model_validate(record.parameters), table.terms
     floor = terms["floor_micro"]
-    caps = _caps_of(terms["caps"])  # the run's, whatever the settings of this machine say
+    own: dict[str, Any] = {
+        name: tuple(map(tuple, value)) if isinstance(value, list) else value
+        for name, value in terms["caps"].items()
+    }
+    caps = Caps(**own)  # the run's, whatever the settings of this machine say
     stops = stops_of(journal, settings, table.checks, deadline_at=terms["deadline_at"])
     wallet = Wallet(
         stops,
@@ -109,19 +117,6 @@ def _run_of_worker(
         is_new=False,
         response_rules=load_response_rules(settings.own_table("manners")),
     )
-
-
-def _caps_of(document: Mapping[str, Any]) -> Caps:
-    """Return the caps of a document."""
-    names = ("day_calls", "price_limits", "in_flight")
-    pairs = {name: tuple((check, most) for check, most in document[name]) for name in names}
-    return Caps(**{**document, **pairs})
-
-
-def _freshness(run: Run, table: LookupRun) -> Freshness:
-    """Return how old an answer may be, as the run's own process has it."""
-    ages = overridden(run.settings.freshness, getattr(run.parameters, "freshness", ()))
-    return Freshness(max_ages(Purpose(run.purpose), ages), table.terms["at"], table.terms["since"])
 
 
 async def leave(asking: Asking) -> None:

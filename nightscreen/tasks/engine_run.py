@@ -3,19 +3,30 @@
 Nothing of what a station takes or returns reaches the engine: it stores no arguments of tasks and,
 with `persist_result=False`, no results. Two runs of one process share nothing. What is asked, and
 what answers mean, is each flow's own.
+
+The engine answers SIGTERM by an exception out of the event loop, which tears down the calls in
+flight with it. Here the signal only stops the run, as Ctrl-C does: calls settle, the folder is
+written, and then the engine hears of it. A worker of a run is a flow run of its own on a work pool,
+to which only the run's id and the worker's number are handed over; what it does is in
+`runs/worker.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from contextlib import asynccontextmanager
+import signal
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from prefect import get_run_logger, task
+from prefect import get_client, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
+from prefect.deployments import arun_deployment
+from prefect.exceptions import TerminationSignal
 from prefect.runtime import deployment, flow_run
+from prefect.settings import PREFECT_API_URL
+from prefect.states import Cancelled
 
 from nightscreen.config.settings import read_settings
 from nightscreen.files.person import user_name
@@ -23,26 +34,31 @@ from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.ops.vitals import ASKING, PAUSED, PLANNING, READING, WRITING
 from nightscreen.runs.approval import may_spend
 from nightscreen.runs.runner import Runner
+from nightscreen.runs.screening import ask_check
+from nightscreen.runs.screening_run import ScreeningRun
+from nightscreen.runs.worker import LOOK_S, Totals, exchange, leave, open_worker
 from nightscreen.schemas.api_runs import ApiRunParameters
-from nightscreen.schemas.errors import UnexpectedFault
+from nightscreen.schemas.errors import SettingsError, UnexpectedFault
 from nightscreen.schemas.stops import StopReason
-from nightscreen.tasks.cancellation import handle_sigterm, shield_until_done, to_prefect_state
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.monitoring import paging_false_starts, watching
-from nightscreen.tasks.server import show_quote, show_report, tag_run
+from nightscreen.tasks.server import is_cancelled, show_quote, show_report, tag_run, tried
+from nightscreen.tasks.temporary_server import is_temporary
 from nightscreen.tasks.terminal import AT_TERMINAL, shown_at_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
     from contextlib import AbstractContextManager
+    from uuid import UUID
 
     from prefect import Task
     from prefect.client.schemas.objects import State, TaskRun
 
+    from nightscreen.calling.asking import Asking
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.run import Run
+    from nightscreen.calling.stops import Stops
     from nightscreen.client.api import Client
-    from nightscreen.runs.screening_run import ScreeningRun
 
 P = TypeVar("P", bound=ApiRunParameters)
 R = TypeVar("R")
@@ -51,17 +67,126 @@ RE_ENTRY_DELAYS_S = [1.0, 10.0]
 """How often, and after how many seconds, a task that calls is entered again."""
 _PHASES = {"plan": PLANNING, "write rows": WRITING}
 """The part of its work that a run comes to with a station."""
+PATIENCE_S = 15.0
+"""How long calls in flight may take after SIGTERM; the engine kills a run 30 s after it."""
+WORKER = "screen-part/part"
+"""The deployment whose flow runs are workers."""
+LEAST_LOOKUPS = 100
+"""Lookups a worker below which starting processes would take longer than asking does."""
+LET_GO_S = 20.0  # how long workers have to settle where the run has stopped
 
 
-def named(word: str) -> Callable[[], str]:
+def named(word: str | Callable[[dict[str, Any]], str]) -> Callable[[], str]:
     """Return what names a flow run: by the run it resumes, or by a word; nobody's data."""
 
     def run_name() -> str:
         given = flow_run.parameters.get("parameters", {})
         values = given if isinstance(given, dict) else given.model_dump()
-        return f"resume-{values['run']}" if values.get("run") else word
+        if values.get("run"):
+            return f"resume-{values['run']}"
+        return word if isinstance(word, str) else word(values)
 
     return run_name
+
+
+# --- stopped from outside ---
+
+
+@contextmanager
+def handle_sigterm(
+    stops: Stops, told: Callable[[], None], cut: Callable[[], Coroutine[Any, Any, None]]
+) -> Iterator[None]:
+    """Let SIGTERM stop a run in good order while the body runs; a second one changes nothing.
+
+    `told` takes note of the signal at once. Calls that outlast the patience are `cut`, so that they
+    are written down as in doubt.
+    """
+    loop, cutting = asyncio.get_running_loop(), list[asyncio.TimerHandle]()
+    cuts = set[asyncio.Task[None]]()  # which the loop alone would forget
+
+    def stop() -> None:
+        stops.stop(StopReason.CANCELLED)
+        if not cutting:
+            cutting.append(loop.call_later(PATIENCE_S, lambda: cuts.add(loop.create_task(cut()))))
+
+    def signalled(*_: object) -> None:
+        """Take note of the signal; safe wherever the interpreter happens to be."""
+        told()
+        loop.call_soon_threadsafe(stop)
+
+    try:
+        before = signal.signal(signal.SIGTERM, signalled)
+    except ValueError:  # not the main thread, where no signal arrives
+        yield
+        return
+    try:
+        yield
+    finally:
+        for each in cutting:
+            each.cancel()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+
+
+async def to_prefect_state(result: R, says: str, *, signalled: bool) -> R | State[Any]:
+    """Return a flow's result, or Cancelled, which `says` so, where a worker was told to cancel it.
+
+    On the command line a stop is a value like any other.
+
+    Raises:
+        TerminationSignal: a worker's run was told to end, and nobody cancelled it: the machine
+            goes down.
+    """
+    if not signalled or deployment.id is None:
+        return result
+    if not await is_cancelled():
+        raise TerminationSignal(signal.SIGTERM)
+    return Cancelled(message=says)
+
+
+async def shield_until_done(work: Coroutine[Any, Any, object]) -> None:
+    """Carry work out however often the caller is cancelled meanwhile, and pass that on afterwards.
+
+    Raises:
+        CancelledError: the caller was cancelled; the work is done.
+    """
+    task = asyncio.get_running_loop().create_task(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+@asynccontextmanager
+async def _beside(
+    look: Callable[[], Coroutine[Any, Any, object]], asking: Asking
+) -> AsyncIterator[None]:
+    """Look every half second while the body runs; a look that fails stops the asking."""
+
+    async def keep_looking() -> None:
+        try:
+            while True:
+                await look()
+                await asyncio.sleep(LOOK_S)
+        except Exception as error:  # noqa: BLE001 - every check's task gets it
+            asking.writer.breaks(error)
+            if asking.staged:  # a worker
+                asking.leaves = True
+                asking.run.stops.stop(StopReason.CANCELLED)
+
+    looking = asyncio.get_running_loop().create_task(keep_looking())
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.wait([looking])
+
+
+# --- stations as task runs ---
 
 
 async def is_unforeseen(_task: Task[..., Any], _task_run: TaskRun, state: State[Any]) -> bool:
@@ -185,6 +310,23 @@ class EngineRunner(Runner):
             await shield_until_done(caller.close())
             self.client, self.at_work = None, WRITING
 
+    @asynccontextmanager
+    async def sharing(self, asking: Asking) -> AsyncIterator[None]:
+        """Have workers ask while the body does, where there is enough, and add up what they do."""
+        run, number = asking.run, getattr(asking.run.parameters, "workers", 1)
+        left = sum(each.wanted - each.done for each in run.progress.values())
+        if number == 1 or run.stops.reason is not None or left < LEAST_LOOKUPS * number:
+            yield
+            return
+        started, totals = await start_workers(run.run_id, number), Totals()
+        try:
+            async with _beside(partial(totals.look, asking), asking):
+                yield
+                await _workers_left(run)
+        finally:
+            await shield_until_done(call_off(started))
+            await shield_until_done(totals.look(asking))
+
     async def step(
         self,
         name: str,
@@ -198,7 +340,16 @@ class EngineRunner(Runner):
 
     async def ended(self, report: dict[str, Any]) -> dict[str, Any] | State[Any]:
         """Say everywhere how the run ended; return its report, or what the engine is to be told."""
-        run, state, reason = self.run, report["state"], report["stop_reason"]
+        run = self.run
+        if not run.only_quotes:
+            await self._say_end(run, report)
+        elif isinstance(run, ScreeningRun):
+            await show_quote(run)
+        says = f"to go on, resume run {run.run_id}"
+        return await to_prefect_state(report, says, signalled=self.signalled)
+
+    async def _say_end(self, run: Run, report: dict[str, Any]) -> None:
+        state, reason = report["state"], report["stop_reason"]
         get_run_logger().info(
             "run %s %s%s: %s naira; results in %s",
             run.run_id,
@@ -210,7 +361,6 @@ class EngineRunner(Runner):
         await show_report(run, report)
         held = state == "completed" and not report["publishable"]
         await tag_run(state, reason, "held back" if held else None)
-        return await to_prefect_state(run.run_id, report, signalled=self.signalled)
 
 
 async def run_in_engine(
@@ -220,5 +370,100 @@ async def run_in_engine(
     runner = EngineRunner(kind.name, parameters.run)
     with runner.may_not_begin():
         settings = read_settings()
-    report = await run_people(kind, parameters, settings, runner=runner)
-    return report if runner.run.only_quotes else await runner.ended(report)
+    return await runner.ended(await run_people(kind, parameters, settings, runner=runner))
+
+
+# --- workers ---
+
+
+def require_server(wish: str) -> None:
+    """Refuse what needs a server that other processes see.
+
+    Raises:
+        SettingsError: there is only a temporary one.
+    """
+    url = PREFECT_API_URL.value()
+    if not url or is_temporary(url):
+        raise SettingsError(
+            f"{wish} needs a Prefect server that runs: set PREFECT_API_URL, see docs/deploy.md"
+        )
+
+
+async def start_workers(run_id: str, number: int) -> list[UUID]:
+    """Start workers of a run as flow runs of the deployment; return those that were started.
+
+    Where the deployment is missing or nobody takes its runs, the run's own process asks alone.
+    """
+    started = []
+    for part in range(1, number + 1):
+        found = await tried(
+            arun_deployment(
+                WORKER,
+                parameters={"run_id": run_id, "part": part},
+                flow_run_name=f"{run_id}-part-{part}",
+                timeout=0,
+            ),
+            f"no worker was started as {WORKER}",
+        )
+        if found is not None:
+            started.append(found.id)
+    return started
+
+
+async def call_off(started: Iterable[UUID]) -> None:
+    """Cancel workers that have not begun: nobody waits for them any more."""
+    async with get_client() as client:
+        for flow_run_id in started:
+            found = await tried(client.read_flow_run(flow_run_id))
+            if found is not None and found.state is not None and found.state.is_scheduled():
+                await tried(client.set_flow_run_state(flow_run_id, Cancelled()))
+
+
+async def _workers_left(run: Run) -> None:
+    """Wait until no living worker has a call under way that the closing balance would miss.
+
+    After a stop it is waited for no longer than a call may take: a suspended worker lives on.
+    """
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + LET_GO_S
+    while await asyncio.to_thread(run.journal.askers.asks_elsewhere, run.run_id):
+        if run.stops.reason is not None and loop.time() >= give_up_at:
+            return
+        await asyncio.sleep(LOOK_S)
+
+
+async def ask_as_worker(run_id: str) -> dict[str, int]:
+    """Ask lookups of a run as one of its workers; return attempts made, by check.
+
+    Raises:
+        SettingsError: this machine lacks the service's address or key.
+        JournalError: the journal of this machine does not know the run.
+    """
+    asking = await asyncio.to_thread(open_worker, run_id, read_settings())
+    if asking is None:  # the run does not ask any more
+        return {}
+    run, runner, loop = asking.run, EngineRunner(), asyncio.get_running_loop()
+    cut_at = float("inf")
+
+    def told() -> None:
+        asking.leaves = True
+
+    async def heed() -> None:
+        nonlocal cut_at
+        await exchange(asking)
+        if run.stops.reason == StopReason.CANCELLED:
+            cut_at = min(cut_at, loop.time() + PATIENCE_S)
+        if loop.time() >= cut_at:
+            await asking.client.aclose()
+
+    try:
+        with handle_sigterm(run.stops, told, asking.client.aclose):
+            try:
+                async with _beside(heed, asking), asyncio.TaskGroup() as group:
+                    for check in run.operations:
+                        group.create_task(ask_check(check, asking, runner))
+            finally:
+                await shield_until_done(leave(asking))
+    finally:
+        await asyncio.to_thread(run.close)
+    return {check: each.attempts for check, each in run.progress.items()}

@@ -1,20 +1,175 @@
-"""Which file a scheduled run reads: a pattern stands for the newest file that matches it.
+"""Files that wait: the inbox that is watched, and the newest file of a scheduled run's pattern.
 
-Reading the file is intake's; on the command line the shell expands patterns.
+The inbox is looked at every second, as network shares tell nobody of changes. What becomes of a
+file is `inbox.file_intake`; on the command line the shell expands patterns.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nightscreen.config.settings import overridden
+from nightscreen.files.inbox import Inbox, Ticket, is_being_written, is_whole
+from nightscreen.inbox.file_intake import (
+    Examined,
+    Fate,
+    decided_runs,
+    examine,
+    settle,
+    ticket_name,
+    told_name,
+)
+from nightscreen.inbox.stability_check import LONGER, LOOKS, Settling
+from nightscreen.journal import journal_of
+from nightscreen.policy.load import load_policy
+from nightscreen.policy.versions import policy_in_force
+from nightscreen.reading.mapping_file import read_mapping
+from nightscreen.runs.run import require_service
+from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import contains_identifier
+from nightscreen.tasks.server import is_cancelled
 
 if TYPE_CHECKING:
-    from nightscreen.config.parameters import ScreenBatch
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from typing import Any
 
+    from nightscreen.config.parameters import ScreenBatch, WatchInbox
+    from nightscreen.config.settings import Settings
+
+LOOK_S = 1.0  # how often the folder is looked at
+LEFT_OVER_S = 15.0  # how often files are looked for that another process took and left
 _WILD = frozenset("*?[")
+_QUICKEST_S = 0.05  # so that a settling time of nothing does not keep a processor busy
+
+
+@dataclass(slots=True)
+class InboxWatch:
+    """An inbox that is being watched."""
+
+    inbox: Inbox
+    options: WatchInbox
+    settings: Settings
+    until_s: float | None  # when to end, on the monotonic clock; None is never
+    tell: Callable[[str], object]  # is told what happens, in a sentence without names
+    fates: Counter[str] = field(default_factory=Counter)  # how many files came to what
+    stopped: bool = False  # a run was stopped from outside, and the watch with it
+    _settling: Settling = field(init=False)
+    _swept_s: float = float("-inf")
+    _decided: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._settling = Settling(self.settings.inbox_settle_s)
+
+    async def tickets(self) -> AsyncIterator[Ticket]:
+        """Yield each file once it has arrived, until the time is up or the watch is stopped."""
+        while not self.stopped:
+            ticket = await asyncio.to_thread(self._next)
+            if ticket is not None:
+                yield ticket
+                continue
+            settle_s, rest_s = self.settings.inbox_settle_s, LOOK_S
+            if self.until_s is not None:  # what lies there already may still come to rest
+                grace_s = (LONGER + 1) * settle_s if self._settling.waits else 0
+                rest_s = self.until_s + grace_s - time.monotonic()
+            if rest_s <= 0:
+                return
+            if self._settling.waits:
+                rest_s = settle_s / LOOKS
+            await asyncio.sleep(max(_QUICKEST_S, min(LOOK_S, rest_s)))
+
+    def _next(self) -> Ticket | None:
+        """Return a file that another process left, or one that has arrived."""
+        now_s = time.monotonic()
+        if now_s - self._swept_s >= LEFT_OVER_S:
+            for ticket in self.inbox.left_over():
+                return ticket
+            self._swept_s = now_s
+            self._decided = decided_runs(self.settings, self.inbox.waiting_runs())
+        while self._decided:
+            waited = self.inbox.take_waiting(self._decided.pop(0))
+            if waited is not None:
+                return waited
+        path = self.inbox.path
+        arrived = self._settling.look(
+            self.inbox.look(),
+            now_s,
+            is_whole=lambda name: is_whole(path / name),
+            is_being_written=lambda name: is_being_written(path / name),
+        )
+        for name in arrived:
+            claimed = self.inbox.claim(name, told_name(name), ticket_name(system_clock))
+            if claimed is not None:
+                return claimed
+        return None
+
+    def note(self, ticket: Ticket, fate: Fate, more: str = "") -> None:
+        """Note what a file came to."""
+        self.fates[fate.value] += 1
+        self.tell(f"{ticket.folder.name}: {fate.value}{more}")
+
+    async def examined(self, ticket: Ticket) -> Examined | None:
+        """Examine and quote a file; None where there is nothing to screen."""
+        self.tell(f"a file was taken: {ticket.folder.name}")
+        try:
+            found = await asyncio.to_thread(
+                examine, ticket, self.options, self.settings, self.inbox
+            )
+        except BaseException:
+            ticket.release()
+            raise
+        if found.parameters is not None and found.content is not None:
+            return found
+        if found.fate is None or found.fate is Fate.HELD:
+            ticket.release()
+            self.tell(f"{ticket.folder.name}: {Fate.HELD.value}")
+        else:
+            self.note(ticket, found.fate)
+        return None
+
+    async def put_away(self, ticket: Ticket, report: Mapping[str, Any]) -> None:
+        """Put a screened file beside its result.
+
+        Where the watch itself was told to end, the file stays as it is, and its run is resumed
+        when the inbox is next watched. Where a person cancelled it, it is not.
+        """
+        if report["stop_reason"] == "cancelled":
+            self.stopped = True
+            if not await is_cancelled():
+                return
+        fate = await asyncio.to_thread(settle, ticket, report, self.settings, self.inbox)
+        self.note(ticket, fate, f" as run {report['run_id']}")
+
+
+def open_watch(
+    options: WatchInbox,
+    settings: Settings,
+    *,
+    forever: bool = False,
+    tell: Callable[[str], object],
+) -> InboxWatch:
+    """Open the inbox; what would go wrong with every file is reported before any is taken.
+
+    Raises:
+        UsageError: settings, policy, mapping or the inbox are wrong.
+    """
+    require_service(settings, quote_only=False)
+    overridden(settings.freshness, options.freshness)
+    if options.policy:
+        load_policy(Path(options.policy))
+    else:
+        with journal_of(settings) as journal:
+            policy_in_force(journal, journal.clock())
+    if options.mapping:
+        read_mapping(Path(options.mapping))
+    inbox = Inbox.open(settings.inbox, settings.home)
+    until_s = None if forever else time.monotonic() + 60.0 * options.minutes
+    return InboxWatch(inbox, options, settings, until_s, tell)
 
 
 def newest_input(parameters: ScreenBatch) -> ScreenBatch:

@@ -50,12 +50,6 @@ class RunMonitor:
         self._pace = RecentSpeed()
         self._alarms = Alarms()
 
-    async def keep(self) -> None:
-        """Look again and again until cancelled."""
-        while True:
-            await tried(self.look(), "the run could not be looked at")
-            await asyncio.sleep(EVERY_S)
-
     async def look(self) -> dict[str, Any]:
         """Look once: write the signs down and send the pages that are due."""
         run = self._run
@@ -64,8 +58,20 @@ class RunMonitor:
         us = {"pid": os.getpid(), "host": socket.gethostname()}
         signs = vitals_of(run, self._pace, now, phase=self._phase()) | us
         await asyncio.to_thread(write_vitals, run.settings.home, run.run_id, signs)
+        checks = signs["checks"].values()
+        free = [each for each in signs["disk_free"].values() if each is not None]
         for alarm in self._alarms.due(signs):
-            _page(alarm, signs)
+            payload = {
+                "run_id": run.run_id,
+                "lookups_done": sum(each["done"] for each in checks),
+                "lookups_wanted": sum(each["wanted"] for each in checks),
+                **{
+                    at: instant_text(signs[at])
+                    for at in ("finish_at", "deadline_at", "silent_since")
+                },
+                "disk_free_bytes": min(free, default=None),
+            }
+            _page(alarm, signs["batch"], payload)
         return signs
 
 
@@ -76,8 +82,14 @@ async def watching(run: Run, phase: Callable[[], str]) -> AsyncIterator[None]:
         yield
         return
     monitor, meter = RunMonitor(run, phase), telemetry.meter()
+
+    async def keep() -> None:
+        while True:
+            await tried(monitor.look(), "the run could not be looked at")
+            await asyncio.sleep(EVERY_S)
+
     await asyncio.to_thread(sweep_vitals, run.settings.home)
-    keeper = asyncio.get_running_loop().create_task(monitor.keep())
+    keeper = asyncio.get_running_loop().create_task(keep())
     if meter is not None:
         meter.begin(run)
     try:
@@ -103,23 +115,19 @@ def paging_false_starts(batch: str, run_id: str) -> Iterator[None]:
     except NightscreenError as error:
         context = FlowRunContext.get()
         if context is not None and getattr(context.flow_run, "auto_scheduled", False):
-            payload = {
-                "run_id": run_id,
-                "says": WORDS[Alarm.NOT_STARTED],
-                "type": "nightscreen doctor",
-                "error": type(error).__name__,  # its text may quote a path
-            }
-            name = batch.rstrip("-*") or "unnamed"
-            _emit(f"page.{Alarm.NOT_STARTED.value}", name, payload)
+            # the error's text may quote a path
+            payload = {"run_id": run_id, "error": type(error).__name__}
+            _page(Alarm.NOT_STARTED, batch.rstrip("-*") or "unnamed", payload)
         raise
 
 
 # --- events ---
 
 
-def _emit(event: str, batch: str, payload: Mapping[str, Any], run_id: str = "") -> None:
-    """Emit an event about a batch and one of its runs."""
-    batch_ = {
+def _page(alarm: Alarm, batch: str, payload: Mapping[str, Any]) -> None:
+    """Emit the page for an alarm about a batch and one of its runs."""
+    run_id = payload["run_id"]
+    about = {
         "prefect.resource.id": f"nightscreen.batch.{batch}",
         "prefect.resource.name": batch,
         "prefect.resource.role": "batch",
@@ -128,23 +136,13 @@ def _emit(event: str, batch: str, payload: Mapping[str, Any], run_id: str = "") 
         "prefect.resource.id": f"nightscreen.run.{run_id}",
         "prefect.resource.role": "nightscreen-run",
     }
-    emit_event(f"nightscreen.{event}", batch_, related=[run] if run_id else [], payload={**payload})
-
-
-def _page(alarm: Alarm, signs: Mapping[str, Any]) -> None:
-    """Emit the page for an alarm, with a run's numbers at that moment."""
-    checks = signs["checks"].values()
-    free = [each for each in signs["disk_free"].values() if each is not None]
-    payload = {
-        "run_id": signs["run_id"],
-        "says": WORDS[alarm],
-        "type": f"nightscreen doctor {signs['run_id']}",
-        "lookups_done": sum(each["done"] for each in checks),
-        "lookups_wanted": sum(each["wanted"] for each in checks),
-        **{at: instant_text(signs[at]) for at in ("finish_at", "deadline_at", "silent_since")},
-        "disk_free_bytes": min(free, default=None),
-    }
-    _emit(f"page.{alarm.value}", signs["batch"], payload, signs["run_id"])
+    says = {"says": WORDS[alarm], "type": f"nightscreen doctor {run_id}".rstrip()}
+    emit_event(
+        f"nightscreen.page.{alarm.value}",
+        about,
+        related=[run] if run_id else [],
+        payload={**says, **payload},
+    )
 
 
 def send_morning(numbers: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from contextlib import asynccontextmanager
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from prefect import Flow
@@ -29,86 +29,57 @@ from nightscreen.tasks.prefect_health import refuse_open_engine
 from nightscreen.tasks.temporary_server import at_hand
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import Callable, Coroutine
 
 PATIENCE_S = 120.0  # as long as a command waits: a busy machine starts a server slowly
-_ALWAYS = {"persist_result": False, "validate_parameters": True}
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class OwnFlow(Flow[P, R]):
-    """A flow whose body is an `async def`; nothing of anybody's leaves it in an error."""
-
-    def __init__(
-        self,
-        fn: Callable[P, Coroutine[Any, Any, Any]],
-        *,
-        name: str,
-        **options: Any,  # noqa: ANN401 - Prefect's own
-    ) -> None:
-        @functools.wraps(fn)
-        async def body(*args: P.args, **kwargs: P.kwargs) -> object:
-            with sanitize_errors():
-                await _refuse_open_engine(name)
-                return await fn(*args, **kwargs)
-
-        # what stands there is looked up where the flow is, not here
-        body.__signature__ = inspect.signature(fn, eval_str=True)  # type: ignore[attr-defined]
-        body.__annotations__ = inspect.get_annotations(fn, eval_str=True)
-        super().__init__(body, name=name, **options)  # type: ignore[arg-type]
+    """A flow that gets a temporary server of ours where none is configured."""
 
     async def __call__(  # type: ignore[override]
         self,
         *args: Any,  # noqa: ANN401 - Prefect's own
         **kwargs: Any,  # noqa: ANN401 - as above
     ) -> Any:  # noqa: ANN401 - as above
-        """Run the flow, on a temporary server of ours where none is configured."""
-        async with _server_at_hand():
+        """Run the flow."""
+        given = {}
+        has_none = not PREFECT_API_URL.value() and FlowRunContext.get() is None
+        if has_none and PREFECT_SERVER_EPHEMERAL_ENABLED.value():
+            served = await asyncio.to_thread(at_hand, read_settings().home, PATIENCE_S)
+            given = dict(zip((PREFECT_API_URL, PREFECT_API_AUTH_STRING), served, strict=True))
+        with temporary_settings(given) if given else nullcontext():
             return await super().__call__(*args, **kwargs)
 
 
 def flow(
+    *,
+    name: str,
     **options: Any,  # noqa: ANN401 - Prefect's own
 ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], OwnFlow[P, Any]]:
-    """Make a flow of ours; the options are those of `prefect.flow`.
+    """Make a flow of ours of an `async def`; the options are those of `prefect.flow`.
 
-    Its results are not stored: they are about people, and lie in the run's folder.
+    Nothing of anybody's leaves it in an error. Its results are not stored: they are about people,
+    and lie in the run's folder.
     """
 
     def make(fn: Callable[P, Coroutine[Any, Any, R]]) -> OwnFlow[P, Any]:
-        return OwnFlow(fn, **{**_ALWAYS, **options})
+        @functools.wraps(fn)
+        async def body(*args: P.args, **kwargs: P.kwargs) -> R:
+            with sanitize_errors():
+                context = FlowRunContext.get()
+                run = None if context is None else context.flow_run
+                if run is not None and run.deployment_id is not None:
+                    with paging_false_starts(name, ""):
+                        allowed = read_settings().open_engine
+                        await asyncio.to_thread(refuse_open_engine, allowed=allowed)
+                return await fn(*args, **kwargs)
+
+        # what stands there is looked up where the flow is, not here
+        body.__signature__ = inspect.signature(fn, eval_str=True)  # type: ignore[attr-defined]
+        body.__annotations__ = inspect.get_annotations(fn, eval_str=True)
+        return OwnFlow(body, name=name, persist_result=False, **options)
 
     return make
-
-
-async def _refuse_open_engine(name: str) -> None:
-    """Refuse a run that was taken from a server without a login.
-
-    Raises:
-        SettingsError: nobody allowed it.
-    """
-    context = FlowRunContext.get()
-    run = None if context is None else context.flow_run
-    if run is not None and run.deployment_id is not None:
-        with paging_false_starts(name, ""):
-            allowed = read_settings().open_engine
-            await asyncio.to_thread(refuse_open_engine, allowed=allowed)
-
-
-@asynccontextmanager
-async def _server_at_hand() -> AsyncIterator[None]:
-    """Have a temporary server while the body runs, where it would have none with a login."""
-    served = None
-    if (
-        not PREFECT_API_URL.value()
-        and PREFECT_SERVER_EPHEMERAL_ENABLED.value()
-        and FlowRunContext.get() is None
-    ):
-        served = await asyncio.to_thread(at_hand, read_settings().home, PATIENCE_S)
-    if served is None:
-        yield
-        return
-    url, login = served
-    with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: login}):
-        yield

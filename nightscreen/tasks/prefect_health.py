@@ -8,6 +8,7 @@ is ours, is asked of a route that wants one.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -107,36 +108,31 @@ def look_at_engine() -> tuple[HealthFinding, ...]:
         return (HealthFinding("engine", OK, says),)
     try:
         found = asyncio.run(_look())
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with the engine is reported in words
-        says, first = f"the Prefect server {url} {_trouble(error)}", _LOG
-        if isinstance(error, ConnectionError):
-            first = _START
-        elif isinstance(error, PrefectHTTPStatusError):
-            first = _LOGIN if error.response.status_code in _REFUSALS else _LOG
-        return (HealthFinding("engine", WRONG, says, Remedy(first)),)
-    return (HealthFinding("engine", OK, f"the Prefect server {url} answers"), *found, _door(url))
-
-
-def _trouble(error: Exception) -> str:
-    if isinstance(error, ConnectionError):
-        return f"cannot be reached ({error})"
-    if isinstance(error, PrefectHTTPStatusError):
+    except ConnectionError as error:
+        return _away(url, f"cannot be reached ({error})", _START)
+    except PrefectHTTPStatusError as error:
         status = error.response.status_code
-        return "refuses the login" if status in _REFUSALS else f"lives, but answers with {status}"
-    return f"lives, but does not answer ({type(error).__name__})"
-
-
-def _door(url: str) -> HealthFinding:
-    """Return whether the server answers anybody, and whether somebody allowed it."""
+        if status in _REFUSALS:
+            return _away(url, "refuses the login", _LOGIN)
+        return _away(url, f"lives, but answers with {status}", _LOG)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with the engine is reported in words
+        return _away(url, f"lives, but does not answer ({type(error).__name__})", _LOG)
     if not answers_anybody(url):
-        return HealthFinding("login", OK, "the Prefect server refuses whoever has none")
-    try:
-        allowed = read_settings().open_engine
-    except SettingsError:  # the doctor reports what is wrong with them
+        door = HealthFinding("login", OK, "the Prefect server refuses whoever has none")
+    else:
         allowed = False
-    if allowed:
-        return HealthFinding("login", OK, f"{_OPEN.format(url)}, as NIGHTSCREEN_OPEN_ENGINE allows")
-    return HealthFinding("login", WRONG, _OPEN.format(url), Remedy(_CLOSE))
+        with suppress(SettingsError):  # the doctor reports what is wrong with them
+            allowed = read_settings().open_engine
+        opened = _OPEN.format(url)
+        door = HealthFinding("login", WRONG, opened, Remedy(_CLOSE))
+        if allowed:
+            door = HealthFinding("login", OK, f"{opened}, as NIGHTSCREEN_OPEN_ENGINE allows")
+    return (HealthFinding("engine", OK, f"the Prefect server {url} answers"), *found, door)
+
+
+def _away(url: str, trouble: str, first: str) -> tuple[HealthFinding]:
+    """Return that the server is of no use, and what to do first."""
+    return (HealthFinding("engine", WRONG, f"the Prefect server {url} {trouble}", Remedy(first)),)
 
 
 async def _look() -> list[HealthFinding]:

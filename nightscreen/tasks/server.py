@@ -72,14 +72,17 @@ async def _show(text: str, key: str, about: str) -> None:
 async def tag_run(*tags: str | None) -> None:
     """Add tags to the flow run that is under way, so that it is found by them in the UI."""
     context = FlowRunContext.get()
-    if context is not None and context.flow_run is not None:
-        await tried(_tag(context.flow_run.id, [tag for tag in tags if tag]))
+    run = None if context is None else context.flow_run
+    if run is None:
+        return
 
+    async def tag() -> None:
+        async with get_client() as client:
+            now = (await client.read_flow_run(run.id)).tags
+            both = dict.fromkeys([*now, *(tag for tag in tags if tag)])
+            await client.update_flow_run(run.id, tags=list(both))
 
-async def _tag(flow_run_id: UUID, tags: list[str]) -> None:
-    async with get_client() as client:
-        now = (await client.read_flow_run(flow_run_id)).tags
-        await client.update_flow_run(flow_run_id, tags=list(dict.fromkeys([*now, *tags])))
+    await tried(tag())
 
 
 async def is_cancelled() -> bool:
@@ -100,14 +103,9 @@ async def resume_in_deployment(
 ) -> str | None:
     """Have the deployment that started a run resume it; return the deployment's name.
 
-    Args:
-        approval: of the run, with the deployment.
-        parameters: those that resume the run.
-        waits_in_inbox: the run's file waits in the inbox. Its watch takes no run: it looks for what
-            was approved by itself.
-
-    Returns:
-        None where no server is configured, or the deployment is gone or does not take the run.
+    None where no server is configured, or the deployment is gone or does not take the run. Where
+    its file waits in the inbox, the watch of that takes no run: it looks for what was approved by
+    itself.
 
     Raises:
         SettingsError: the server cannot be reached.

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
 _ENGINE = "prefect.engine"
+_LOADED = (
+    *("prefect.flow_engine", "prefect.task_engine", "prefect.utilities.visualization"),
+    *("pyarrow.dataset", "nightscreen.runs.finalize"),
+)
+"""What a run loads on its way, beside its flow: nothing that two processes must not share."""
 _SHARE_OF_MEMORY = 0.75
 """Of the machine's, that one run may take: beyond it the run fails, and not what runs beside it."""
 _FORKS = multiprocessing.get_context("forkserver")
@@ -35,7 +40,7 @@ def start_runs_warm(modules: Iterable[str]) -> None:
 
     Call this once, before the runner starts, where the environment is that of its runs.
     """
-    _FORKS.set_forkserver_preload([*modules, "nightscreen.tasks.made_ready"])
+    _FORKS.set_forkserver_preload([*modules, *_LOADED])
     forkserver.ensure_running()
     _starter_engine.run_process = _run_process  # type: ignore[assignment,attr-defined]
 

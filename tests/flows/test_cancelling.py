@@ -14,7 +14,7 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.tasks import cancellation
+from nightscreen.tasks import engine_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +82,7 @@ async def test_call_that_outlasts_the_patience_is_in_doubt(
     at_home: Path, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After SIGTERM a call that does not come back is cut and named, and the run ends in time."""
-    monkeypatch.setattr(cancellation, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(engine_run, "PATIENCE_S", 0.3)
     run = started(at_home)
     await until_under_way(sandbox)
     sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": STUCK_MS})

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.flows import screen_batch
+from nightscreen.flows.screen_batch import batch_and_purpose
 from nightscreen.runs.run_report import quote_document
 from nightscreen.schemas.errors import InputError, JournalError, UnexpectedFault, foremost
-from nightscreen.tasks.cancellation import shield_until_done
+from nightscreen.tasks import engine_run
+from nightscreen.tasks.engine_run import shield_until_done
 from nightscreen.tasks.error_boundary import sanitize_errors, sanitized
 from nightscreen.tasks.inbox import newest_input
 
@@ -87,8 +88,8 @@ def test_flow_run_is_named_by_batch_and_purpose(monkeypatch: pytest.MonkeyPatch)
         for given in (parameters, ScreenBatch.model_validate(parameters)):
             runtime = Runtime()
             runtime.parameters = {"parameters": given}
-            monkeypatch.setattr(screen_batch, "flow_run", runtime)
-            assert screen_batch.run_name() == name, (parameters, name)
+            monkeypatch.setattr(engine_run, "flow_run", runtime)
+            assert engine_run.named(batch_and_purpose)() == name, (parameters, name)
 
 
 async def test_work_goes_to_the_end_through_cancellations() -> None:

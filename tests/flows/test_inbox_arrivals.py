@@ -12,7 +12,7 @@ import pytest
 from nightscreen.config.parameters import WatchInbox
 from nightscreen.config.settings import read_settings
 from nightscreen.files.inbox import Inbox
-from nightscreen.tasks.inbox_watch import open_watch
+from nightscreen.tasks.inbox import open_watch
 
 if TYPE_CHECKING:
     from pathlib import Path

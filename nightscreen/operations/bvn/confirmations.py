@@ -424,7 +424,14 @@ async def accept_otp(
         UsageError: the settings are wrong.
         JournalError: the journal cannot be used; nothing was sent, or what was sent is in doubt.
     """
-    request, before = await asyncio.to_thread(_look_first, settings, token, clock)
+
+    def look_first() -> tuple[BvnRequest | None, LinkView]:
+        """Look before a run is opened, so that a link that is none costs nothing."""
+        with journal_of(settings, clock=clock) as journal:
+            bring_up_to_date(journal, settings.bvn_consent)
+            return _look(journal, settings, token)
+
+    request, before = await asyncio.to_thread(look_first)
     if request is None or before.word not in {LinkWord.OPEN, LinkWord.WRONG_OTP}:
         return before
     digits = tidy_otp(otp, settings.bvn_consent.otp_digits)
@@ -440,10 +447,3 @@ async def accept_otp(
     if given.word in {PENDING, FAILED}:
         return LinkView(LinkWord.UNAVAILABLE, request.held.masked_contact)
     return view(given.record, settings, clock())
-
-
-def _look_first(settings: Settings, token: str, clock: Clock) -> tuple[BvnRequest | None, LinkView]:
-    """Look before a run is opened, so that a link that is none costs nothing."""
-    with journal_of(settings, clock=clock) as journal:
-        bring_up_to_date(journal, settings.bvn_consent)
-        return _look(journal, settings, token)

@@ -142,7 +142,11 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
             earlier = known.get(each.customer)
             if earlier is None or each.held is None or earlier.subject != each.subject:
                 continue
-            self._pass_consent_on(earlier, each)
+            consent = {
+                name: getattr(each, name) for name in ("consent_reference", "consent_ends_at")
+            }
+            if (renewed := earlier.model_copy(update=consent)) != earlier:
+                self.kept.put([renewed], self.run.clock())
             is_ours = earlier.run_id == self.run.run_id or earlier.finishing
             was_wrong = earlier.state is BvnState.WRONG_CONTACT
             corrected = was_wrong and each.held.contact != earlier.held.contact
@@ -161,12 +165,6 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
             if finding is not None:
                 each.word = NoAnswer.INELIGIBLE.value
                 yield Problem(each.line, "bvn", *finding, Action.INVALID)
-
-    def _pass_consent_on(self, earlier: BvnRequest, row: Requested) -> None:
-        names = ("consent_reference", "consent_ends_at")
-        fresh = earlier.model_copy(update={name: getattr(row, name) for name in names})
-        if fresh != earlier:
-            self.kept.put([fresh], self.run.clock())
 
     def stands(self, person: Requested, record: BvnRequest | None) -> None:
         """Take the newest request for the row's BVN; one of this run is not made again."""

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.operations.person_run import CallEnd
     from nightscreen.schemas.requests import Request
-    from nightscreen.values.names import NameMatch
 
 P = TypeVar("P", bound=ApiRunParameters)
 S = TypeVar("S", bound=Recorded)
@@ -89,7 +88,10 @@ def started(request: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
     """Return a request in the state `requested` after its first call; None if nothing was sent."""
     if end is None:
         return None
-    contact = _masked_contact(end.body) if end.body else end.contact
+    contact = end.contact
+    if end.body:  # it says where the password was sent
+        answer = parse_answer(Operation.BVN_START, end.body)
+        contact = answer.masked_contact if isinstance(answer, BvnStarted) else None
     held = replace(request.held, masked_contact=masked(contact))
     if end.is_answered:
         cost_micro = request.cost_micro + (end.cost_micro or 0)
@@ -139,22 +141,14 @@ def masked(contact: str | None) -> str | None:
     return f"{contact[:_SHOWN_FIRST]}***{contact[-_SHOWN_LAST:]}"
 
 
-def _masked_contact(body: bytes) -> str | None:
-    """Return where the service says it sent the password."""
-    answer = parse_answer(Operation.BVN_START, body)
-    return answer.masked_contact if isinstance(answer, BvnStarted) else None
-
-
-def _made_by(request: BvnRequest) -> tuple[str, Operation]:
-    if request.finishing:
-        return request.finishing, Operation.BVN_FINISH
-    return request.run_id, Operation.BVN_START
-
-
 CALLS = CallRule(
     BvnRequest,
     UNDER_WAY,
-    _made_by,
+    lambda request: (
+        (request.finishing, Operation.BVN_FINISH)
+        if request.finishing
+        else (request.run_id, Operation.BVN_START)
+    ),
     lambda _, request, end: finished(request, end) if request.finishing else started(request, end),
 )
 
@@ -162,10 +156,7 @@ CALLS = CallRule(
 def bring_up_to_date(journal: Journal, settings: BvnConsent, run_id: str = "") -> None:
     """Learn what came of calls whose process died, and give up what has waited too long.
 
-    Args:
-        journal: the journal; its clock says how long a request has waited.
-        settings: how long a request may wait.
-        run_id: the run that is resumed or closed, whose calls are not under way.
+    Calls of the run that is resumed or closed are not under way.
     """
     CALLS.learn_dead(journal, run_id)
     kept, now = requests_of(journal), journal.clock()
@@ -245,66 +236,66 @@ EXPLAINED = {
 
 @dataclass(frozen=True, slots=True)
 class BvnRecord:
-    """One row of the output before details are added."""
+    """One row of the output; the last four are of this moment, and filled in as it is written."""
 
     customer_id: str  # of the lender
     batch: str
     why: str = ""  # why there is no request to be shown; empty where there is one
     request: BvnRequest | None = None
     link: str | None = None  # where the customer can type the password
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """One row of the output as it may be shown at this moment."""
-
-    of: BvnRecord
-    state: str
-    doubt: str | None = None  # the call that was sent and its answer lost
-    request: BvnRequest | None = None  # None where nothing of it may be shown
+    shown: BvnRequest | None = None  # the request; None where nothing of it may be shown
     checked_at: int | None = None
     answer: BvnDetails | None = None  # the service's record of a confirmed customer
     compared: BvnComparison | None = None
 
+    @property
+    def state(self) -> str:
+        """Return the request's state, or why there is none to be shown."""
+        return self.shown.state.value if self.shown else self.why or NoAnswer.REFUSED.value
 
-def _watchlisted(row: Shown) -> int | None:
-    told = None if row.answer is None else row.answer.watchlisted
+    @property
+    def doubt(self) -> str | None:
+        """Return which call was sent and its answer lost."""
+        return self.shown.doubt.value if self.shown and self.shown.doubt else None
+
+    @property
+    def accounts(self) -> list[dict[str, Any]] | None:
+        """Return the linked accounts; None where the answer has none."""
+        told = self.answer.accounts if self.answer else ()
+        return [{name: getattr(each, name) for name in _ACCOUNT_FIELDS} for each in told] or None
+
+
+def _whole(told: bool | None) -> int | None:
     return None if told is None else int(told)
-
-
-def _extra(row: Shown) -> str | None:
-    return row.answer.extra_json() if row.answer and row.answer.extra else None
-
-
-def _accounts(row: Shown) -> list[dict[str, Any]] | None:
-    accounts = row.answer.accounts if row.answer else ()
-    return [{name: getattr(each, name) for name in _ACCOUNT_FIELDS} for each in accounts] or None
 
 
 def _of(
     part: str, name: str, kind: pa.DataType = TEXT
-) -> tuple[pa.DataType, Callable[[Shown], Any]]:
+) -> tuple[pa.DataType, Callable[[BvnRecord], Any]]:
     """Return a column that shows a field of a part of a row; empty where the part is not there."""
     return kind, lambda row: (found := getattr(row, part)) and getattr(found, name)
 
 
-BVNS = OutputTable[Shown](
-    customer_id=(TEXT, lambda row: row.of.customer_id),
-    bvn=(TEXT, lambda row: row.of.request and row.of.request.held.bvn),
-    batch=(WORD, lambda row: row.of.batch),
+BVNS = OutputTable[BvnRecord](
+    customer_id=(TEXT, lambda row: row.customer_id),
+    bvn=(TEXT, lambda row: row.request and row.request.held.bvn),
+    batch=(WORD, lambda row: row.batch),
     state=(WORD, lambda row: row.state),
     in_doubt=(WORD, lambda row: row.doubt),  # start, finish: sent, and the answer was lost
     explained=(TEXT, lambda row: EXPLAINED[row.doubt or row.state]),
-    masked_contact=(TEXT, lambda row: row.request and row.request.held.masked_contact),
-    attempts=_of("request", "attempts", pa.int32()),
-    requested_at=_of("request", "at", INSTANT),
-    settled_at=_of("request", "settled_at", INSTANT),
-    consent_reference=_of("request", "consent_reference"),
-    otp_link=(TEXT, lambda row: row.of.link if row.request and row.request.is_open else None),
+    masked_contact=(TEXT, lambda row: row.shown and row.shown.held.masked_contact),
+    attempts=_of("shown", "attempts", pa.int32()),
+    requested_at=_of("shown", "at", INSTANT),
+    settled_at=_of("shown", "settled_at", INSTANT),
+    consent_reference=_of("shown", "consent_reference"),
+    otp_link=(TEXT, lambda row: row.link if row.shown and row.shown.is_open else None),
     **{f"bvn_{name}": _of("answer", name, _kind(name)) for name in _FIELDS}
-    | {"bvn_watchlisted": (pa.int64(), _watchlisted)},
-    bvn_extra=(TEXT, _extra),
-    bvn_accounts=(ACCOUNTS, _accounts),
+    | {"bvn_watchlisted": (pa.int64(), lambda row: _whole(row.answer and row.answer.watchlisted))},
+    bvn_extra=(
+        TEXT,
+        lambda row: (row.answer and row.answer.extra and row.answer.extra_json()) or None,
+    ),
+    bvn_accounts=(ACCOUNTS, lambda row: row.accounts),
     name_match=_of("compared", "name_match", WORD),
     name_explained=_of("compared", "name_explained"),
     dob_match=_of("compared", "dob_match", pa.bool_()),
@@ -312,9 +303,9 @@ BVNS = OutputTable[Shown](
     phone_match=_of("compared", "phone_match", pa.bool_()),
     phone_explained=_of("compared", "phone_explained"),
     checked_at=(INSTANT, lambda row: row.checked_at),
-    cost=(COST, lambda row: from_micro(row.of.request.cost_micro if row.of.request else 0)),
+    cost=(COST, lambda row: from_micro(row.request.cost_micro if row.request else 0)),
     # that asked, or that supplied the last password
-    run_id=(TEXT, lambda row: row.request and (row.request.finish_run_id or row.request.run_id)),
+    run_id=(TEXT, lambda row: row.shown and (row.shown.finish_run_id or row.shown.run_id)),
 )
 
 
@@ -332,14 +323,15 @@ def write_bvns(run: Run, lines: Sequence[BvnRecord]) -> dict[str, int]:
     return dict(sorted(states.items()))
 
 
-def _shown(journal: Journal, lines: Sequence[BvnRecord], now: int) -> Iterator[Shown]:
+def _shown(journal: Journal, lines: Sequence[BvnRecord], now: int) -> Iterator[BvnRecord]:
+    """Fill in what may be shown at this moment."""
     check = Operation.BVN_FINISH
     subjects = [line.request.subject for line in lines if line.request is not None]
     stored = journal.answers.latest(check.value, subjects)
     for line in lines:
         request = line.request
         if request is None or line.why or now >= request.consent_ends_at:
-            yield Shown(line, line.why or NoAnswer.REFUSED.value)
+            yield line
             continue
         kept = stored.get(request.subject) if request.state is BvnState.CONFIRMED else None
         answer = compared = None
@@ -347,15 +339,8 @@ def _shown(journal: Journal, lines: Sequence[BvnRecord], now: int) -> Iterator[S
             found = parse_answer(check, journal.answers.body(check.value, kept))
             if isinstance(found, BvnDetails):
                 answer, compared = found, compare(request.held, found)
-        yield Shown(
-            line,
-            request.state.value,
-            None if request.doubt is None else request.doubt.value,
-            request,
-            None if kept is None else kept.answered_at,
-            answer,
-            compared,
-        )
+        at = None if kept is None else kept.answered_at
+        yield replace(line, shown=request, checked_at=at, answer=answer, compared=compared)
 
 
 def lines_of(journal: Journal, batches: Iterable[str]) -> list[BvnRecord]:
@@ -410,16 +395,13 @@ def compare(held: HeldCustomer, answer: BvnDetails) -> BvnComparison:
         return BvnComparison(name, explained, None, _NOT_IN_ACCOUNTS, None, _NOT_IN_ACCOUNTS)
     parts = (answer.first_name, answer.middle_name, answer.last_name)
     record_name = " ".join(part for part in parts if part)
-    name, explained = _name_result(match_names(held.names, record_name or None), record_name)
+    match = match_names(held.names, record_name or None)
+    name, explained = None, _NOT_HELD if record_name else _NOT_IN_RECORD
+    if match is not None:
+        name, explained = match.grade, match.explained
     dob, dob_explained = _dates(held.date_of_birth, answer.dob)
     phone, phone_explained = _phones(held.phone, answer.mobile)
     return BvnComparison(name, explained, dob, dob_explained, phone, phone_explained)
-
-
-def _name_result(match: NameMatch | None, record_name: str) -> tuple[str | None, str]:
-    if match is None:
-        return None, _NOT_HELD if record_name else _NOT_IN_RECORD
-    return match.grade, match.explained
 
 
 def _best_account(held: HeldCustomer, accounts: Sequence[BvnAccount]) -> tuple[str | None, str]:

@@ -52,6 +52,7 @@ LONGEST = LINKS_LAST
 KEPT = 30 * DAY_MICROS
 """How long a link is remembered after its end, so that a late customer learns why."""
 _REFERENCE_DIGITS = 12  # hex: 48 bits tell links apart, and are short enough to be read out
+_LINK, _STATE = "consent link", "consent state"
 _ID_BYTES = 24  # 192 bits: nobody guesses one
 
 
@@ -133,7 +134,7 @@ class ConsentLinks:
                 disguise, or the link would be valid for too long or not at all.
         """
         opened = self._open(customer_id, scopes, valid_for)
-        token = self._state(state=opened) if direct else self._token(opened)
+        token = self._signed(_STATE, {"state": opened}) if direct else self._signed(_LINK, opened)
         return Link(token, reference_of(opened), self._journal.clock() + span_micros(valid_for))
 
     def _open(self, customer_id: str, scopes: Iterable[str], valid_for: timedelta) -> str:
@@ -159,16 +160,13 @@ class ConsentLinks:
         self._records.add([link])
         return opened
 
-    def _token(self, link_id: str) -> str:
-        return str(signing(self._journal, "consent link").dumps(link_id))
-
-    def _state(self, **held: str) -> str:
-        return str(signing(self._journal, "consent state").dumps(held))
+    def _signed(self, purpose: str, held: object) -> str:
+        return str(signing(self._journal, purpose).dumps(held))
 
     def look(self, token: str) -> AskedConsent | Refusal:
         """Return what a link asks for, and leave it as it is."""
         try:
-            link_id = signing(self._journal, "consent link").loads(token)
+            link_id = signing(self._journal, _LINK).loads(token)
         except BadData:
             return Refusal.TAMPERED
         found = self._good(link_id)
@@ -179,7 +177,8 @@ class ConsentLinks:
     def depart(self, asked: AskedConsent, browser: str) -> str:
         """Return the state of a redirect that begins now in a browser."""
         state_id = self._open(asked.customer_id, asked.scopes, DEPARTURE)
-        return self._state(state=state_id, link=asked.link, browser=_digest("browser", browser))
+        held = {"state": state_id, "link": asked.link, "browser": _digest("browser", browser)}
+        return self._signed(_STATE, held)
 
     def come_back(self, state: str, browser: str | None) -> AskedConsent | Refusal:
         """Use a state up and return what the customer was asked for.
@@ -199,7 +198,7 @@ class ConsentLinks:
 
     def _take(self, state: str, *, here: str | None = None, of: str = "") -> AskedConsent | Refusal:
         try:
-            held: dict[str, str] = signing(self._journal, "consent state").loads(state)
+            held: dict[str, str] = signing(self._journal, _STATE).loads(state)
         except BadData:
             return Refusal.TAMPERED
         if here is not None and not hmac.compare_digest(held.get("browser", here), here):
@@ -234,7 +233,7 @@ class ConsentLinks:
 
     def again(self, asked: AskedConsent) -> str:
         """Return the token of a link once more; empty where there was none."""
-        return self._token(asked.link) if asked.link else ""
+        return self._signed(_LINK, asked.link) if asked.link else ""
 
 
 def reference_of(opened: str) -> str:
@@ -250,8 +249,6 @@ def _digest(what: str, secret: str) -> str:
 
 PATIENCE_S = 40.0
 """How long a customer is kept waiting in all; the code itself does not live much longer."""
-_NOT_KNOWN = frozenset({ChargeStatus.IN_DOUBT, ChargeStatus.UNREADABLE})
-"""Ends after which nobody knows whether a code was used up."""
 
 
 class ExchangeEnd(StrEnum):
@@ -267,6 +264,14 @@ class ExchangeEnd(StrEnum):
     KEY_REFUSED = "key_refused"
     """The key, the wallet or the address is not right: the lender must fix it."""
     TEST_MODE = "test_mode"
+
+
+_ENDINGS = {
+    ChargeStatus.IN_DOUBT: ExchangeEnd.IN_DOUBT,
+    ChargeStatus.UNREADABLE: ExchangeEnd.IN_DOUBT,
+    ChargeStatus.TEST_MODE: ExchangeEnd.TEST_MODE,
+    ChargeStatus.STOP: ExchangeEnd.KEY_REFUSED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +328,10 @@ def _kept(
     journal: Journal, asked: AskedConsent, evidence: dict[str, str], reading: CallOutcome
 ) -> Redeemed:
     if reading.verdict is not ChargeStatus.ANSWERED:
-        return Redeemed(_ending(reading), trouble=str(reading.trouble or ""))
+        refused = reading.trouble in (FailureReason.GRANT, FailureReason.REJECTED)
+        otherwise = ExchangeEnd.CODE_REFUSED if refused else ExchangeEnd.BUSY
+        ending = _ENDINGS.get(reading.verdict, otherwise)
+        return Redeemed(ending, trouble=str(reading.trouble or ""))
     token = parse_answer(Operation.AGGREGATOR_EXCHANGE, reading.body)
     if token is None or _grants_nothing(token, reading.body, asked.scopes):
         return Redeemed(ExchangeEnd.NOTHING_GRANTED, missing=asked.scopes)
@@ -335,17 +343,6 @@ def _kept(
     ConsentLinks(journal).use_up(asked)
     missing = tuple(scope for scope in asked.scopes if scope not in grant.scopes)
     return Redeemed(ExchangeEnd.KEPT, grant, missing=missing)
-
-
-def _ending(reading: CallOutcome) -> ExchangeEnd:
-    if reading.verdict in _NOT_KNOWN:
-        return ExchangeEnd.IN_DOUBT
-    if reading.verdict is ChargeStatus.TEST_MODE:
-        return ExchangeEnd.TEST_MODE
-    if reading.verdict is ChargeStatus.STOP:
-        return ExchangeEnd.KEY_REFUSED
-    refused = reading.trouble in (FailureReason.GRANT, FailureReason.REJECTED)
-    return ExchangeEnd.CODE_REFUSED if refused else ExchangeEnd.BUSY
 
 
 def _grants_nothing(token: TokenAnswer, body: bytes, asked: Sequence[str]) -> bool:
@@ -406,13 +403,10 @@ def read_code(text: str) -> tuple[str, str]:
 def asked_by_hand(
     journal: Journal, customer_id: str, state: str, scopes: Iterable[str]
 ) -> AskedConsent:
-    """Return what a customer was asked for, whose code an operator brings.
+    """Return what a customer was asked for, whose code an operator brings; the state is used up.
 
-    Args:
-        journal: where the state of a redirect is used up.
-        customer_id: the customer, according to the operator.
-        state: as it came back with the code; empty where there is none.
-        scopes: the requested scopes, if the operator knows; a state made here knows better.
+    The operator says who the customer is, and the scopes where they know; a state made here knows
+    better. It is empty where none came back with the code.
 
     Raises:
         InputError: the state does not work, or belongs to another customer.

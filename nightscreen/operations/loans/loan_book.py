@@ -12,7 +12,7 @@ import re
 import secrets
 from collections import Counter
 from datetime import datetime, timedelta
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.files.outputs import PROBLEMS, QUARANTINE, REPORT
@@ -130,6 +130,12 @@ class LoanBook:
 
     def _rows(self, batch: SourceBatch, issues: Issues) -> Iterator[dict[str, Any]]:
         """Yield the rows with every cell that can be judged by itself."""
+
+        def undated(trouble: InstantProblem) -> Issue:
+            code, hint = trouble.value
+            hint = f"{hint} Without it no decision can be tied to the loan."
+            return Issue(code, hint, Action.WARNED)
+
         order = self._header.date_order
         columns = known_text(batch.columns, self._header, LOAN_DAY_COLUMNS)
         for name in _AMOUNTS:
@@ -137,7 +143,7 @@ class LoanBook:
         for name in ("maturity_date", "written_off_at", "as_of"):
             columns[name] = judge_dates(columns[name], order, issues, name)
         columns["disbursed_at"] = judge_instants(
-            columns["disbursed_at"], "disbursed_at", order, issues, ends=True, issue=_undated
+            columns["disbursed_at"], "disbursed_at", order, issues, ends=True, issue=undated
         )
         for cells in zip(*(columns[name].to_pylist() for name in LOAN_DAY_COLUMNS), strict=True):
             yield dict(zip(LOAN_DAY_COLUMNS, cells, strict=True))
@@ -206,19 +212,18 @@ class LoanBook:
         self.counts["never_decided"] = len(self._tied) - self.counts["decided"]
 
 
-def _undated(trouble: InstantProblem) -> Issue:
-    code, hint = trouble.value
-    return Issue(code, f"{hint} Without it no decision can be tied to the loan.", Action.WARNED)
-
-
 def _day(row: Mapping[str, Any], number: int, issues: Issues) -> LoanDay:
     """Return a loan's status, and what follows if the row does not say it."""
     days = _days(row["days_past_due"], number, issues)
     standing = _standing(row, days, number, issues)
     word = row["restructured"]
     restructured = word is not None and fold(word) in _YES
-    if days is None:
-        days = _days_since_maturity(row, standing)
+    if days is None:  # how long it is past its maturity date with anything still owed
+        due, paid, owed = row["due"], row["paid"], row["outstanding"]
+        is_settled = owed is not None and not owed
+        is_settled |= owed is None and due is not None and paid is not None and paid >= due
+        matured = row["as_of"] if is_settled else row["maturity_date"] or row["as_of"]
+        days = max(0, (row["as_of"] - matured).days)
     return LoanDay(
         as_of=row["as_of"],
         standing=standing,
@@ -250,31 +255,15 @@ def _standing(
 ) -> LoanStanding:
     """Return a loan's status by its status word, else by its amounts and days."""
     word = row["status"]
-    known = None if word is None else _standing_of(word)
-    if word is not None and known is None:
+    if word is not None:
+        if (known := loan_standings().get(fold(word))) is not None:
+            return known
         issues.add(number, "status", STATUS_UNKNOWN)
-    if known is not None:
-        return known
     if row["written_off_at"] is not None:
         return LoanStanding.WRITTEN_OFF
     if row["outstanding"] is not None and not row["outstanding"] and row["paid"]:
         return LoanStanding.CLOSED
     return LoanStanding.PAST_DUE if days else LoanStanding.OPEN
-
-
-@lru_cache(maxsize=1000)
-def _standing_of(word: str) -> LoanStanding | None:
-    return loan_standings().get(fold(word))
-
-
-def _days_since_maturity(row: Mapping[str, Any], standing: LoanStanding) -> int:
-    """Return how long a loan is past its maturity date with anything still owed."""
-    due, paid, owed = row["due"], row["paid"], row["outstanding"]
-    settled = standing in _ENDED or (owed is not None and not owed)
-    settled = settled or (owed is None and due is not None and paid is not None and paid >= due)
-    if settled or row["maturity_date"] is None:
-        return 0
-    return max(0, int((row["as_of"] - row["maturity_date"]).days))
 
 
 BLOCK = 20_000  # rows whose decisions are looked up and whose outcomes are written down at once

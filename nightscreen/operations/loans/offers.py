@@ -66,8 +66,6 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.operations.person_run import CallEnd
     from nightscreen.schemas.answers import LoanProduct
-    from nightscreen.schemas.contests import Review
-    from nightscreen.schemas.decisions import KnownCustomer
     from nightscreen.values.issues import Validated
 
 BLOCK_ROWS = 4096  # rows read at once: bounds memory
@@ -220,8 +218,14 @@ def candidates(
         }
         known = Customers(journal).known(list(asked))
         for each, row in asked.items():
-            own = str(row["decision"])
-            decision, by = _newest(own, reviews.get(each), known.get(each), source.run_id)
+            own = decision = str(row["decision"])
+            by = "policy"  # the newest decision holds, whoever made it
+            if (customer := known.get(each)) is not None:
+                part = customer.state.get(LISTED_PART)
+                if review := reviews.get(each):
+                    decision, by = review.decision, "review"
+                elif part is not None and part.run_id != source.run_id:
+                    decision = str(part.values["decision"])
             if own not in wanted and (decision not in wanted or by != "review"):
                 continue
             requested = any(row.get(name) is not None for name in REQUESTED)
@@ -251,20 +255,6 @@ def candidates(
     return found, number
 
 
-def _newest(
-    own: str, review: Review | None, known: KnownCustomer | None, run_id: str
-) -> tuple[str, str]:
-    """Return the decision that holds now of a row that a run decided on, and whose it is."""
-    if known is None:
-        return own, "policy"
-    if review is not None:
-        return review.decision, "review"
-    part = known.state.get(LISTED_PART)
-    if part is not None and part.run_id != run_id:
-        return str(part.values["decision"]), "policy"
-    return own, "policy"
-
-
 def _sound(text: str | None, judge: Callable[[str], Validated[str]]) -> str | None:
     """Return a contact in the service's form; None if it is absent or malformed."""
     if not text:
@@ -279,10 +269,6 @@ _LEFT_OUT = frozenset({OfferWord.SUPERSEDED, OfferWord.NO_REQUEST, OfferWord.CON
 
 
 # --- what came of calls ---
-
-
-def _made_by(offer: Offer) -> tuple[str, Operation]:
-    return offer.run_id, Operation.LOAN_START
 
 
 def _after_call(journal: Journal, offer: Offer, end: CallEnd | None) -> Offer | None:
@@ -302,7 +288,12 @@ def _after_call(journal: Journal, offer: Offer, end: CallEnd | None) -> Offer | 
     return offer.model_copy(update=made)
 
 
-STARTS = CallRule(Offer, LinkState.STARTING.value, _made_by, _after_call)
+STARTS = CallRule(
+    Offer,
+    LinkState.STARTING.value,
+    lambda offer: (offer.run_id, Operation.LOAN_START),
+    _after_call,
+)
 
 
 # --- the run ---

@@ -50,7 +50,7 @@ from nightscreen.schemas.offers import (
 from nightscreen.schemas.rows import INSTANT, NAIRA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.run import Run
@@ -102,8 +102,9 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
     def find(self) -> list[Followed]:
         """Find every loan with a reference, and take over what dead runs did not report."""
         STARTS.learn_dead(self.run.journal)
-        run_id, now = self.run.run_id, self.run.clock()
-        told = [each for each in self._news.run_ids() if each != run_id and self._is_dead(each)]
+        run_id, now, runs = self.run.run_id, self.run.clock(), self.run.journal.runs
+        others = {each: runs.find(each) for each in self._news.run_ids() if each != run_id}
+        told = [each for each, run in others.items() if run is None or run.state == KILLED]
         with writing(self.run.journal.engine) as connection:
             # of two that take over, one has each of them
             reported = self._news.read(connection, records.c.run_id.in_(told))
@@ -119,10 +120,6 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         ]
         self.rows_read = len(found)
         return found
-
-    def _is_dead(self, run_id: str) -> bool:
-        found = self.run.journal.runs.find(run_id)
-        return found is None or found.state == KILLED
 
     async def turn(self, caller: Caller, person: Followed) -> bool:
         """Ask about a loan, whoever else does: a view changes nothing."""
@@ -176,7 +173,13 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         for each in self.people:
             each.history = history.get(each.offer.subject, ())
         LOANS.write(self.run.folder, LOANS_FILE, self.people)
-        changes = list(self._changes())
+        offers = {each.offer.subject: each.offer for each in self.people}
+        changes = [  # in the order they were seen
+            LoanChange(news, offers[news.subject], *different)
+            for news in self._news.of_run(self.run.run_id)
+            if news.subject in offers
+            for different in differences(news.before, news.now)
+        ]
         LOAN_CHANGES.write(self.run.folder, CHANGES_FILE, changes)
         counts = Counter(str(each.word) for each in self.people)
         unknown = counts[LoanWord.UNKNOWN_REFERENCE]
@@ -194,14 +197,6 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
                 "changes": _account(changes),
             },
         )
-
-    def _changes(self) -> Iterator[LoanChange]:
-        """Yield each field that differed, in the order it was seen."""
-        offers = {each.offer.subject: each.offer for each in self.people}
-        for news in self._news.of_run(self.run.run_id):
-            if (offer := offers.get(news.subject)) is not None:
-                for name, old, new in differences(news.before, news.now):
-                    yield LoanChange(news, offer, name, old, new)
 
 
 def _seen(offer: Offer, end: CallEnd) -> LoanSnapshot | None:
@@ -279,8 +274,9 @@ def words_of(history: Sequence[LoanNews]) -> Iterator[dict[str, Any]]:
             yield {"status": last, "at": news.at}
 
 
-def _amount(text: str | None) -> Decimal | None:
-    return None if text is None else Decimal(text)
+def _amount(name: str) -> tuple[pa.DataType, Callable[[Followed], Decimal | None]]:
+    """Return the column of an amount."""
+    return NAIRA, lambda loan: (text := getattr(loan.seen, name)) and Decimal(text)
 
 
 _TEXT, _YES_OR_NO = pa.string(), pa.bool_()
@@ -294,9 +290,7 @@ LOANS = OutputTable[Followed](
     state=(WORD, lambda loan: str(loan.word)),
     status=(WORD, lambda loan: loan.offer.status),
     status_at=(INSTANT, lambda loan: loan.offer.status_at),
-    loan_amount=(NAIRA, lambda loan: _amount(loan.seen.loan_amount)),
-    amount_disbursed=(NAIRA, lambda loan: _amount(loan.seen.amount_disbursed)),
-    paid=(NAIRA, lambda loan: _amount(loan.seen.paid)),
+    **{name: _amount(name) for name in _AMOUNTS},
     reject_reason=(_TEXT, lambda loan: loan.seen.reject_reason),
     can_request=(_YES_OR_NO, lambda loan: loan.seen.can_request),
     can_cancel=(_YES_OR_NO, lambda loan: loan.seen.can_cancel),

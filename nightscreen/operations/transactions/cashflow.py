@@ -257,7 +257,13 @@ class CashFlow:
             connection.execute("DROP TABLE texts")
             connection.execute("ALTER TABLE transactions DROP COLUMN form")
             try:
-                self._define(connection)
+                for statement in connection.extract_statements(self.definitions):
+                    if statement.type is not duckdb.StatementType.CREATE:
+                        raise SettingsError(
+                            f"{self.name}: only CREATE TABLE and CREATE VIEW may stand here, not "
+                            f"{statement.type.name}; {_ABOUT}"
+                        )
+                    connection.execute(statement)
                 return self._gathered(connection)
             except duckdb.OutOfMemoryException:
                 raise SettingsError(
@@ -409,16 +415,6 @@ class CashFlow:
             FROM ruled
             """  # noqa: S608 - from checked words only
 
-    def _define(self, connection: DuckDBPyConnection) -> None:
-        """Run the definitions: statements that make a table or a view, and no others."""
-        for statement in connection.extract_statements(self.definitions):
-            if statement.type is not duckdb.StatementType.CREATE:
-                raise SettingsError(
-                    f"{self.name}: only CREATE TABLE and CREATE VIEW may stand here, not "
-                    f"{statement.type.name}; {_ABOUT}"
-                )
-            connection.execute(statement)
-
     def _gathered(self, connection: DuckDBPyConnection) -> pa.Table:
         """Return the customers with each feature beside them."""
         made = {
@@ -538,8 +534,29 @@ def write_cash_flow(
         OutputError: the file cannot be written.
         JournalError: the journal cannot be used.
     """
-    tables = (_kept(run, cash_flow, block) for block in _blocks(_inputs(run, store, pulls)))
-    return run.folder.write_parquet(CASHFLOW_FILE, CASHFLOW_SCHEMA, tables)
+
+    def kept(block: Sequence[CashFlowInput]) -> pa.Table:
+        """Return the figures of some customers, and keep them."""
+        table = cash_flow.features(*_tables(block))
+        found = [
+            each.figures.model_copy(update={"figures": figures_document(row)})
+            for each, row in zip(block, table.to_pylist(), strict=True)
+        ]
+        keep_figures(run.journal, found)
+        return table
+
+    def tables() -> Iterator[pa.Table]:
+        block, rows = list[CashFlowInput](), 0
+        for each in _inputs(run, store, pulls):
+            block.append(each)
+            rows += each.transactions.num_rows
+            if rows >= BLOCK:
+                yield kept(block)
+                block, rows = [], 0
+        if block:
+            yield kept(block)
+
+    return run.folder.write_parquet(CASHFLOW_FILE, CASHFLOW_SCHEMA, tables())
 
 
 def _inputs(run: Run, store: PullStore, pulls: Iterable[Pulled]) -> Iterator[CashFlowInput]:
@@ -583,19 +600,6 @@ def _input(store: PullStore, figures: CashFigures, customer_id: str) -> CashFlow
     return CashFlowInput(figures, customer_id, transactions, accounts)
 
 
-def _blocks(inputs: Iterable[CashFlowInput]) -> Iterator[list[CashFlowInput]]:
-    block: list[CashFlowInput] = []
-    rows = 0
-    for each in inputs:
-        block.append(each)
-        rows += each.transactions.num_rows
-        if rows >= BLOCK:
-            yield block
-            block, rows = [], 0
-    if block:
-        yield block
-
-
 def _tables(block: Sequence[CashFlowInput]) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Return transactions, customers and accounts of some customers, as `CashFlow` takes them."""
     asked = [
@@ -607,17 +611,6 @@ def _tables(block: Sequence[CashFlowInput]) -> tuple[pa.Table, pa.Table, pa.Tabl
         pa.Table.from_pylist(asked, CUSTOMERS),
         pa.concat_tables([each.accounts for each in block]),
     )
-
-
-def _kept(run: Run, cash_flow: CashFlow, block: Sequence[CashFlowInput]) -> pa.Table:
-    """Return the figures of some customers, and keep them."""
-    table = cash_flow.features(*_tables(block))
-    found = [
-        each.figures.model_copy(update={"figures": figures_document(row)})
-        for each, row in zip(block, table.to_pylist(), strict=True)
-    ]
-    keep_figures(run.journal, found)
-    return table
 
 
 def explain_cash_flow(

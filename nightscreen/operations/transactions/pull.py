@@ -141,7 +141,21 @@ class PullFiles:
             written = {kind: self._write_typed(kind) for kind in self.fields}
             write_cash_flow(self.run, self.store, cash_flow, self.pulls)
         write_rows(self.run.folder, CHANGES_FILE, self._changes(), CHANGES_SCHEMA)
-        self._write_quarantine()
+        refused = (  # whose record it is, its place in the list, and why; what it says stays sealed
+            RefusedRow(
+                line=place,
+                column=column,
+                code=code,
+                hint=HINTS.get(code, ""),
+                values=(self.ids.get(each.customer, ""), key),
+            )
+            for each in self.pulls
+            for noted in each.summary.values()
+            for place, key, code, column in noted.get("unreadable", ())
+        )
+        with QuarantineWriter(self.run.folder.path / QUARANTINE, _QUARANTINED) as file:
+            file.write(refused)
+        self.run.folder.rows[QUARANTINE] = self.counts["unreadable"]
         due = PullOutcome.DUE.value
         return {
             "customers": {
@@ -173,11 +187,25 @@ class PullFiles:
         that stand for the customers it pulled. No file appears where there are none, and one of an
         earlier session of the run is replaced.
         """
-        path, schema = self._part(kind), self.fields[kind].schema
+        path, fields = self._part(kind), self.fields[kind]
+
+        def typed(version: Version) -> dict[str, Any]:
+            is_new = version.run_id == self.run.run_id
+            return {
+                **fields.typed(version.raw),
+                "customer_id": self.ids[version.customer],
+                "record_key": version.key.hex(),
+                "change": version.change.value if is_new else UNCHANGED,
+                "seen_at": to_instant(version.first_seen_at),
+            }
+
+        def is_shown(version: Version) -> bool:
+            return version.problem is None and version.customer in self.ids
+
         tables = (
-            pa.Table.from_pylist(rows, schema)
+            pa.Table.from_pylist(rows, fields.schema)
             for block in self._blocks(kind)
-            if (rows := [self._typed(kind, each) for each in block if self._is_shown(each)])
+            if (rows := [typed(each) for each in block if is_shown(each)])
         )
         first = next(tables, None)
         if first is None:
@@ -185,7 +213,7 @@ class PullFiles:
             return 0
         make_private_folder(path.parents[1], ours=False)
         part = RunFolder(make_private_folder(path.parent))
-        return part.write_parquet(path.name, schema, chain([first], tables))
+        return part.write_parquet(path.name, fields.schema, chain([first], tables))
 
     def _blocks(self, kind: PulledKind) -> Iterator[list[Version]]:
         if not kind.is_state:
@@ -194,19 +222,6 @@ class PullFiles:
         for each in self.pulls:
             if each.state in KEPT and "answered" in each.summary.get(kind.value, ()):
                 yield from self.store.current(each.customer, kind)
-
-    def _is_shown(self, version: Version) -> bool:
-        return version.problem is None and version.customer in self.ids
-
-    def _typed(self, kind: PulledKind, version: Version) -> dict[str, Any]:
-        is_new = version.run_id == self.run.run_id
-        return {
-            **self.fields[kind].typed(version.raw),
-            "customer_id": self.ids[version.customer],
-            "record_key": version.key.hex(),
-            "change": version.change.value if is_new else UNCHANGED,
-            "seen_at": to_instant(version.first_seen_at),
-        }
 
     def _changes(self) -> Iterator[dict[str, Any]]:
         for row in self.store.changes(self.run.run_id):
@@ -225,38 +240,6 @@ class PullFiles:
                     "changed_at": to_instant(each.answered_at or 0),
                     "records": each.summary[each.pulled.value]["held"],
                 }
-
-    def _write_quarantine(self) -> None:
-        """Write each record that cannot be read: whose it is, its place in the list, and why.
-
-        What it says stays sealed in the journal.
-        """
-        folder = self.run.folder
-        with QuarantineWriter(folder.path / QUARANTINE, _QUARANTINED) as file:
-            for each in self.pulls:
-                for noted in each.summary.values():
-                    file.write(
-                        RefusedRow(
-                            line=place,
-                            column=column,
-                            code=code,
-                            hint=HINTS.get(code, ""),
-                            values=(self.ids.get(each.customer, ""), key),
-                        )
-                        for place, key, code, column in noted.get("unreadable", ())
-                    )
-        folder.rows[QUARANTINE] = self.counts["unreadable"]
-
-    def add_notices(self, lapsed: int) -> None:
-        """Add what a person should know of how the pull went; so many consents lapsed."""
-        numbers = {
-            "lapsed": lapsed,
-            "short": self.outcomes[PullOutcome.SUSPICIOUS_SHORT],
-            "lost beside": self.counts["lost beside"],
-            "refused": self.outcomes[PullOutcome.REFRESH_REFUSED],
-        }
-        said = (f"{number} {NOTICES[word]}" for word, number in numbers.items() if number)
-        self.run.stops.notices.extend(said)
 
 
 # --- the run ---
@@ -321,7 +304,18 @@ class Pull(PersonRun[PullTransactions, Due]):
             InputError: a grant that was named is not live.
         """
         if self.run.is_new:
-            self.store.pulls.add([self._due(each) for each in self._chosen()])
+            due = [
+                Pulled(
+                    key=f"{self.run.run_id} {grant.customer.hex()}",
+                    customer=grant.customer,
+                    run_id=self.run.run_id,
+                    at=self.run.clock(),
+                    grant_id=grant.grant_id,
+                    pulled=self.kinds[0],
+                )
+                for grant in self._chosen()
+            ]
+            self.store.pulls.add(due)
         return [
             Due(
                 subject=each.customer,
@@ -330,16 +324,6 @@ class Pull(PersonRun[PullTransactions, Due]):
             )
             for each in self.store.pulls.of_run(self.run.run_id)
         ]
-
-    def _due(self, grant: Grant) -> Pulled:
-        return Pulled(
-            key=f"{self.run.run_id} {grant.customer.hex()}",
-            customer=grant.customer,
-            run_id=self.run.run_id,
-            at=self.run.clock(),
-            grant_id=grant.grant_id,
-            pulled=self.kinds[0],
-        )
 
     def _chosen(self) -> list[Grant]:
         """Return the live grants with the scope, or those of them that were named."""
@@ -382,31 +366,28 @@ class Pull(PersonRun[PullTransactions, Due]):
         return True
 
     async def _list(
-        self, caller: Caller, person: Due, grant: Grant, kind: PulledKind
+        self, caller: Caller, person: Due, given: Grant, kind: PulledKind
     ) -> bytes | PullOutcome | None:
         """Ask for a list, once more where its token could be refreshed; None on a stop."""
-        task = await self._asked(caller, person, grant, kind)
-        if _is_refused(task):
+        grant = given
+        while True:
+            request = list_request(grant, kind, self.run.settings.aggregator_path)
+            task = await self._call(caller, grant, request)
+            if kind is self.kinds[0]:
+                person.task = task
+            trouble = None if task.reading is None else task.reading.trouble
+            if task.status not in _LOST or trouble is not FailureReason.TOKEN:
+                break
+            if grant is not given:
+                return PullOutcome.TOKEN_REFUSED
             fresh = await self._fresh(caller, grant)
             if not isinstance(fresh, Tokens):
                 return fresh
-            person.grant = grant.model_copy(update={"tokens": fresh})
-            task = await self._asked(caller, person, person.grant, kind)
-            if _is_refused(task):
-                return PullOutcome.TOKEN_REFUSED
+            person.grant = grant = grant.model_copy(update={"tokens": fresh})
         if task.status in _ANSWERED and task.reading is not None:
             body, task.reading = task.reading.body, None
             return body
         return _LOST.get(task.status)
-
-    async def _asked(
-        self, caller: Caller, person: Due, grant: Grant, kind: PulledKind
-    ) -> LookupTask:
-        request = list_request(grant, kind, self.run.settings.aggregator_path)
-        task = await self._call(caller, grant, request)
-        if kind is self.kinds[0]:
-            person.task = task
-        return task
 
     async def _call(self, caller: Caller, grant: Grant, request: Request) -> LookupTask:
         """Make a call in the customer's name, under their consent; the journal keeps no body."""
@@ -536,7 +517,14 @@ class Pull(PersonRun[PullTransactions, Due]):
         lapsed = self._judge_refused()
         files = PullFiles(self.run, self.fields)
         self.rows_read, self.rows_refused = files.counts["answered"], files.counts["unreadable"]
-        files.add_notices(lapsed)
+        numbers = {
+            "lapsed": lapsed,
+            "short": files.outcomes[PullOutcome.SUSPICIOUS_SHORT],
+            "lost beside": files.counts["lost beside"],
+            "refused": files.outcomes[PullOutcome.REFRESH_REFUSED],
+        }
+        said = (f"{number} {NOTICES[word]}" for word, number in numbers.items() if number)
+        self.run.stops.notices.extend(said)
         written = files.write(CashFlow.of(self.run.settings))
         return Account({self.operation: files.outcomes}, written)
 
@@ -608,9 +596,3 @@ def list_request(grant: Grant, kind: PulledKind, under: str) -> Request:
             f"nightscreen consent link CUSTOMER_ID --scope {scope}"
         )
     return wire.scoped(OPERATION_OF[kind], grant.tokens.access_token, under=under)
-
-
-def _is_refused(task: LookupTask) -> bool:
-    """Return whether the access token was refused, and nothing else stands in the way."""
-    failed = task.status in _LOST
-    return failed and task.reading is not None and task.reading.trouble is FailureReason.TOKEN

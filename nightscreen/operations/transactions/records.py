@@ -48,7 +48,6 @@ from nightscreen.schemas.shipped import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
     from decimal import Decimal
     from pathlib import Path
 
@@ -271,7 +270,10 @@ class RecordFields:
         for place, record in enumerate(records):
             try:
                 raw, ordered = json_text(record), json_text(record, ordered=True)
-                view, id_ = self.view(record, drift), self._id_of(record)
+                view = self.view(record, drift)
+                flat = _flat(record, self._objects) if isinstance(record, dict) else {}
+                named = next((flat[name] for name in self._id_names if name in flat), None)
+                id_ = str(named) if isinstance(named, str) and named else None
             except RecursionError:
                 raw = ordered = _DEEP
                 view, id_ = View({}, problem=TOO_DEEP), None
@@ -292,11 +294,6 @@ class RecordFields:
             at = view.occurred_at
             found[key] = Answered(key, content, raw.encode(), at, place, problem, column)
         return list(found.values()), len(records) - len(found)
-
-    def _id_of(self, record: object) -> str | None:
-        flat = _flat(record, self._objects) if isinstance(record, dict) else {}
-        value = next((flat[name] for name in self._id_names if name in flat), None)
-        return str(value) if isinstance(value, str) and value else None
 
 
 @cache
@@ -350,11 +347,6 @@ def _money(value: object) -> Decimal | None:
     return number if exact and number.adjusted() < _MONEY_DIGITS else None
 
 
-def _instant(value: object) -> datetime | None:
-    """Return an instant of ISO 8601 text; without a zone it is UTC, as all of the service are."""
-    return None if isinstance(value, NumberText) else read_instant(value)
-
-
 def _words(value: object) -> list[str] | None:
     """Return a list of texts; one text alone is a list of it."""
     given = value if isinstance(value, list) else [value]
@@ -365,7 +357,11 @@ def _words(value: object) -> list[str] | None:
 _KINDS: Final = {
     FieldKind.TEXT: (pa.string(), _text),
     FieldKind.MONEY: (MONEY, _money),
-    FieldKind.INSTANT: (INSTANT, _instant),
+    # without a zone an instant is UTC, as all of the service are
+    FieldKind.INSTANT: (
+        INSTANT,
+        lambda it: None if isinstance(it, NumberText) else read_instant(it),
+    ),
     FieldKind.WORDS: (pa.list_(pa.string()), _words),
 }
 """The type of a column of each kind, and what reads a value of it; None: it cannot be read."""
@@ -406,18 +402,14 @@ class AnsweredList:
     summary: dict[str, Any]  # what is noted of the answer itself
 
 
-@dataclass(frozen=True, slots=True)
 class PullStore:
-    """Keeps records and pulls in an open journal."""
+    """Keeps records in an open journal; `pulls` are how customers were pulled."""
 
-    _journal: Journal = field(repr=False)
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.pulls = Records(journal, Pulled)
 
     # --- pulls ---
-
-    @property
-    def pulls(self) -> Records[Pulled]:
-        """Return how customers were pulled."""
-        return Records(self._journal, Pulled)
 
     def settle(self, pulled: Pulled) -> None:
         """Save a customer's state, if there are no records."""
@@ -444,13 +436,8 @@ class PullStore:
         """Store lists beside what is known; return the customer's new state.
 
         That of the pull's own kind decides the outcome. A later answer that another run has kept
-        meanwhile stays: then nothing is kept.
-
-        Args:
-            pulled: the customer, with the instant of the answers.
-            lists: what was answered.
-            old_before: what occurred before this instant, microseconds, may be older than what the
-                service lists.
+        meanwhile stays: then nothing is kept. What occurred before `old_before`, microseconds, may
+        be older than what the service lists.
         """
         kind, now = pulled.pulled, self._journal.clock()
         with writing(self._journal.engine) as connection:
@@ -464,7 +451,10 @@ class PullStore:
             for each in lists:
                 # A state is short: one of two accounts gone is no sign of a list cut short.
                 sure = confirms or (each.kind.is_state and bool(each.records))
-                known = _known(connection, pulled.customer, each.kind)
+                columns = (_records.record_id, _records.record_key, _records.content)
+                theirs = _of(pulled.customer, each.kind)
+                rows = connection.execute(select(*columns, _records.occurred_at).where(theirs))
+                known = [Known(id_, bytes(key), bytes(what), at) for id_, key, what, at in rows]
                 found = compare(known, each.records, confirms=sure, old_before=old_before)
                 self._write(connection, pulled, each.kind, found)
                 summary[each.kind.value] = {
@@ -529,10 +519,25 @@ class PullStore:
         self, customer: bytes, kind: PulledKind = PulledKind.TRANSACTION
     ) -> Iterator[list[Version]]:
         """Yield in blocks a customer's present records, in the order in which they were stored."""
-        stands = (_records.customer == customer) & _records.ended_at.is_(None)
-        yield from self._versions(stands & (_records.kind == kind.value))
+        yield from self._versions(_of(customer, kind))
 
     def _versions(self, which: ColumnElement[bool]) -> Iterator[list[Version]]:
+        def version(row: Row[Any]) -> Version:
+            customer, key = bytes(row.customer), bytes(row.record_key)
+            context = TRANSACTION.context(customer, key)
+            return Version(
+                customer=customer,
+                key=key,
+                raw=self._journal.sealer.open(bytes(row.sealed), context),
+                problem=row.problem,
+                first_seen_at=row.first_seen_at,
+                run_id=row.run_id,
+                change=TransactionChange(row.told_as),
+                ended_at=row.ended_at,
+                ended_as=row.ended_as,
+                kind=PulledKind(row.kind),
+            )
+
         last = 0
         while True:
             query: Select[Any] = (
@@ -545,23 +550,8 @@ class PullStore:
                 rows = connection.execute(query).all()
             if not rows:
                 return
-            yield [self._version(row) for row in rows]
+            yield list(map(version, rows))
             last = rows[-1].record_id
-
-    def _version(self, row: Row[Any]) -> Version:
-        customer, key = bytes(row.customer), bytes(row.record_key)
-        return Version(
-            customer=customer,
-            key=key,
-            raw=self._journal.sealer.open(bytes(row.sealed), TRANSACTION.context(customer, key)),
-            problem=row.problem,
-            first_seen_at=row.first_seen_at,
-            run_id=row.run_id,
-            change=TransactionChange(row.told_as),
-            ended_at=row.ended_at,
-            ended_as=row.ended_as,
-            kind=PulledKind(row.kind),
-        )
 
     def changes(self, run_id: str) -> Iterator[Row[Any]]:
         """Yield what a run added and modified, then what it removed; no record is opened.
@@ -579,12 +569,10 @@ class PullStore:
             yield from connection.execute(both)
 
 
-def _known(connection: Connection, customer: bytes, kind: PulledKind) -> list[Known]:
-    query = select(
-        _records.record_id, _records.record_key, _records.content, _records.occurred_at
-    ).where(_records.customer == customer, _records.ended_at.is_(None), _records.kind == kind.value)
-    rows = connection.execute(query).all()
-    return [Known(id_, bytes(key), bytes(content), at) for id_, key, content, at in rows]
+def _of(customer: bytes, kind: PulledKind) -> ColumnElement[bool]:
+    """Return the condition of a customer's present records of a kind."""
+    stands = (_records.customer == customer) & _records.ended_at.is_(None)
+    return stands & (_records.kind == kind.value)
 
 
 # --- comparing ---
@@ -595,12 +583,8 @@ def compare(
 ) -> Difference:
     """Return what a list says beside what is known.
 
-    Args:
-        known: the customer's records as they are kept.
-        answered: the records of the list.
-        confirms: the pull before held removals back: what still lacks is gone.
-        old_before: what occurred before this instant, microseconds, may be older than what the
-            service lists.
+    Where it `confirms`, the pull before held removals back: what still lacks is gone. What occurred
+    before `old_before`, microseconds, may be older than what the service lists.
     """
     here = {each.key: each for each in answered}
     before = {each.key: each for each in known}

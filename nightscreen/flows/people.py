@@ -1,0 +1,68 @@
+"""The flows that ask person by person: BVN consent, offers and loans followed, pulls.
+
+Each is `run_people` of one kind (`operations/person_run.py`), which says whom it asks, and what.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from nightscreen.operations.bvn.confirmations import BvnConfirmations
+from nightscreen.operations.bvn.requests import BvnRequests
+from nightscreen.operations.loans.offers import LoanOffers
+from nightscreen.operations.loans.tracking import LoanTracking
+from nightscreen.operations.transactions.pull import AccountPull, TransactionPull
+from nightscreen.schemas.api_runs import ApiRunParameters
+from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
+from nightscreen.schemas.offers import OfferLoans, TrackLoans
+from nightscreen.schemas.pulls import PullTransactions
+from nightscreen.tasks.engine_run import named, run_in_engine
+from nightscreen.tasks.own_flow import flow
+
+if TYPE_CHECKING:
+    from nightscreen.operations.person_run import PersonRun
+    from nightscreen.tasks.own_flow import OwnFlow
+
+P = TypeVar("P", bound=ApiRunParameters)
+
+
+def _flow(kind: type[PersonRun[P, Any]], model: type[P], about: str) -> OwnFlow[[P], Any]:
+    """Return the flow of a kind of run; its form is that of its parameters."""
+
+    async def run(parameters: P) -> Any:  # noqa: ANN401 - a report, or what the engine is told
+        return await run_in_engine(kind, parameters)
+
+    run.__name__ = run.__qualname__ = kind.flow  # the engine finds it in this module by that
+    run.__annotations__["parameters"] = model
+    name = kind.flow.replace("_", "-")
+    return flow(name=name, flow_run_name=named(kind.name), description=about)(run)
+
+
+request_bvns = _flow(
+    BvnRequests,
+    RequestBvns,
+    "Have a one-time password sent to every customer of a file who was not asked before.",
+)
+confirm_bvns = _flow(
+    BvnConfirmations,
+    ConfirmBvns,
+    "Send on the passwords that customers supplied; each confirmation is charged.",
+)
+offer_loans = _flow(
+    LoanOffers,
+    OfferLoans,
+    "Make a link for each chosen customer of a finished run who has none.",
+)
+track_loans = _flow(
+    LoanTracking,
+    TrackLoans,
+    "Ask about every open reference, and report what the service says and what has changed.",
+)
+pull_transactions = _flow(
+    TransactionPull, PullTransactions, "Pull the transactions of every live grant."
+)
+pull_accounts = _flow(
+    AccountPull,
+    PullTransactions,
+    "Pull the linked accounts of every live grant, and profiles where granted.",
+)
