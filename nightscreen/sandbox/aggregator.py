@@ -142,11 +142,6 @@ def _with_id(records: list[Record], wanted: str) -> Record | None:
     return next((each for each in records if each.get("id") == wanted), None)
 
 
-def _list_transactions(data: Data) -> Answer:
-    listed = malformed(data.customer, data.sandbox.day, data.transactions())
-    return Answer("pulled", None, listed)
-
-
 def _transaction(data: Data) -> Answer:
     """View a transaction, or change its note."""
     record = _with_id(data.transactions(), data.given["id"])
@@ -155,10 +150,6 @@ def _transaction(data: Data) -> Answer:
     if "note" in data.given:
         return data.changed(record, "note")
     return Answer("found", "Successful", record)
-
-
-def _list_accounts(data: Data) -> Answer:
-    return Answer("listed", None, data.accounts())
 
 
 def _add_account(data: Data) -> Answer:
@@ -190,10 +181,6 @@ def _remove_account(data: Data) -> Answer:
     return Answer("deleted", "Successful", {}) if found.word == "found" else found
 
 
-def _view_profile(data: Data) -> Answer:
-    return Answer("found", "Successful", profile_of(data.customer, data.owner))
-
-
 def _for_scope(scope: str, work: Work) -> Callable[[Call], Answer]:
     """Do something for whom it was granted to (service.md, "Authentication" 4)."""
 
@@ -213,16 +200,30 @@ def _for_scope(scope: str, work: Work) -> Callable[[Call], Answer]:
 
 
 _ON_DATA: Final[tuple[tuple[str, str, str, Work, type[BaseModel] | None], ...]] = (
-    ("transaction:list", "GET", "/transactions", _list_transactions, None),
+    (
+        *("transaction:list", "GET", "/transactions"),
+        lambda it: Answer(
+            "pulled", None, malformed(it.customer, it.sandbox.day, it.transactions())
+        ),
+        None,
+    ),
     ("transaction:view", "GET", "/transactions/{id}", _transaction, None),
     ("transaction:update", "PATCH", "/transactions/{id}", _transaction, _NOTE),
-    ("bank_account:list", "GET", "/bank-accounts", _list_accounts, None),
+    (
+        *("bank_account:list", "GET", "/bank-accounts"),
+        lambda it: Answer("listed", None, it.accounts()),
+        None,
+    ),
     ("bank_account:add", "POST", "/bank-accounts", _add_account, _NEW),
     ("bank_account:sync", "POST", "/bank-accounts/sync", _account, _SYNC),
     ("bank_account:view", "GET", "/bank-accounts/{id}", _account, None),
     ("bank_account:update", "PATCH", "/bank-accounts/{id}", _account, _NAME),
     ("bank_account:delete", "DELETE", "/bank-accounts/{id}", _remove_account, None),
-    ("profile:view", "GET", "/profile", _view_profile, None),
+    (
+        *("profile:view", "GET", "/profile"),
+        lambda it: Answer("found", "Successful", profile_of(it.customer, it.owner)),
+        None,
+    ),
 )
 """Scope, method, path below the base, work and body of each operation on a customer's data."""
 

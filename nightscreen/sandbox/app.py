@@ -53,26 +53,14 @@ class Failure(BaseModel):
     meta: Meta | None = None
 
 
-_MEANINGS: Final[dict[int | str, str]] = {
-    400: "malformed",
-    401: "no key",
-    402: "the wallet is too low",
-    403: "wrong key, dead access token, or no right",
-    404: "nothing found, or an address that is unknown",
-    500: "no such bank account; no price; a failure",
-    "default": "any other failure",
-}
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
-    **{
-        status: {"model": Failure, "description": meaning, "content": {"text/html": {}}}
-        for status, meaning in _MEANINGS.items()
-    },
-    504: {
-        "description": "a required field is missing, or a gateway gave up",
-        "content": {"text/plain": {}},
-    },
+    "default": {
+        "model": Failure,
+        "description": "a miss, a refusal or a failure; HTML and text come of a proxy before it",
+        "content": {"text/html": {}, "text/plain": {}},
+    }
 }
-"""What every operation may answer instead: JSON, or the HTML page of a proxy before it."""
+"""What every operation may answer instead; `docs/sandbox.md` says which status means what."""
 
 
 class _Address(APIRoute):

@@ -8,8 +8,6 @@ No page has a script, and whatever came with a request is escaped.
 from __future__ import annotations
 
 import re
-from base64 import b64encode
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -30,6 +28,7 @@ PATH: Final = "/data-share"
 CLIENT: Final = "Sandbox Lender"  # the one client that is registered, as customers see it
 _SEPARATORS: Final = re.compile(r"[\s,+]+")
 _ASKED: Final = ("response_type", "client_id", "redirect_uri", "scope", "state")
+_HEADERS: Final = {"referrer-policy": "no-referrer", "cache-control": "no-store"}
 _HINTS: Final = ("login_hint", "customer")
 _TEMPLATES: Final = Environment(
     loader=PackageLoader("nightscreen.sandbox"),
@@ -84,16 +83,14 @@ class ConsentRequest:
 
     def ask(self, fault: str = "") -> Response:
         """Show the screen, with what was wrong about the customer's answer."""
-        parts = urlsplit(self._redirect_uri)
         return _page(
             400 if fault else 200,
-            onward=f"{parts.scheme}://{parts.netloc}",
             title=f"{CLIENT} asks for access to your bank data",
             reasons=[],
             client=CLIENT,
             scopes=[(scope, SCOPES[scope]) for scope in self._scopes],
             customer=self._customer,
-            host=parts.netloc,
+            host=urlsplit(self._redirect_uri).netloc,
             query=self._query,
             fault=fault,
         )
@@ -120,30 +117,10 @@ class ConsentRequest:
             carried["state"] = f"{self._state}x" if habit == "state-changed" else self._state
         query = urlencode(carried, quote_via=quote)
         location = f"{self._redirect_uri}{'&' if '?' in self._redirect_uri else '?'}{query}"
-        return Response(status_code=303, headers={"location": location, **_secure_headers()})
+        return Response(status_code=303, headers={"location": location, **_HEADERS})
 
 
-def _page(status: int, onward: str = "", **values: object) -> HTMLResponse:
+def _page(status: int, **values: object) -> HTMLResponse:
     """Write the page; letters that have no place in UTF-8 become question marks."""
     body = _TEMPLATES.get_template("consent.html").render(values).encode("utf-8", "replace")
-    return HTMLResponse(body, status, headers=_secure_headers(onward))
-
-
-def _secure_headers(onward: str = "") -> dict[str, str]:
-    """Return headers that let a browser do nothing but show a page and send its form.
-
-    Browsers hold a form's redirect against the policy too, so it names where the answer may lead.
-    """
-    style = _TEMPLATES.get_template("page.css").render().encode()
-    policy = (
-        f"default-src 'none'; style-src 'sha256-{b64encode(sha256(style).digest()).decode()}'; "
-        f"form-action 'self'{f' {onward}' if onward else ''}; "
-        "frame-ancestors 'none'; base-uri 'none'"
-    )
-    return {
-        "content-security-policy": policy,
-        "referrer-policy": "no-referrer",
-        "x-content-type-options": "nosniff",
-        "x-frame-options": "DENY",
-        "cache-control": "no-store",
-    }
+    return HTMLResponse(body, status, headers=_HEADERS)

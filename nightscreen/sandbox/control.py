@@ -16,14 +16,15 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from nightscreen.sandbox import wire
-from nightscreen.sandbox.behaviour_flags import BehaviourFlags, Setting
 from nightscreen.sandbox.faults import (
     ALL,
+    BehaviourFlags,
     Count,
     FaultName,
     OperationName,
     Profile,
     Scripted,
+    Setting,
     one_of,
 )
 from nightscreen.sandbox.grants import SCOPES, is_address

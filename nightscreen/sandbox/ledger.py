@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation, Overflow
 from itertools import islice
 from typing import Final, NamedTuple
 
-from nightscreen.sandbox.behaviour_flags import AGGREGATOR
+from nightscreen.sandbox.faults import AGGREGATOR
 
 MICROS: Final = 1_000_000
 _MOST_DIGITS: Final = 27

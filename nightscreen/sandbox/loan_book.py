@@ -194,6 +194,10 @@ class Loan:
         place = self.place(day)
         is_pending, applied = place.status == "PENDING", place.applied
         is_refused = place.status == "CANCELLED" and self.fate == "rejected"
+        row = magic_person(self.email, self.phone_number)
+        contact = contact_key(self.email) or contact_key(self.phone_number) or self.reference
+        number = SeededRandom("borrower person", contact).below(10**9)
+        person = person_of_bvn(row.bvn if row else f"22{number:09d}")
         return {
             "reference": self.reference,
             "product_id": self.product.product_id,
@@ -211,24 +215,16 @@ class Loan:
             "reject_reason": (
                 SeededRandom("reject reason", self.reference).pick(_REASONS) if is_refused else None
             ),
-            "user": self._user(applied=applied),
+            "user": {  # known by name once the form is filled in
+                "first_name": person.first_name if applied else None,
+                "last_name": person.last_name if applied else None,
+                "email": self.email or (person.email if applied else None),
+                "phone_number": self.phone_number or (person.phone if applied else None),
+            },
             "created_on": self._moment(self.opened_on),
             "applied_on": self._moment(self.applied_on if applied else None),
             "disbursed_on": self._moment(place.disbursed_on),
             "settled_on": self._moment(place.settled_on),
-        }
-
-    def _user(self, *, applied: bool) -> Record:
-        """Return who the loan is for: known by name once the form is filled in."""
-        row = magic_person(self.email, self.phone_number)
-        contact = contact_key(self.email) or contact_key(self.phone_number) or self.reference
-        number = SeededRandom("borrower person", contact).below(10**9)
-        person = person_of_bvn(row.bvn if row else f"22{number:09d}")
-        return {
-            "first_name": person.first_name if applied else None,
-            "last_name": person.last_name if applied else None,
-            "email": self.email or (person.email if applied else None),
-            "phone_number": self.phone_number or (person.phone if applied else None),
         }
 
     def _moment(self, day: int | None) -> str | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import AfterValidator, Field, TypeAdapter, model_validator
 
 from nightscreen.sandbox import people
-from nightscreen.sandbox.behaviour_flags import Setting
+from nightscreen.sandbox.faults import Setting
 from nightscreen.sandbox.grants import LONGEST_NAME
 from nightscreen.sandbox.lives import Life, life_of
 from nightscreen.sandbox.people import (

@@ -8,8 +8,15 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
-from nightscreen.sandbox.behaviour_flags import BehaviourFlags
-from nightscreen.sandbox.faults import ALL, FaultPlan, Latency, Profile, fixed, lognormal
+from nightscreen.sandbox.faults import (
+    ALL,
+    BehaviourFlags,
+    FaultPlan,
+    Latency,
+    Profile,
+    fixed,
+    lognormal,
+)
 from nightscreen.sandbox.grants import Grants, is_on_loopback
 from nightscreen.sandbox.ledger import PRICES, Ledger, Wallet, micros_of, naira_text
 from nightscreen.sandbox.loan_book import LoanBook

@@ -8,7 +8,7 @@ for some the day on which it is gone.
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from functools import cache, lru_cache, partial
 from hashlib import blake2b
@@ -124,7 +124,13 @@ def linked_account(customer: str, code: str, number: str, name: str, day: int = 
         "last_synced": opened,
         "data_source": draw.pick((["bank"], ["email"], ["email", "sms"], ["sms"])),
         "description": draw.pick((None, None, "Salary account", "Shop", "Savings")),
-        "bank": _bank(code),
+        "bank": {
+            "id": f"{SeededRandom('bank', code).below(1 << 128):032x}",
+            "name": BANK_NAMES.get(code, "Bank"),
+            "short_code": code,
+            "long_code": f"{SeededRandom('long code', code).below(10**6):06d}",
+            "icon": f"https://images.example/banks/{code}.png",
+        },
         **_audit(opened, customer),
     }
 
@@ -209,7 +215,9 @@ class _Diary:
 
     def _new_on(self, born: int) -> list[_Story]:
         since = max(1, born - MOST_LATE)
-        months = {_month_of(FIRST_DAY + timedelta(days=day)) for day in (since, born)}
+        days = [FIRST_DAY + timedelta(days=day) for day in (since, born)]
+        # the month of day 0 is 0
+        months = {(day.year - FIRST_DAY.year) * 12 + day.month - FIRST_DAY.month for day in days}
         lately = [
             entry
             for month in sorted(months)
@@ -293,21 +301,6 @@ def _events(draw: SeededRandom, born: int, record: Record) -> tuple[_Event, ...]
             text = f"{record['narration']} REF {draw.below(10**6):06d}"
         events.append(_Event(day, kind, _moment(day, draw), text))
     return tuple(sorted(events))
-
-
-def _month_of(day: date) -> int:
-    """Number a month of the world: that of day 0 is 0."""
-    return (day.year - FIRST_DAY.year) * 12 + day.month - FIRST_DAY.month
-
-
-def _bank(code: str) -> Record:
-    return {
-        "id": f"{SeededRandom('bank', code).below(1 << 128):032x}",
-        "name": BANK_NAMES.get(code, "Bank"),
-        "short_code": code,
-        "long_code": f"{SeededRandom('long code', code).below(10**6):06d}",
-        "icon": f"https://images.example/banks/{code}.png",
-    }
 
 
 def _text(kobo: int) -> str:

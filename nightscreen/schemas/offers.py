@@ -100,7 +100,6 @@ class Offer(
     decision: str
     state: LinkState
     customer_id: str = Field(repr=False)
-    product_name: str | None = None
     email: str | None = Field(None, repr=False)
     phone: str | None = Field(None, repr=False)
     reference: str | None = Field(None, repr=False)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nightscreen.sandbox import test_identifiers
 from nightscreen.sandbox.app import OPERATIONS, service
-from nightscreen.sandbox.behaviour_flags import OPERATIONS as NAMES
+from nightscreen.sandbox.faults import OPERATIONS as NAMES
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of, selfie_of
 from tests.how_many import examples
 from tests.sandbox.in_process import VALIDATION, Here

@@ -14,8 +14,7 @@ import pytest
 from nightscreen.sandbox import test_identifiers
 from nightscreen.sandbox.batch import COLUMNS, make_batch
 from nightscreen.sandbox.batch import KINDS as DAMAGES
-from nightscreen.sandbox.behaviour_flags import BehaviourFlags
-from nightscreen.sandbox.faults import FAULTS
+from nightscreen.sandbox.faults import FAULTS, BehaviourFlags
 from nightscreen.sandbox.people import (
     account_of,
     ecosystem_of,

@@ -24,7 +24,7 @@ from nightscreen.privacy.contests import answer_contest, open_contest
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.schemas.contests import ContestOutcome, Review
-from nightscreen.schemas.errors import InputError, UsageError
+from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.stops import REFUSALS
 from tests.screening import Night
 from tests.steps.offers_in_a_test import PRODUCT, Lender, Offered, borrower
@@ -119,7 +119,7 @@ def test_each_approved_customer_gets_one_link(lender: Lender, night: Night) -> N
         loan = book[row["reference"]]
         assert row["url"] == loan.url
         assert (row["email"], row["phone"]) == (loan.email, loan.phone_number)
-        assert (row["product_id"], row["product_name"]) == (PRODUCT, "Salary advance")
+        assert row["product_id"] == PRODUCT
     assert len({row["url"] for row in found.offers.values()}) == len(approved)
     report = found.report
     assert (report["state"], report["offers"]["offered"]) == ("completed", len(approved))
@@ -313,22 +313,19 @@ def test_unsound_run_is_refused_before_anything_is_asked(
     assert set((lender.folder / "out").iterdir()) == before
 
 
-def test_unknown_product_leaves_nothing(lender: Lender, night: Night) -> None:
-    """The list is looked at first, and what it has is reported."""
-    with pytest.raises(UsageError, match="there are: LP1001, LP1002"):
-        lender.offer(night, product="LP9999")
-    assert lender.calls("loan_start") == []
-    assert not [each for each in (lender.folder / "out").iterdir() if each != night.folder]
+def test_unknown_product_makes_no_link(lender: Lender, night: Night) -> None:
+    """The service refuses it, link by link; the right product is offered afterwards."""
+    refused = lender.offer(night, product="LP9999")
+    assert set(states(refused.offers).values()) == {"failed"}
+    assert lender.offer(night).report["offers"]["offered"] == len(chosen(night))
 
 
 def test_key_that_is_no_distributors_is_told_in_one_line(lender: Lender, night: Night) -> None:
-    """One call, one notice, stopped; the same run goes on once the key may."""
+    """One notice, stopped; the same run goes on once the key may."""
     lender.is_distributor(now=False)
     found = lender.offer(night)
     assert (found.report["state"], found.report["stop_reason"]) == ("stopped", "auth")
     assert found.report["notices"] == [REFUSALS["distributor"]]
-    assert len(lender.calls("loan_products")) == 1
-    assert lender.calls("loan_start") == []
     lender.is_distributor(now=True)
     resumed = lender.offer(run=found.report["run_id"])
     assert resumed.folder == found.folder
@@ -401,13 +398,8 @@ def die(lender: Lender, night: Night, how: str, monkeypatch: pytest.MonkeyPatch)
     with monkeypatch.context() as patch:
         patch.setattr(LoanOffers, "learn", lambda *_: None)
         if how != "answered":
-            patch.setattr(LoanOffers, "_find_product", _found)
             patch.setattr("nightscreen.calling.caller.Caller.one", sent_by_nobody)
         return lender.dies(LoanOffers, lender.asked(night, {"most": 2}), "report")
-
-
-async def _found(_offers: LoanOffers, _caller: Caller) -> bool:
-    return True
 
 
 @pytest.mark.parametrize(

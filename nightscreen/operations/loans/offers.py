@@ -5,18 +5,15 @@ request, unless unsolicited offers are chosen on purpose. A row's decision is th
 a review is valid for the evidence it was made on, and a later run may have decided differently.
 
 An offer is written into the journal before its call may be sent, under a key that only one process
-can write. A call whose answer was lost is never made again by machine. Everything begins with the
-list of active products: what it does not have is never offered. `offers.parquet` and `offers.csv`,
-ready for a mail merge, hold names, contacts, references and links; report, calls and manifest hold
-none of them.
+can write. A call whose answer was lost is never made again by machine. `offers.parquet` and
+`offers.csv`, ready for a mail merge, hold names, contacts, references and links; report, calls and
+manifest hold none of them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
-import shutil
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,10 +46,10 @@ from nightscreen.schemas.checks import Operation, Purpose, SubjectKind
 from nightscreen.schemas.columns import NAME_FIELDS, REQUESTED
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.enriched import WORD
-from nightscreen.schemas.errors import InputError, StoppedError, UsageError
+from nightscreen.schemas.errors import InputError, StoppedError
 from nightscreen.schemas.offers import LinkState, Offer, OfferLoans, OfferWord
 from nightscreen.schemas.rows import INSTANT
-from nightscreen.schemas.stops import COMPLETED, STOPPED, TEST_MODE, StopReason
+from nightscreen.schemas.stops import COMPLETED, STOPPED, TEST_MODE
 from nightscreen.values.addresses import judge_email
 from nightscreen.values.phones import judge_phone
 
@@ -65,7 +62,6 @@ if TYPE_CHECKING:
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.operations.person_run import CallEnd
-    from nightscreen.schemas.answers import LoanProduct
     from nightscreen.values.issues import Validated
 
 BLOCK_ROWS = 4096  # rows read at once: bounds memory
@@ -97,7 +93,6 @@ class Offered(Recorded):
     source: OfferSource
     product_id: str
     problem: str | None = None  # why a call of this session brought no link
-    product_name: str | None = None  # as the list of products has it, or the offer
 
     @property
     def offer(self) -> Offer | None:
@@ -308,7 +303,6 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
     def __init__(self, run: Run, parameters: OfferLoans) -> None:
         super().__init__(run, parameters)
         self._source = read_source(parameters)
-        self._product: LoanProduct | None = None
 
     @classmethod
     def identify(cls, parameters: OfferLoans, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - as of every kind
@@ -376,46 +370,6 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         waiting, most = super().left(), self.parameters.most
         return waiting if most is None else waiting[: max(0, most - self._made)]
 
-    async def ask(self, caller: Caller) -> None:
-        """Find the product on the list, then make the links.
-
-        Raises:
-            UsageError: the list does not have it; nothing is left of the run.
-        """
-        if self._product is not None or await self._find_product(caller):
-            await super().ask(caller)
-
-    async def _find_product(self, caller: Caller) -> bool:
-        self.run.progress[self.operation].wanted += 1
-        listed, _ = await fetch_products(caller)
-        if listed is None:
-            if self.run.stops.reason is None:
-                self.run.stops.stop(StopReason.OUTAGE)
-            return False
-        wanted = self.parameters.product
-        found = (product for product in listed.products if product.product_id == wanted)
-        self._product = next(found, None)
-        if self._product is None:
-            await asyncio.to_thread(self._withdraw)
-            ids = ", ".join(str(product.product_id) for product in listed.products) or "none"
-            raise UsageError(
-                f"--product: the service lists no such active product; there are: {ids}"
-            )
-        return True
-
-    def _withdraw(self) -> None:
-        """Leave nothing of a new run that has asked for the list of products and no more."""
-        run = self.run
-        if run.is_new:
-            run.journal.runs.withdraw(run.run_id)
-            shutil.rmtree(run.folder.path, ignore_errors=True)
-        else:
-            record = run.journal.runs.find(run.run_id)
-            report = {} if record is None else record.report or {}
-            run.journal.runs.finish(
-                run.run_id, state="stopped", stop_reason="failures", report=report
-            )
-
     def intent(self, person: Offered) -> Offer:
         """Return a new offer, under a key that one process gets."""
         contacts = self._contacts(person)
@@ -431,7 +385,6 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
             state=LinkState.STARTING,
             at=self.run.clock(),
             customer_id=person.customer_id,
-            product_name=None if self._product is None else self._product.name,
             email=contacts.get("email"),
             phone=contacts.get("phone"),
         )
@@ -462,10 +415,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         The phone stays unchanged, for the person who sends the messages: it is `+234` and ten
         digits.
         """
-        folder, product = self.run.folder, self._product
-        for each in self.people:
-            held = None if each.offer is None else each.offer.product_name
-            each.product_name = held if product is None else product.name
+        folder = self.run.folder
         offers = OFFERS.table(self.people)
         folder.write_parquet(OFFERS_FILE, OFFERS.schema, [offers])
         with folder.file(OFFERS_CSV, offers.num_rows) as partial_file:
@@ -477,21 +427,17 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
                 "a link may exist that nobody here knows; no machine asks again, see state "
                 f"in_doubt in {OFFERS_CSV}; --again makes them another"
             )
-        answers = {
-            Operation.LOAN_PRODUCTS: {"listed": int(product is not None)},
-            self.operation: {"offered": self._made},
-        }
         more = {
             **self._head(),
             "prefill": list(self.parameters.prefill),
             "offers": counts,
             "changes": {"links_made": self._made},
         }
-        return Account(answers, more)
+        return Account({self.operation: {"offered": self._made}}, more)
 
     def _head(self) -> dict[str, Any]:
         """Return what the run is about."""
-        source, product, given = self._source, self._product, self.parameters
+        source, given = self._source, self.parameters
         return {
             "source": {
                 "run_id": source.run_id,
@@ -499,10 +445,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
                 "decisions": list(given.decisions),
                 "unsolicited": given.unsolicited,
             },
-            "product": {
-                "product_id": given.product,
-                "name": None if product is None else product.name,
-            },
+            "product": {"product_id": given.product},
         }
 
     def _counts(self) -> dict[str, int]:
@@ -523,7 +466,6 @@ OFFERS = OutputTable[Offered](
     email=(_TEXT, lambda row: row.email),
     phone=(_TEXT, lambda row: row.phone),
     product_id=(_TEXT, lambda row: row.product_id),
-    product_name=(_TEXT, lambda row: row.product_name),
     state=(WORD, lambda row: str(row.word)),
     reference=(_TEXT, lambda row: row.link and row.link.reference),
     url=(_TEXT, lambda row: row.link and row.link.url),
@@ -541,21 +483,6 @@ OFFERS = OutputTable[Offered](
 # --- products ---
 
 
-async def fetch_products(session: Caller) -> tuple[LoanProducts | None, LookupTask]:
-    """Ask for the list of active products; None if it is missing."""
-    run = session.run
-    subject = run.journal.pseudonyms.subject(SubjectKind.PRODUCT.value, "list")
-    task = await session.one(
-        session.task(wire.loan_products(), kind=SubjectKind.PRODUCT, subject=subject)
-    )
-    reading = task.reading
-    if reading is None or reading.verdict is not ChargeStatus.ANSWERED:
-        run.stops.conclude()
-        return None, task
-    found = parse_answer(Operation.LOAN_PRODUCTS, reading.body)
-    return (found if isinstance(found, LoanProducts) else None), task
-
-
 async def list_products(settings: Settings) -> LoanProducts:
     """Return the active products by themselves; the call is in the journal, a run is not.
 
@@ -563,15 +490,19 @@ async def list_products(settings: Settings) -> LoanProducts:
         StoppedError: the list did not come, and why.
         UsageError: the settings are wrong, the address among them.
     """
-    operation = Operation.LOAN_PRODUCTS
-    async with single_call(settings, operation) as caller:
-        listed, task = await fetch_products(caller)
-    if listed is not None:
-        return listed
-    caller.run.refuse_wrong_address()
-    stops = caller.run.stops
-    trouble = None if task.reading is None else task.reading.trouble
-    why = stops.ending()[1] or trouble or "no answer"
+    async with single_call(settings, Operation.LOAN_PRODUCTS) as caller:
+        run, kind = caller.run, SubjectKind.PRODUCT
+        subject = run.journal.pseudonyms.subject(kind.value, "list")
+        task = await caller.one(caller.task(wire.loan_products(), kind=kind, subject=subject))
+    reading, stops = task.reading, run.stops
+    if reading is not None and reading.verdict is ChargeStatus.ANSWERED:
+        found = parse_answer(Operation.LOAN_PRODUCTS, reading.body)
+        if isinstance(found, LoanProducts):
+            return found
+    else:
+        stops.conclude()
+        run.refuse_wrong_address()
+    why = stops.ending()[1] or (reading and reading.trouble) or "no answer"
     raise StoppedError(
         "; ".join(stops.refusals())
         or f"the list of products did not come ({why}); try again later, and see: nightscreen "

@@ -286,7 +286,6 @@ LOANS = OutputTable[Followed](
     reference=(_TEXT, lambda loan: loan.offer.reference),
     customer_id=(_TEXT, lambda loan: loan.offer.customer_id),
     product_id=(WORD, lambda loan: loan.offer.product_id),
-    product_name=(WORD, lambda loan: loan.offer.product_name),
     state=(WORD, lambda loan: str(loan.word)),
     status=(WORD, lambda loan: loan.offer.status),
     status_at=(INSTANT, lambda loan: loan.offer.status_at),
