@@ -30,9 +30,8 @@ from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
 from nightscreen.report.calls import write_calls
 from nightscreen.report.page import api_run_page
-from nightscreen.report.run_end import check_report, lookup_counts
+from nightscreen.report.run_end import RunEnd, check_report, lookup_counts
 from nightscreen.runs.run import open_api_run
-from nightscreen.runs.run_report import run_end
 from nightscreen.runs.runner import Runner, closing
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.calls import CallState, LookupStatus
@@ -295,8 +294,8 @@ def close_run(
     `ends` says how many questions of each operation came to which end, those not reached as
     `WAITING`; what `account` says beside it may replace a part.
     """
-    end = run_end(run)
-    calls = write_calls(end.folder, end.journal, end.run_id, end.declared)
+    end = RunEnd(run)
+    calls = write_calls(run.folder, run.journal, run.run_id, run.declared)
     checks = {}
     for operation in dict.fromkeys((*ends, *account.answers)):
         made = ends.get(operation, Counter[LookupStatus]())
@@ -308,7 +307,7 @@ def close_run(
         )
     report = {
         **end.head(),
-        "flow": end.flow,
+        "flow": run.flow,
         "rows": dict(rows),
         "checks": checks,
         "cost": {**end.cost(calls), **account.cost},
@@ -321,9 +320,9 @@ def close_run(
         **account.more,
     }
     manifest = {
-        "flow": end.flow,
-        "input": {"digest": end.input_digest},
-        "parameters": dict(end.parameters),
+        "flow": run.flow,
+        "input": {"digest": run.input_digest},
+        "parameters": run.parameters.model_dump(exclude={"output", "run"}),
     }
     return end.finish(report, api_run_page(report), manifest)
 

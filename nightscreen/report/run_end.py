@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from types import MappingProxyType
@@ -13,17 +12,16 @@ from nightscreen.journal.invoices import disputed_calls
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.plan import Quote
 from nightscreen.schemas.stops import COMPLETED, TEST_MODE
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from nightscreen.config.declarations import Declarations
-    from nightscreen.files.run_folder import RunFolder
-    from nightscreen.journal import Journal
+    from nightscreen.calling.run import Run
     from nightscreen.report.calls import CallFigures, CheckCalls
-    from nightscreen.schemas.plan import CheckCounts, Quote
+    from nightscreen.schemas.plan import CheckCounts
 
 SCHEMA_VERSION = 3
 PAGE = "report.html"
@@ -32,28 +30,21 @@ _DISPUTED_NAMED = 20
 _PACKAGES = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 
 
-@dataclass(frozen=True, slots=True)
 class RunEnd:
-    """A run that has come to its end, as its report needs it."""
+    """A run of any flow that has come to its end, at this instant.
 
-    run_id: str
-    flow: str
-    batch: str
-    purpose: str
-    # `completed`, `stopped` or `test_mode`; `stop_reason` says why it stopped, else None
-    state: str
-    stop_reason: str | None
-    started_at: int  # instants in microseconds, `finished_at` too
-    finished_at: int
-    quote: Quote  # what the present session was quoted; earlier ones had spent `spent_before_micro`
-    spent_before_micro: int
-    cap_micro: int | None  # most that the run may spend; None is no limit
-    notices: Sequence[str]  # what a person should know of how it went
-    parameters: Mapping[str, Any]  # what it was started with, as JSON has it
-    input_digest: str
-    folder: RunFolder
-    journal: Journal
-    declared: Declarations
+    Attributes:
+        run: the run.
+        state: `completed`, `stopped` or `test_mode`.
+        stop_reason: why it stopped, else None.
+        notices: what a person should know of how it went.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.state, self.stop_reason = run.stops.ending()
+        self.notices = [*run.stops.refusals(), *run.stops.notices]
+        self._finished_at = run.clock()
 
     @property
     def in_test(self) -> bool:
@@ -64,14 +55,14 @@ class RunEnd:
         """Return what every report begins with; instants as ISO 8601 text in UTC."""
         return {
             "schema_version": SCHEMA_VERSION,
-            "run_id": self.run_id,
-            "batch": self.batch,
-            "purpose": self.purpose,
+            "run_id": self.run.run_id,
+            "batch": self.run.batch,
+            "purpose": self.run.purpose,
             "state": self.state,
             "stop_reason": self.stop_reason,
             "publishable": self.state == COMPLETED,
-            "started_at": instant_text(self.started_at),
-            "finished_at": instant_text(self.finished_at),
+            "started_at": instant_text(self.run.started_at),
+            "finished_at": instant_text(self._finished_at),
         }
 
     def cost(
@@ -81,11 +72,12 @@ class RunEnd:
 
         The report is cumulative, and so is its quote: it has what earlier sessions had spent.
         """
-        disputed = disputed_calls(self.journal, self.run_id, limit=_DISPUTED_NAMED)
+        run, quote = self.run, self.run.quote or Quote()
+        disputed = disputed_calls(run.journal, run.run_id, limit=_DISPUTED_NAMED)
         return {
             "total": naira_text(calls.cost_micro),
-            "quoted": self.quote.in_naira(self.spent_before_micro),
-            "cap": naira_text(self.cap_micro),
+            "quoted": quote.in_naira(run.spent_before_micro),
+            "cap": naira_text(run.caps.run_micro),
             "saved_by_reuse": naira_text(by_reuse_micro),
             "saved_by_sharing": naira_text(by_sharing_micro),
             "in_doubt_exposure": naira_text(calls.in_doubt_micro),
@@ -94,7 +86,7 @@ class RunEnd:
 
     def files(self) -> dict[str, int]:
         """Return the files of the run's folder that have rows, and how many."""
-        return dict(sorted(self.folder.rows.items()))
+        return dict(sorted(self.run.folder.rows.items()))
 
     def finish(
         self,
@@ -109,27 +101,27 @@ class RunEnd:
         In test mode there is no manifest. `before_end` is called once the files are there, before
         the run counts as finished.
         """
-        self.folder.write_json(REPORT, report)
-        self.folder.write_text(PAGE, page)
+        self.run.folder.write_json(REPORT, report)
+        self.run.folder.write_text(PAGE, page)
         if not self.in_test:
-            self.folder.write_json(
+            self.run.folder.write_json(
                 MANIFEST,
                 {
                     "schema_version": 1,
-                    "run_id": self.run_id,
-                    "batch": self.batch,
+                    "run_id": self.run.run_id,
+                    "batch": self.run.batch,
                     "state": self.state,
                     "publishable": report["publishable"],
                     **manifest,
-                    "files": self.folder.files(),
+                    "files": self.run.folder.files(),
                     "versions": dict(versions_used()),
                 },
             )
-        self.folder.publish()
+        self.run.folder.publish()
         if before_end is not None:
             before_end()
-        self.journal.runs.finish(
-            self.run_id, state=self.state, stop_reason=self.stop_reason, report=report
+        self.run.journal.runs.finish(
+            self.run.run_id, state=self.state, stop_reason=self.stop_reason, report=report
         )
         return report
 

@@ -37,6 +37,7 @@ from nightscreen.report.anomaly_check import HELD, earlier_reports, hold, plausi
 from nightscreen.report.calls import write_calls
 from nightscreen.report.facts import counted_customers, facts_of, nights_of
 from nightscreen.report.page import report_page
+from nightscreen.report.run_end import RunEnd
 from nightscreen.results.assemble import Assembly, Chunk
 from nightscreen.results.backtest import PastRun, try_beside
 from nightscreen.results.changes import Comparison, unreached_checks
@@ -54,7 +55,6 @@ from nightscreen.runs.open_cases import publish_cases
 from nightscreen.runs.run_report import (
     WrittenRows,
     lookup_ends,
-    run_end,
     screening_report,
     without_answer,
 )
@@ -148,7 +148,7 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     trim_memory()
     spill = run.workspace.folder / "calls"
     calls = write_calls(run.folder, run.journal, run.run_id, run.declared, spill=spill)
-    end = run_end(run)
+    end = RunEnd(run)
     lookups = lookup_ends(run, test_mode=end.in_test)
     compared = _publish(run, lookups, test_mode=end.in_test)
     parts = enriched_parts(run.folder.path)

@@ -16,12 +16,11 @@ from nightscreen.schemas.calls import NOT_ENDED, LookupStatus
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import DAY_MICROS, instant_text, spending_day, spending_month
 from nightscreen.schemas.money import naira_text
-from nightscreen.schemas.plan import CheckCounts, Quote
+from nightscreen.schemas.plan import CheckCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nightscreen.calling.run import Run
     from nightscreen.report.calls import CallFigures
     from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.plan import First
@@ -108,30 +107,6 @@ class WrittenRows:
     # by check, what rows saved that shared an answer of this run
     shared_micro: Counter[str] = field(default_factory=Counter)
     pending: int = 0  # answers that are still to come
-
-
-def run_end(run: Run) -> RunEnd:
-    """Return how a run of any flow ended, as its report needs it."""
-    state, stop_reason = run.stops.ending()
-    return RunEnd(
-        run_id=run.run_id,
-        flow=run.flow,
-        batch=run.batch,
-        purpose=run.purpose,
-        state=state,
-        stop_reason=stop_reason,
-        started_at=run.started_at,
-        finished_at=run.clock(),
-        quote=run.quote or Quote(),
-        spent_before_micro=run.spent_before_micro,
-        cap_micro=run.caps.run_micro,
-        notices=[*run.stops.refusals(), *run.stops.notices],
-        parameters=run.parameters.model_dump(exclude={"output", "run"}),
-        input_digest=run.input_digest,
-        folder=run.folder,
-        journal=run.journal,
-        declared=run.declared,
-    )
 
 
 def lookup_ends(run: ScreeningRun, *, test_mode: bool) -> dict[str, dict[str, int]]:
