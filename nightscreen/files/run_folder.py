@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nightscreen.files.outputs import MANIFEST, REPORT
+from nightscreen.files.outputs import MANIFEST, PROBLEMS, QUARANTINE, REPORT
 from nightscreen.files.places import (
     folder_to_publish,
     is_url,
@@ -26,10 +26,12 @@ from nightscreen.files.places import (
     withdraw_manifest,
 )
 from nightscreen.files.private_files import atomic_write, make_private_folder, write_private
-from nightscreen.files.quarantine import records
+from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter, records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from nightscreen.schemas.rows import Problem, RefusedRow, SourceColumn
 
 PART_ROWS = 131_072
 GROUP_ROWS = 4096
@@ -94,6 +96,24 @@ class RunFolder:
             yield partial
         if rows is not None:
             self.rows[name] = rows
+
+    @contextmanager
+    def findings(
+        self, columns: Sequence[SourceColumn]
+    ) -> Iterator[Callable[[Sequence[RefusedRow], Sequence[Problem]], None]]:
+        """Give what writes refused rows and problems of an input; both files appear at the end."""
+        counts = {QUARANTINE: 0, PROBLEMS: 0}
+        quarantine = QuarantineWriter(self.path / QUARANTINE, columns)
+        with quarantine, ProblemsWriter(self.path / PROBLEMS) as found:
+
+            def write(refused: Sequence[RefusedRow], problems: Sequence[Problem]) -> None:
+                quarantine.write(refused)
+                found.write(problems)
+                counts[QUARANTINE] += len(refused)
+                counts[PROBLEMS] += len(problems)
+
+            yield write
+        self.rows |= counts
 
     def write_text(self, name: str, text: str) -> None:
         """Write a small text file."""

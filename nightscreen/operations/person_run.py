@@ -22,8 +22,6 @@ import pyarrow as pa
 from nightscreen.calling.caller import Caller, wait_and_resume
 from nightscreen.calling.lookup_task import CALL_STATES, SAID_OF_CUSTOMER
 from nightscreen.calling.run import known_prices
-from nightscreen.files.outputs import PROBLEMS, QUARANTINE
-from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
 from nightscreen.journal import journal_of
 from nightscreen.journal.opening import journal_exists
 from nightscreen.journal.records import Records
@@ -58,7 +56,6 @@ if TYPE_CHECKING:
     from nightscreen.files.run_folder import RunFolder
     from nightscreen.journal import Journal
     from nightscreen.schemas.checks import SubjectKind
-    from nightscreen.schemas.rows import Problem, RefusedRow, SourceColumn
 
 PENDING, FAILED = "pending", "failed"
 """Words of every flow for whoever waits for a call, and for whoever's call surely did nothing."""
@@ -664,22 +661,6 @@ def quote(run: Run, operation: Operation, kind: SubjectKind, calls: int) -> Quot
         expected_s=calls * seconds / run.settings.max_in_flight[family_of(operation)],
     )
     return Quote((line,), cap_micro=run.caps.run_micro)
-
-
-def write_refused(
-    folder: RunFolder,
-    columns: Sequence[SourceColumn],
-    refused: Iterable[RefusedRow],
-    problems: Iterable[Problem],
-) -> None:
-    """Write the refused rows of an input under its columns, and all that was found, by line."""
-    rows = sorted(refused, key=lambda row: row.line)
-    found = sorted(problems, key=lambda problem: problem.line)
-    with QuarantineWriter(folder.path / QUARANTINE, columns) as quarantine:
-        quarantine.write(rows)
-    with ProblemsWriter(folder.path / PROBLEMS) as file:
-        file.write(found)
-    folder.rows |= {QUARANTINE: len(rows), PROBLEMS: len(found)}
 
 
 class OutputTable(Generic[X]):

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from nightscreen.files.outputs import PROBLEMS, QUARANTINE
-from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
 from nightscreen.reading.date_orders import DATE_COLUMNS, DateOrders, in_numbers
 from nightscreen.reading.merge_rows import merge_rows, status_name
 from nightscreen.reading.open_file import open_source
@@ -350,17 +348,12 @@ def read_input(run: ScreeningRun) -> None:
     most = MOST_TO_CORRECT if keeps else 0
     intake = Intake(source.header, customers, orders, corrections, most_to_correct=most)
     merging = None if customers is None else RowsToMerge(run.workspace, customers)
-    quarantine = QuarantineWriter(run.folder.path / QUARANTINE, source.header.columns)
-    problems = ProblemsWriter(run.folder.path / PROBLEMS)
     to_correct: list[tuple[str, RefusedRow]] = []
-    found = 0
     run.chunks = run.rows_read = run.rows_quarantined = 0
-    with quarantine, problems:
+    with run.folder.findings(source.header.columns) as write:
         for batch in source.batches(CHUNK_ROWS):
             result = intake.take(batch)
-            quarantine.write(result.refused)
-            problems.write(result.problems)
-            found += len(result.problems)
+            write(result.refused, result.problems)
             to_correct += result.to_correct
             run.rows_read += result.read
             run.rows_quarantined += len(result.refused)
@@ -373,13 +366,10 @@ def read_input(run: ScreeningRun) -> None:
             run.input_chunks = len(merging.spans)
             status = status_name(source.header.columns, source.header.loan_status)
             for merged, problems_of in merging.merged(run.customers, status):
-                problems.write(problems_of)
-                found += len(problems_of)
+                write((), problems_of)
                 run.workspace.put(f"rows-{run.chunks:05d}", merged)
                 run.chunks += 1
     run.date_orders = orders.used()
-    run.folder.rows[QUARANTINE] = run.rows_quarantined
-    run.folder.rows[PROBLEMS] = found
     if run.rows_read == 0:
         raise InputError(f"{run.input_name} holds no rows below its header")
     if keeps:

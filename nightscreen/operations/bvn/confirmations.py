@@ -37,7 +37,6 @@ from nightscreen.operations.person_run import (
     Account,
     Recorded,
     single_call,
-    write_refused,
 )
 from nightscreen.reading.columns import fold
 from nightscreen.reading.open_file import file_digest, open_source
@@ -172,8 +171,9 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
         found = list(self._matched(file))
         file.supplied.clear()
         self.rows_refused = len(file.refused)
-        problems = [each.problem for each in file.refused]
-        write_refused(self.run.folder, QUARANTINED, file.refused, problems)
+        refused = sorted(file.refused, key=lambda row: row.line)
+        with self.run.folder.findings(QUARANTINED) as write:
+            write(refused, [each.problem for each in refused])
         return found
 
     def _matched(self, file: OtpFile) -> Iterator[Given]:

@@ -19,7 +19,6 @@ from nightscreen.operations.person_run import (
     Account,
     Recorded,
     quote,
-    write_refused,
 )
 from nightscreen.planning.eligibility import consent_column, consent_ends
 from nightscreen.reading.date_orders import DateOrders
@@ -108,7 +107,8 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
             found += self._taken(result.rows)
         self.rows_read, self.rows_refused = len(found) + len(refused), len(refused)
         problems += self._choose(found)
-        write_refused(run.folder, source.header.columns, refused, problems)
+        with run.folder.findings(source.header.columns) as write:
+            write(refused, sorted(problems, key=lambda problem: problem.line))
         return found
 
     def _taken(self, rows: pa.RecordBatch) -> Iterator[Requested]:

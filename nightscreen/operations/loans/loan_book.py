@@ -15,8 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.files.outputs import PROBLEMS, QUARANTINE, REPORT
-from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter
+from nightscreen.files.outputs import QUARANTINE, REPORT
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.records import Records
 from nightscreen.reading.columns import fold
@@ -294,15 +293,10 @@ def import_outcomes(
         cap_micro=None,
         parameters={"mapping": "" if mapping is None else str(mapping.absolute())},
     )
-    book, number = LoanBook(journal, source.header, now), 0
-    quarantine = QuarantineWriter(folder.path / QUARANTINE, source.header.columns)
-    with quarantine, ProblemsWriter(folder.path / PROBLEMS) as findings:
+    book = LoanBook(journal, source.header, now)
+    with folder.findings(source.header.columns) as write:
         for batch in source.batches(BLOCK):
-            refused, problems = book.take(batch)
-            quarantine.write(refused)
-            findings.write(problems)
-            number += len(problems)
-    folder.rows |= {QUARANTINE: book.rows["quarantined"], PROBLEMS: number}
+            write(*book.take(batch))
     report = {
         "schema_version": 1,
         "run_id": run_id,
