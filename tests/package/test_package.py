@@ -117,4 +117,6 @@ def test_deployments_name_modules_that_are_installed() -> None:
         module, _, flow = entrypoint.rpartition(".")
         assert module.startswith("nightscreen.flows.")
         tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())
-        assert flow in [node.name for node in tree.body if isinstance(node, ast.AsyncFunctionDef)]
+        made = [node.targets for node in tree.body if isinstance(node, ast.Assign)]
+        named = {node.name for node in tree.body if isinstance(node, ast.AsyncFunctionDef)}
+        assert flow in named | {each.id for (each,) in made if isinstance(each, ast.Name)}

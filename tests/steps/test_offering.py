@@ -379,7 +379,7 @@ def test_test_mode_offers_nothing(lender: Lender, night: Night) -> None:
     lender.sandbox.faults = FaultPlan(0, rates={"all": {"mock_response": 1.0}})
     found = lender.offer(night)
     assert found.report["state"] == "test_mode"
-    assert set(states(found.offers).values()) == {"pending"}
+    assert set(states(found.offers).values()) <= {"pending", "failed"}
     assert not (found.folder / "manifest.json").exists()
 
 
