@@ -762,8 +762,8 @@ _PROCESSES = (
         (
             Edit(
                 "nightscreen/runs/worker.py",
-                '_caps_of(terms["caps"])',
-                "Caps(in_flight=tuple(settings.max_in_flight.items()))",
+                "caps = Caps(**own)",
+                "caps = Caps(in_flight=tuple(settings.max_in_flight.items()))",
             ),
         ),
         ("tests/steps/test_workers.py::test_a_worker_keeps_the_caps_of_the_run",),
@@ -976,11 +976,13 @@ _PEOPLE = (
         (
             Edit(
                 _INTAKE,
-                "            problems.write(result.problems)\n            found +=",
-                "            problems.write(\n"
-                '                replace(each, hint=f"{each.hint} {result.refused[0].values}")\n'
+                "            write(result.refused, result.problems)\n",
+                "            told = [\n"
+                "                type(each)(each.line, each.column, each.code,"
+                ' f"{each.hint} {result.refused[0].values}", each.action)\n'
                 "                if result.refused\n                else each\n"
-                "                for each in result.problems\n            )\n            found +=",
+                "                for each in result.problems\n            ]\n"
+                "            write(result.refused, told)\n",
             ),
         ),
         (f"{_T_LINE}::test_the_books_of_the_report_always_add_up",),
@@ -990,17 +992,17 @@ _PEOPLE = (
         "A BVN stands in a report that is mailed to managers.",
         (
             Edit(
-                "nightscreen/runs/run_report.py",
-                "        notices=[*run.stops.refusals(), *run.stops.notices],\n",
-                "        notices=[*run.stops.refusals(), *run.stops.notices, *_asked(run)],\n",
+                "nightscreen/report/run_end.py",
+                "self.notices = [*run.stops.refusals(), *run.stops.notices]\n",
+                "self.notices = [*run.stops.refusals(), *run.stops.notices, *_asked(run)]\n",
             ),
             Edit(
-                "nightscreen/runs/run_report.py",
-                "def lookup_ends(",
+                "nightscreen/report/run_end.py",
+                "class RunEnd:",
                 'def _asked(run: Run) -> list[str]:\n    needed = getattr(run, "needed", None)\n'
                 "    pieces = [] if needed is None else needed.pieces()\n"
                 '    return [str(row) for _, piece in pieces for row in piece["identity"]]\n\n\n'
-                "def lookup_ends(",
+                "class RunEnd:",
             ),
         ),
         (f"{_T_LINE}::test_every_row_has_the_status_the_sandbox_knows",),
@@ -1064,8 +1066,8 @@ _ROWS = (
         (
             Edit(
                 _INTAKE,
-                "            quarantine.write(result.refused)\n",
-                "            quarantine.write(result.refused[:1])\n",
+                "            write(result.refused, result.problems)\n",
+                "            write(result.refused[:1], result.problems)\n",
             ),
         ),
         (f"{_T_LINE}::test_the_books_of_the_report_always_add_up",),
@@ -1379,7 +1381,11 @@ _ONE_BY_ONE = (
     Broken(
         "calls of a living process are taken over",
         "A password that is under way counts as lost, or is sent a second time.",
-        (Edit(_PERSON_RUN, "if worker != run_id and is_under_way(journal, worker):", "if False:"),),
+        (
+            Edit(
+                _PERSON_RUN, "if worker == run_id or not is_under_way(journal, worker):", "if True:"
+            ),
+        ),
         ("tests/storage/test_bvn_consents.py::test_calls_of_the_dead_alone_are_learnt[sqlite]",),
     ),
 )
