@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from nightscreen.journal import Journal
-    from nightscreen.journal.runs import RunRecord
+from nightscreen.journal import Journal
+from nightscreen.journal.runs import RunRecord
 
 
 def begin_run(journal: Journal, run_id: str, **given: Any) -> RunRecord:  # noqa: ANN401 - as `begin` takes them

@@ -7,8 +7,8 @@ import secrets
 import shutil
 import sys
 import tempfile
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
@@ -16,14 +16,9 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests import how_many
 from tests.laws import require_declared_below, require_laws_below
-from tests.nights.standard import StandardNights
+from tests.nights.standard import StandardNight, StandardNights
 from tests.screening import World
 from tests.services import EngineServer, Session, engine_in_use, shared_engine, shared_postgresql
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-    from tests.nights.standard import StandardNight
 
 # Every command under test is a process of its own: where compiled modules are not kept, each of
 # them would compile ours anew, a second of a processor each time.
@@ -40,7 +35,6 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
     tempfile.tempdir = None  # whoever asked before is asked again
 
 FIRST = {
-    "tests/flows/test_workers.py": "several workers",
     "tests/flows/": "an engine",
     "tests/kill/": "kills",
     "tests/cli/test_runs.py": "the command's engine",

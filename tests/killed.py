@@ -11,16 +11,13 @@ import pickle
 import signal
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import httpx
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from nightscreen.sandbox.state import Sandbox
-    from tests.screening import World
+from nightscreen.sandbox.state import Sandbox
+from tests.screening import World
 
 _DONE, _FAILED = 0, 1
 

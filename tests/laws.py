@@ -20,13 +20,18 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 
 from nightscreen.checks.registry import CHECKS
+from nightscreen.config.settings import Settings
 from nightscreen.files.outputs import OUTPUTS, declaration_of
+from nightscreen.journal import Journal
 from nightscreen.journal.opening import journal_of
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.checks import NoAnswer
@@ -34,14 +39,6 @@ from nightscreen.schemas.clock import spending_day
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.pulls import PulledKind
 from tests.recomputed import Folder, differences
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
-    from pathlib import Path
-
-    from nightscreen.config.settings import Settings
-    from nightscreen.journal import Journal
 
 ENDS = ("paid", "free", "reused", "spared", "unreadable", "failed", "pending", "in_doubt")
 """What may become of a lookup: together they are all that were needed."""

@@ -9,35 +9,29 @@ from __future__ import annotations
 import asyncio
 import csv
 import shutil
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.config.settings import read_settings
-from nightscreen.operations.person_run import run_people
+from nightscreen.config.settings import Settings, read_settings
+from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.runs.runner import Runner
 from nightscreen.runs.screening import run_screening
+from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.sandbox.state import Opening, Sandbox
-from nightscreen.schemas.clock import LAGOS, system_clock
+from nightscreen.schemas.clock import LAGOS, Clock, system_clock
 from tests.laws import Overseen, require_laws
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from pathlib import Path
-
-    from nightscreen.config.settings import Settings
-    from nightscreen.operations.person_run import PersonRun
-    from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.clock import Clock
 
 
 def days_ago(number: int) -> str:

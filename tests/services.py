@@ -17,19 +17,16 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sqlalchemy import create_engine, make_url, text
 
 from tests import session_end
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _PATIENCE_S = 240.0
 """A server needs ten seconds of a processor to start; a busy machine gives them slowly."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -20,11 +22,8 @@ from tests.laws import Overseen, broken_laws, consent_counts, granted_beyond, re
 from tests.recomputed import Folder
 from tests.screening import CONSENT, World, customer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+Edit = Callable[[dict[str, Any]], object]
 
-    Edit = Callable[[dict[str, Any]], object]
 
 KARMA, ECOSYSTEM = "karma", "ecosystem"
 NAIRA = 1_000_000

@@ -13,7 +13,6 @@ from collections import Counter
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -26,21 +25,17 @@ from nightscreen.journal.opening import journal_of
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.runs.runner import Runner
+from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import to_micro
 from tests.how_many import examples
-from tests.kill.truth import KIND, wrong_statuses
+from tests.kill.truth import KIND, Key, wrong_statuses
 from tests.killed import is_killed
 from tests.laws import DOUBTFUL, about_ledger, all_calls
 from tests.left_behind import everything
-from tests.screening import CONSENT, Unasked, World, customer
-
-if TYPE_CHECKING:
-    from nightscreen.runs.screening_run import ScreeningRun
-    from tests.kill.truth import Key
-    from tests.screening import Night
+from tests.screening import CONSENT, Night, Unasked, World, customer
 
 PEOPLE = 40
 AT_ONCE = {"bank_account": 2, "karma": 3, "ecosystem": 3}

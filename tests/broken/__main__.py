@@ -15,17 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
 from tests.broken.behaviours import BEHAVIOURS, ROOT, Broken, Edit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 COPIED = (
     *("nightscreen", "tests", "docs", "deploy"),

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nightscreen.client.wire import lookup_request
 from nightscreen.schemas.checks import IdentityKind, Lookup
-
-if TYPE_CHECKING:
-    from nightscreen.schemas.requests import Request
+from nightscreen.schemas.requests import Request
 
 
 def bank_account(account_number: str, bank_code: str) -> Request:

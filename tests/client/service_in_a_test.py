@@ -9,19 +9,16 @@ import asyncio
 import contextlib
 import datetime as dt
 import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
-
-    Behaviour = Callable[["Wire"], Awaitable[None]]
+Behaviour = Callable[["Wire"], Awaitable[None]]
 
 
 @dataclass

@@ -7,7 +7,7 @@ import gzip
 import json
 import logging
 import zlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 import pytest
@@ -22,12 +22,7 @@ from nightscreen.schemas.checks import IdentityKind, Operation
 from nightscreen.schemas.errors import SettingsError
 from tests.client.fakes import Canned, FakeTransport
 from tests.client.lookups import bank_account, ecosystem, karma
-from tests.client.service_in_a_test import Authority, Wire, raw_service
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.client.service_in_a_test import Behaviour
+from tests.client.service_in_a_test import Authority, Behaviour, Wire, raw_service
 
 BVN = "22212345678"
 KEY = "sk_live_1234567890"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
@@ -14,21 +15,17 @@ import pytest
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client import wire
 from nightscreen.client.api import Client
+from nightscreen.client.classify import CallOutcome
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.answers import LoanProducts, Record
 from nightscreen.schemas.checks import HITS, IdentityKind, Operation, Outcome
 from nightscreen.schemas.consented import RawRecords
 from nightscreen.schemas.errors import SettingsError, UsageError
 from nightscreen.schemas.money import from_micro
+from nightscreen.schemas.requests import Request
 from tests.client.fakes import Canned, FakeTransport
 from tests.client.lookups import bank_account, ecosystem, karma, selfie
 from tests.examples import KEY, MARKS, Example, load
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nightscreen.client.classify import CallOutcome
-    from nightscreen.schemas.requests import Request
 
 EXAMPLES = load()
 BY_OPERATION = {

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.client.limiter import AdaptiveCap, CallStart
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SEEDS = range(4)
 REFUSAL_S = 0.005

@@ -6,8 +6,9 @@ import asyncio
 import base64
 import contextlib
 import ssl
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 import pytest
@@ -19,10 +20,6 @@ from nightscreen.client.network import Network
 from nightscreen.config.settings import read_settings
 from nightscreen.schemas.errors import SettingsError
 from tests.client.service_in_a_test import Authority
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 HOST = "service.lender.example"  # a name that no name server knows: only the proxy leads there
 PRODUCTS = b'{"status":"success","message":"ok","data":[]}'

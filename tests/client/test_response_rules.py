@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from nightscreen.client.response_rules import MANNERS, Exchange, load_response_r
 from nightscreen.schemas.checks import Operation, Outcome
 from nightscreen.schemas.errors import SettingsError
 from tests.client.lookups import bank_account
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LAST = '[[rules]]\nname = "rest"\nverdict = "in_doubt"\ntrouble = "unreadable"\n'
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -24,10 +24,6 @@ from nightscreen.schemas.enriched import CASHFLOW_SCHEMA
 from nightscreen.schemas.pulls import PulledKind
 from nightscreen.schemas.rows import SourceColumn
 from tests.docs.pages import code, meaning, page, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 CHECKED = {
     column.name: column.meaning for check in CHECKS.values() for column in check.every_column

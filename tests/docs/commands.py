@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from nightscreen.cli.main import COMMANDS, load
 from tests.docs.pages import code, meanings, page, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from typer.core import TyperCommand
 
 EXAMPLE = "Example: "
 

@@ -6,13 +6,10 @@ All of it stands in `.env.example`.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from nightscreen.config.settings import PREFIX, setting_names
 from tests.docs.pages import ROOT, code, page, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EXAMPLE = ROOT / ".env.example"
 _LINE = re.compile(r"^#?(NIGHTSCREEN_[A-Z_]+)=(.*)$")

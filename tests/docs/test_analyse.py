@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import chdir
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.docs.blocks import blocks
 from tests.screening import CONSENT, World, customer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NIGHTS = 2
 

@@ -6,7 +6,7 @@ import ast
 import re
 import shlex
 import tomllib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,11 +16,7 @@ from tests.cli.command import nightscreen, surroundings
 from tests.docs.blocks import blocks, commands, typed
 from tests.docs.commands import walk
 from tests.docs.pages import DOCS, ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.services import EngineServer
+from tests.services import EngineServer
 
 COMMANDS = dict(walk())
 GROUPS = {" ".join(words.split()[:n]) for words in COMMANDS for n in range(1, len(words.split()))}

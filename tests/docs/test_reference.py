@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +15,6 @@ from tests.docs.pages import DOCS, meanings
 from tests.docs.settings import sections, settings_page
 from tests.docs.words import GROUPS, answered_words, reasons_page
 from tests.docs.write import PAGES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMMANDS = list(walk())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from nightscreen.checks.registry import ANSWERED, CHECKS
 from nightscreen.client.response_rules import FailureReason
@@ -14,15 +14,10 @@ from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import NoAnswer, Source
 from nightscreen.schemas.decisions import ChangeKind
 from nightscreen.schemas.offers import LoanWord, OfferWord
-from nightscreen.schemas.policy import Decision
+from nightscreen.schemas.policy import Decision, Policy, PurposeSentence
 from nightscreen.schemas.pulls import PullOutcome
 from nightscreen.schemas.stops import COMPLETED, STOPPED, TEST_MODE, StopReason
 from tests.docs.pages import code, meaning, meanings, page, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from nightscreen.schemas.policy import Policy, PurposeSentence
 
 RUN_STATES = (RUNNING, COMPLETED, STOPPED, KILLED, TEST_MODE)
 GROUPS: dict[str, tuple[str, ...]] = {

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from nightscreen.sandbox.process import SandboxProcess
 from tests.flows.engine_in_a_test import Engine, in_process, working_engine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.services import EngineServer
+from tests.services import EngineServer
 
 API_KEY = "sk-marker-7f3c9d51e8a24b60"
 

@@ -13,10 +13,11 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 from prefect.blocks.system import Secret
@@ -29,10 +30,7 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from tests.services import LOGIN, free_port, start_engine_server
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+from tests.services import LOGIN, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 POOL = "nightscreen"
@@ -125,6 +123,18 @@ class Engine:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
+    def worker(
+        self, name: str, pool: str, *, limit: int
+    ) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        """Run a worker of a pool, which takes so many flow runs at once, until the body ends."""
+        words = ("--pool", pool, "--name", name, "--limit", str(limit))
+        return self.child(f"worker-{name}", "worker", "start", *words)
+
+    def make_pool(self, name: str) -> None:
+        """Make a pool of processes as the project describes it."""
+        template = json.loads((ROOT / "flows" / "work_pool.json").read_bytes())
+        self.post("/work_pools/", {"name": name, "type": "process", "base_job_template": template})
+
     def prefect(self, *arguments: str) -> str:
         """Run a Prefect command from the project's folder and return what it says."""
         done = subprocess.run(
@@ -202,41 +212,23 @@ class Engine:
 
 
 @contextmanager
-def working_engine(engine: Engine, api_key: str, *, limit: int = 10) -> Iterator[Engine]:
+def working_engine(engine: Engine, api_key: str) -> Iterator[Engine]:
     """Make block and pool on a server that runs, deploy everything and start a worker.
 
     Args:
         engine: the server, and what its processes are given.
         api_key: the service's key, saved as a block.
-        limit: flow runs that the worker takes at once.
     """
     with temporary_settings(engine.settings):
         saved = Secret(value=api_key).save(BLOCK, overwrite=True)
         if asyncio.iscoroutine(saved):
             asyncio.run(saved)
-    template = json.loads((ROOT / "flows" / "work_pool.json").read_bytes())
-    engine.post("/work_pools/", {"name": POOL, "type": "process", "base_job_template": template})
+    engine.make_pool(POOL)
     engine.prefect("deploy", "--all")
     for name in SCHEDULED:  # whatever the hour, they start only where a test asks
         engine.change_deployment(name, {"paused": True})
-    worker = ("worker", "start", "--pool", POOL, "--name", "night", "--limit", str(limit))
-    with engine.child("worker", *worker):
+    with engine.worker("night", POOL, limit=10):
         yield engine
-
-
-@contextmanager
-def engine_of_its_own(
-    home: Path, extra: Mapping[str, str], api_key: str, *, limit: int
-) -> Iterator[Engine]:
-    """Run a server, a worker and all deployments for a module whose workers share nothing."""
-    engine = Engine(home, extra)
-    server = start_engine_server(home, engine.port)
-    try:
-        with working_engine(engine, api_key, limit=limit):
-            yield engine
-    finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        server.wait()
 
 
 @contextmanager

@@ -5,22 +5,18 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nightscreen.sandbox.batch import make_batch
+from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import COMMAND
 from tests.flows.conftest import API_KEY
-from tests.flows.engine_in_a_test import BLOCK, ROOT, until
+from tests.flows.engine_in_a_test import BLOCK, ROOT, Engine, until
 from tests.services import LOGIN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from nightscreen.sandbox.process import SandboxProcess
-    from tests.flows.engine_in_a_test import Engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 

@@ -6,7 +6,8 @@ import asyncio
 import json
 import os
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,8 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
+from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.tasks import engine_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.sandbox.process import SandboxProcess
 
 pytestmark = pytest.mark.engine
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.sandbox.batch import make_batch
-from tests.flows.engine_in_a_test import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.sandbox.process import SandboxProcess
-    from tests.flows.engine_in_a_test import Engine
+from nightscreen.sandbox.process import SandboxProcess
+from tests.flows.engine_in_a_test import Engine, until
 
 pytestmark = pytest.mark.engine
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,6 @@ from nightscreen.tasks import engine_run
 from nightscreen.tasks.engine_run import shield_until_done
 from nightscreen.tasks.error_boundary import sanitize_errors, sanitized
 from nightscreen.tasks.inbox import newest_input
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BVN = "22212345678"
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from nightscreen.config.parameters import WatchInbox
-from nightscreen.config.settings import read_settings
+from nightscreen.config.settings import Settings, read_settings
 from nightscreen.files.inbox import Inbox
 from nightscreen.tasks.inbox import open_watch
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.config.settings import Settings
 
 SETTLE_S = 0.15
 

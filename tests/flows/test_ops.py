@@ -7,9 +7,10 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from prefect import get_client
@@ -19,14 +20,9 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.housekeeping import morning_summary
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
-from tests.flows.engine_in_a_test import until
+from nightscreen.sandbox.process import SandboxProcess
+from tests.flows.engine_in_a_test import Engine, until
 from tests.services import answering
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from nightscreen.sandbox.process import SandboxProcess
-    from tests.flows.engine_in_a_test import Engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.alone, pytest.mark.long]
 

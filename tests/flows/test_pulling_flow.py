@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.journal import open_journal
+from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.transactions import transactions_of
 from tests.flows.conftest import API_KEY
+from tests.flows.engine_in_a_test import Engine
 from tests.flows.test_what_prefect_keeps import leaks
 from tests.steps.pulls_in_a_test import consent_at
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.sandbox.process import SandboxProcess
-    from tests.flows.engine_in_a_test import Engine
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,7 @@ from nightscreen.calling.asking import Asking
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.sandbox.batch import make_batch
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.sandbox.process import SandboxProcess
+from nightscreen.sandbox.process import SandboxProcess
 
 pytestmark = pytest.mark.engine
 

@@ -6,20 +6,15 @@ import json
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
+from nightscreen.sandbox.process import SandboxProcess
 from tests.flows.conftest import API_KEY
-from tests.flows.engine_in_a_test import ROOT, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.sandbox.process import SandboxProcess
-    from tests.flows.engine_in_a_test import Engine
+from tests.flows.engine_in_a_test import ROOT, Engine, until
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 

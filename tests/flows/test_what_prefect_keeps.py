@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from coolname.data import config
@@ -15,17 +17,11 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.runs import finalize
 from nightscreen.sandbox.batch import make_batch
+from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.errors import InputError, UnexpectedFault
 from nightscreen.tasks import engine_run
 from tests.flows.conftest import API_KEY
-from tests.flows.engine_in_a_test import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from nightscreen.sandbox.process import SandboxProcess
-    from tests.flows.engine_in_a_test import Engine
+from tests.flows.engine_in_a_test import Engine, until
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 

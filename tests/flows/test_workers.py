@@ -1,4 +1,4 @@
-"""Several workers, one wallet: a real server, process workers with a HOME each, one PostgreSQL."""
+"""Several workers, one wallet: process workers with a HOME each, one journal on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -8,37 +8,33 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from nightscreen.journal import open_journal
+from nightscreen.journal import Journal, open_journal
 from nightscreen.sandbox.batch import make_batch
+from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.money import to_micro
 from tests.flows.conftest import API_KEY
-from tests.flows.engine_in_a_test import POOL, ROOT, Engine, engine_of_its_own, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from nightscreen.journal import Journal
-    from nightscreen.sandbox.process import SandboxProcess
+from tests.flows.engine_in_a_test import POOL, ROOT, Engine, until
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 
 CAPS = {"bank_account": 6, "karma": 8, "ecosystem": 8}
 ROWS = 250
 LATENCY_MS, WAITING_MS = 40, 3000
-PARTS_A_WORKER = 2  # most that one machine takes, so that four parts are on both
+MACHINES, PART = "machines", "screen-part/part"
 
 
 @dataclass
 class Site:
-    """An engine with two workers, as if on two machines: they share journal, key and a folder."""
+    """A pool of two workers, as if on two machines: they share journal, key and a folder."""
 
     engine: Engine
     homes: tuple[Path, Path]  # what each machine keeps for itself
@@ -47,16 +43,19 @@ class Site:
     second: subprocess.Popen[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.start("first", self.homes[0])
         self.start_second()
+
+    def start(self, name: str, home: Path) -> subprocess.Popen[bytes]:
+        """Start the worker of a machine."""
+        env = {**self.settings, "NIGHTSCREEN_HOME": str(home)}
+        machine = Engine(self.engine.home, env, self.engine.port)
+        self._stack.enter_context(suppress(ProcessLookupError))  # a test may have ended it
+        return self._stack.enter_context(machine.worker(name, MACHINES, limit=1))
 
     def start_second(self) -> None:
         """Start the worker of the second machine, at the beginning or after its end."""
-        env = {**self.settings, "NIGHTSCREEN_HOME": str(self.homes[1])}
-        machine = Engine(self.engine.home, env, self.engine.port)
-        limit = ("--limit", str(PARTS_A_WORKER))
-        worker = ("worker", "start", "--pool", POOL, "--name", "second", *limit)
-        self._stack.enter_context(suppress(ProcessLookupError))  # a test may have ended it
-        self.second = self._stack.enter_context(machine.child("second", *worker))
+        self.second = self.start("second", self.homes[1])
 
     def parts_on_second(self) -> set[int]:
         """Return the parts there; a worker that a busy engine turned away is started again."""
@@ -107,11 +106,11 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, running_sandbox: SandboxProcess, schema_url: str) -> Iterator[Site]:
-    """Two workers of one pool."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    homes = (folder / "one", folder / "two")
+def site(
+    engine: Engine, running_sandbox: SandboxProcess, schema_url: str, tmp_path: Path
+) -> Iterator[Site]:
+    """Two workers of a pool of their own, which helps the runs begun here."""
+    homes = (tmp_path / "one", tmp_path / "two")
     settings = {
         "NIGHTSCREEN_BASE_URL": running_sandbox.url,
         "NIGHTSCREEN_JOURNAL_URL": schema_url,
@@ -119,12 +118,11 @@ def site(tmp_path: Path, running_sandbox: SandboxProcess, schema_url: str) -> It
         "NIGHTSCREEN_TOLERATED_FAILURE_PCT": "100",
         "NIGHTSCREEN_SHARE_CAPS": "true",
     }
-    extra = {**settings, "NIGHTSCREEN_HOME": str(homes[0])}
+    engine.make_pool(MACHINES)
+    engine.change_deployment(PART, {"work_pool_name": MACHINES})
     with ExitStack() as stack:
-        home = tmp_path / "prefect"
-        home.mkdir()
-        engine = stack.enter_context(engine_of_its_own(home, extra, API_KEY, limit=PARTS_A_WORKER))
         yield Site(engine, homes, settings, stack)
+    engine.change_deployment(PART, {"work_pool_name": POOL})
 
 
 @pytest.fixture
@@ -152,17 +150,17 @@ def askers(site: Site) -> set[str]:
 def test_a_lost_machine_costs_nothing_answered(
     site: Site, calm: SandboxProcess, tmp_path: Path
 ) -> None:
-    """Of four parts those on one machine die by SIGKILL: others take up what they had in hand.
+    """Of two parts the one on one machine dies by SIGKILL: others take up what it had in hand.
 
     Every lookup has its answer, each was paid for once, and the caps held.
     """
     people = tmp_path / "people.csv"
     make_batch(people, rows=ROWS, seed=12)
     calm.post("/_sandbox/latency", {"kind": "fixed", "ms": WAITING_MS})
-    words = (str(people), "--output", str(tmp_path / "out"), "--json", "--workers", "4")
+    words = (str(people), "--output", str(tmp_path / "out"), "--json", "--workers", "2")
     running = site.command(site.homes[0], *words)
     until(site.parts_on_second, "a part on the second machine")
-    until(lambda: len(askers(site)) > PARTS_A_WORKER + 1, "calls of parts on both machines")
+    until(lambda: len(askers(site)) > 2, "calls of the run itself and of both parts")
     site.kill_second()
     calm.post("/_sandbox/latency", {"kind": "fixed", "ms": LATENCY_MS})
     report = site.report(running)

@@ -6,31 +6,27 @@ Expectations do not belong here.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import httpx
+
+from nightscreen.calling.asking import Asking
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.runs.approval import may_spend
 from nightscreen.runs.runner import Runner
 from nightscreen.runs.screening import run_screening
-from nightscreen.schemas.clock import system_clock
+from nightscreen.runs.screening_run import ScreeningRun
+from nightscreen.schemas.approvals import Approval
+from nightscreen.schemas.clock import Clock, system_clock
 from tests.laws import Overseen, require_laws
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-    from pathlib import Path
-
-    import httpx
-
-    from nightscreen.calling.asking import Asking
-    from nightscreen.config.parameters import ScreenBatch
-    from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.approvals import Approval
-    from nightscreen.schemas.clock import Clock
-
-    Steer = Callable[[Asking], Awaitable[None]]
-    RunLoop = Callable[[Coroutine[Any, Any, dict[str, Any]]], dict[str, Any]]
+Steer = Callable[[Asking], Awaitable[None]]
+RunLoop = Callable[[Coroutine[Any, Any, dict[str, Any]]], dict[str, Any]]
 
 
 @dataclass(slots=True)

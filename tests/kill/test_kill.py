@@ -6,7 +6,7 @@ import json
 import subprocess
 import time
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,11 +18,7 @@ from tests.cli.command import COMMAND
 from tests.kill import truth
 from tests.killed import is_killed
 from tests.screening import CONSENT, World, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.services import EngineServer
+from tests.services import EngineServer
 
 AT_ONCE = {"bank_account": 3, "karma": 4, "ecosystem": 4}
 AT_RISK = 3

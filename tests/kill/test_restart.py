@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nightscreen.calling.asking import Asking
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
@@ -15,16 +18,9 @@ from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.calls import Caps, ReservationStatus, ReserveRequest
 from nightscreen.schemas.errors import JournalUnreachableError
 from tests.kill import truth
-from tests.kill.database import database
+from tests.kill.database import Database, database
 from tests.kill.drive import Driven, screen, settings_for
 from tests.storage.conftest import by_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from nightscreen.calling.asking import Asking
-    from tests.kill.database import Database
 
 pytestmark = pytest.mark.postgres
 

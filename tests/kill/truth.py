@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
-from nightscreen.journal import open_journal
+from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.verify import verify_journal
 from nightscreen.sandbox.people import ecosystem_of, holder_of, karma_of
 from nightscreen.schemas.calls import CallState
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.journal import Journal
 
 KIND = {"bank_account": "nuban", "karma": "bvn", "ecosystem": "bvn"}
 CRASHED = "crashed"

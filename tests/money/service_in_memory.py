@@ -6,28 +6,25 @@ It answers from the sandbox's people. What a test expects does not belong here.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
+from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.clock import to_instant
 from tests.client.fakes import Canned, FakeTransport
-from tests.kill.drive import Driven, screen, settings_for
+from tests.kill.drive import Driven, Steer, screen, settings_for
 from tests.steps.virtual_time import VirtualLoop
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from pathlib import Path
+Fault = Callable[[str, str, int], Canned | None]
+Rewrite = Callable[[str, str, dict[str, Any]], Canned | None]
 
-    from nightscreen.schemas.approvals import Approval
-    from tests.kill.drive import Steer
-
-    Fault = Callable[[str, str, int], Canned | None]
-    Rewrite = Callable[[str, str, dict[str, Any]], Canned | None]
 
 API_KEY = "made-up-key"
 NOWHERE = "http://127.0.0.1:9"

@@ -8,20 +8,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 import httpx
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from typing import Any
+from tests.client.fakes import Canned
+from tests.kill.drive import Driven
+from tests.money.service_in_memory import Bureau
 
-    from tests.client.fakes import Canned
-    from tests.kill.drive import Driven
-    from tests.money.service_in_memory import Bureau
-
-    Say = Callable[["Spoken"], Awaitable[None]]
+Say = Callable[["Spoken"], Awaitable[None]]
 
 
 def on_wire(canned: Canned) -> bytes:

@@ -7,9 +7,11 @@ not belong here.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -27,11 +29,6 @@ from tests.client.fakes import Canned, FakeTransport
 from tests.screening import World
 from tests.steps.bvn_in_a_test import asked
 from tests.steps.virtual_time import VirtualLoop
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
 
 NUMBER = 12
 OTP = "482913"

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import random
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.client.fakes import Canned
 from tests.how_many import examples
 from tests.money.service_in_memory import LOST, Bureau
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
-
-    import pytest
 
 
 def charged_502(balance: int) -> Canned:

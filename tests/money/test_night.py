@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.money.service_in_memory import Bureau
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_another_consumer_of_the_wallet_is_drift(tmp_path: Path) -> None:

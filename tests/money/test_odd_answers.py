@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -13,7 +15,7 @@ import pytest
 from nightscreen.calling.rereading import reread
 from nightscreen.client.prices import PRICES
 from nightscreen.client.response_rules import MANNERS, load_response_rules
-from nightscreen.journal import journal_of
+from nightscreen.journal import Journal, journal_of
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.checks import Outcome
@@ -21,12 +23,6 @@ from nightscreen.schemas.errors import SettingsError
 from tests.client.fakes import Canned
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import Bureau
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from nightscreen.journal import Journal
 
 ROWS = 60
 IN_FLIGHT = 4

@@ -5,16 +5,13 @@ All of them are made by one driver: each meets an outage here, and some of them 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.client.fakes import Canned
 from tests.money.side_runs import FLOWS, NUMBER, Office, status
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 BUSY = Canned(503, b"busy")
 FOR_EVER = Canned(503, b"busy", {"Retry-After": "3600"})

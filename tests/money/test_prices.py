@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nightscreen.sandbox.batch import make_batch
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import PRICES, Bureau, Service
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def odd_costs(bureau: Bureau, cost: int, number: int) -> None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from nightscreen.sandbox.people import karma_of
 from tests.client.fakes import Canned
+from tests.kill.drive import Driven
 from tests.money.service_in_memory import Bureau
 from tests.money.service_on_sockets import SocketService, Spoken, on_wire
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kill.drive import Driven
 
 ROWS = 40
 SAMPLE = {

@@ -6,17 +6,14 @@ import asyncio
 from collections import Counter
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from nightscreen.calling.asking import Asking
 from nightscreen.schemas.clock import next_day, to_instant
 from nightscreen.schemas.stops import StopReason
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import LOST, REJECTED, Bureau
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.calling.asking import Asking
 
 ROWS = 50
 ATTEMPTS = 5

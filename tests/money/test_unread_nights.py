@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nightscreen.calling.stops import FEW
 from nightscreen.schemas.clock import to_instant
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import LOST, Bureau
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROWS = 30
 HOUR, DAY = 3600.0, 24 * 3600.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from nightscreen.schemas.clock import MICROS, to_instant
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import Bureau
 from tests.money.service_on_sockets import SocketService
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOUR, FIVE_MINUTES = 3600, 300
 AHEAD = datetime.now(UTC) + timedelta(days=1)  # what a server's clock says that is a day ahead

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nightscreen.journal.actor import Actor
-from nightscreen.journal.opening import open_journal
+from nightscreen.journal.opening import Journal, open_journal
 from nightscreen.journal.wallet import explain_gap, open_gaps
 from nightscreen.ops.doctor import WARNING, diagnose
 from nightscreen.report.verdict import attention
 from nightscreen.schemas.errors import InputError, NotAllowedError
 from nightscreen.schemas.wallet import EXPLAINED
 from tests.screening import World, customer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from nightscreen.journal.opening import Journal
 
 NAIRA = 1_000_000
 ROWS = [customer(number) for number in range(1, 5)]

@@ -6,18 +6,15 @@ import csv
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.schemas.errors import SettingsError
 from tests.client.fakes import Canned
-from tests.money.service_in_memory import Bureau
+from tests.money.service_in_memory import Bureau, Fault
 from tests.money.test_stops import after_number, honest, resumed
-
-if TYPE_CHECKING:
-    from tests.money.service_in_memory import Fault
 
 ROWS = 40
 HTML = b"<html><body>Request blocked</body></html>"

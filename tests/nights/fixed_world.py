@@ -7,15 +7,18 @@ code: the ids of runs and what is sealed.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nightscreen.calling.asking import Asking
 from nightscreen.checks.registry import CHECKS
-from nightscreen.journal import open_journal
+from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.engine import writing
 from nightscreen.journal.keyset import PSEUDONYM_KEY
 from nightscreen.journal.schema import put_meta, sealed_text
@@ -23,18 +26,9 @@ from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import fixed
 from nightscreen.sandbox.wire import TRANSPORT
 from nightscreen.schemas.clock import DAY_MICROS, LAGOS, MICROS, to_instant, to_micros
-from tests.screening import Unasked, World
+from tests.screening import Night, Unasked, World
+from tests.steps.virtual_time import VirtualLoop
 from tests.steps.virtual_time import run as run_virtually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
-
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from nightscreen.calling.asking import Asking
-    from nightscreen.journal import Journal
-    from tests.screening import Night
-    from tests.steps.virtual_time import VirtualLoop
 
 EVENING = datetime(2026, 9, 1, 22, 0, tzinfo=LAGOS)
 """When the first night begins: a Tuesday, at ten."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import groupby, zip_longest
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import openpyxl
 import pyarrow as pa
@@ -24,13 +26,8 @@ import pyarrow.parquet as pq
 
 from nightscreen.privacy.lookup_subject import subjects_of
 from nightscreen.schemas.clock import LAGOS, MICROS, to_micros
+from tests.nights.fixed_world import FixedWorld
 from tests.screening import Night
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from tests.nights.fixed_world import FixedWorld
 
 LEFT_OUT = ("manifest.json", "report.html")
 LATENCIES = {"latency_ms", "p50", "p95", "p99", "active_s"}

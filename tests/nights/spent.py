@@ -6,7 +6,8 @@ A night that leans on an earlier one is spent in the same world after it. All pe
 from __future__ import annotations
 
 import csv
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from nightscreen.config.settings import ContestClocks
 from nightscreen.journal.actor import Actor
@@ -15,18 +16,13 @@ from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.clock import MICROS, to_instant
 from tests.killed import is_killed
 from tests.nights.fixed_world import FixedWorld, Seeded
-from tests.screening import customer
+from tests.screening import Night, customer
 from tests.steps.reviewing import filled, save
 from tests.steps.workers_in_a_test import Shared
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
+Row = dict[str, str]
+Nights = dict[str, Night]
 
-    from tests.screening import Night
-
-    Row = dict[str, str]
-    Nights = dict[str, Night]
 
 MINUTE = 60 * MICROS
 MAGIC = 999_000_000

@@ -5,21 +5,18 @@ from __future__ import annotations
 import shutil
 import stat
 import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tests.nights.fixed_world import FixedWorld
 from tests.nights.outputs import names_of, outputs_of
 from tests.nights.spent import spend
+from tests.screening import Night
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+StandardNight = Callable[[str], "Spent"]
 
-    from tests.nights.fixed_world import FixedWorld
-    from tests.screening import Night
-
-    StandardNight = Callable[[str], "Spent"]
 
 MEASURE = Path(__file__).parent / "measure"
 """What is kept of each night."""

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.nights.spent import WORLDS
-from tests.nights.standard import MEASURE, differences
-
-if TYPE_CHECKING:
-    from tests.nights.standard import StandardNight, StandardNights
+from tests.nights.standard import MEASURE, StandardNight, StandardNights, differences
 
 
 @pytest.mark.parametrize("name", WORLDS)

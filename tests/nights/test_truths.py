@@ -13,7 +13,6 @@ import stat
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,10 +23,8 @@ from nightscreen.results.decide import decide
 from tests.desk.office import Office
 from tests.nights.fixed_world import DATA_KEY
 from tests.nights.spent import WORLDS
+from tests.nights.standard import StandardNight
 from tests.recomputed import Folder
-
-if TYPE_CHECKING:
-    from tests.nights.standard import StandardNight
 
 DECIDED = [name for name in WORLDS if name != "test-mode"]
 

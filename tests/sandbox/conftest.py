@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from nightscreen.sandbox.process import SandboxProcess
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import httpx
 
 
 class Caller:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from nightscreen.sandbox.grants import SCOPES
-from nightscreen.sandbox.people import person_of_bvn
+from nightscreen.sandbox.people import Record, person_of_bvn
 from nightscreen.sandbox.transactions import (
     bank_accounts_of,
     malformed,
@@ -15,9 +15,6 @@ from nightscreen.sandbox.transactions import (
 )
 from nightscreen.sandbox.wire import dumps
 from tests.sandbox.in_process import Here
-
-if TYPE_CHECKING:
-    from nightscreen.sandbox.people import Record
 
 CODE, NUMBER = person_of_bvn("22123456789").account
 CALLS: dict[str, tuple[str, str, dict[str, object]]] = {

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 
 from nightscreen.client.api import Client
-from nightscreen.client.classify import Classifier, Exchange
+from nightscreen.client.classify import CallOutcome, Classifier, Exchange
 from nightscreen.config.settings import TIMEOUTS_S
 from nightscreen.sandbox.app import OPERATIONS, application
 from nightscreen.sandbox.faults import NO_WAIT
@@ -20,11 +21,6 @@ from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.requests import Request
 from tests.examples import KEY, Example, alike, differences, load
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from nightscreen.client.classify import CallOutcome
 
 EXAMPLES = load()
 WHOLE = [one for one in EXAMPLES if not one.broken]

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
+from nightscreen.sandbox import faults
 from nightscreen.sandbox.faults import FAULTS
 from nightscreen.sandbox.test_identifiers import by_word
+from tests.sandbox.conftest import Caller
 from tests.sandbox.in_process import Here
-
-if TYPE_CHECKING:
-    from nightscreen.sandbox import faults
-    from tests.sandbox.conftest import Caller
 
 LISTED = by_word("listed").bvn
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
 from nightscreen.sandbox.test_identifiers import by_word
+from tests.sandbox.conftest import Caller
 from tests.sandbox.in_process import Here
-
-if TYPE_CHECKING:
-    from tests.sandbox.conftest import Caller
 
 LISTED = by_word("listed").bvn
 

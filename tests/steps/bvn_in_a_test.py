@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import csv
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,14 +23,10 @@ from nightscreen.operations.bvn.confirmations import (
     look_at_link,
 )
 from nightscreen.operations.bvn.requests import BvnRequests
+from nightscreen.operations.person_run import PersonRun
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from tests.screening import CONSENT, World, customer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from nightscreen.operations.person_run import PersonRun
 
 
 def asked(number: int, **changes: str) -> dict[str, str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,10 +14,6 @@ import pyarrow.parquet as pq
 from nightscreen.checks.registry import CHECKS
 from nightscreen.results.enriched import enriched_schema
 from nightscreen.schemas.rows import SourceColumn
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 KNOWN = (
     "customer_id",

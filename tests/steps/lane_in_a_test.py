@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from nightscreen.calling.lane import Lane
 from nightscreen.calling.lookup_task import LookupTask
@@ -19,15 +19,11 @@ from nightscreen.calling.writer import Writer
 from nightscreen.client.classify import CallOutcome, ChargeStatus
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.response_rules import FailureReason
+from nightscreen.journal import Journal
 from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.checks import IdentityKind, Outcome
 from nightscreen.schemas.requests import Request
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from nightscreen.journal import Journal
-    from tests.steps.virtual_time import VirtualLoop
+from tests.steps.virtual_time import VirtualLoop
 
 NAIRA = 1_000_000
 PRICE = 10 * NAIRA

@@ -9,9 +9,11 @@ from __future__ import annotations
 import csv
 import json
 import random
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from nightscreen.operations.loans.loan_book import import_outcomes
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
@@ -20,10 +22,6 @@ from nightscreen.schemas.outcomes import BadLoan
 from tests.begun import begin_run
 from tests.steps.enriched_in_a_test import enriched_row
 from tests.steps.nights_in_a_test import BATCH, DAY, Nights
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
 POLICY = "plain@111111111111"
 HEADINGS = {

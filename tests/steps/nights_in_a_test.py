@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -13,13 +15,8 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.reviews import Reviews
 from nightscreen.results.changes import Comparison
+from nightscreen.schemas.contests import Review
 from tests.steps.enriched_in_a_test import ASKED_AT, write_part
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
-
-    from nightscreen.schemas.contests import Review
 
 BATCH = "borrowers"
 SECOND = 1_000_000

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from tests.screening import CONSENT, customer, days_ago
-
-if TYPE_CHECKING:
-    import random
 
 ROWS = 40
 

@@ -6,27 +6,23 @@ All of it in one process, against a sandbox in the same; the screening is `tests
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.calling.run import Run
 from nightscreen.operations.loans.offers import LoanOffers
 from nightscreen.operations.loans.tracking import LoanTracking
 from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.runs.runner import Runner
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
 from tests.screening import Night, World, customer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from nightscreen.calling.run import Run
-
 
 PRODUCT = "LP1001"
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.results.enriched import enriched_schema
 from nightscreen.schemas.rows import SourceColumn
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 COLUMNS = [
     SourceColumn(name, name, name) for name in ("customer_id", "full_name", "exposure", "email")

@@ -6,38 +6,30 @@ requests reach its application through httpx's own transport.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from nightscreen.calling.caller import Caller
-from nightscreen.config.settings import Retention, read_settings
-from nightscreen.journal import open_journal
+from nightscreen.config.settings import Retention, Settings, read_settings
+from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.customers import Customers
-from nightscreen.operations.transactions.pull import AccountPull, Pull, TransactionPull
-from nightscreen.operations.transactions.records import PullStore
+from nightscreen.operations.transactions.pull import AccountPull, Due, Pull, TransactionPull
+from nightscreen.operations.transactions.records import PullStore, Version
 from nightscreen.privacy.lookup_subject import Subject
 from nightscreen.privacy.subject_access import gather
 from nightscreen.sandbox.faults import NO_WAIT
+from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import Opening, Sandbox
-from nightscreen.schemas.consented import PULLS, TokenAnswer
+from nightscreen.schemas.consented import PULLS, Grant, TokenAnswer
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.pulls import PullTransactions
 from nightscreen.schemas.stops import StopReason
 from tests.screening import World
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from nightscreen.config.settings import Settings
-    from nightscreen.journal import Journal
-    from nightscreen.operations.transactions.pull import Due
-    from nightscreen.operations.transactions.records import Version
-    from nightscreen.sandbox.process import SandboxProcess
-    from nightscreen.schemas.consented import Grant
 
 LIST = "transaction:list"
 CALLBACK = "https://lender.example/callback"

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from decimal import Decimal
 
 from nightscreen.config.settings import read_settings
+from nightscreen.journal import Journal
 from nightscreen.journal.actor import Actor
 from nightscreen.results.settle_case import Imported, import_reviews
 from nightscreen.schemas.decisions import ReviewRow
-
-if TYPE_CHECKING:
-    from decimal import Decimal
-
-    from nightscreen.journal import Journal
 
 
 def filled(customer_id: str, run_id: str, decision: str, line: int = 2, **others: str) -> ReviewRow:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,9 +13,6 @@ from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import live_figures
 from nightscreen.sandbox.transactions import bank_accounts_of, profile_of
 from tests.steps.pulls_in_a_test import LIST, Lender, username
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ACCOUNTS, PROFILE = "bank_account:list", "profile:view"
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.actor import Actor
 from nightscreen.report.anomaly_check import earlier_reports, hold, plausible
 from nightscreen.runs.release import release
 from nightscreen.schemas.errors import InputError
 from tests.begun import begin_run
 from tests.steps.nights_in_a_test import BATCH, Nights
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.files.run_folder import RunFolder
 
 
 def report(run_id: str, *, publishable: bool = True, **karma: int) -> dict[str, Any]:

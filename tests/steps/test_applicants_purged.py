@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,9 +19,6 @@ from nightscreen.privacy.purging import due, purge
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.records import Ground
 from tests.screening import CONSENT, Night, Screened, World, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PHONE = "+2348031234567"
 DECLINED = (13, 16, 21, 33, 36)

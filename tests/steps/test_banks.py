@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.values.banks import bank_table, institution_of, load_banks
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEADER = "name,aliases,code,other_codes,kind,check\n"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,6 @@ from nightscreen.schemas.clock import LAGOS, MICROS, system_clock
 from nightscreen.schemas.errors import InputError
 from tests.screening import days_ago
 from tests.steps.bvn_in_a_test import BvnWorld, asked
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

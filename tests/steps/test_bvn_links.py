@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 import pytest
@@ -13,9 +13,6 @@ from nightscreen.operations.bvn.confirmations import LinkWord, accept_otp
 from nightscreen.sandbox.app import application
 from nightscreen.schemas.clock import MICROS, system_clock
 from tests.steps.bvn_in_a_test import BvnWorld, asked
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

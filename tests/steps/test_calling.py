@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from nightscreen.calling.asking import Asking
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import LOST, Bureau
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.calling.asking import Asking
 
 
 def test_a_lost_opening_is_asked_of_another_check(tmp_path: Path) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from benchmarks.quality import compared, made
-from nightscreen.operations.transactions.cashflow import DEFINITIONS, NARRATIONS, load_narrations
+from nightscreen.operations.transactions.cashflow import (
+    DEFINITIONS,
+    NARRATIONS,
+    CashFlow,
+    load_narrations,
+)
 from nightscreen.schemas.errors import SettingsError
 from tests.steps.cash_flow_in_a_test import alive, cash_flow, each_month, figures, item, matches
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.operations.transactions.cashflow import CashFlow
 
 SALARY = 200_000
 

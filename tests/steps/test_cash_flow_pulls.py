@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,9 +18,6 @@ from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.enriched import CASHFLOW_SCHEMA, figure_values
 from nightscreen.schemas.errors import InputError
 from tests.steps.pulls_in_a_test import Lender, held_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import phonenumbers
 import pyarrow as pa
@@ -23,14 +24,9 @@ from nightscreen.values.amounts import judge_amount, judge_amounts, judge_tenor
 from nightscreen.values.banks import check_digit, institution_of, judge_account
 from nightscreen.values.dates import judge_date, judge_instant
 from nightscreen.values.identifiers import judge_bvn, judge_customer_id
-from nightscreen.values.issues import Issues, bare_digits, is_absent, trimmed
+from nightscreen.values.issues import Issues, Validated, bare_digits, is_absent, trimmed
 from nightscreen.values.phones import judge_phone
 from tests.how_many import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nightscreen.values.issues import Validated
 
 KEPT = object()  # the cell keeps its text
 BVN, PHONE, ACCOUNT, EMAIL = "22123456789", "+2348031234567", "0123456785", "ada@example.com"

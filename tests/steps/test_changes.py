@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -25,10 +27,6 @@ from tests.steps.enriched_in_a_test import (
     listed,
 )
 from tests.steps.nights_in_a_test import Nights
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 LATER = {"karma_checked_at": ASKED_AT + timedelta(days=1)}
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,10 +32,6 @@ from tests.steps.enriched_in_a_test import enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, DAY, SECOND, Nights
 from tests.steps.reviewing import filled, save
 from tests.steps.test_explaining import begin
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 HOUR = 3600 * SECOND
 CLOCKS = ContestClocks(hours=24, complex_hours=48, data_protection_hours=100)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,6 @@ from nightscreen.results.ask_again import rows_as_part
 from nightscreen.runs.intake import Intake
 from nightscreen.schemas.columns import Flaw
 from tests.screening import World, consented_on, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BVN = "22212345678"
 LATELY, AFTER_12TH = consented_on()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import date
 from decimal import Decimal
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,11 +20,6 @@ from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.policy import Policy, PolicyRule
 from tests.how_many import examples
 from tests.steps.policy_rows import NO_HISTORY, STATUSES, enriched, listing
-
-if TYPE_CHECKING:
-    from random import Random
-
-    import pyarrow as pa
 
 
 def rule(code: str, effect: str, when: str) -> PolicyRule:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import openpyxl
 import pyarrow as pa
@@ -26,18 +28,12 @@ from nightscreen.results.decision_files import (
     csv_bytes,
     read_returned,
 )
-from nightscreen.results.decision_list import heading, list_schema, write_decisions
+from nightscreen.results.decision_list import ListCounts, heading, list_schema, write_decisions
 from nightscreen.results.wording import RuleWords
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.errors import InputError
 from tests.steps import enriched_in_a_test
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from nightscreen.results.decision_list import ListCounts
 
 REASONS = {
     "KARMA_BVN": {"decline": RuleWords("Listed by BVN.", "Do not lend: ask who reported it.")},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,9 +13,6 @@ from nightscreen.config.settings import read_settings
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.errors import SettingsError
 from tests.screening import World, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BASES = """
 [[lawful_basis]]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.files.run_folder import NOTE, RunFiles
-from nightscreen.journal import open_journal
+from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.schema import TOMBSTONE
@@ -24,12 +26,6 @@ from tests.begun import begin_run
 from tests.left_behind import everything
 from tests.screening import CONSENT, Night, Screened, World, customer
 from tests.storage.conftest import sealed_starts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from nightscreen.journal import Journal
 
 OPTIONS = {"checks": ["bank_account", "karma", "ecosystem"], "batch": "borrowers"}
 ERASED = customer(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from nightscreen.calling.caller import Caller
+from nightscreen.calling.lookup_task import LookupTask
 from nightscreen.calling.run import Run
 from nightscreen.client import wire
 from nightscreen.config.parameters import ScreenBatch
@@ -33,13 +36,6 @@ from nightscreen.schemas.stops import ADDRESS
 from nightscreen.tasks.engine_run import EngineRunner
 from nightscreen.tasks.monitoring import RunMonitor
 from tests.storage.conftest import by_name
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from pathlib import Path
-
-    from nightscreen.calling.lookup_task import LookupTask
-    from nightscreen.calling.run import Run
 
 CUSTOMER = b"customer of ours"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -29,9 +30,6 @@ from tests.steps.bvn_in_a_test import BvnWorld, asked
 from tests.steps.offers_in_a_test import Lender, borrower
 from tests.steps.pulls_in_a_test import LIST
 from tests.steps.pulls_in_a_test import Lender as Puller
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GONE, STAYS = "GONE-77812", "STAYS-1"
 BVN = asked(1)["bvn"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,13 +14,11 @@ from sqlalchemy import delete
 
 from nightscreen.journal.engine import writing
 from nightscreen.journal.schema import answers
+from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.sandbox.people import account_of
 from nightscreen.schemas.clock import MICROS
 from tests.how_many import examples
 from tests.screening import CONSENT, Night, Unasked, World, customer
-
-if TYPE_CHECKING:
-    from nightscreen.runs.screening_run import ScreeningRun
 
 DAY = 24 * 3600 * MICROS
 START = 1_780_000_000 * MICROS

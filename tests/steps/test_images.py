@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,12 +11,7 @@ from nightscreen.config.settings import read_settings
 from nightscreen.sandbox.test_identifiers import by_word
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import SettingsError
-from tests.screening import CONSENT, World, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.screening import Night
+from tests.screening import CONSENT, Night, World, customer
 
 DAY = 24 * 3600 * 1_000_000
 

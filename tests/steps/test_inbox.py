@@ -11,7 +11,8 @@ import sqlite3
 import zipfile
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import openpyxl
 import pyarrow as pa
@@ -19,8 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.config.parameters import WatchInbox
-from nightscreen.config.settings import Retention, read_settings
-from nightscreen.files.inbox import Inbox
+from nightscreen.config.settings import Retention, Settings, read_settings
+from nightscreen.files.inbox import Inbox, Ticket
 from nightscreen.inbox.file_intake import (
     MOST_ATTEMPTS,
     Examined,
@@ -37,17 +38,11 @@ from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge
 from nightscreen.runs.runner import Runner
+from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import InputError
 from tests.screening import Unasked, World, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.config.settings import Settings
-    from nightscreen.files.inbox import Ticket
-    from nightscreen.runs.screening_run import ScreeningRun
 
 ROWS = 12
 DAY_MICROS = 86_400_000_000

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from nightscreen.files.inbox import Stamp
 from nightscreen.inbox.stability_check import LONGER, LOOKS, Settling
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SETTLE_S = 5.0
 

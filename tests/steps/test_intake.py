@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -23,9 +23,6 @@ from nightscreen.schemas.rows import (
 )
 from nightscreen.values.banks import check_digit, institution_of
 from tests.how_many import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 BVN = "22123456789"
 GTB_ACCOUNT = "012345678" + str(check_digit(institution_of("058"), "012345678"))

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nightscreen.calling.lane import Lane
+from nightscreen.calling.lookup_task import LookupTask
 from nightscreen.calling.stops import Silence, Stops
+from nightscreen.client.classify import CallOutcome
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.response_rules import FailureReason
-from nightscreen.journal import open_journal
+from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.calls import Wish
 from nightscreen.schemas.calls import Caps, LookupStatus
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import NightscreenError, UsageError
+from nightscreen.schemas.requests import Request
 from nightscreen.schemas.stops import StopReason
 from tests.steps.lane_in_a_test import (
     PRICE,
@@ -32,16 +38,6 @@ from tests.steps.lane_in_a_test import (
 )
 from tests.steps.virtual_time import VirtualLoop, run
 from tests.storage.conftest import ended
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
-
-    from nightscreen.calling.lane import Lane
-    from nightscreen.calling.lookup_task import LookupTask
-    from nightscreen.client.classify import CallOutcome
-    from nightscreen.journal import Journal
-    from nightscreen.schemas.requests import Request
 
 FREE, PAID, FAILED = LookupStatus.FREE, LookupStatus.PAID, LookupStatus.FAILED
 GIVE_UP_S = 600

@@ -6,7 +6,7 @@ import csv
 import sqlite3
 from contextlib import closing
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,13 +16,8 @@ from nightscreen.journal.schema import PASSING_TABLES
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.errors import InputError, SettingsError
-from tests.screening import CONSENT, World, customer, days_ago
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.nights.standard import StandardNight
-    from tests.screening import Night
+from tests.nights.standard import StandardNight
+from tests.screening import CONSENT, Night, World, customer, days_ago
 
 DAY = 24 * 3600 * 1_000_000
 

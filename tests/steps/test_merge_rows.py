@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 from decimal import Decimal
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,9 +19,6 @@ from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import CUSTOMER, SourceBatch
 from nightscreen.values.identifiers import CustomerNumbers
 from tests.screening import CONSENT, World, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _loans(*rows: tuple[int, str, str, dict[str, str]]) -> list[dict[str, str]]:

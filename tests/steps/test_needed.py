@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,6 @@ from nightscreen.files.workspace import Workspace
 from nightscreen.planning import lookup_table
 from nightscreen.planning.lookup_table import NeededPieces
 from nightscreen.schemas.plan import NEEDED
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CHECKS = ("karma", "bank_account", "ecosystem")
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import csv
 import hashlib
 import shutil
+from collections.abc import Iterator
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nightscreen.config.declarations import Declarations, PolicyAlone
 from nightscreen.config.settings import ContestClocks
 from nightscreen.files.run_folder import RunFiles
-from nightscreen.journal import open_journal
+from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.policy.load import check_policy
 from nightscreen.privacy.contests import answer_contest, open_contest
@@ -25,12 +27,6 @@ from nightscreen.schemas.errors import InputError, NotAllowedError
 from nightscreen.schemas.policy import ASK_US
 from tests.screening import Night, World, customer
 from tests.steps.reviewing import filled, save
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from nightscreen.journal import Journal
 
 LISTED = "22999000001"
 DECLINED = "We have declined your application."

@@ -6,11 +6,14 @@ import asyncio
 import csv
 import re
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from nightscreen.calling.caller import Caller
+from nightscreen.calling.lookup_task import LookupTask
 from nightscreen.config.settings import ContestClocks
 from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
@@ -29,12 +32,6 @@ from nightscreen.schemas.stops import REFUSALS
 from tests.screening import Night
 from tests.steps.offers_in_a_test import PRODUCT, Lender, Offered, borrower
 from tests.storage.conftest import by_name
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.calling.caller import Caller
-    from nightscreen.calling.lookup_task import LookupTask
 
 NUMBERS = range(1, 13)
 FORMULA = {3: {"first_name": "=HYPERLINK(1)"}}

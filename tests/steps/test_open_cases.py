@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from sqlalchemy import update
 
 from nightscreen.config.settings import Cutoffs
-from nightscreen.journal import open_journal
+from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.cases import Cases
 from nightscreen.journal.engine import writing
@@ -21,11 +21,6 @@ from nightscreen.runs.release import release
 from nightscreen.schemas.cases import OpenCase
 from tests.screening import World, customer
 from tests.steps.reviewing import filled, save
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from nightscreen.journal import Journal
 
 BATCH = "portfolio"
 

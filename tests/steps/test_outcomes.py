@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,14 +22,10 @@ from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.offers import LinkState, LoanNews, LoanSnapshot, Offer
 from nightscreen.schemas.outcomes import BadLoan, LoanOutcome
+from nightscreen.schemas.policy import Policy
 from tests.steps.enriched_in_a_test import enriched_row
 from tests.steps.loan_book_in_a_test import HEADINGS, POLICY, Book, loan, year
 from tests.steps.nights_in_a_test import BATCH, DAY
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.schemas.policy import Policy
 
 BETTER = """
 name = "looks-at-arrears"

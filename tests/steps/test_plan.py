@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -28,14 +29,9 @@ from nightscreen.planning.shared_identifiers import count_shared
 from nightscreen.schemas.checks import IdentityKind, Outcome, Purpose
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.columns import Flaw
-from nightscreen.schemas.plan import CheckCounts, SkipReason
+from nightscreen.schemas.plan import CheckCounts, CheckIdentity, SkipReason
 from nightscreen.schemas.rows import row_schema
 from tests.how_many import examples
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from nightscreen.schemas.plan import CheckIdentity
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)
 NOW = int(AT.timestamp()) * MICROS

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from nightscreen.policy.load import DEFAULT_POLICY, check_policy, load_policy
 from nightscreen.schemas.errors import PolicyError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SENTENCES = 'team = "t"\ncustomer = "c"\n'
 HEAD = 'name = "mine"\nversion = "1"\n'

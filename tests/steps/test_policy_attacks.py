@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -12,10 +13,6 @@ from nightscreen.policy.conditions import Condition, one_empty_row, read_conditi
 from nightscreen.policy.engine import bounded, locked_connection
 from nightscreen.policy.vocabulary import column_types
 from nightscreen.schemas.errors import PolicyError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 TYPES = column_types({})
 ATTACKS = {

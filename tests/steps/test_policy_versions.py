@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import pytest
 
 from nightscreen.config.settings import Cutoffs
-from nightscreen.journal import open_journal
+from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.erasure import Erasures
 from nightscreen.policy.load import load_policy, parse, read_text, rewritten
@@ -21,16 +23,9 @@ from nightscreen.policy.versions import (
     version_in_force,
     versions,
 )
-from nightscreen.schemas.contests import PolicyState
+from nightscreen.schemas.contests import PolicyState, PolicyVersion
 from nightscreen.schemas.errors import InputError, NotAllowedError, PolicyError
 from tests.screening import CONSENT, World, customer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from nightscreen.journal import Journal
-    from nightscreen.schemas.contests import PolicyVersion
 
 APPROVED: Final = PolicyState.APPROVED
 REFUSED: Final = PolicyState.REFUSED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -21,9 +21,6 @@ from nightscreen.planning.price import (
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.money import MICRO
 from nightscreen.schemas.plan import CheckIdentity, First
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PRICES = {"karma": 10 * MICRO, "bank_account": 10 * MICRO, "ecosystem": 25 * MICRO}
 

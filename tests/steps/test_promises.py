@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,18 +14,13 @@ from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
+from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.sandbox.people import account_of, karma_of
 from nightscreen.schemas.clock import DAY_MICROS, LAGOS, MICROS, system_clock, to_instant, to_micros
 from nightscreen.schemas.errors import InputError, SettingsError
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import DENIED, LOST, Bureau
 from tests.screening import CONSENT, Unasked, World, customer, days_ago
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.runs.screening_run import ScreeningRun
-
 
 HAVE_ACCOUNTS = [
     row

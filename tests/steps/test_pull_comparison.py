@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -20,13 +21,7 @@ from nightscreen.operations.transactions.records import (
     parse_text,
     read_list,
 )
-from nightscreen.schemas.pulls import Answered, Known
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Sequence
-
-    from nightscreen.schemas.pulls import Difference
+from nightscreen.schemas.pulls import Answered, Difference, Known
 
 FIELDS = load_fields()
 PSEUDONYMS = Pseudonyms(b"k" * 32)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nightscreen.config.settings import Retention
+from nightscreen.journal import Journal
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.operations.transactions.records import PullStore
@@ -15,11 +17,6 @@ from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from tests.steps.pulls_in_a_test import Lender
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.journal import Journal
 
 GONE, STAYS = "GONE-77812", "STAYS-1"
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from nightscreen.sandbox.transactions import transactions_of
 from tests.screening import World, customer
 from tests.steps.pulls_in_a_test import Lender, username
-
-if TYPE_CHECKING:
-    import pytest
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "transactions.md"
 CUSTOMERS = ("C1", "C2", "C3")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,9 +14,6 @@ from nightscreen.schemas.answers import ACCOUNT_STATUSES
 from nightscreen.schemas.rows import INSTANT
 from tests.steps.bvn_in_a_test import BvnWorld, asked
 from tests.steps.test_policy import one, told
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 AMOUNT = pa.decimal128(24, 6)
 SPECIFIED, RECORDED = 22, 29

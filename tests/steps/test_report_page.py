@@ -7,16 +7,14 @@ import json
 import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from nightscreen.report.page import report_page
 from nightscreen.report.verdict import verdict
-
-if TYPE_CHECKING:
-    from tests.nights.standard import StandardNights
-    from tests.screening import Night
+from tests.nights.standard import StandardNights
+from tests.screening import Night
 
 NIGHTS = ("plain", "capped", "killed", "loan-book", "test-mode")
 IDENTIFIERS = ("bvn", "account_number", "phone", "email", "first_name", "last_name", "customer_id")

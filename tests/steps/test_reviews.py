@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,15 +14,10 @@ from hypothesis import strategies as st
 from nightscreen.results.decision_list import write_decisions
 from nightscreen.results.reviews import Judged, read_written_date
 from nightscreen.schemas.clock import LAGOS, to_micros
+from nightscreen.schemas.decisions import ReviewRow
 from tests.steps.enriched_in_a_test import ASKED_AT, enriched_row, listed
 from tests.steps.nights_in_a_test import BATCH, BEGUN_AT, DAY, SECOND, Nights
 from tests.steps.reviewing import filled, save
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from nightscreen.schemas.decisions import ReviewRow
 
 HOUR = 3600 * SECOND
 NIGHT = [

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
 from nightscreen.report.format import naira
 from nightscreen.report.page import summary_markdown
-
-if TYPE_CHECKING:
-    from tests.nights.standard import StandardNights
-    from tests.screening import Night
+from tests.nights.standard import StandardNights
+from tests.screening import Night
 
 
 @pytest.fixture(scope="module")

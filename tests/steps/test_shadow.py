@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +16,6 @@ from nightscreen.privacy.person import Whom
 from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import PolicyError
 from tests.screening import CONSENT, World, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 STRICT = """
 name = "strict"

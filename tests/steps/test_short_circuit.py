@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
@@ -19,13 +22,6 @@ from nightscreen.sandbox.people import karma_of
 from nightscreen.schemas.calls import LookupStatus
 from tests.how_many import examples
 from tests.screening import World, customer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
 
 KINDS = ["bvn", "phone", "email", "domain", "nuban"]
 STOP: dict[str, Any] = {"checks": ["karma"], "karma_stop_at_first": True}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,10 +18,7 @@ from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.subject_access import access_page, gather
-from tests.screening import World, customer
-
-if TYPE_CHECKING:
-    from tests.screening import Night
+from tests.screening import Night, World, customer
 
 PHONE = "08031234567"
 

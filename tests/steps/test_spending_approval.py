@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,17 +13,12 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.approvals import Approvals
 from nightscreen.ops.doctor import diagnose
 from nightscreen.runs.approval import resumed
-from nightscreen.schemas.approvals import ApprovalDecision
+from nightscreen.schemas.approvals import Approval, ApprovalDecision
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import to_micro
 from tests.kill.drive import settings_for
 from tests.money.service_in_memory import API_KEY, Bureau
 from tests.ops.walk import ask_doctor
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.schemas.approvals import Approval
 
 ABOVE = {"approval_above": "100"}
 ROWS = 20

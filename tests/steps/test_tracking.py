@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,9 +21,6 @@ from nightscreen.sandbox.faults import FaultPlan
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.offers import TrackLoans
 from tests.steps.offers_in_a_test import Lender, Offered, borrower
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DAYS = (0, 1, 3, 6, 20, 70, 130)
 

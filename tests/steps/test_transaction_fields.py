@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,9 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.operations.transactions.records import Drift, load_fields, parse_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FIELDS = load_fields()
 

@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nightscreen.operations.transactions.pull import list_request
+from nightscreen.operations.transactions.pull import Pull, list_request
 from nightscreen.sandbox.transactions import transactions_of
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.pulls import PulledKind
 from nightscreen.schemas.stops import StopReason
 from tests.steps.pulls_in_a_test import LIST, Lender, quick_sandbox, username
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.operations.transactions.pull import Pull
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from nightscreen.config.parameters import ScreenBatch
@@ -22,11 +24,6 @@ from nightscreen.schemas.stops import StopReason
 from tests.screening import CONSENT, Night, World, customer
 from tests.steps import workers_in_a_test
 from tests.steps.workers_in_a_test import Shared, screen_with_workers
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pyarrow as pa
 
 ROWS = [customer(number, **CONSENT) for number in range(60)]
 SHARED_ROWS = [

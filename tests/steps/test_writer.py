@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, cast
+from collections.abc import Sequence
+from typing import cast
 
 import pytest
 
 from nightscreen.calling.writer import Change, Writer
-from nightscreen.journal.calls import Claim, Wish
+from nightscreen.journal.calls import Calls, Claim, Wish
 from nightscreen.schemas.calls import CallResult, CallState, Caps, LookupStatus, ReserveRequest
 from nightscreen.schemas.errors import JournalError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nightscreen.journal.calls import Calls
 
 ASK = ReserveRequest("karma", "bvn", b"\0" * 16, 10, None, 1)
 

@@ -6,23 +6,19 @@ No engine. How workers are started on a work pool is in `tests/flows`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 
+from nightscreen.calling.asking import Asking
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.runs.worker import LOOK_S, Totals, exchange, leave, open_worker
 from nightscreen.sandbox.app import application
+from nightscreen.schemas.calls import Reservation
 from nightscreen.schemas.errors import JournalError
-from tests.screening import Unasked
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-
-    from nightscreen.calling.asking import Asking
-    from nightscreen.schemas.calls import Reservation
-    from tests.screening import Night, World
+from tests.screening import Night, Unasked, World
 
 
 class Shared(Unasked):

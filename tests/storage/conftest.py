@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
@@ -26,10 +27,6 @@ from nightscreen.schemas.calls import (
     ReserveRequest,
 )
 from nightscreen.schemas.clock import MICROS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NOON = 1_772_276_400 * MICROS  # 2026-02-28, noon in Lagos: the first instant of a spending day
 PRICE = 20 * MICROS

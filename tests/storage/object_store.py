@@ -6,14 +6,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
-from typing import TYPE_CHECKING
 
 from fsspec import get_filesystem_class
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BUCKET = "nightscreen-test"
 _PATIENCE_S = 60.0

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
+from nightscreen.journal import Journal
+from nightscreen.journal.answers import StoredAnswer
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
 from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.errors import JournalDamagedError
 from tests.storage.conftest import PRICE, by_name
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nightscreen.journal import Journal
-    from nightscreen.journal.answers import StoredAnswer
 
 NIGHT = 1 << 60
 BLOCK = 500

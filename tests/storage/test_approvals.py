@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.journal import Journal
 from nightscreen.journal.approvals import Approvals
-from nightscreen.schemas.approvals import ApprovalDecision
+from nightscreen.schemas.approvals import Approval, ApprovalDecision
 from nightscreen.schemas.clock import MICROS, span_micros
 from nightscreen.schemas.errors import InputError
 from tests.begun import begin_run
-
-if TYPE_CHECKING:
-    from nightscreen.journal import Journal
-    from nightscreen.schemas.approvals import Approval
-    from tests.storage.conftest import Place
+from tests.storage.conftest import Place
 
 QUOTE = {"quoted": {"low": "0.00", "expected": "30.00", "high": "57.00"}, "lines": []}
 TIMEOUT = timedelta(hours=2)

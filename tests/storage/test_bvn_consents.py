@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from nightscreen.config.settings import BvnConsent
+from nightscreen.journal import Journal
 from nightscreen.operations.bvn.states import bring_up_to_date, newest, requests_of
 from nightscreen.schemas.bvn import BvnRequest, BvnState, HeldCustomer
 from nightscreen.schemas.clock import span_micros
-
-if TYPE_CHECKING:
-    from nightscreen.journal import Journal
 
 
 def request(number: int, **changes: object) -> BvnRequest:

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, event, func, select, text
+from sqlalchemy import Connection, Engine, create_engine, event, func, select, text
 
 from nightscreen.files.keys import encode_key
+from nightscreen.journal import Journal
 from nightscreen.journal.calls import STALE_MICROS, Claim, Wish
 from nightscreen.journal.copying import back_up
-from nightscreen.journal.engine import recording
+from nightscreen.journal.engine import Turn, recording
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.lookups import LookupRun, NewLookup
 from nightscreen.journal.schema import PASSING_TABLES, ErasedPseudonyms, askers, calls, lookups
 from nightscreen.journal.verify import verify_journal
-from nightscreen.schemas.calls import CallState, Caps, LookupStatus, Reservation, ReservationStatus
+from nightscreen.schemas.calls import (
+    CallState,
+    Caps,
+    LookupStatus,
+    Reservation,
+    ReservationStatus,
+    ReserveRequest,
+)
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import InputError, JournalUnreachableError
 from tests.begun import begin_run
 from tests.storage.conftest import PRICE, Place, asks, by_name, ended, kinds, reserve, subject
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from sqlalchemy import Connection, Engine
-
-    from nightscreen.journal import Journal
-    from nightscreen.journal.engine import Turn
-    from nightscreen.schemas.calls import ReserveRequest
 
 SHARED = Caps(in_flight=(("karma", 4), ("bvn", 2)))
 GRANTED, BUSY = ReservationStatus.GRANTED, ReservationStatus.BUSY

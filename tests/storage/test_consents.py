@@ -6,16 +6,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from nightscreen.journal import Journal
 from nightscreen.journal.consents import REPLACED, Consents
 from nightscreen.operations.consents.links import AskedConsent, ConsentLinks, Refusal
-from nightscreen.schemas.consented import GrantState, TokenAnswer
-
-if TYPE_CHECKING:
-    from nightscreen.journal import Journal
-    from nightscreen.schemas.consented import Tokens
-    from tests.storage.conftest import Place
+from nightscreen.schemas.consented import GrantState, TokenAnswer, Tokens
+from tests.storage.conftest import Place
 
 LIST, VIEW = "transaction:list", "transaction:view"
 ACCESS, REFRESH = "acc-Zx81-secret", "ref-Yw72-secret"

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.journal import Journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.invoices import confirm_invoice, disputed_calls, settle_call
 from nightscreen.journal.verify import verify_journal
-from nightscreen.schemas.calls import CallState, Caps, DisputedCosts, ReservationStatus
+from nightscreen.schemas.calls import (
+    CallState,
+    Caps,
+    DisputedCosts,
+    Reservation,
+    ReservationStatus,
+    ReserveRequest,
+)
 from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import InputError, UsageError
-from tests.storage.conftest import PRICE, ended, reserve
-
-if TYPE_CHECKING:
-    from nightscreen.journal import Journal
-    from nightscreen.schemas.calls import Reservation, ReserveRequest
-    from tests.storage.conftest import Place
+from tests.storage.conftest import PRICE, Place, ended, reserve
 
 AT_DESK = frozenset({"money", "settle"})
 ODD = 2_500_000 * MICROS

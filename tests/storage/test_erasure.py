@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from sqlalchemy import func, select
 
 from nightscreen.config.settings import Cutoffs
+from nightscreen.journal import Journal
 from nightscreen.journal.customers import Customers, StateWrite
 from nightscreen.journal.engine import reading, sqlite_file
 from nightscreen.journal.erasure import (
@@ -24,11 +23,7 @@ from nightscreen.schemas.contests import Review
 from nightscreen.schemas.decisions import CheckState
 from nightscreen.schemas.errors import InputError
 from tests.begun import begin_run
-from tests.storage.conftest import PRICE, ended, reserve, sealed_starts, subject
-
-if TYPE_CHECKING:
-    from nightscreen.journal import Journal
-    from tests.storage.conftest import Place
+from tests.storage.conftest import PRICE, Place, ended, reserve, sealed_starts, subject
 
 CUSTOMER = b"c" * 16
 OTHER = b"o" * 16

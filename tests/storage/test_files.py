@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +16,6 @@ from nightscreen.files.private_files import (
     write_private_once,
 )
 from nightscreen.schemas.errors import OutputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def mode(path: Path) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -11,9 +12,6 @@ import pytest
 
 from nightscreen.files.frame import Frame, joined_bytes, pseudonym_column, read_queries
 from nightscreen.schemas.errors import OutputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 QUERIES = """
 Whatever stands before the first section is for people.

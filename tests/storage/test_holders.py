@@ -6,17 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from nightscreen.journal.engine import writing
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import ReservationStatus
-from tests.storage.conftest import PRICE, reserve
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.storage.conftest import Place
+from tests.storage.conftest import PRICE, Place, reserve
 
 CHILD = (
     "import sys, time; from pathlib import Path\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import openpyxl
 import pyarrow as pa
@@ -18,9 +18,6 @@ from nightscreen.files.inbox import (
     is_dropped,
     is_whole,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

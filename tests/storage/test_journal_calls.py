@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import func, select
 
+from nightscreen.journal import Journal
 from nightscreen.journal.engine import reading
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.money import Spent
@@ -17,9 +17,6 @@ from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import CallState, Caps, ReservationStatus
 from nightscreen.schemas.clock import MICROS
 from tests.storage.conftest import NOON, PRICE, Place, asks, by_name, ended, kinds, reserve, subject
-
-if TYPE_CHECKING:
-    from nightscreen.journal import Journal
 
 
 def test_a_block_is_granted_and_its_worst_cost_reserved(journal: Journal) -> None:

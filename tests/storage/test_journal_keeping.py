@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import stat
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
 from nightscreen.files.keys import KEY_FILE, encode_key
 from nightscreen.files.private_files import make_private_folder, write_private
-from nightscreen.journal import keyset, open_journal
+from nightscreen.journal import Journal, keyset, open_journal
 from nightscreen.journal.copying import back_up, restore
 from nightscreen.journal.engine import reading
 from nightscreen.journal.keyset import rotate_key
@@ -21,11 +21,6 @@ from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.errors import JournalError, JournalKeyError, OutputError, UsageError
 from tests.begun import begin_run
 from tests.storage.conftest import Place, ended, reserve, subject
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.journal import Journal
 
 NEW = b"n" * 32
 

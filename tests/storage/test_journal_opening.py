@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,11 +18,7 @@ from nightscreen.schemas.errors import (
     NightscreenError,
     SettingsError,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.storage.conftest import Place
+from tests.storage.conftest import Place
 
 
 def test_a_journal_opens_again_with_its_key_from_home_or_settings(place: Place) -> None:

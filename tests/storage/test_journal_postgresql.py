@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 from sqlalchemy import create_engine, text
 
+from nightscreen.journal import Journal
 from nightscreen.journal.engine import _WRITE_LOCK, reading, recording
+from nightscreen.journal.holders import AdvisoryHolders
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import Caps, ReservationStatus
 from nightscreen.schemas.errors import JournalBusyError, JournalError
 from tests.storage.conftest import PRICE, Place, ended, reserve
-
-if TYPE_CHECKING:
-    from nightscreen.journal import Journal
-    from nightscreen.journal.holders import AdvisoryHolders
 
 pytestmark = pytest.mark.postgres
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from nightscreen.journal import Journal
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import (
     Caps,
@@ -14,11 +14,7 @@ from nightscreen.schemas.calls import (
 )
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.money import RECENT_MICROS
-from tests.storage.conftest import PRICE, asks, by_name, ended, kinds, reserve
-
-if TYPE_CHECKING:
-    from nightscreen.journal import Journal
-    from tests.storage.conftest import Place
+from tests.storage.conftest import PRICE, Place, asks, by_name, ended, kinds, reserve
 
 LIMIT = 20 * PRICE
 LIMITS = (("karma", LIMIT), ("ecosystem", 2 * LIMIT))

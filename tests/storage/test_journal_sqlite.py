@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -23,9 +23,6 @@ from nightscreen.schemas.errors import (
     SettingsError,
 )
 from tests.storage.conftest import Place, ended, reserve
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PAGE = 4096
 

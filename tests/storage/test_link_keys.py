@@ -5,15 +5,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from itsdangerous import Signer
 
 from nightscreen.journal.keyset import link_keys, rotate_link_key
 from nightscreen.operations.consents.links import AskedConsent, ConsentLinks, Refusal
-
-if TYPE_CHECKING:
-    from tests.storage.conftest import Place
+from tests.storage.conftest import Place
 
 WEEK = timedelta(days=7)
 

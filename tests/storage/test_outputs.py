@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from nightscreen.config.settings import Cutoffs
-from nightscreen.files.outputs import OUTPUTS, Erasing, Whose, declaration_of
+from nightscreen.files.outputs import OUTPUTS, Erasing, Output, Whose, declaration_of
 from nightscreen.files.run_folder import RowFilter, RunFiles
 from tests.laws import undeclared_files
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.files.outputs import Output
-    from tests.nights.standard import StandardNight
+from tests.nights.standard import StandardNight
 
 PERSONAL = [each for each in OUTPUTS if each.whose is not Whose.NOBODY]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fsspec.implementations.dirfs import DirFileSystem
@@ -14,10 +15,6 @@ from nightscreen.files.places import names_at, remote_place, withdraw
 from nightscreen.files.run_folder import RunFiles, RunFolder
 from nightscreen.schemas.errors import OutputError
 from tests.storage.object_store import BUCKET, object_store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 RUN = "20260301-220000-a1b2c3"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given, settings
@@ -21,9 +21,6 @@ from nightscreen.files.quarantine import (
 )
 from nightscreen.reading.open_file import open_source
 from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\0")) | st.sampled_from(
     [

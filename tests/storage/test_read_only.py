@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,12 +10,7 @@ from nightscreen.journal.read_only import look_into
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import JournalError
 from tests.begun import begin_run
-from tests.storage.conftest import PRICE, ended, reserve
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-from tests.storage.conftest import Place
+from tests.storage.conftest import PRICE, Place, ended, reserve
 
 RUN = "run-1"
 

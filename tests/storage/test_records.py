@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from nightscreen.config.settings import Cutoffs
+from nightscreen.journal import Journal
 from nightscreen.journal.copying import back_up
 from nightscreen.journal.engine import writing
 from nightscreen.journal.erasure import Erasures
@@ -28,11 +29,6 @@ from nightscreen.schemas.records import JournalRecord
 from nightscreen.schemas.uploads import Upload
 from nightscreen.schemas.users import User
 from nightscreen.schemas.wallet import WalletGap
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.journal import Journal
 
 CUSTOMER = b"c" * 16
 OTHER = b"d" * 16

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-from sqlalchemy import LargeBinary
+from sqlalchemy import LargeBinary, Table
 
 from nightscreen.config.settings import Cutoffs
 from nightscreen.journal.schema import PASSING, PASSING_TABLES, WITH_JOURNAL, metadata
-
-if TYPE_CHECKING:
-    from sqlalchemy import Table
 
 TABLES = list(metadata.tables.values())
 

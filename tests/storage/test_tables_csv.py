@@ -6,17 +6,15 @@ import csv
 import io
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.reading.open_file import TableSource, open_source
+from nightscreen.schemas.rows import RefusedRow
 from tests.how_many import examples
-
-if TYPE_CHECKING:
-    from nightscreen.schemas.rows import RefusedRow
 
 CELLS = st.text(
     st.characters(codec="utf-8", exclude_characters="\0"), max_size=12

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import codecs
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from nightscreen.reading.open_file import open_source
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TEXT = "customer_id,surname\nC1,Ɓala\nC2,Ọlá\n"
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import gzip
 import os
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from nightscreen.reading.open_file import open_source
 from nightscreen.schemas.errors import InputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEADINGS = b"customer_id,bvn,surname\n"
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512)

@@ -6,7 +6,7 @@ import io
 import re
 import tracemalloc
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import openpyxl
 import pytest
@@ -16,9 +16,6 @@ from nightscreen.reading.open_file import TableSource, open_source
 from nightscreen.reading.workbook import BoundedArchive, SwollenWorkbookError
 from nightscreen.runs.intake import Intake
 from nightscreen.schemas.errors import InputError, SettingsError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEADINGS = "customer_id,bvn,surname\n"
 MB = 1 << 20

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from nightscreen.reading.mapping_file import read_mapping
-from nightscreen.reading.open_file import open_source
+from nightscreen.reading.open_file import TableSource, open_source
 from nightscreen.schemas.errors import InputError, SettingsError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.reading.open_file import TableSource
 
 
 def opened(folder: Path, mapping: str, table: str) -> TableSource:

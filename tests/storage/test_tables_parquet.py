@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -16,9 +17,6 @@ from hypothesis import strategies as st
 from nightscreen.reading.open_file import open_source
 from nightscreen.reading.parquet import as_text
 from nightscreen.schemas.errors import InputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 UTC = dt.UTC
 NOON = dt.datetime(2024, 1, 31, 12, 0, tzinfo=UTC)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime, time
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TypeAlias
 
 import openpyxl
 import pytest
@@ -11,10 +13,6 @@ import pytest
 from nightscreen.reading.mapping_file import Mapping
 from nightscreen.reading.open_file import TableSource, open_source
 from nightscreen.schemas.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 Row: TypeAlias = "Sequence[object]"
 HEADINGS: Row = ["customer_id", "bvn", "note"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from nightscreen.journal import Journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.invoices import settle_call
@@ -22,13 +23,9 @@ from nightscreen.journal.unreadable import (
     unread_answers,
 )
 from nightscreen.journal.verify import verify_journal
-from nightscreen.schemas.calls import CallResult, CallState
+from nightscreen.schemas.calls import CallResult, CallState, Reservation, ReserveRequest
 from nightscreen.schemas.checks import Outcome
 from tests.storage.conftest import PRICE, ended, reserve, subject
-
-if TYPE_CHECKING:
-    from nightscreen.journal import Journal
-    from nightscreen.schemas.calls import Reservation, ReserveRequest
 
 
 def unread(pair: tuple[ReserveRequest, Reservation], *, cost: int = PRICE) -> CallResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -11,9 +11,6 @@ import pytest
 from nightscreen.files.sealing import Sealer
 from nightscreen.files.workspace import Workspace
 from nightscreen.schemas.errors import JournalDamagedError, JournalError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SEALER = Sealer(b"k" * 32)
 ROWS = pa.table({"bvn": ["22212345678", None], "n": [1, 2]})
