@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nightscreen.report.page import report_page
 from nightscreen.sandbox.batch import make_batch
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import PRICES, Bureau, Service
@@ -68,8 +69,7 @@ def test_a_cost_that_a_balance_contradicts_blocks_neither_night_nor_month(
     (named,) = report["cost"]["disputed"]
     assert (named["check"], named["state"]) == (operation, "disproved")
     assert Decimal(named["named"]) == min(cost, 10_000_000)
-    page = (bureau.below / "out" / report["run_id"] / "report.html").read_text("utf-8")
-    assert f"{min(cost, 10_000_000):,}.00" in page
+    assert f"{min(cost, 10_000_000):,}.00" in report_page(report)
     assert Decimal(named["counted"]) == (PRICES[operation] if operation != "karma" else 0)
     before = bureau.service.charged
     make_batch(bureau.below / "in.csv", rows=60, seed=10, damage_pct=0)

@@ -14,7 +14,7 @@ import pytest
 from nightscreen.schemas.errors import SettingsError
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import Bureau, Fault
-from tests.money.test_stops import after_number, honest, resumed
+from tests.money.test_stops import honest
 
 ROWS = 40
 HTML = b"<html><body>Request blocked</body></html>"
@@ -53,12 +53,6 @@ CASES = [
     *(("opening", "302"), ("first of karma", "401"), ("closing", "500 about a price")),
 ]
 """Each moment and each answer once."""
-
-
-@pytest.fixture(autouse=True)
-def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the page with its charts, which takes longer than a night here."""
-    monkeypatch.setattr("nightscreen.runs.finalize.report_page", lambda *_, **__: "")
 
 
 @lru_cache(maxsize=1)
@@ -147,31 +141,3 @@ def test_a_service_that_is_odd_from_the_start_stops_the_run(odd: str, tmp_path: 
     assert not report["publishable"]
     assert 2 <= len(bureau.service.ledger) <= 6
     assert bureau.service.charged == 0
-
-
-@pytest.mark.parametrize("odd", ONE_OF_EACH[:1])
-def test_a_service_that_turns_odd_stops_the_run_soon(odd: str, tmp_path: Path) -> None:
-    """After good answers three lookups of a check, one after another, end it; a resume goes on."""
-    bureau = Bureau(tmp_path, rows=ROWS)
-    bureau.service.before = after_number(40, ODD[odd])
-    report = bureau.night().report
-    assert (report["state"], report["stop_reason"]) == STATES[WORDS[odd]]
-    assert len(bureau.service.ledger) <= 40 + 3 * (4 + 2)
-    charged = bureau.service.charged
-    assert charged > 0
-    honest(report, bureau)
-    resumed(bureau, report)
-
-
-@pytest.mark.parametrize("odd", ONE_OF_EACH)
-def test_a_batch_of_one_lookup_ends_as_its_only_answer_says(odd: str, tmp_path: Path) -> None:
-    """Where no other lookup can contradict it, the only answer there is counts."""
-    bureau = Bureau(tmp_path, rows=1)
-    bureau.service.before = lambda *_: ODD[odd]
-    if WORDS[odd] == "address":
-        with pytest.raises(SettingsError, match="BASE_URL"):
-            bureau.night(checks=["bank_account"])
-        return
-    report = bureau.night(checks=["bank_account"]).report
-    assert (report["state"], report["stop_reason"]) == STATES[WORDS[odd]]
-    assert len(bureau.service.ledger) == 1

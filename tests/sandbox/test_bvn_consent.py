@@ -66,24 +66,3 @@ async def test_passwords_arrive_and_expire_without_waiting(
     await here.control("reset", {})
     assert (await here.control("otps"))["otps"] == []
     assert (await here.control("state"))["ahead_s"] == 0
-
-
-@pytest.mark.parametrize("contact", [PHONE, EMAIL])
-async def test_password_goes_to_the_registered_contact_however_it_is_written(contact: str) -> None:
-    """Phone and email are taken in any form, masked too; the answer shows the registered one."""
-    here, whole = Here(), f"+234{contact[1:]}"
-    forms = [contact, masked_contact(contact), contact.upper()]
-    if contact == PHONE:
-        forms += [whole, whole[1:], masked_contact(whole)]
-    for form in forms:
-        assert (await here.start(BVN, form)).json()["data"] == masked_contact(contact)
-
-
-async def test_empty_wallet_leaves_the_password_unused() -> None:
-    """A finish that cannot be paid is 402; after a top-up the same password is good."""
-    here = Here()
-    await here.start(BVN)
-    await here.control("wallet", balance=5)
-    assert (await here.finish(BVN, otp_of(BVN))).status_code == 402
-    await here.control("wallet", top_up=20)
-    assert (await here.finish(BVN, otp_of(BVN))).json()["meta"]["balance"] == 5

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from tests.sandbox.in_process import Here, brought_back
@@ -43,21 +41,6 @@ async def test_registered_addresses_must_be_exact() -> None:
     assert (await here.screen()).status_code == 400
     answer = await here.choose("ada", redirect_uri=registered)
     assert set(brought_back(answer, registered)) == {"from", "code", "state"}
-
-
-async def test_refresh_gives_an_access_token_and_no_refresh_token() -> None:
-    """Each refresh gives another token; refreshes of a live one are counted."""
-    here = Here()
-    tokens = await here.tokens("ada")
-    await here.control("tokens", action="expire", customer="ada")
-    answers = await asyncio.gather(*(here.refresh(tokens["refresh_token"]) for _ in range(2)))
-    assert not any("refresh_token" in answer.json() for answer in answers)
-    issued = {answer.json()["access_token"] for answer in answers}
-    assert len(issued | {tokens["access_token"]}) == 3
-    for token in issued:
-        assert (await here.data(token)).status_code == 200
-    counts = await here.counts("ada")
-    assert (counts["refreshes"], counts["early_refreshes"]) == (2, 1)
 
 
 async def test_secrets_are_good_for_their_own_purpose_and_address_alone() -> None:
@@ -105,18 +88,3 @@ async def test_a_replayed_code_takes_its_tokens_back() -> None:
     assert (await here.refresh(tokens["refresh_token"])).status_code == 400
     assert (await here.data(other["access_token"])).status_code == 200
     assert (await here.counts("ada"))["replays"] == 1
-
-
-async def test_grants_can_be_revoked_and_forgotten() -> None:
-    """Of one customer or of all, with or without the access tokens; a reset forgets them."""
-    here = Here()
-    ada, bola = await here.tokens("ada"), await here.tokens("bola")
-    assert await here.control("tokens", action="revoke", customer="ada") == {"revoked": 1}
-    assert (await here.data(ada["access_token"])).status_code == 403
-    refused = await here.refresh(ada["refresh_token"])
-    assert refused.json()["message"] == "Refresh token has been revoked"
-    await here.control("tokens", action="revoke_refresh")
-    assert (await here.data(bola["access_token"])).status_code == 200
-    assert (await here.refresh(bola["refresh_token"])).status_code == 400
-    await here.control("reset", {})
-    assert (await here.data(bola["access_token"])).status_code == 403

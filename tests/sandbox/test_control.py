@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nightscreen.sandbox.people import karma_of, person_of_bvn
+from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.sandbox.state import SCENARIOS
 from nightscreen.sandbox.test_identifiers import by_word
 from tests.sandbox.in_process import VALIDATION, Here
@@ -76,21 +76,6 @@ async def test_a_planted_person_is_who_they_were_said_to_be() -> None:
     found = (await ask(here, "GET", f"/ecosystem/{BVN}"))["data"]
     assert (found["first_name"], found["past_due_loans"]) == ("Ngozi", 7)
     assert (await here.start(BVN, "+2348031234567")).json()["status"] == "otp"
-
-
-@pytest.mark.parametrize(
-    "identity",
-    ["12345678902", "+2348000000001", "a@b.example", "b.example", "058-0000000002"],
-)
-async def test_any_identifier_is_listed_or_cleared(identity: str) -> None:
-    """A listing is planted under a BVN, phone, email, domain or account, and taken away."""
-    here, record = Here(), {"amount_in_contention": "77.00"}
-    assert karma_of(identity) is None
-    await here.control("people", listing={"identity": identity, "record": record})
-    data = (await here.karma(identity)).json()["data"]
-    assert (data["karma_identity"], data["amount_in_contention"]) == (identity, "77.00")
-    await here.control("people", listing={"identity": identity, "listed": False})
-    assert (await here.karma(identity)).status_code == 404
 
 
 @pytest.mark.parametrize(

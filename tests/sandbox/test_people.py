@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-from collections import Counter
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from pathlib import Path
 from typing import get_args
-from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -26,7 +24,6 @@ from nightscreen.sandbox.test_identifiers import by_customer, by_word
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
 TODAY = date(2026, 3, 1)
-LAGOS = ZoneInfo("Africa/Lagos")
 
 
 @pytest.mark.parametrize("row", test_identifiers.TABLE, ids=lambda row: row.word)
@@ -86,48 +83,6 @@ def read(path: Path) -> list[list[str]]:
         head, *lines = csv.reader(file)
     assert head == list(COLUMNS)
     return lines
-
-
-def test_undamaged_rows_are_the_sandboxes_people_and_the_seed_decides(tmp_path: Path) -> None:
-    """Every row bears a person's own BVN, account, birthday and email; consents are as counted."""
-    path, again = tmp_path / "a.csv", tmp_path / "b.csv"
-    facts = make_batch(path, rows=1000, seed=1, damage_pct=0, today=TODAY)
-    make_batch(again, rows=1000, seed=1, damage_pct=0, today=TODAY)
-    assert path.read_bytes() == again.read_bytes()
-    make_batch(again, rows=1000, seed=2, damage_pct=0, today=TODAY)
-    assert path.read_bytes() != again.read_bytes()
-    rows = [dict(zip(COLUMNS, line, strict=True)) for line in read(path)]
-    for row in rows:
-        person = person_of_bvn(row["bvn"])
-        assert row["account_number"] == person.account_number
-        assert row["email"] == person.email
-        assert row["date_of_birth"] == person.date_of_birth.isoformat()
-        assert bool(row["bank_code"]) != bool(row["bank_name"])
-        assert row["phone"].replace(" ", "").replace("-", "")[-10:] == person.phone[-10:]
-    assert len({row["customer_id"] for row in rows}) == facts.rows == 1000
-    assert len({row["bvn"] for row in rows}) == facts.people == 1000 - facts.duplicates
-    assert Counter(map(consent_state, rows)) == facts.consents
-    assert 0.65 < facts.consents["valid"] / 1000 < 0.75
-
-
-def moment(text: str) -> datetime | None:
-    """Read an instant as a lender's file has it: Lagos, unless it says otherwise."""
-    read = datetime.fromisoformat(text) if text else None
-    return read.replace(tzinfo=LAGOS) if read and read.tzinfo is None else read
-
-
-def consent_state(row: dict[str, str]) -> str:
-    """Judge a consent at noon of the batch's day, twelve months where no end is given."""
-    now = datetime(TODAY.year, TODAY.month, TODAY.day, 12, tzinfo=UTC)
-    given, ends = moment(row["consented_at"]), moment(row["consent_expires_at"])
-    withdrawn = moment(row["consent_withdrawn_at"])
-    if given is None:
-        return "none"
-    if given > now:
-        return "future"
-    if withdrawn and withdrawn <= now:
-        return "withdrawn"
-    return "expired" if (ends or given + timedelta(days=365)) <= now else "valid"
 
 
 def test_facts_count_the_damage(tmp_path: Path) -> None:

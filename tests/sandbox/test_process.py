@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -52,14 +50,6 @@ def test_port_in_use_and_wrong_balance_are_bad_usage() -> None:
     assert (busy.returncode, wrong.returncode) == (2, 2)
     assert "in use" in busy.stderr
     assert "naira" in wrong.stderr
-
-
-def test_a_batch_is_written_and_its_facts_printed(tmp_path: Path) -> None:
-    """`batch` writes the rows asked for and prints the counts as JSON."""
-    path = tmp_path / "out.csv"
-    done = run("batch", "--rows", "50", "--seed", "3", "--damage-pct", "0", str(path))
-    assert (done.returncode, json.loads(done.stdout)["rows"]) == (0, 50)
-    assert len(path.read_text(encoding="utf-8").splitlines()) == 51
 
 
 def test_sandbox_ends_with_its_parent() -> None:

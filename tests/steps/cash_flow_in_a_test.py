@@ -76,16 +76,21 @@ def alive(months: Iterable[int] = range(1, 7)) -> list[dict[str, Any]]:
 
 def figures(
     lender: CashFlow,
-    items: Sequence[Mapping[str, Any]],
-    *,
-    as_of: datetime = AS_OF,
+    *statements: Sequence[Mapping[str, Any]],
     accounts: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
-    """Return the row of one customer."""
-    table, customers = tables(items, as_of)
-    linked = pa.Table.from_pylist(list(accounts), ACCOUNTS) if accounts else NO_ACCOUNTS
-    (row,) = lender.features(table, customers, linked).to_pylist()
-    return dict(row)
+) -> list[dict[str, Any]]:
+    """Return a row for each statement, as of customers who have the same accounts."""
+    ids = [f"C{number}" for number in range(len(statements))]
+    items = [
+        {**each, "customer_id": id_}
+        for id_, statement in zip(ids, statements, strict=True)
+        for each in statement
+    ]
+    table, customers = tables(items, AS_OF)
+    held = [{**each, "customer_id": id_} for id_ in ids for each in accounts]
+    linked = pa.Table.from_pylist(held, ACCOUNTS) if held else NO_ACCOUNTS
+    rows = lender.features(table, customers, linked).to_pylist()
+    return [{**row, "customer_id": None} for row in rows]
 
 
 def matches(lender: CashFlow, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -95,7 +100,8 @@ def matches(lender: CashFlow, items: Sequence[Mapping[str, Any]]) -> list[dict[s
 
 def tables(items: Sequence[Mapping[str, Any]], as_of: datetime) -> tuple[pa.Table, pa.Table]:
     """Return transactions and customers as `CashFlow` takes them."""
-    customers = [{"customer_id": "C1", "checked_at": as_of}]
+    ids = dict.fromkeys(each["customer_id"] for each in items)
+    customers = [{"customer_id": each, "checked_at": as_of} for each in ids]
     return (
         pa.Table.from_pylist([dict(each) for each in items], TRANSACTIONS),
         pa.Table.from_pylist(customers, CUSTOMERS),

@@ -56,13 +56,6 @@ def test_a_failing_check_digit_is_a_warning_only() -> None:
     assert notes.flaws.tolist() == [0, 0, int(Flaw.BANK_UNKNOWN)]
 
 
-def test_institutions_other_than_banks_have_their_own_formula() -> None:
-    """Kuda's accounts are checked with 9 and its five digits."""
-    good = account("200000001", "50211")
-    _, _, notes = take((None, "Kuda", good), ("090267", None, good))
-    assert {p.code for p in notes.problems} == {"bank_not_served"}
-
-
 def test_a_code_that_could_be_two_banks_is_no_bank() -> None:
     """11 is First Bank's 011, or 000011 of Unity Bank: write it in full, or name the bank."""
     codes, _, notes = take(("11", None, None), ("11", "First Bank", None))

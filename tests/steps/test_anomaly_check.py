@@ -26,72 +26,41 @@ def report(run_id: str, *, publishable: bool = True, **karma: int) -> dict[str, 
 
 
 USUAL = [report(f"run-{n}", clear=4750, listed=250) for n in range(14)]
+ALIKE = [report(f"run-{n}", clear=900) for n in range(3)]
+RARE = [report(f"run-{n}", clear=499, listed=1) for n in range(14)]
+FAULTY = [report(f"bad-{n}", publishable=False, clear=100, listed=4900) for n in range(20)]
+NIGHTS: dict[str, tuple[dict[str, int], dict[str, int] | None, list[dict[str, Any]], int]] = {
+    "a usual night": ({"clear": 4600, "listed": 400}, None, USUAL, 0),
+    "a little above half the median": ({"clear": 4860, "listed": 140}, None, USUAL, 0),
+    "below half the median": ({"clear": 4900, "listed": 100}, None, USUAL, 1),
+    "above twice the median": ({"clear": 4400, "listed": 600}, None, USUAL, 1),
+    "all alike on the first night": ({"clear": 500}, None, [], 1),
+    "not all alike on the first night": ({"clear": 900, "listed": 20}, None, [], 0),
+    "alike as ever": ({"clear": 900}, None, ALIKE, 0),
+    "three listings where one was expected": ({"clear": 497, "listed": 3}, None, RARE, 0),
+    "held nights are no measure": ({"clear": 100, "listed": 4900}, None, [*FAULTY, *USUAL], 2),
+    # who was clear before will mostly be clear again; too many listings hold all the same
+    "only the clear asked again": ({"clear": 4990, "listed": 10}, {"clear": 5000}, USUAL, 0),
+    "only the clear, all alike": ({"clear": 5000, "listed": 0}, {"clear": 5000}, USUAL, 0),
+    "only the clear, many listed": ({"clear": 4400, "listed": 600}, {"clear": 5000}, USUAL, 1),
+    # a night on which only listings grew old is no fault of the service
+    "only the listed asked again": ({"clear": 20, "listed": 980}, {"listed": 1000}, USUAL, 0),
+    "only the listed, all clear": ({"clear": 1000, "listed": 0}, {"listed": 1000}, USUAL, 2),
+    # of those never asked before the usual share is expected
+    "half asked again": ({"clear": 4870, "listed": 130}, {"clear": 2500}, USUAL, 0),
+    "half asked again, none listed": ({"clear": 4990, "listed": 10}, {"clear": 2500}, USUAL, 1),
+}
+"""Tonight's answers, what those asked again had been before, earlier nights, and how many hold."""
 
 
-def test_a_usual_night_is_plausible() -> None:
-    """Rates that move within half and twice the median hold nothing."""
-    assert plausible(report("t", clear=4600, listed=400), USUAL) == []
-    assert plausible(report("t", clear=4860, listed=140), USUAL) == []
-
-
-@pytest.mark.parametrize("listings", [100, 600])
-def test_a_rate_outside_half_to_twice_its_median_holds(listings: int) -> None:
-    """The sentence names check, rate and median."""
-    found = plausible(report("t", clear=5000 - listings, listed=listings), USUAL)
-    assert len(found) == 1
-    assert "Karma" in found[0]
-    assert "5.00%" in found[0]
-
-
-def test_answers_that_are_all_alike_hold() -> None:
-    """Even on the first night, and even if the rate is near the median."""
-    assert len(plausible(report("t", clear=500), [])) == 1
-    assert plausible(report("t", clear=900, listed=20), []) == []
-
-
-def test_alike_as_ever_is_plausible() -> None:
-    """Where earlier released nights were all alike too, another is no news."""
-    nights = [report(f"run-{n}", clear=900) for n in range(3)]
-    assert plausible(report("t", clear=900), nights) == []
-
-
-def test_chance_alone_holds_nothing() -> None:
-    """Three listings against an expected one are no fault of the service."""
-    nights = [report(f"run-{n}", clear=499, listed=1) for n in range(14)]
-    assert plausible(report("t", clear=497, listed=3), nights) == []
-
-
-def again(document: dict[str, Any], **before: int) -> dict[str, Any]:
-    """Return a report that says what those asked tonight had been before."""
-    document["checks"]["karma"]["asked_again"] = before
-    return document
-
-
-def test_asking_only_the_clear_again_tells_few_listings() -> None:
-    """Who was clear before will mostly be clear again; too many listings hold all the same."""
-    assert plausible(again(report("t", clear=4990, listed=10), clear=5000), USUAL) == []
-    assert plausible(again(report("t", clear=5000, listed=0), clear=5000), USUAL) == []
-    assert len(plausible(again(report("t", clear=4400, listed=600), clear=5000), USUAL)) == 1
-
-
-def test_asking_only_the_listed_again_tells_many() -> None:
-    """A night on which only listings grew old is no fault of the service."""
-    assert plausible(again(report("t", clear=20, listed=980), listed=1000), USUAL) == []
-    found = plausible(again(report("t", clear=1000, listed=0), listed=1000), USUAL)
-    assert any("every answer is clear" in each for each in found)
-
-
-def test_half_asked_for_the_first_time_must_have_its_listings() -> None:
-    """What is expected of those never asked before is the usual share."""
-    assert plausible(again(report("t", clear=4870, listed=130), clear=2500), USUAL) == []
-    assert len(plausible(again(report("t", clear=4990, listed=10), clear=2500), USUAL)) == 1
-
-
-def test_held_nights_are_no_measure() -> None:
-    """A fault is not made usual by repeating itself, and a night is not measured by itself."""
-    faulty = [report(f"bad-{n}", publishable=False, clear=100, listed=4900) for n in range(20)]
-    own = report("t", clear=100, listed=4900)
-    assert len(plausible(own, [own, *faulty, *USUAL])) == 2
+@pytest.mark.parametrize("night", NIGHTS)
+def test_a_night_unlike_its_fellows_is_held(night: str) -> None:
+    """Beyond half and twice the median rate, or all alike, by more than chance."""
+    answers, again, earlier, holding = NIGHTS[night]
+    tonight = report("t", **answers)
+    if again is not None:
+        tonight["checks"]["karma"]["asked_again"] = again
+    assert len(plausible(tonight, [tonight, *earlier])) == holding
 
 
 @given(

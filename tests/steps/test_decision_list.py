@@ -31,7 +31,6 @@ from nightscreen.results.decision_files import (
 from nightscreen.results.decision_list import ListCounts, heading, list_schema, write_decisions
 from nightscreen.results.wording import RuleWords
 from nightscreen.schemas.clock import LAGOS
-from nightscreen.schemas.errors import InputError
 from tests.steps import enriched_in_a_test
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
 
@@ -122,21 +121,6 @@ def test_worst_exposure_comes_first_and_unknown_between(tmp_path: Path) -> None:
     ]
     write(tmp_path, rows)
     assert [row["customer_id"] for row in csv_rows(tmp_path)] == ["C2", "C3", "C1", "C0", "C4"]
-
-
-def test_rows_of_many_blocks_keep_their_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """More rows than a block come out sorted over the whole list."""
-    monkeypatch.setattr(decision_list, "BLOCK_ROWS", 16)
-    rows = [
-        enriched_row(f"C{n}", decision="review", exposure=Decimal(n * 7919 % 150))
-        for n in range(300)
-    ]
-    write(tmp_path, rows)
-    found = [(Decimal(row["exposure"]), int(row["customer_id"][1:])) for row in csv_rows(tmp_path)]
-    assert found == sorted(found, key=lambda each: (-each[0], each[1]))
-    assert len(found) == 300
 
 
 def test_the_listing_shown_is_the_one_by_bvn_with_its_own_amount(tmp_path: Path) -> None:
@@ -268,16 +252,6 @@ def read_back(tmp_path: Path) -> list[str]:
         book["Decisions"].cell(row, column, "approve")
     book.save(path)
     return [row["customer_id"] for row in read_returned(path)]
-
-
-def test_an_empty_list_is_still_a_list(tmp_path: Path) -> None:
-    """A night on which nobody is listed has both files with their headings."""
-    counts = write(tmp_path, [])
-    assert counts.rows == 0
-    assert csv_rows(tmp_path) == []
-    assert len(sheet(tmp_path, "Decisions")) == 1
-    with pytest.raises(InputError):
-        read_returned(tmp_path / "nothing.csv")
 
 
 def test_quarantine_gives_only_where_and_why(tmp_path: Path) -> None:

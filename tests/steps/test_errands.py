@@ -105,22 +105,6 @@ def test_api_call_is_journaled_and_brings_its_reading(tmp_path: Path) -> None:
     run.close()
 
 
-def test_finish_is_charged_and_capped(tmp_path: Path) -> None:
-    """What a call may cost is reserved before it is sent: a cap too low sends nothing."""
-    sandbox = Sandbox(Opening())
-    run = opened(tmp_path, Operation.BVN_FINISH, max_spend="19.99")
-
-    async def finish_one(session: Caller) -> list[LookupTask]:
-        request = wire.bvn_finish("22200000001", "123456")
-        task = session.task(request, kind=SubjectKind.BVN, subject=CUSTOMER)
-        return [await session.one(task)]
-
-    (task,) = made(run, sandbox, finish_one)
-    assert (task.status, task.reading) == (LookupStatus.WAITING, None)
-    assert sandbox.ledger.count == 0
-    run.close()
-
-
 def test_calls_of_any_flow_wait_for_their_part_of_a_shared_cap(tmp_path: Path) -> None:
     """Where others have all of it nothing is sent; the call goes on once one of theirs settled."""
     settings = {"share_caps": True, "max_in_flight": {"loans": 1}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import shutil
@@ -123,9 +122,12 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def test_a_file_is_moved_beside_its_result(desk: Desk) -> None:
-    """Quote, decisions and report lie beside it; the folder it was taken into is gone."""
-    desk.drop("applicants-20260301.csv")
+def test_a_file_is_moved_beside_its_result_and_screened_once(desk: Desk) -> None:
+    """Quote, decisions and report lie beside it; the folder it was taken into is gone.
+
+    Dropped again, also under another name, it is known, and whoever drops it is told the run.
+    """
+    kept = desk.drop("applicants-20260301.csv")
     assert desk.run(desk.take()) is Fate.SCREENED
     (report,) = desk.reports()
     folder = desk.dropped / "done" / report["run_id"]
@@ -135,17 +137,11 @@ def test_a_file_is_moved_beside_its_result(desk: Desk) -> None:
     assert f"It cost ₦{report['cost']['total']}" in (folder / "result.txt").read_text()
     assert openpyxl.load_workbook(folder / "decisions.xlsx").active is not None
     assert list((desk.dropped / "taken").iterdir()) == []
-
-
-def test_a_file_dropped_twice_is_screened_once(desk: Desk) -> None:
-    """Also under another name in the same night; whoever drops it is told the run."""
-    kept = desk.drop("book.csv")
-    desk.run(desk.take())
     asked = len(desk.calls())
-    for name in ("book.csv", "the same.csv"):
+    for name in ("applicants-20260301.csv", "the same.csv"):
         shutil.copy(kept, desk.dropped / name)
         assert desk.run(desk.take()) is Fate.REPEATED
-    (report,) = desk.reports()
+    assert desk.reports() == [report]
     assert len(desk.calls()) == asked
     assert [report["run_id"] in text for text in desk.told("already-screened.txt")] == [True] * 2
 
@@ -186,7 +182,10 @@ def test_a_name_that_names_somebody_goes_no_further(desk: Desk) -> None:
 
 
 def test_a_stopped_run_goes_on_when_its_file_is_dropped_again(desk: Desk) -> None:
-    """The same run, with more money; nothing that was answered is paid for twice."""
+    """The same run, with more money; nothing that was answered is paid for twice.
+
+    Resumed, it lists its input among its files; an erasure takes that off the list.
+    """
     desk.options = {"max_spend": "60"}
     kept = desk.drop("book.csv")
     assert desk.run(desk.take()) is Fate.SCREENED
@@ -198,6 +197,10 @@ def test_a_stopped_run_goes_on_when_its_file_is_dropped_again(desk: Desk) -> Non
     (report,) = desk.reports()
     assert (report["run_id"], report["state"]) == (stopped["run_id"], "completed")
     assert float(report["cost"]["total"]) == float(desk.charged)
+    with open_journal(desk.folder / "home") as journal:
+        erase(journal, look(journal, Customers(journal), Whom(customer_id="C1")))
+    manifest = desk.dropped / "done" / report["run_id"] / "manifest.json"
+    assert "input/book.csv" not in json.loads(manifest.read_text("utf-8"))["files"]
 
 
 def test_a_run_that_ended_before_its_file_was_moved_is_not_repeated(desk: Desk) -> None:
@@ -304,28 +307,25 @@ def reviewed(folder: Path, was: str = "", **cells: str) -> Path:
     return back
 
 
-def test_a_decision_list_that_came_back_is_imported(desk: Desk) -> None:
-    """Dropped there, its reviews stand; it is no batch, and dropped again it is known."""
-    night = desk.screen([customer(number) for number in range(1, 60)])
-    back = reviewed(night.folder)
-    for _ in range(2):
-        desk.inbox  # noqa: B018 - makes the folder
-        shutil.copy(back, desk.dropped / "decisions.csv")
-        assert desk.run(desk.take()) is Fate.IMPORTED
-    again, first = sorted(desk.told("result.txt"))  # their folders may be of one second
-    assert "1 review of this list imported" in first
-    assert "0 reviews of this list imported; 1 known already" in again
-    assert desk.reports() == []
+def test_a_decision_list_that_came_back_is_imported_or_refused_whole(desk: Desk) -> None:
+    """Dropped there, its reviews stand; it is no batch, and dropped again it is known.
 
-
-def test_a_mistaken_decision_list_is_refused_whole_with_each_line(desk: Desk) -> None:
-    """Nothing of it is taken; the text names line, column and what to do, and no customer."""
+    Of a mistaken one nothing is taken; the text names line, column and what to do, and no customer.
+    """
     night = desk.screen([customer(number) for number in range(1, 60)])
     desk.inbox  # noqa: B018 - makes the folder
     shutil.copy(reviewed(night.folder, reviewer_decision="maybe"), desk.dropped / "decisions.csv")
     assert desk.run(desk.take()) is Fate.FAILED
     (said,) = desk.told("what-is-wrong.txt")
     assert "line 2: reviewer_decision: Write approve, decline or review." in said
+    back = reviewed(night.folder)
+    for _ in range(2):
+        shutil.copy(back, desk.dropped / "decisions.csv")
+        assert desk.run(desk.take()) is Fate.IMPORTED
+    again, first = sorted(desk.told("result.txt"))  # their folders may be of one second
+    assert "1 review of this list imported" in first
+    assert "0 reviews of this list imported; 1 known already" in again
+    assert desk.reports() == []
 
 
 def _workbook(rows: list[list[str]]) -> bytes:
@@ -435,23 +435,6 @@ def test_a_refused_row_goes_from_the_input_after_its_quarantine_was_purged(desk:
         whom = Whom(customer_id=people[2]["customer_id"])
         erase(journal, look(journal, Customers(journal), whom))
     assert not (folder / "input" / "book.csv").exists()
-
-
-def test_the_manifest_of_a_resumed_run_knows_that_its_input_went(desk: Desk) -> None:
-    """A run that was resumed lists its input; the erasure takes it off the list."""
-    desk.options = {"max_spend": "60"}
-    desk.drop("book.csv")
-    desk.run(desk.take())
-    (stopped,) = desk.reports()
-    night = desk.screen(run=stopped["run_id"], max_spend="100000")
-    with open_journal(desk.folder / "home") as journal:
-        gone = night.rows[0]["customer_id"]
-        erase(journal, look(journal, Customers(journal), Whom(customer_id=gone)))
-    manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
-    assert "input/book.csv" not in manifest["files"]
-    for name, told in manifest["files"].items():
-        held = (night.folder / name).read_bytes()
-        assert told["sha256"] == hashlib.sha256(held).hexdigest(), name
 
 
 def test_a_file_that_nobody_can_read_goes_and_so_does_text_without_headings(desk: Desk) -> None:

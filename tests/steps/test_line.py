@@ -26,19 +26,6 @@ def _people(count: int, **changes: str) -> list[dict[str, str]]:
     return [customer(number, **changes) for number in range(1, count + 1)]
 
 
-CHARGED = {
-    "plain": ("plain", "second", "without-consent"),
-    "capped": ("capped",),
-    "dirty": ("dirty",),
-    "two-workers": ("two-workers",),
-    "applicants": ("applicants", "reviewed"),
-    "topped-up": ("topped-up",),
-    "faulty": ("faulty",),
-    "killed": ("killed",),
-}
-"""By a night of each world whose nights are all standard ones: these."""
-
-
 @pytest.mark.parametrize("name", ["plain", "capped", "two-workers"])
 def test_every_row_has_the_status_the_sandbox_knows(
     standard_night: StandardNight, name: str
@@ -55,24 +42,6 @@ def test_every_row_has_the_status_the_sandbox_knows(
         if row["bank_account_source"]:
             assert (row["bank_account_status"] == "not_found") == (account is None)
             assert row["bank_account_name"] == (account and account["account_name"])
-
-
-@pytest.mark.parametrize("world", CHARGED)
-def test_the_report_equals_the_sandbox_ledger(standard_night: StandardNight, world: str) -> None:
-    """What they say was spent is what it charged, and the rows add up to it.
-
-    What was charged for answers that were lost is told apart.
-    """
-    nights = [standard_night(name).night for name in CHARGED[world]]
-    known = sum(Decimal(night.report["cost"]["total"]) for night in nights)
-    doubted = sum(Decimal(night.report["cost"]["in_doubt_exposure"]) for night in nights)
-    charged = Decimal(standard_night(world).world.charged)
-    assert known <= charged <= known + doubted
-    for night in nights:
-        total = Decimal(night.report["cost"]["total"])
-        assert sum(night.column("cost")) <= total
-        if not doubted:
-            assert sum(night.column("cost")) == total
 
 
 def test_second_night_pays_nothing(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -135,14 +134,6 @@ def test_a_screen_reader_finds_its_way(pages: dict[str, str]) -> None:
         assert len(page.all("figcaption")) == len(page.all("figure"))
 
 
-def test_the_same_report_gives_the_same_bytes(nights: dict[str, Night]) -> None:
-    """Nothing of the moment, the machine or earlier drawings is in a page."""
-    for name in ("plain", "killed"):
-        report = json.loads((nights[name].folder / "report.json").read_text("utf-8"))
-        written = (nights[name].folder / "report.html").read_text("utf-8")
-        assert report_page(report) == written == report_page(report)
-
-
 def test_amounts_on_the_page_are_those_of_the_report(
     nights: dict[str, Night], pages: dict[str, str]
 ) -> None:
@@ -152,11 +143,3 @@ def test_amounts_on_the_page_are_those_of_the_report(
         amounts = [report["cost"]["total"], *(each["cost"] for each in report["checks"].values())]
         for amount in amounts:
             assert f"₦{float(amount):,.2f}" in pages[name]
-
-
-def test_test_mode_is_said_loudly(pages: dict[str, str]) -> None:
-    """In the title, in a banner of its own look, and among the things to look at."""
-    page = read(pages["test-mode"])
-    assert any("loud" in (each.get("class") or "") for each in page.all("div"))
-    assert sum("Test mode" in text for text in page.text) >= 3
-    assert not any("loud" in (each.get("class") or "") for each in read(pages["plain"]).all("div"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
@@ -251,26 +250,6 @@ def test_records_without_ids_are_told_apart_by_content(lender: Lender) -> None:
     assert first["transactions"]["repeated"] == 2
     again = lender.pull()
     assert again["changes"] == dict.fromkeys(again["changes"], 0)
-
-
-def test_unknown_fields_are_kept_and_told(lender: Lender) -> None:
-    """Fields nobody knows stand in `extra`; renamed ones are reported as missing and new."""
-    lender.consent(["extra-fields@magic.example", "renamed-fields@magic.example"])
-    report = lender.pull()
-    drift = report["drift"]
-    renamed = len(transactions_of("renamed-fields@magic.example"))
-    assert drift["missing"] == {
-        "amount": renamed,
-        "entry_type": renamed,
-        "transaction_date": renamed,
-    }
-    assert drift["new"]["value"] == renamed
-    extra = [
-        json.loads(row["extra"])
-        for row in lender.typed()
-        if row["customer_id"] == "extra-fields@magic.example"
-    ]
-    assert all({"category", "location"} <= set(each) for each in extra)
 
 
 # --- stopping and going on ---

@@ -9,10 +9,9 @@ import pytest
 from nightscreen.journal import Journal
 from nightscreen.journal.approvals import Approvals
 from nightscreen.schemas.approvals import Approval, ApprovalDecision
-from nightscreen.schemas.clock import MICROS, span_micros
+from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import InputError
 from tests.begun import begin_run
-from tests.storage.conftest import Place
 
 QUOTE = {"quoted": {"low": "0.00", "expected": "30.00", "high": "57.00"}, "lines": []}
 TIMEOUT = timedelta(hours=2)
@@ -29,38 +28,6 @@ def ask(journal: Journal, run_id: str = "run-1", cap_micro: int | None = None) -
         cap_micro=cap_micro,
         deployment_id="deployment-1",
     )
-
-
-def test_an_approval_that_no_run_used_in_time_is_void(place: Place) -> None:
-    """At the timeout it still holds; after it nothing may be spent on it."""
-    journal = place.open()
-    found = Approvals(journal)
-    ask(journal)
-    decided = found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
-    at = decided.decided_at or 0
-    assert decided.state(at + span_micros(TIMEOUT), valid_micros=span_micros(TIMEOUT)) == "approved"
-    assert decided.state(at + span_micros(TIMEOUT) + 1, valid_micros=span_micros(TIMEOUT)) == "void"
-    place.clock.now += span_micros(TIMEOUT)
-    assert found.use("run-1", valid=TIMEOUT, cap_micro=57 * MICROS) is None
-    again = found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
-    assert again.key != decided.key
-    used = found.use("run-1", valid=TIMEOUT, cap_micro=57 * MICROS)
-    assert used is not None
-    assert used.key == again.key
-
-
-def test_an_approval_that_was_used_in_time_holds_for_the_run_as_a_whole(place: Place) -> None:
-    """A run that is killed on its third hour is resumed under the same cap, and never above it."""
-    journal = place.open()
-    found = Approvals(journal)
-    ask(journal)
-    decided = found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
-    lets = decided.max_spend_micro or 0
-    assert found.use("run-1", valid=TIMEOUT, cap_micro=lets) is not None
-    place.clock.now += 3 * span_micros(TIMEOUT)
-    assert found.use("run-1", valid=TIMEOUT, cap_micro=lets) is not None
-    assert found.use("run-1", valid=TIMEOUT, cap_micro=lets + 1) is None
-    assert found.use("run-1", valid=TIMEOUT, cap_micro=None) is None
 
 
 def test_a_run_that_spends_or_is_done_is_not_decided_about(journal: Journal) -> None:
