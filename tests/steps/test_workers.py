@@ -64,7 +64,8 @@ def test_the_same_rows_as_one_process(tmp_path: Path) -> None:
     alone = one.screen(SHARED_ROWS, **options)
     together, runner = screen_with_workers(several, SHARED_ROWS, workers=3, **options)
     assert len(runner.workers) == 3
-    assert min(runner.attempts.values()) > 0  # how many more than these is for the machine to say
+    # how many more, and of which, is for the machine to say
+    assert sum(each > 0 for each in runner.attempts.values()) > 1
     assert sum(runner.attempts.values()) > 20
     assert without_times(together).equals(without_times(alone))
     assert together.report["state"] == "completed"
