@@ -1262,7 +1262,7 @@ _REPORTING = (
                 "explained = lost",
             ),
         ),
-        ("tests/money/test_night.py::test_another_consumer_of_the_wallet_is_drift",),
+        ("tests/money/test_exact.py::test_another_consumer_of_the_wallet_is_drift",),
     ),
     Broken(
         "exact is said of any books",

@@ -167,22 +167,6 @@ def in_hours(bureau: Bureau, hours: float) -> str:
     )
 
 
-def test_a_service_that_is_busy_for_ever_is_given_up(tmp_path: Path) -> None:
-    """Without a deadline ten minutes without an answer end the run, and it says what it lacked."""
-    bureau = Bureau(tmp_path, rows=40, settings={"tolerated_failure_pct": 100, "attempts": 20})
-    bureau.service.before = after_number(30, Canned(503, b"busy", {"Retry-After": "3600"}))
-    start = bureau.loop.time()
-    report = bureau.night().report
-    assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
-    assert bureau.loop.time() - start < 900
-    assert any(
-        notice.startswith("no answer since") and "the service" in notice
-        for notice in report["notices"]
-    )
-    honest(report, bureau)
-    resumed(bureau, report)
-
-
 def test_the_daily_quota_comes_back_at_noon_within_a_run(tmp_path: Path) -> None:
     """With a deadline after noon in Lagos the run waits for the new day and ends by itself."""
     bureau = Bureau(tmp_path, rows=40, settings={"max_per_day": {"karma": 30}})

@@ -85,25 +85,6 @@ def test_a_lookup_without_a_readable_cost_is_bought_twice_in_seven_nights(tmp_pa
     assert is_done(report)
 
 
-def test_a_lookup_at_a_known_cost_is_bought_once_in_seven_nights(tmp_path: Path) -> None:
-    """Whatever the other ages of its check are: seven days."""
-    desk = bureau(tmp_path)
-    (odd,) = found(desk)
-    desk.service.rewrite = lambda operation, identity, document: (
-        Canned(200, {**document, "data": "see the portal"})
-        if (operation, identity) == odd
-        else None
-    )
-    for days in (6, 1):
-        report = desk.night().report
-        assert is_done(report)
-        assert sent(desk)[odd] == 1
-        assert report["checks"]["bank_account"]["unreadable"] == 1
-        desk.loop.now_s += days * DAY
-    desk.night()
-    assert sent(desk)[odd] == 2
-
-
 def test_the_only_lookup_of_a_night_is_no_outage(tmp_path: Path) -> None:
     """One customer whose answers are pages: the night goes through, also before a deadline."""
     desk = bureau(tmp_path, rows=1)

@@ -73,19 +73,6 @@ class Here:
         """Finish BVN consent with a password."""
         return await self.client.put(f"{VALIDATION}/bvn/{bvn}/accounts", json={"otp": otp})
 
-    async def offer(self, product_id: str = "LP1001", **meta: str) -> dict[str, str]:
-        """Start a loan and return its reference and link."""
-        body = {"product_id": product_id, "meta": meta}
-        answer = await self.client.post("/v2/loans/initialize", json=body)
-        assert answer.status_code == 200, answer.text
-        data: dict[str, str] = answer.json()["data"]
-        return data
-
-    async def loan(self, reference: str) -> dict[str, Any]:
-        """View a loan."""
-        data: dict[str, Any] = (await self.client.get(f"/v2/loans/{reference}")).json()["data"]
-        return data
-
     async def screen(self, **changes: str | None) -> httpx.Response:
         """Open the consent screen; a change to None leaves a parameter out."""
         return await self.browser.get("/data-share", params=wish(**changes))

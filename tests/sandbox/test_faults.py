@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import httpx
 import pytest
 
@@ -34,37 +32,6 @@ def test_a_fault_is_what_its_row_says(caller: Caller, fault: faults.Fault) -> No
     (entry,) = caller.sandbox.ledger()["entries"]
     assert (entry["delivery"], entry["http_status"]) == (delivery, fault.status)
     assert entry["charged"] == ("10" if fault.after else "0")
-
-
-def met_by(caller: Caller, workers: int) -> dict[str, list[str]]:
-    """Ask about a hundred people twice, and return which faults each attempt met."""
-    rates = {"http_500": 0.2, "cut_after_charge": 0.2, "truncated": 0.1}
-    caller.sandbox.reset()
-    caller.sandbox.post("/_sandbox/latency", {"kind": "none"})
-    caller.sandbox.post("/_sandbox/faults", {"operation": "karma", "rates": rates, "seed": 5})
-
-    def ask(bvn: str) -> None:
-        for _ in range(2):
-            try:
-                caller.karma(bvn)
-            except httpx.TransportError:
-                continue
-
-    with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(ask, [f"22{number:09d}" for number in range(100)]))
-    met: dict[str, list[str]] = {}
-    for entry in caller.sandbox.ledger()["entries"]:
-        met.setdefault(entry["identity"], []).append(entry["fault"])
-    return met
-
-
-def test_drawn_faults_do_not_depend_on_concurrency(caller: Caller) -> None:
-    """Who meets which fault at which attempt is the same with one caller and with eight."""
-    alone, together = met_by(caller, 1), met_by(caller, 8)
-    assert alone == together
-    hit = [fault for met in alone.values() for fault in met if fault]
-    assert 60 < len(hit) < 140
-    assert set(hit) == {"http_500", "cut_after_charge", "truncated"}
 
 
 async def test_scripted_fault_comes_at_its_call() -> None:

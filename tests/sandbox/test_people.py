@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-from datetime import date
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from nightscreen.sandbox import test_identifiers
-from nightscreen.sandbox.batch import COLUMNS, make_batch
-from nightscreen.sandbox.batch import KINDS as DAMAGES
 from nightscreen.sandbox.faults import FAULTS, BehaviourFlags
 from nightscreen.sandbox.people import (
     account_of,
     ecosystem_of,
-    is_digits,
     karma_of,
     person_of_bvn,
 )
 from nightscreen.sandbox.test_identifiers import by_customer, by_word
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
-TODAY = date(2026, 3, 1)
 
 
 @pytest.mark.parametrize("row", test_identifiers.TABLE, ids=lambda row: row.word)
@@ -75,33 +69,3 @@ def tables() -> list[list[list[str]]]:
             found[-1].append([cell.strip() for cell in line.strip("| ").split(" | ")])
         before = line
     return found
-
-
-def read(path: Path) -> list[list[str]]:
-    """Read a batch back as lines of fields, without its heading."""
-    with path.open(encoding="utf-8", newline="") as file:
-        head, *lines = csv.reader(file)
-    assert head == list(COLUMNS)
-    return lines
-
-
-def test_facts_count_the_damage(tmp_path: Path) -> None:
-    """Broken lines, missing and repeated ids, and bad BVNs are as many as the facts say."""
-    facts = make_batch(tmp_path / "a.csv", rows=3000, seed=1, damage_pct=20, today=TODAY)
-    damaged, lines = facts.damaged, read(tmp_path / "a.csv")
-    assert set(damaged) == set(DAMAGES)
-    assert 500 < damaged.total() < 700
-    whole = [line for line in lines if len(line) == len(COLUMNS)]
-    broken = damaged["too_few_fields"] + damaged["too_many_fields"]
-    ids = [line[0] for line in whole]
-    repeated = sum(map(bool, ids)) - len(set(filter(None, ids)))
-    assert len(lines) - len(whole) == broken
-    assert ids.count("") == damaged["customer_id_missing"]
-    assert repeated == damaged["customer_id_duplicate"]
-    assert facts.refused == broken + ids.count("") + repeated
-    bad = sum(not is_digits(line[4], 11) for line in whole)
-    expected = sum(damaged[kind] for kind in DAMAGES if kind.startswith("bvn_"))
-    assert expected <= bad <= expected + damaged["absent_value"]
-    assert sum(len(line[5]) == 9 for line in whole) == damaged["account_short"]
-    with pytest.raises(ValueError, match="percent"):
-        make_batch(tmp_path / "x.csv", rows=1, seed=1, damage_pct=101)

@@ -28,11 +28,11 @@ def run_guide() -> dict[str, Any]:
 
 
 def test_guide_gives_the_current_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After four days, and beside a screening run, the frames hold what the sandbox lists."""
+    """After three days, and beside a screening run, the frames hold what the sandbox lists."""
     World(tmp_path).screen([customer(1)])
     lender = Lender(tmp_path)
     lender.consent(CUSTOMERS)
-    for day in (0, 1, 2, 5):
+    for day in (0, 2, 5):
         lender.sandbox.day = day
         lender.pull()
     monkeypatch.chdir(tmp_path)

@@ -6,16 +6,14 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.report.facts import CAUSES, OPEN, facts_of
+from nightscreen.report.facts import facts_of
 from nightscreen.schemas.clock import DAY_MICROS
-from tests.how_many import examples
 
 NOW = 1_790_000_000_000_000
-STATUSES = ("off", "ineligible", "clear", *CAUSES)
+
+
 ANSWERED = ("clear", "verified", "found")
 
 
@@ -41,35 +39,6 @@ def enriched(rows: list[dict[str, Any]], *, exposure: bool = True) -> pa.Table:
 def counted(*tables: pa.Table) -> dict[str, Any]:
     """Return the figures of some portions."""
     return facts_of(tables, at=NOW)
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(
-    st.lists(
-        st.fixed_dictionaries(
-            {
-                "karma": st.sampled_from(STATUSES),
-                "ecosystem": st.sampled_from(STATUSES),
-                "exposure": st.none() | st.decimals(0, 10**17, places=2),
-                "days": st.floats(0, 400),
-            }
-        ),
-        max_size=30,
-    ),
-    st.integers(0, 30),
-)
-def test_every_row_and_kobo_is_in_one_place(rows: list[dict[str, Any]], cut: int) -> None:
-    """Screened afresh, not screened and nothing to ask are the whole batch, however it is cut."""
-    facts = counted(enriched(rows[:cut]), enriched(rows[cut:]))
-    parts = [facts["fresh"], facts["exposure"]["not_screened"], facts["exposure"]["nothing_to_ask"]]
-    total = sum(row["exposure"] or 0 for row in rows)
-    assert sum(part["rows"] for part in parts) == len(rows)
-    assert sum(Decimal(part["exposure"]) for part in parts) == total
-    unknown = sum(row["exposure"] is None for row in rows)
-    assert sum(part["unknown_rows"] for part in parts) == unknown
-    assert sum(each["rows"] for each in facts["ages"]) == len(rows)
-    waiting = [row for row in rows if {row["karma"], row["ecosystem"]} & set(OPEN)]
-    assert facts["coverage"]["due_rows"] - facts["coverage"]["answered_rows"] == len(waiting)
 
 
 def test_news_tell_turned_from_first_decisions() -> None:
