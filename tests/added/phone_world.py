@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 from service import PhoneService  # type: ignore[import-not-found]  # of the example's tests
 
 from tests import recomputed
 from tests.screening import World, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # What computes a report's figures again reads nothing of the product: it is told of the check.
 recomputed.ANSWERED["phone_owner"] = ("verified", "mismatch", "not_found")

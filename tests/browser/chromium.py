@@ -6,16 +6,11 @@ What is expected of a page stands in the tests.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import sync_playwright
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from playwright.sync_api import Browser
+from playwright.sync_api import Browser, sync_playwright
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _ARGUMENTS = (

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, Page
 
 from nightscreen.report.facts import CAUSES
 from nightscreen.report.format import STATUSES
 from nightscreen.report.page import report_page
 from tests.browser.chromium import chromium
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from playwright.sync_api import Browser, Page
-
-    from tests.nights.standard import StandardNights
+from tests.nights.standard import StandardNights
 
 pytestmark = pytest.mark.browser
 

@@ -6,16 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests import session_end
 from tests.shifted.sitecustomize import SHIFT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 COMMAND = str(Path(sys.executable).with_name("nightscreen"))
 NOBODY_LISTENS = "http://127.0.0.1:9"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from nightscreen.cli import engine, entry
 from tests.cli.command import SERVICE, Ended
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Here(Protocol):

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import openpyxl
 
+from nightscreen.files.run_folder import RunFolder
 from nightscreen.results.decision_files import PEOPLE
 from nightscreen.results.decision_list import write_decisions
 from nightscreen.schemas.clock import system_clock
 from tests.begun import begin_run
 from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
 from tests.steps.nights_in_a_test import BATCH, Nights
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from nightscreen.files.run_folder import RunFolder
 
 ROWS = [
     enriched_row("0007", decision="decline", reasons=["KARMA_DEFAULT"], **listed()),

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+
+import pytest
 
 from nightscreen.cli.terminal import ask, ask_on_terminal
 from nightscreen.desk.accounts import Accounts
 from nightscreen.journal import open_journal
 from nightscreen.schemas.users import Role
 from nightscreen.tasks.terminal import AT_TERMINAL, Terminal
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def test_nobody_is_asked_on_a_terminal_where_the_desk_has_users(

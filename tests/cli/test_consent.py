@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -11,13 +12,8 @@ import pytest
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.sandbox.process import SandboxProcess
+from tests.cli.conftest import Here
 from tests.privacy.search import Search
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.cli.conftest import Here
 
 CUSTOMER = "CUST-7700155-OBI"
 CALLBACK = "http://127.0.0.1:8123/callback"

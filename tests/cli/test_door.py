@@ -13,11 +13,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from http import HTTPStatus
 from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -30,10 +32,6 @@ from nightscreen.tasks import temporary_server
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
 from tests.cli.test_up import PATIENCE_S, bearing, started, until
 from tests.services import answering, free_port, start_engine_server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from http.server import BaseHTTPRequestHandler
 
 NOBODY = 65534  # the uid of a user who owns nothing
 MORNING = "/deployments/name/morning-summary/morning"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from nightscreen.config.settings import read_settings, setting_names
-
-if TYPE_CHECKING:
-    import pytest
 
 EXAMPLE = Path(__file__).resolve().parents[2] / ".env.example"
 LINE = re.compile(r"^#?(NIGHTSCREEN_[A-Z_]+)=(.*)$")

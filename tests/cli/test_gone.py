@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tests.cli.conftest import Here
+from tests.cli.conftest import Here
 
 GONE = {
     ("accounts", "pull"): "transactions pull --accounts",

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from nightscreen.cli.main import COMMANDS
 from tests.cli.command import nightscreen, surroundings
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.cli.conftest import Here
+from tests.cli.conftest import Here
 
 
 def test_the_list_of_commands_is_told_in_whole_sentences(here: Here) -> None:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from tests.cli.conftest import Here
 from tests.flows.engine_in_a_test import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.cli.conftest import Here
 
 
 def test_a_folder_gets_what_it_needs_and_keeps_what_it_has(here: Here, tmp_path: Path) -> None:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.stops import REFUSALS
 from tests.cli.command import nightscreen, surroundings
+from tests.cli.conftest import Here
+from tests.services import EngineServer
 from tests.steps.offers_in_a_test import Lender, borrower
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.cli.conftest import Here
-    from tests.services import EngineServer
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import typer
+from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from nightscreen.cli.command import command, read_options
@@ -14,9 +15,6 @@ from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
 from nightscreen.schemas.pulls import PullTransactions
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 MODELS = (
     ScreenBatch,

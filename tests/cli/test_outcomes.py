@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Here
 from tests.steps.loan_book_in_a_test import HEADINGS, Book, loan, year
 from tests.steps.test_outcomes import BETTER
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.cli.conftest import Here
 
 
 @pytest.fixture

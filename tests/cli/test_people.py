@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from nightscreen.cli.main import app
 from nightscreen.schemas.errors import InputError, UsageError
 from tests.cli.list_in_a_test import screened
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from typer.testing import Result
 
 SECRETS = ("22212345678", "0123456789", "Amaka", "0007")
 

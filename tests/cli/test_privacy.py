@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.cli.conftest import Here
+from tests.cli.conftest import Here
 
 
 def test_the_papers_are_printed_or_written(here: Here, folder: Path) -> None:

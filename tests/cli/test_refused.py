@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from nightscreen.schemas.stops import REFUSALS
+from tests.cli.conftest import Here
 from tests.examples import load
 from tests.services import answering
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.cli.conftest import Here
 
 RECORDED = {one.name: one for one in load()}
 REFUSED = {

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from nightscreen.client.response_rules import MANNERS
+from tests.cli.conftest import Here
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import Bureau
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from tests.cli.conftest import Here
 
 RULE = (
     '[[rules]]\nname = "another word"\noperations = ["ecosystem"]\nstatus = ["2xx"]\n'

@@ -7,7 +7,8 @@ import json
 import shutil
 import subprocess
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import openpyxl
 import pytest
@@ -17,9 +18,6 @@ from nightscreen.cli.main import app
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.errors import InputError
 from tests.cli.list_in_a_test import fill, screened
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SPREADSHEET = shutil.which("soffice")
 TODAY = datetime.now(LAGOS).date()

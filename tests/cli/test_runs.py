@@ -5,19 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from nightscreen.sandbox.batch import make_batch
 from tests.cli.command import COMMAND, NOBODY_LISTENS, surroundings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.services import EngineServer
+from tests.services import EngineServer
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,13 +12,9 @@ from nightscreen.journal import open_journal
 from nightscreen.ops.status import COMMANDS
 from nightscreen.sandbox.state import Opening, Sandbox
 from tests.begun import begin_run
+from tests.cli.conftest import Here
 from tests.ops.signs import signs_in_a_test
 from tests.screening import CONSENT, World, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.cli.conftest import Here
 
 
 @pytest.fixture(autouse=True)

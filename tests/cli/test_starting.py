@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.cli.command import SERVICE, surroundings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEAVY = ("prefect", "pyarrow", "sqlalchemy", "pandas", "duckdb", "httpx", "numpy", "rich")
 NOT_TO_START = {

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from nightscreen.cli.main import app
 from nightscreen.schemas.errors import InputError
 from tests.steps.pulls_in_a_test import Lender
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from typer.testing import Result
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,9 +23,6 @@ from nightscreen.files.local_engine import announcing, running_engine
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.shipped import template
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PATIENCE_S = 600.0  # for a machine that does a lot besides; on a quiet one it is seconds
 MARK = "TEST_OF_UP"

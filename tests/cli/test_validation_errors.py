@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.cli.conftest import Here
+from tests.cli.conftest import Here
 
 GOOD = "customer_id,bvn,account_number,bank_code\nC1,22123456789,9990000004,058\n"
 KEY = base64.b64encode(b"k" * 32).decode()

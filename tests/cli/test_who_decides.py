@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,15 +19,11 @@ from nightscreen.policy.versions import propose, versions
 from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.users import Role
 from tests.begun import begin_run
+from tests.cli.conftest import Here
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
 from tests.desk.test_second_person import back
 from tests.screening import World
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.cli.conftest import Here
 
 WAITS, HELD, BATCH = "20260301-220000-a1b2c3", "20260301-220000-a1b2c4", "applicants"
 REASON = "A new branch."

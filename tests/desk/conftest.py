@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.desk.office import Office
 from tests.screening import CONSENT, World, customer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 BRANCHES = ("Lagos", "Kano", "Ibadan")
 

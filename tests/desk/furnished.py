@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final, Literal
+from pathlib import Path
+from typing import Final, Literal
 
 import uvicorn
+from playwright.sync_api import Browser, Page
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.desk.context import COOKIE
@@ -29,12 +32,6 @@ from tests.desk.conftest import BRANCHES
 from tests.desk.office import PASSWORD, Office
 from tests.portal.visiting import Clock
 from tests.screening import CONSENT, World, customer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from playwright.sync_api import Browser, Page
 
 PATIENCE_MS: Final = 120_000
 WAITING: Final = "20260301-220000-a1b2c3"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -22,10 +23,6 @@ from tests.begun import begin_run
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
 from tests.screening import World
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 RUN = "20260301-220000-a1b2c3"
 

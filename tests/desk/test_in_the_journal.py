@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -25,10 +27,6 @@ from nightscreen.schemas.cases import OpenCase
 from nightscreen.schemas.errors import InputError
 from tests.desk.office import PASSWORD, Office
 from tests.desk.test_new_file import bring
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import openpyxl
 import pytest
-from playwright.sync_api import ViewportSize, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
@@ -19,11 +19,6 @@ from tests.cli.command import nightscreen, serving, surroundings
 from tests.desk.conftest import BRANCHES
 from tests.desk.office import PASSWORD
 from tests.screening import CONSENT, customer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from playwright.sync_api import Browser, Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.engine, pytest.mark.long]
 WIDE: ViewportSize = {"width": 1280, "height": 860}

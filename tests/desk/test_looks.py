@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import Page
 
 from tests.browser.chromium import chromium
 from tests.desk.furnished import WAITING, furnished, opened, places
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 CHECKS = Path(__file__).with_name("looks.js").read_text("utf-8")

@@ -7,7 +7,9 @@ import io
 import json
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from nightscreen.desk import books
 from nightscreen.desk.pages import micro, naira
@@ -20,11 +22,6 @@ from tests.desk.test_pages import newest
 from tests.money.service_in_memory import Bureau
 from tests.money.test_prices import odd_answer
 from tests.screening import World, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 
 def taken(text: str) -> tuple[list[dict[str, str]], dict[str, str]]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 import pytest
 
 from nightscreen.schemas.users import Role
 from tests.desk.furnished import WAITING, wait_for_approval
+from tests.desk.office import Browser, Office
 from tests.screening import World
-
-if TYPE_CHECKING:
-    from tests.desk.office import Browser, Office
 
 ODD = ("\0", "1e999", "9" * 5000, "²")
 STOPPED = "20260301-230000-a1b2c3"

@@ -8,16 +8,18 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import openpyxl
+import pytest
 
 from nightscreen.desk.pages import lagos, naira
 from nightscreen.files.heartbeat import write_vitals
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.records import Records
+from nightscreen.journal.runs import RunRecord
 from nightscreen.reading.open_file import open_source
 from nightscreen.results import settle_case
 from nightscreen.results.enriched import find_row
@@ -28,11 +30,6 @@ from tests.begun import begin_run
 from tests.desk.office import Office
 from tests.ops.signs import signs_in_a_test
 from tests.screening import World, customer, days_ago
-
-if TYPE_CHECKING:
-    import pytest
-
-    from nightscreen.journal.runs import RunRecord
 
 ROW = re.compile(r'<tr><th scope="row"><a href="/customers/([^"?]+)')
 

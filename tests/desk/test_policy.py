@@ -5,17 +5,15 @@ from __future__ import annotations
 import html
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import httpx
 
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.policy.versions import policy_in_force, versions
 from tests.desk.conftest import borrowers
+from tests.desk.office import Browser, Office
 from tests.screening import World, customer
-
-if TYPE_CHECKING:
-    import httpx
-
-    from tests.desk.office import Browser, Office
 
 FIELD = re.compile(r'name="(threshold-[a-z_]+|seen|version)"[^>]*? value="([^"]*)"')
 PLAIN = re.compile(r"<[^>]+>")

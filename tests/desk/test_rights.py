@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from nightscreen.desk.app import _routes
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.privacy.contests import list_contests, open_contest
 from tests.desk.conftest import borrowers
-from tests.desk.office import Browser
+from tests.desk.office import Browser, Office
 from tests.desk.test_pages import facet, listed, newest
 from tests.screening import World
-
-if TYPE_CHECKING:
-    from tests.desk.office import Office
 
 KANO = [f"C{number}" for number in range(1, 61) if number % 3 == 1]
 

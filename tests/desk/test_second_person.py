@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import csv
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from nightscreen.cli.main import app
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.privacy.contests import list_contests
-from tests.desk.office import ORIGIN, PASSWORD, Office
+from tests.desk.office import ORIGIN, PASSWORD, Browser, Office
 from tests.desk.test_my_work import declined, review
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
-
-    from tests.desk.office import Browser
 
 LINK = re.compile(re.escape(ORIGIN) + r"/first\?token=([\w.-]+)")
 

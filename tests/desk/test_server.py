@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,10 +16,6 @@ from nightscreen.journal.audit import Audit
 from nightscreen.schemas.users import Role
 from tests.cli.command import nightscreen, serving, surroundings
 from tests.portal.crowds import CROWDS, crowd
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @contextmanager

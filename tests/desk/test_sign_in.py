@@ -6,7 +6,7 @@ import re
 from base64 import b32decode
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from pyotp import TOTP
@@ -22,9 +22,6 @@ from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.users import Role
 from tests.desk.office import ORIGIN, PASSWORD, Browser, Office
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SESSION, DEVICE = "nightscreen-desk", "nightscreen-desk-device"
 _FULL_WIDTH = {ord("0") + digit: 0xFF10 + digit for digit in range(10)}

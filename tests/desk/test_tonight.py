@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from nightscreen.desk.pages import micro
 from nightscreen.journal.cases import Cases
 from tests.begun import begin_run
 from tests.desk.furnished import WAITING, wait_for_approval
-from tests.desk.office import Office
+from tests.desk.office import Browser, Office
 from tests.desk.test_fix import typed
 from tests.desk.test_my_work import declined, needing, review
 from tests.desk.test_pages import newest
 from tests.screening import World, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.desk.office import Browser
 
 
 def lines(page: str) -> str:

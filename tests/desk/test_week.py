@@ -8,25 +8,18 @@ import json
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, Page, expect
 
 from nightscreen.schemas.users import Role
 from tests.browser.chromium import chromium
 from tests.cli.command import nightscreen, surroundings
 from tests.desk.furnished import furnished, opened, people, places
-from tests.desk.office import PASSWORD
-from tests.screening import World
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from playwright.sync_api import Browser, Page
-
-    from tests.desk.office import Office
-    from tests.screening import Night
+from tests.desk.office import PASSWORD, Office
+from tests.screening import Night, World
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 WIDE = 1280

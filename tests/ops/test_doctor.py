@@ -6,15 +6,18 @@ Where things are broken each is reported in words, with what to type next.
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from nightscreen.config.settings import read_settings
 from nightscreen.files.heartbeat import write_vitals
-from nightscreen.journal import open_journal
+from nightscreen.journal import Journal, open_journal
 from nightscreen.ops import doctor
 from nightscreen.ops.doctor import (
     Diagnosis,
@@ -25,18 +28,10 @@ from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.prefect_health import look_at_engine
 from tests.begun import begin_run
+from tests.cli.conftest import Here
 from tests.ops.signs import signs_in_a_test
 from tests.ops.walk import lines_of
 from tests.services import answering
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from http.server import BaseHTTPRequestHandler
-    from pathlib import Path
-
-    from nightscreen.journal import Journal
-    from tests.cli.conftest import Here
-
 
 DAY = 86_400_000_000
 RUN = "20260301-220000-a1b2c3"

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
+from nightscreen.calling.asking import Asking
+from nightscreen.calling.run import Run
 from nightscreen.tasks.telemetry import Meter
 from tests.money.service_in_memory import LOST, Bureau
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.calling.asking import Asking
-    from nightscreen.calling.run import Run
 
 ROWS = 30
 

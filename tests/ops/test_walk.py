@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nightscreen.calling.asking import Asking
 from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.stops import StopReason
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
 from tests.ops.walk import ask_doctor, type_it
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from nightscreen.calling.asking import Asking
 
 ROWS = 40
 

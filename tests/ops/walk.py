@@ -6,17 +6,13 @@ Nights are spent at a `Bureau` in virtual time. What is expected stands in the t
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nightscreen.cli.main import load
 from nightscreen.cli.output import view
-from nightscreen.ops.doctor import diagnose
+from nightscreen.ops.doctor import Diagnosis, diagnose
 from tests.kill.drive import settings_for
-from tests.money.service_in_memory import API_KEY
-
-if TYPE_CHECKING:
-    from nightscreen.ops.doctor import Diagnosis
-    from tests.money.service_in_memory import Bureau
+from tests.money.service_in_memory import API_KEY, Bureau
 
 KEPT = ("run", "max_spend", "deadline", "yes")
 

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,9 +14,6 @@ import pytest
 import nightscreen
 from nightscreen.schemas.errors import InputError
 from tests.screening import CONSENT, World, customer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")

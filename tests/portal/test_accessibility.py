@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from jinja2 import Environment, FileSystemLoader
 
 from nightscreen.client.wire import Scope
+from nightscreen.journal import Journal
 from nightscreen.operations.bvn.confirmations import LinkWord
 from nightscreen.operations.consents.links import Refusal
 from nightscreen.portal.pages import TEMPLATES, Portal
 from tests.browser.chromium import chromium
 from tests.portal.visiting import LIST, settings_in
-
-if TYPE_CHECKING:
-    from nightscreen.journal import Journal
 
 KINDS = re.findall(
     r'^  "(\w+)": \(', (TEMPLATES / "trouble.html.j2").read_text("utf-8"), re.MULTILINE

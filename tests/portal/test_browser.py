@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import ViewportSize, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
@@ -18,12 +19,6 @@ from nightscreen.schemas.consented import GrantState
 from tests.browser.chromium import chromium
 from tests.cli.command import serving, surroundings
 from tests.services import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 SCOPES = ("transaction:list", "profile:view")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
+import httpx
 import pytest
 
 from nightscreen.journal.verify import verify_journal
@@ -15,11 +17,6 @@ from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID
 from nightscreen.schemas.consented import GrantState
 from tests.portal.visiting import CALLBACK, CUSTOMER, LIST, PORTAL, PROFILE, VIEW, Town, Visitor
 from tests.privacy.search import Search
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import httpx
 
 
 def heading(page: httpx.Response) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -11,12 +11,7 @@ import pytest
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.consents.links import AskedConsent, ExchangeEnd, redeem
-from tests.portal.visiting import CUSTOMER, LIST, VIEW
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.portal.visiting import Town
+from tests.portal.visiting import CUSTOMER, LIST, VIEW, Town
 
 TOKEN = {"access_token": "acc-1-secret", "refresh_token": "ref-1-secret", "token_type": "Bearer"}
 

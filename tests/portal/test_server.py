@@ -7,10 +7,10 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -23,9 +23,6 @@ from nightscreen.portal.pages import place_of
 from tests.cli.command import COMMAND, surroundings
 from tests.portal.visiting import settings_in
 from tests.services import answering, free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TOKEN = {"access_token": "acc", "refresh_token": "ref", "scope": "transaction:list"}
 

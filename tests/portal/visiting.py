@@ -5,9 +5,11 @@ A `Visitor` is one browser: it keeps cookies and follows nothing by itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 import httpx
 from sqlalchemy import select
@@ -17,20 +19,14 @@ from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.engine import reading
 from nightscreen.journal.schema import calls
-from nightscreen.operations.consents.links import ConsentLinks
+from nightscreen.operations.consents.links import ConsentLinks, Link
 from nightscreen.portal.app import application
 from nightscreen.sandbox.app import application as sandbox_application
 from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID
+from nightscreen.sandbox.state import Sandbox
 from nightscreen.schemas.clock import system_clock
+from nightscreen.schemas.consented import Grant
 from tests.sandbox.in_process import quick_sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from nightscreen.operations.consents.links import Link
-    from nightscreen.sandbox.state import Sandbox
-    from nightscreen.schemas.consented import Grant
 
 PORTAL = "https://consent.lender.example"
 SCREEN = "https://screen.service.example"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 from zipfile import ZipFile
 
 import pyarrow.parquet as pq
@@ -13,10 +14,6 @@ import pytest
 from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import COMMAND, Ended, surroundings
 from tests.privacy.people import Marked, mark
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 API_KEY = "Marked-Key-Zqx93"
 PERMITTED = ("quarantine.csv", "enriched/")

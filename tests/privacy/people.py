@@ -8,13 +8,10 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from nightscreen.sandbox import test_identifiers
 from nightscreen.sandbox.people import account_name, holder_of, person_of_bvn
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEADINGS = (
     *("customer_id", "first_name", "middle_name", "last_name", "bvn", "account_number"),

@@ -10,13 +10,10 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 SHORTEST = 8
 _DIGITS = re.compile(rb"(?<![0-9])[0-9](?:[0-9]|[ \-./_()](?=[0-9])){7,60}")

@@ -10,16 +10,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
+from nightscreen.sandbox.process import SandboxProcess
 from tests.privacy.conftest import API_KEY, Place
 from tests.privacy.search import Search
-
-if TYPE_CHECKING:
-    from nightscreen.sandbox.process import SandboxProcess
-    from tests.services import EngineServer
+from tests.services import EngineServer
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 

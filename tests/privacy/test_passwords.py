@@ -9,22 +9,18 @@ from __future__ import annotations
 import csv
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import Ended, nightscreen
+from tests.privacy.conftest import Place
 from tests.privacy.search import Search
+from tests.services import EngineServer
 from tests.steps.bvn_in_a_test import asked
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from nightscreen.sandbox.process import SandboxProcess
-    from tests.privacy.conftest import Place
-    from tests.services import EngineServer
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 
