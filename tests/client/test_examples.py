@@ -20,7 +20,6 @@ from nightscreen.client.response_parser import parse_answer
 from nightscreen.schemas.answers import LoanProducts, Record
 from nightscreen.schemas.checks import HITS, IdentityKind, Operation, Outcome
 from nightscreen.schemas.consented import RawRecords
-from nightscreen.schemas.errors import SettingsError, UsageError
 from nightscreen.schemas.money import from_micro
 from nightscreen.schemas.requests import Request
 from tests.client.fakes import Canned, FakeTransport
@@ -184,14 +183,6 @@ def test_every_operation_has_a_hit() -> None:
         (Operation.LOAN_VIEW, Outcome.NOT_FOUND),
     ):
         assert (operation, miss) in answered
-
-
-def test_what_is_not_ours_cannot_be_built() -> None:
-    """A call without a key, or with an empty field, is refused before it is sent."""
-    with pytest.raises(SettingsError):
-        Client("https://service.example", " ")
-    with pytest.raises(UsageError):
-        bank_account("9990000004", "")
 
 
 def test_examples_say_where_they_come_from() -> None:

@@ -71,12 +71,6 @@ def test_evidence_needs_a_record(tmp_path: Path) -> None:
         load_response_rules(written(tmp_path, rule + LAST))
 
 
-def test_missing_table_is_a_settings_error(tmp_path: Path) -> None:
-    """The path is named."""
-    with pytest.raises(SettingsError, match="cannot be read"):
-        load_response_rules(tmp_path / "gone.toml")
-
-
 def test_prices_are_micro_naira_for_every_operation() -> None:
     """The list starts from what was seen."""
     prices = load_prices()

@@ -10,7 +10,6 @@ from typing import Any
 from nightscreen.calling.caller import wait_and_resume
 from nightscreen.calling.stops import CheckProgress, Stops
 from nightscreen.calling.wallet import Wallet
-from nightscreen.schemas.clock import next_day
 from nightscreen.schemas.stops import StopReason
 
 HOUR = 3600 * 1_000_000
@@ -32,14 +31,6 @@ def stopped_line(
     )
 
 
-async def test_what_cannot_pass_stays() -> None:
-    """A cap, a refused key and a cancellation do not go away by waiting."""
-    for reason in (StopReason.BUDGET, StopReason.AUTH, StopReason.CANCELLED):
-        line = stopped_line(reason)
-        assert not await wait_and_resume(line, lambda: None), reason
-        assert line.stops.reason == reason, reason
-
-
 async def test_a_run_that_waits_can_be_cancelled() -> None:
     """Cancelling replaces a stop that may pass, and the waiting ends."""
     line = stopped_line(StopReason.OUTAGE, every_s=600)
@@ -49,13 +40,3 @@ async def test_a_run_that_waits_can_be_cancelled() -> None:
     line.stops.stop(StopReason.CANCELLED)
     assert not await waiting
     assert line.stops.reason == StopReason.CANCELLED
-
-
-async def test_a_day_s_quota_is_waited_for_until_it_comes_back() -> None:
-    """The next try is then, and not after the usual wait."""
-    line = stopped_line(StopReason.QUOTA, deadline_at=48 * HOUR)
-    waiting = asyncio.get_running_loop().create_task(wait_and_resume(line, lambda: None))
-    await asyncio.sleep(0)
-    assert line.stops.resting_until == next_day(0)
-    line.stops.stop(StopReason.CANCELLED)
-    assert not await waiting

@@ -69,21 +69,6 @@ def test_without_a_deadline_an_outage_is_given_up(office: Office) -> None:
     assert any("no answer since" in text and "Retry-After" in text for text in report["notices"])
 
 
-def test_one_answer_that_asks_for_an_hour_gets_five_minutes(office: Office) -> None:
-    """Nothing is sent before they are over, and the run goes on then, deadline or not."""
-    at: list[float] = []
-
-    def fault(_asked: str) -> Canned | None:
-        at.append(office.loop.time())
-        return FOR_EVER if len(at) == 1 else None
-
-    office.service.fault = fault
-    report = office.track()
-    assert (report["state"], status(report)["pending"]) == ("completed", 0)
-    assert not [each for each in at[1:] if MINUTE < each - at[0] < 5 * MINUTE]
-    assert at[-1] - at[0] < 10 * MINUTE
-
-
 def test_a_topped_up_wallet_is_noticed(office: Office) -> None:
     """402 stops a run; before a deadline one call alone finds out whether there is money again."""
     at: list[float] = []

@@ -13,7 +13,7 @@ from nightscreen.calling.asking import Asking
 from nightscreen.schemas.clock import next_day, to_instant
 from nightscreen.schemas.stops import StopReason
 from tests.client.fakes import Canned
-from tests.money.service_in_memory import LOST, REJECTED, Bureau
+from tests.money.service_in_memory import LOST, Bureau
 
 ROWS = 50
 ATTEMPTS = 5
@@ -94,16 +94,6 @@ def test_the_floor_is_kept(tmp_path: Path) -> None:
     assert report["stop_reason"] == "balance"
     assert 500 <= bureau.service.wallet < 530
     honest(report, bureau)
-
-
-def test_too_many_failures_stop_the_run(tmp_path: Path) -> None:
-    """Beyond the tolerated share of failures nothing more is spent."""
-    bureau = Bureau(tmp_path, rows=80)
-    bureau.service.before = after_number(60, REJECTED)
-    report = bureau.night().report
-    assert (report["state"], report["stop_reason"]) == ("stopped", "failures")
-    honest(report, bureau)
-    resumed(bureau, report)
 
 
 def test_the_quota_is_used_up_and_not_passed(tmp_path: Path) -> None:

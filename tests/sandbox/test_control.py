@@ -79,25 +79,6 @@ async def test_a_planted_person_is_who_they_were_said_to_be() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ({"bvn": BVN}, "name what to plant"),
-        ({"life": {"kind": "monthly"}}, "needs the customer"),
-        ({"customer": "a", "life": {"kind": "pirate"}}, "should be 'monthly'"),
-        ({"bvn": BVN, "person": {}, "history": {"past_due": 2}}, "no field past_due; it has"),
-        ({"bvn": BVN, "listing": {"identity": BVN, "record": {"karma_typ": "x"}}}, "karma_type"),
-        ({"bvn": BVN, "person": {"date_of_birth": "yesterday"}}, "date_of_birth"),
-    ],
-)
-async def test_what_cannot_be_planted_is_said(body: dict[str, object], says: str) -> None:
-    """A body that is not understood is a 400 with the reason, and plants nothing."""
-    here = Here()
-    assert says in await here.refusal("people", body)
-    planted = here.sandbox.planted
-    assert not any((planted.people, planted.histories, planted.listings, planted.customers))
-
-
-@pytest.mark.parametrize(
     ("headers", "status"),
     [
         ({"host": "evil.example"}, 403),

@@ -56,15 +56,3 @@ async def test_each_scope_opens_its_operation_and_no_other(scope: str) -> None:
     assert (await ask(here, token, scope, "ada"))[0] == 200
     assert (await here.counts("ada"))["refused_scopes"] == len(others)
     assert here.sandbox.ledger.entries[-1].identity == "ada"
-
-
-async def test_list_is_the_customers_transactions_newest_first() -> None:
-    """The list has an envelope without a message, costs nothing, and is what the people say."""
-    here = Here()
-    body = (await here.data((await here.tokens("ada"))["access_token"])).json()
-    body.pop("deprecation", None)
-    assert set(body) == {"status", "data", "meta"}
-    assert body["meta"] == {"cost": 0, "balance": 1_000_000}
-    assert body["data"] == transactions_of("ada")
-    dates = [one["transaction_date"] for one in body["data"]]
-    assert dates == sorted(dates, reverse=True)

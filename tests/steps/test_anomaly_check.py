@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.actor import Actor
@@ -62,19 +60,6 @@ def test_a_night_unlike_its_fellows_is_held(night: str) -> None:
     if again is not None:
         tonight["checks"]["karma"]["asked_again"] = again
     assert len(plausible(tonight, [tonight, *earlier])) == holding
-
-
-@given(
-    st.integers(0, 3000),
-    st.integers(0, 3000),
-    st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 3000)), max_size=16),
-)
-def test_any_counts_are_judged(clear: int, listings: int, past: list[tuple[int, int]]) -> None:
-    """No night breaks the judgement; the same night over and over is plausible."""
-    nights = [report(f"run-{n}", clear=a, listed=b) for n, (a, b) in enumerate(past)]
-    tonight = report("t", clear=clear, listed=listings)
-    plausible(tonight, nights)
-    assert plausible(tonight, [{**tonight, "run_id": "y"}]) == []
 
 
 def held_run(tmp_path: Path) -> tuple[Nights, RunFolder]:

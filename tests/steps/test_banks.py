@@ -90,20 +90,6 @@ def test_near_miss_is_suggested_only() -> None:
     assert "Did you mean Zenith Bank?" in finding.hint
 
 
-def test_wallets_have_no_check_digit_and_others_their_own() -> None:
-    """Phone-number wallets are not checked, digital banks by the standard of 2020."""
-    table = bank_table()
-    kinds = {name: table.by_name(name) for name in ("OPay", "PalmPay", "Moniepoint", "Kuda", "UBA")}
-    institutions = {name: bank.institution if bank else "?" for name, bank in kinds.items()}
-    assert institutions == {
-        "OPay": None,
-        "PalmPay": None,
-        "Moniepoint": None,
-        "Kuda": "950211",
-        "UBA": "000033",
-    }
-
-
 def test_every_bank_of_the_file_is_found_by_all_it_is_called() -> None:
     """Each name, alias and code leads to its own bank, and each check digit can be computed."""
     table = bank_table()

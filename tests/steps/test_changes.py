@@ -76,17 +76,6 @@ def test_a_change_says_what_it_was_and_since_when(nights: Nights) -> None:
     }
 
 
-def test_a_check_that_was_not_reached_is_no_change(nights: Nights) -> None:
-    """Pending tells nothing and keeps the old state for the night that reaches the check."""
-    nights.night("run-1", enriched_row("A", **listed()))
-    undecided = {"decision": "undecided"}
-    assert (
-        nights.night("run-2", enriched_row("A", **PENDING, karma_listings=None, **undecided)) == []
-    )
-    told = nights.night("run-3", enriched_row("A", **CLEAR, **LATER))
-    assert {each["kind"] for each in told} == {"cleared"}
-
-
 def test_a_killed_run_tells_the_same_when_it_is_taken_up_again(nights: Nights) -> None:
     """States kept, and the process dead before the run's end: nothing is told twice or lost."""
     nights.night("run-1", enriched_row("A"), enriched_row("B"))

@@ -29,17 +29,6 @@ def _loans(*rows: tuple[int, str, str, dict[str, str]]) -> list[dict[str, str]]:
     ]
 
 
-BOOK = _loans(
-    (1, "1000", "Running", {}),
-    (2, "500", "Running", {}),
-    (1, "250.50", "Overdue", {}),
-    (3, "70", "Settled", {}),
-    (1, "9000", "Settled", {}),
-    (2, "40", "WRITTEN-OFF", {}),
-    (3, "80", "cancelled", {}),
-)
-
-
 def _problems(folder: Path) -> list[dict[str, str]]:
     with (folder / "problems.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
@@ -86,25 +75,6 @@ def test_a_withdrawal_on_any_row_holds_for_the_customer(world: World) -> None:
         _loans((1, "10", "Active", {}), (1, "20", "Active", withdrawn)), merge_rows=True
     )
     assert night.column("ecosystem_status") == ["refused", "refused"]
-
-
-def test_the_mapping_and_the_setting_say_it_too(world: World, tmp_path: Path) -> None:
-    """`merge_rows = true` in the mapping file, or the setting, is the option."""
-    mapping = tmp_path / "book.toml"
-    mapping.write_text('merge_rows = true\nloan_status = "Loan Status"\n')
-    by_mapping = world.screen(BOOK, mapping=str(mapping), batch="one")
-    world.settings = {"merge_rows": True}
-    by_setting = world.screen(BOOK, batch="two")
-    assert by_mapping.report["rows"] == by_setting.report["rows"]
-    assert by_setting.report["rows"]["customers"] == 3
-
-
-def test_status_words_stand_once_and_closed_loans_add_nothing() -> None:
-    """Settled, cancelled, reversed and written off are closed, however they are written."""
-    words = loan_statuses()
-    closed = ("Settled", "CANCELLED", "reversed", "Written-Off", "written off", "Fully paid")
-    assert not any(words[fold(word)] for word in closed)
-    assert all(words[fold(word)] for word in ("Active", "running", "Over-Due", "Non-Performing"))
 
 
 def _merged(rows: list[dict[str, str]]) -> tuple[list[dict[str, Any]], list[str]]:

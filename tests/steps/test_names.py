@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nightscreen.values.name_words import NAMES_DIR, RULES, alike, fold_words, word_forms
+from nightscreen.values.name_words import NAMES_DIR, RULES, fold_words, word_forms
 from nightscreen.values.names import match_names, read_name
 
 WORDS = (
@@ -122,12 +122,6 @@ def test_title_changes_nothing(ours: list[str], theirs: list[str], title: str) -
     assert _grade([title, *ours], " ".join([*theirs, title])) == bare
 
 
-@given(names)
-def test_name_matches_itself(words: list[str]) -> None:
-    """The same name is strong with two distinct words, weak with one."""
-    assert _grade(words, " ".join(words)) == ("strong" if len(words) > 1 else "weak")
-
-
 @given(names, st.sampled_from(WORDS))
 def test_one_word_is_never_more_than_weak(ours: list[str], theirs: str) -> None:
     """One name alone proves nothing."""
@@ -139,12 +133,6 @@ def test_any_text_is_survived(ours: list[str | None], theirs: str | None) -> Non
     """No text raises, and an answer is always explained."""
     match = match_names(ours, theirs)
     assert match is None or match.explained
-
-
-@given(st.sampled_from(WORDS), st.sampled_from(WORDS))
-def test_likeness_of_words_is_symmetric(one: str, other: str) -> None:
-    """Two words are as alike from either side."""
-    assert alike(one, other) == alike(other, one)
 
 
 LETTERS: list[tuple[str, str]] = [

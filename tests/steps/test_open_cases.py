@@ -16,7 +16,7 @@ from nightscreen.journal.engine import writing
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import runs
-from nightscreen.runs.open_cases import customers_of, publish_cases
+from nightscreen.runs.open_cases import publish_cases
 from nightscreen.runs.release import release
 from nightscreen.schemas.cases import OpenCase
 from tests.screening import World, customer
@@ -100,20 +100,3 @@ def test_a_release_opens_the_cases_that_no_newer_run_decided(world: World) -> No
         assert again is not None
         publish_cases(journal, again, newer.folder)
         assert cases(journal)["C1"] == again.run_id
-
-
-def test_customers_without_names_have_rows_in_lists(world: World) -> None:
-    """Beside customers with names."""
-    given = rows(1, 2, of=3)
-    for number, row in enumerate(given, start=1):
-        if number != 2:
-            row.update(first_name="", last_name="")
-    night = world.screen(given, batch=BATCH, checks=["karma"])
-    (block,) = customers_of(night.folder)
-    names = dict(zip(block["customer_id"].to_pylist(), block["name"].to_pylist(), strict=True))
-    assert names == {
-        row["customer_id"]: f"{row['first_name']} {row['last_name']}".strip() or None
-        for row in given
-    }
-    with journal_of(world) as journal:
-        assert cases(journal).keys() >= {"C1", "C2"}

@@ -64,14 +64,3 @@ def test_what_settings_cannot_tell_is_a_blank(settings: Settings, tmp_path: Path
     bare = processing_record(read_settings(home=tmp_path))
     assert {"name", "contact", "lawful_bases"} <= set(bare["blanks"])
     assert BLANK in assessment_page(settings)
-
-
-def test_a_cell_never_breaks_its_table(settings: Settings) -> None:
-    """Every row of every table has as many cells as its heading."""
-    lines = record_page(processing_record(settings)) + assessment_page(settings)
-    widths: list[int] = []
-    for line in lines.splitlines():
-        width = line.replace("\\|", "").count("|")
-        if width and widths:
-            assert width == widths[-1]
-        widths = [*widths, width] if width else []

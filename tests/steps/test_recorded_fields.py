@@ -83,11 +83,3 @@ def test_status_of_the_rows_own_account_reaches_screening(world: BvnWorld) -> No
         assert [one["account_status"] for one in written or []] == words
     assert screened["C6"]["bvn_account_status"] is None
     assert screened["C7"]["bvn_account_statuses"] is None
-
-
-def test_policies_may_name_account_statuses() -> None:
-    """By their words; a word that no account ever has is reported."""
-    assert told(one("bvn_account_status in ('dormant', 'post_no_debit')")) == []
-    assert told(one("list_contains(bvn_account_statuses, 'frozen')")) == []
-    ((_, message),) = told(one("bvn_account_status = 'sleeping'"))
-    assert "is never 'sleeping'" in message

@@ -132,14 +132,6 @@ def test_the_quote_expects_less(tmp_path: Path, people: list[dict[str, str]]) ->
         assert 0 <= low <= expected <= high
 
 
-def test_karma_by_image_is_refused_by_the_form() -> None:
-    """The form offers no image, and whoever sends one all the same is told why."""
-    offered = ScreenBatch.model_json_schema()["properties"]["karma_identities"]["items"]["enum"]
-    assert offered == KINDS
-    with pytest.raises(ValueError, match="does not say how an image is sent; choose among bvn"):
-        ScreenBatch.model_validate({"karma_identities": ["bvn", "image"]})
-
-
 # --- the counting alone ---
 
 

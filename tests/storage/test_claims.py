@@ -493,14 +493,6 @@ def test_operations_of_one_family_share_its_cap(place: Place) -> None:
     assert again[0].kind is BUSY
 
 
-def test_who_shares_nothing_is_neither_counted_nor_refused(place: Place) -> None:
-    """A run has the cap to itself where it is set so."""
-    alone, shared = place.open(), sharing(place)
-    assert kinds(reserve(alone, 1, 2, 3, 4, 5)) == [GRANTED] * 5
-    assert kinds(reserve(shared, 11, 12, 13, 14, caps=SHARED)) == [GRANTED] * 4
-    assert kinds(reserve(alone, 6)) == [GRANTED]
-
-
 @pytest.mark.parametrize(("most", "rest"), [(None, [GRANTED] * 4 + [BUSY]), (0, None)])
 def test_what_others_ask_for_or_were_answered_takes_no_slot_and_no_money(
     place: Place, most: int | None, rest: list[ReservationStatus] | None

@@ -38,22 +38,6 @@ def tokens_of(consents: Consents, grant_id: str) -> Tokens | None:
     return None if grant is None else grant.tokens
 
 
-def test_grant_comes_back_as_it_was_kept(journal: Journal) -> None:
-    """Customer, scopes, evidence and tokens survive; only what was granted is allowed."""
-    consents = Consents(journal)
-    grant_id = kept(consents)
-    (grant,) = consents.grants(GrantState.LIVE, LIST)
-    assert (grant.grant_id, grant.customer_id, grant.scopes) == (grant_id, "C-1", (LIST,))
-    assert grant.asked_scopes == (LIST, VIEW)
-    assert grant.evidence == {"channel": "portal", "username": "ada.o"}
-    assert grant.allows(LIST)
-    assert not grant.allows(VIEW)
-    tokens = tokens_of(consents, grant_id)
-    assert tokens is not None
-    assert (tokens.access_token, tokens.refresh_token, tokens.generation) == (ACCESS, REFRESH, 1)
-    assert consents.grants(scope=VIEW) == []
-
-
 def test_new_consent_replaces_the_live_one_and_keeps_its_history(journal: Journal) -> None:
     """A customer has one live grant; the one before lapses, and its tokens go."""
     consents = Consents(journal)
