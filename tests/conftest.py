@@ -47,7 +47,6 @@ FIRST = {
     "tests/nights/": "standard nights",
     "tests/steps/test_line.py": "standard nights",
     "tests/steps/test_report_page.py": "standard nights",
-    "tests/steps/test_run_summary.py": "standard nights",
     "tests/browser/test_report.py": "standard nights",
     "tests/storage/test_outputs.py": "standard nights",
 }

@@ -482,7 +482,7 @@ _STOPPING = (
                 "",
             ),
         ),
-        ("tests/steps/test_calling.py::test_closing_after_a_failure_sends_nothing_more",),
+        ("tests/money/test_stops.py::test_closing_after_a_failure_sends_nothing_more",),
     ),
 )
 """Stops and the deadline."""
@@ -1324,7 +1324,7 @@ _ONE_BY_ONE = (
                 "            self.kept.put([intent], self.run.clock())\n            return True\n",
             ),
         ),
-        ("tests/steps/test_bvn_links.py::test_two_at_a_time_are_one",),
+        ("tests/steps/test_bvn_consent.py::test_two_at_a_time_are_one",),
     ),
     Broken(
         "wrong passwords are not counted",

@@ -9,6 +9,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nightscreen.calling.asking import Asking
 from nightscreen.schemas.clock import next_day, to_instant
 from nightscreen.schemas.stops import StopReason
@@ -175,3 +177,21 @@ def test_the_daily_quota_comes_back_at_noon_within_a_run(tmp_path: Path) -> None
     assert len(asked_at) > 30
     assert noon_s <= bureau.loop.time() - start < noon_s + 600
     honest(report, bureau)
+
+
+def test_closing_after_a_failure_sends_nothing_more(tmp_path: Path) -> None:
+    """Where whoever asked is gone, what was queued is not asked and paid for any more."""
+    bureau = Bureau(tmp_path, rows=80)
+    sent: list[int] = []
+
+    async def fail(asking: Asking) -> None:
+        await asyncio.sleep(8.5)
+        sent.append(len(bureau.service.ledger))
+        (asked,) = [
+            task for task in asyncio.all_tasks() if "run_screening" in repr(task.get_coro())
+        ]
+        asked.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        bureau.night(steer=fail)
+    assert len(bureau.service.ledger) - sent[0] <= 1

@@ -1,9 +1,19 @@
-"""Consent to data: what the screen shows and refuses, what codes and tokens open, when they end."""
+"""Consent: what screens show and refuse, what codes, tokens and passwords open, when they end."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from nightscreen.sandbox.grants import SCOPES
+from nightscreen.sandbox.otp import masked_contact
+from nightscreen.sandbox.people import otp_of, person_of_bvn
+from nightscreen.sandbox.test_identifiers import by_word
+from nightscreen.sandbox.transactions import (
+    bank_accounts_of,
+    transactions_of,
+)
 from tests.sandbox.in_process import Here, brought_back
 
 ELSEWHERE = "http://127.0.0.1:8123/elsewhere"
@@ -88,3 +98,104 @@ async def test_a_replayed_code_takes_its_tokens_back() -> None:
     assert (await here.refresh(tokens["refresh_token"])).status_code == 400
     assert (await here.data(other["access_token"])).status_code == 200
     assert (await here.counts("ada"))["replays"] == 1
+
+
+CODE, NUMBER = person_of_bvn("22123456789").account
+CALLS: dict[str, tuple[str, str, dict[str, object]]] = {
+    "transaction:list": ("GET", "/transactions", {}),
+    "transaction:view": ("GET", "/transactions/{transaction}", {}),
+    "transaction:update": ("PATCH", "/transactions/{transaction}", {"note": "rent"}),
+    "bank_account:list": ("GET", "/bank-accounts", {}),
+    "bank_account:view": ("GET", "/bank-accounts/{account}", {}),
+    "bank_account:add": ("POST", "/bank-accounts", {"bank_code": CODE, "account_number": NUMBER}),
+    "bank_account:update": ("PATCH", "/bank-accounts/{account}", {"account_name": "SHOP"}),
+    "bank_account:sync": ("POST", "/bank-accounts/sync", {"account_id": "{account}"}),
+    "profile:view": ("GET", "/profile", {}),
+    "bank_account:delete": ("DELETE", "/bank-accounts/{account}", {}),
+}
+
+
+async def ask(here: Here, token: str, scope: str, customer: str) -> tuple[int, Any]:
+    """Make the call of a scope about somebody's records; returns status and body."""
+    method, path, body = CALLS[scope]
+    ids = {
+        "account": bank_accounts_of(customer)[0]["id"],
+        "transaction": transactions_of(customer)[0]["id"],
+    }
+    sent = {name: str(value).format(**ids) for name, value in body.items()}
+    answer = await here.data(token, path.format(**ids), method, **sent)
+    return answer.status_code, answer.json()
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+async def test_each_scope_opens_its_operation_and_no_other(scope: str) -> None:
+    """With one scope granted exactly one of the ten operations answers, for its customer alone."""
+    here = Here()
+    token = (await here.tokens("ada", scope))["access_token"]
+    others = [one for one in CALLS if one != scope]
+    for other in others:
+        status, body = await ask(here, token, other, "ada")
+        assert (status, body["status"]) == (403, "error")
+        assert other in body["message"]
+    if "{account}" in str(CALLS[scope]) or "{transaction}" in str(CALLS[scope]):
+        assert (await ask(here, token, scope, "bola"))[0] == 404
+    assert (await ask(here, token, scope, "ada"))[0] == 200
+    assert (await here.counts("ada"))["refused_scopes"] == len(others)
+    assert here.sandbox.ledger.entries[-1].identity == "ada"
+
+
+BVN = "22123456789"
+PHONE, EMAIL = person_of_bvn(BVN).contacts
+
+
+async def held(here: Here, bvn: str = BVN) -> dict[str, Any]:
+    """Look at what a customer holds."""
+    (shown,) = (await here.control(f"otps?bvn={bvn}"))["otps"]
+    assert isinstance(shown, dict)
+    return shown
+
+
+async def test_customer_reads_the_password_and_consents_once() -> None:
+    """The start is free, a wrong password harmless, the right one ends in the record for 20."""
+    here = Here()
+    assert (await here.finish(BVN, otp_of(BVN))).json()["message"] == "Please call initialize"
+    started = (await here.start(BVN)).json()
+    assert (started["data"], started["meta"]["cost"]) == (masked_contact(PHONE), 0)
+    seen = await held(here)
+    assert (seen["state"], seen["contact"], seen["number"]) == ("arrived", PHONE, 1)
+    wrong = await here.finish(BVN, "000001")
+    assert (wrong.status_code, wrong.json()["message"]) == (400, "Wrong OTP entered")
+    assert (await held(here))["wrong"] == 1
+    done = (await here.finish(BVN, seen["otp"])).json()
+    assert (done["data"]["bvn"], done["meta"]["cost"]) == (BVN, 20)
+    assert (await held(here))["state"] == "used"
+    again = await here.finish(BVN, seen["otp"])
+    assert (again.status_code, again.json()["message"]) == (400, "Please call initialize")
+    told = [(entry.outcome, entry.charged) for entry in here.sandbox.ledger.entries]
+    words = ("not_started", "otp_sent", "wrong_otp", "consented", "not_started")
+    assert told == [(word, 20_000_000 * (word == "consented")) for word in words]
+
+
+@pytest.mark.parametrize(
+    ("word", "after_s", "state", "arrives", "message"),
+    [
+        ("clear", 599, "arrived", True, "Successful"),
+        ("clear", 601, "expired", True, "OTP has expired"),
+        ("otp-late", 899, "expired", False, "OTP has expired"),
+        ("otp-late", 900, "expired", True, "OTP has expired"),
+        ("otp-never", 500, "under_way", False, "Wrong OTP entered"),
+    ],
+)
+async def test_passwords_arrive_and_expire_without_waiting(
+    word: str, after_s: int, state: str, arrives: bool, message: str
+) -> None:
+    """Time is moved ahead: ten minutes, fifteen for a late one, or never; a reset ends it all."""
+    here, bvn = Here(), by_word(word).bvn
+    await here.start(bvn)
+    await here.control("clock", advance_s=after_s)
+    seen = await held(here, bvn)
+    assert (seen["state"], seen["otp"] is not None) == (state, arrives)
+    assert (await here.finish(bvn, otp_of(bvn))).json()["message"] == message
+    await here.control("reset", {})
+    assert (await here.control("otps"))["otps"] == []
+    assert (await here.control("state"))["ahead_s"] == 0
