@@ -58,17 +58,6 @@ def test_an_erased_customer_leaves_the_file_of_a_second_policy(world: World, str
     assert after == [line for line in before if not line.startswith(f"{gone},")]
 
 
-def test_the_setting_tries_it_in_every_run_and_without_it_nothing_is_there(
-    world: World, strict: Path
-) -> None:
-    """No shadow leaves no file behind, and says nothing in the report."""
-    night = world.screen(ROWS[:3])
-    assert night.report["shadow"] is None
-    assert not (night.folder / "shadow.csv").exists()
-    world.settings = {"shadow": strict}
-    assert world.screen(ROWS[:3]).report["shadow"]["policy"].startswith("strict@")
-
-
 def test_a_mistake_in_the_second_policy_is_told_before_anything_is_spent(
     world: World, strict: Path
 ) -> None:
