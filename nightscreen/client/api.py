@@ -85,9 +85,18 @@ class Client:
         network: Network | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        _silence()
+        for name in LOGGERS:  # they write addresses, which hold identifiers
+            logging.getLogger(name).setLevel(logging.WARNING)
         self._address = parse_address(base_url)
-        self._headers = _headers(self._address.url, api_key)
+        self._headers = httpx.Headers(
+            [
+                (b"Host", self._address.url.netloc),
+                (b"Authorization", f"Bearer {checked_key(api_key)}".encode()),
+                (b"Accept", b"application/json"),
+                (b"Accept-Encoding", b"identity"),
+                (b"User-Agent", b"nightscreen"),
+            ]
+        )
         self._key_with_token = key_with_token
         self._timeouts_s = timeouts_s
         self._classifier = Classifier(rules)
@@ -180,13 +189,6 @@ class Client:
             return Exchange(response.status_code, body[:most], broken=Break.TOO_LARGE)
         return Exchange(response.status_code, plain, retry_after_s=wait_s)
 
-    def _without_key(self) -> list[tuple[bytes, bytes]]:
-        """Return the headers that go with a customer's token."""
-        kept = self._headers.raw
-        if self._key_with_token:
-            return list(kept)
-        return [(name, value) for name, value in kept if name.lower() != b"authorization"]
-
     def _written(self, request: Request, departure: Departure) -> httpx.Request:
         """Return the httpx request.
 
@@ -207,8 +209,10 @@ class Client:
         body = request.body
         headers = self._headers
         if request.access_token:
+            with_key = self._key_with_token
+            kept = [each for each in headers.raw if with_key or each[0].lower() != b"authorization"]
             token = (b"x-access-token", request.access_token.encode("latin-1"))
-            headers = httpx.Headers([*self._without_key(), token])
+            headers = httpx.Headers([*kept, token])
         if body is not None:
             length = (b"Content-Length", str(len(body)).encode())
             headers = httpx.Headers([*headers.raw, (b"Content-Type", b"application/json"), length])
@@ -219,24 +223,6 @@ class Client:
             stream=httpx.ByteStream(body or b""),
             extensions=extensions,
         )
-
-
-def _silence() -> None:
-    """Keep the libraries' loggers from writing addresses, which hold identifiers."""
-    for name in LOGGERS:
-        logging.getLogger(name).setLevel(logging.WARNING)
-
-
-def _headers(url: httpx.URL, api_key: str) -> httpx.Headers:
-    return httpx.Headers(
-        [
-            (b"Host", url.netloc),
-            (b"Authorization", f"Bearer {checked_key(api_key)}".encode()),
-            (b"Accept", b"application/json"),
-            (b"Accept-Encoding", b"identity"),
-            (b"User-Agent", b"nightscreen"),
-        ]
-    )
 
 
 def _decoded(body: bytes, encoding: str, most: int) -> bytes | None:

@@ -102,20 +102,15 @@ def read_record(operation: str, document: object) -> AnyAnswer | None:
     """Return the typed record of a document, None where it holds no readable one."""
     if not isinstance(document, dict):
         return None
-    if operation in _TOKENS:
-        return _read_token(document)
+    if operation in _TOKENS:  # a bare object, or under `data`
+        data = document.get("data")
+        token = TokenAnswer.read(data if isinstance(data, dict) else document)
+        return token if token.access_token else None
     if operation in AGGREGATOR_DATA:
         return find_records(document, only_lists=operation in _LISTS)
     if operation in LOANS:
         return _read_loan(operation, document)
     return _read_validation(operation, document.get("data"))
-
-
-def _read_token(document: dict[str, Any]) -> TokenAnswer | None:
-    """Return a token; the answer is a bare object, or is under `data`."""
-    data = document.get("data")
-    token = TokenAnswer.read(data if isinstance(data, dict) else document)
-    return token if token.access_token else None
 
 
 def _read_loan(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from prefect import Flow, serve
-from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
+from prefect.client.schemas.objects import ConcurrencyLimitConfig
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.schedules import Schedule
 from prefect.settings import PREFECT_API_URL
@@ -56,11 +56,7 @@ def _made(given: dict[str, Any]) -> RunnerDeployment:
         tags=given.get("tags"),
         parameters=given.get("parameters"),
         schedules=[_schedule(each) for each in given.get("schedules", ())],
-        concurrency_limit=limit
-        and ConcurrencyLimitConfig(
-            limit=limit["limit"],
-            collision_strategy=ConcurrencyLimitStrategy(limit["collision_strategy"]),
-        ),
+        concurrency_limit=limit and ConcurrencyLimitConfig.model_validate(limit),
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
     if isinstance(made, Coroutine):

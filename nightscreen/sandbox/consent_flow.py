@@ -40,18 +40,12 @@ _TEMPLATES: Final = Environment(
 
 
 @router.get(PATH)
-async def show(request: Request, sandbox: Here) -> Response:
-    """Show the customer who asks, and what for."""
-    wish = ConsentRequest(sandbox, request)
-    return wish.refusal() or wish.ask()
-
-
 @router.post(PATH)
-async def take(request: Request, sandbox: Here) -> Response:
-    """Take the customer's answer: the request stays in the query."""
+async def consent(request: Request, sandbox: Here) -> Response:
+    """Show the customer who asks and what for, and take the answer; the request is the query."""
     wish = ConsentRequest(sandbox, request)
     form = {name: str(value) for name, value in (await request.form()).items()}
-    return wish.refusal() or wish.take(form)
+    return wish.refusal() or (wish.ask() if request.method == "GET" else wish.take(form))
 
 
 class ConsentRequest:

@@ -85,6 +85,7 @@ class Grant:
 
     customer: str  # the username
     scopes: tuple[str, ...]
+    code: str
     # the address of the authorization request; None until an exchange binds one
     redirect_uri: str | None
     code_ends_at: float  # when the code expires
@@ -121,9 +122,7 @@ class Grants:
     def __init__(self) -> None:
         self.counts: dict[str, Counter[str]] = {}
         self._grants: list[Grant] = []
-        self._by_code: dict[str, Grant] = {}
-        self._by_refresh: dict[str, Grant] = {}
-        self._by_access: dict[str, Grant] = {}
+        self._by_secret: dict[str, Grant] = {}  # by code, refresh token and access tokens
 
     def __len__(self) -> int:
         return len(self._grants)
@@ -138,17 +137,17 @@ class Grants:
         """Write a grant down and return its code."""
         withheld = "transaction:list" if by_customer(customer).word == "scope-missing" else ""
         granted = tuple(scope for scope in scopes if scope != withheld)
-        grant = Grant(customer, granted, redirect_uri, now + CODE_LIFETIME_S)
         code = secrets.token_urlsafe(_CODE_BYTES)
-        self._by_code[code] = grant
+        grant = Grant(customer, granted, code, redirect_uri, now + CODE_LIFETIME_S)
+        self._by_secret[code] = grant
         self._grants.append(grant)
         self.count(customer, "codes")
         return code
 
     def customer_of(self, secret: str) -> str:
         """Return whose code or refresh token this is, or NOBODY."""
-        grant = self._by_code.get(secret) or self._by_refresh.get(secret)
-        return grant.customer if grant else NOBODY
+        grant = self._by_secret.get(secret)
+        return NOBODY if grant is None or secret in grant.accesses else grant.customer
 
     def exchange(self, secret: str, redirect_uri: str, now: float) -> tuple[Grant, str]:
         """Exchange a code for an access token (service.md, "Endpoints", area A).
@@ -158,8 +157,8 @@ class Grants:
         Raises:
             Refused: unknown, used or expired code, or another address.
         """
-        grant = self._by_code.get(secret)
-        if grant is None:
+        grant = self._by_secret.get(secret)
+        if grant is None or secret != grant.code:
             self.count(NOBODY, "refused_exchanges")
             raise Refused("unknown_code")
         habit, why = by_customer(grant.customer).word, ""
@@ -177,7 +176,7 @@ class Grants:
             raise Refused(why)
         grant.code_used, grant.redirect_uri = True, redirect_uri
         grant.refresh_token = _token()
-        self._by_refresh[grant.refresh_token] = grant
+        self._by_secret[grant.refresh_token] = grant
         self.count(grant.customer, "exchanges")
         return grant, self._issue(grant, now)
 
@@ -187,9 +186,9 @@ class Grants:
         Raises:
             Refused: unknown or revoked refresh token, or another address.
         """
-        grant, why = self._by_refresh.get(secret), ""
-        if grant is None:
-            why = "unknown_refresh"
+        grant, why = self._by_secret.get(secret), ""
+        if grant is None or secret != grant.refresh_token:
+            grant, why = None, "unknown_refresh"
         elif grant.revoked or by_customer(grant.customer).word == "refresh-revoked":
             why = "revoked_refresh"
         elif grant.redirect_uri != redirect_uri:
@@ -207,12 +206,13 @@ class Grants:
         dead = by_customer(grant.customer).word == "never-valid"
         token = _token()
         grant.accesses[token] = now + (0 if dead else ACCESS_TOKEN_LIFETIME_S)
-        self._by_access[token] = grant
+        self._by_secret[token] = grant
         return token
 
     def find(self, token: str) -> Grant | None:
         """Find the grant of an access token, which may have expired."""
-        return self._by_access.get(token)
+        grant = self._by_secret.get(token)
+        return grant if grant and token in grant.accesses else None
 
     def of(self, customer: str | None) -> list[Grant]:
         """Return the grants of a customer, or all."""
@@ -236,10 +236,11 @@ class Grants:
 
     def secrets_json(self) -> dict[str, list[str]]:
         """Show every code and token ever issued, for tests that search for them elsewhere."""
+        grants = self._grants
         return {
-            "codes": list(self._by_code),
-            "access_tokens": list(self._by_access),
-            "refresh_tokens": list(self._by_refresh),
+            "codes": [grant.code for grant in grants],
+            "access_tokens": [token for grant in grants for token in grant.accesses],
+            "refresh_tokens": [grant.refresh_token for grant in grants if grant.refresh_token],
         }
 
 

@@ -23,36 +23,22 @@ class SandboxProcess:
 
     It also ends when the process that started it does, however that one ends.
 
-    Args:
-        scenario: mood to start in.
-        api_key: the only key that is right.
-        balance: naira in the wallet, as decimal text; None takes the default.
-        seed: chooses faults and latencies.
-        ledger_limit: how many ledger entries are kept; None keeps all.
+    The options are those of the command, such as `balance` and `ledger_limit`.
     """
 
     url: str
     pid: int
 
     def __init__(
-        self,
-        scenario: str = "calm",
-        *,
-        api_key: str = "sandbox-key",
-        balance: str | None = None,
-        seed: int = 0,
-        ledger_limit: int | None = None,
+        self, scenario: str = "calm", *, api_key: str = "sandbox-key", **options: str | int | None
     ) -> None:
         self.api_key = api_key
-        given = {
-            "--scenario": scenario,
-            "--api-key": api_key,
-            "--port": 0,
-            "--seed": seed,
-            "--balance": balance,
-            "--ledger-limit": ledger_limit,
-        }
-        self._options = [f"{name}={value}" for name, value in given.items() if value is not None]
+        given = {"scenario": scenario, "api-key": api_key, "port": 0, **options}
+        self._options = [
+            f"--{name.replace('_', '-')}={value}"
+            for name, value in given.items()
+            if value is not None
+        ]
 
     def __enter__(self) -> Self:
         """Start the child and wait until it listens.
