@@ -51,12 +51,12 @@ class Sent:
         """Return `used`, `expired`, `arrived` or `under_way`."""
         if self.used or now - self.sent_at >= LIFETIME_S:
             return "used" if self.used else "expired"
-        return "arrived" if self.has_arrived(now) else "under_way"
+        return "arrived" if self.read(now) else "under_way"
 
-    def has_arrived(self, now: float) -> bool:
-        """Return whether the customer can read it."""
+    def read(self, now: float) -> str | None:
+        """Read the password as the customer does; None where it has not arrived."""
         late = self.delivery == "late" and now - self.sent_at >= LATE_S
-        return late or self.delivery == "prompt"
+        return self.otp if late or self.delivery == "prompt" else None
 
 
 class OtpOutbox:
@@ -93,14 +93,14 @@ class OtpOutbox:
     def otp(self, bvn: str, now: float) -> str | None:
         """Read the password as the customer does; None where none has arrived."""
         sent = self._sent.get(bvn)
-        return sent.otp if sent and sent.has_arrived(now) else None
+        return sent.read(now) if sent else None
 
     def as_json(self, now: float, wanted: str | None = None) -> list[dict[str, object]]:
         """Show what every customer holds, or one of them, in the order of sending."""
         return [
             {
                 "bvn": bvn,
-                "otp": self.otp(bvn, now),
+                "otp": sent.read(now),
                 "contact": sent.contact,
                 "state": sent.state(now),
                 "delivery": sent.delivery,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.schemas.money import MICRO
@@ -49,29 +50,29 @@ class Meter:
         self._seconds = meter.create_histogram(
             f"{NAME}.call.duration", unit="s", explicit_bucket_boundaries_advisory=SECONDS
         )
+
+        def observed(gauge: str, _options: object) -> Iterator[Observation]:
+            points = (each for run in list(self._runs.values()) for each in _points(run))
+            return (Observation(value, about) for name, value, about in points if name == gauge)
+
         for gauge, unit in GAUGES.items():
-
-            def observed(_options: object, gauge: str = gauge) -> Iterator[Observation]:
-                points = (each for run in list(self._runs.values()) for each in _points(run))
-                return (Observation(value, about) for name, value, about in points if name == gauge)
-
-            meter.create_observable_gauge(f"{NAME}.{gauge}", [observed], unit=unit)
+            meter.create_observable_gauge(f"{NAME}.{gauge}", [partial(observed, gauge)], unit=unit)
 
     def begin(self, run: Run) -> None:
         """Measure a run from now on."""
-        self._runs[run.run_id] = run
-        run.stops.heard = self._heard
+
+        def heard(check: str, seconds: float, outcome: CallOutcome) -> None:
+            which = {"check": check, "verdict": str(outcome.verdict)}
+            met = {"outcome": str(outcome.outcome or ""), "trouble": str(outcome.trouble or "")}
+            self._calls.add(1, {**which, **met})
+            self._seconds.record(seconds, which)
+
+        self._runs[run.run_id], run.stops.heard = run, heard
 
     def end(self, run: Run) -> None:
         """Hand in what was measured of a run, and forget the run."""
         self.provider.force_flush(FLUSH_MS)
         self._runs.pop(run.run_id, None)
-
-    def _heard(self, check: str, seconds: float, outcome: CallOutcome) -> None:
-        which = {"check": check, "verdict": str(outcome.verdict)}
-        met = {"outcome": str(outcome.outcome or ""), "trouble": str(outcome.trouble or "")}
-        self._calls.add(1, {**which, **met})
-        self._seconds.record(seconds, which)
 
 
 def _points(run: Run) -> Iterator[tuple[str, float, dict[str, str]]]:

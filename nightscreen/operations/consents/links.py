@@ -180,33 +180,27 @@ class ConsentLinks:
         held = {"state": state_id, "link": asked.link, "browser": _digest("browser", browser)}
         return self._signed(_STATE, held)
 
-    def come_back(self, state: str, browser: str | None) -> AskedConsent | Refusal:
+    def come_back(
+        self, state: str, browser: str | None = None, *, of: str | None = None
+    ) -> AskedConsent | Refusal:
         """Use a state up and return what the customer was asked for.
 
         A state that comes back in another browser is refused and not used up: the right one may
-        still use it. A state is also refused if its link has led to a consent meanwhile.
+        still use it. So is one that an operator took from an address, in no browser of the
+        customer's, where it belongs to another customer than the operator says (`of`). A state is
+        also refused if its link has led to a consent meanwhile.
         """
-        here = "" if browser is None else _digest("browser", browser)
-        return self._take(state, here=here)
-
-    def read_by_hand(self, state: str, customer_id: str) -> AskedConsent | Refusal:
-        """Use a state up that an operator took from an address, in no browser of the customer's.
-
-        One that belongs to another customer than the operator says is refused and not used up.
-        """
-        return self._take(state, of=customer_id)
-
-    def _take(self, state: str, *, here: str | None = None, of: str = "") -> AskedConsent | Refusal:
         try:
             held: dict[str, str] = signing(self._journal, _STATE).loads(state)
         except BadData:
             return Refusal.TAMPERED
-        if here is not None and not hmac.compare_digest(held.get("browser", here), here):
+        here = "" if browser is None else _digest("browser", browser)
+        if of is None and not hmac.compare_digest(held.get("browser", here), here):
             return Refusal.OTHER_BROWSER
         link, found = held.get("link", ""), self._good(held["state"])
         if isinstance(found, Refusal):
             return found
-        if of and found.customer_id != of:
+        if of is not None and found.customer_id != of:
             return Refusal.OTHER_CUSTOMER
         if (link and self._good(link) is Refusal.USED) or not self._use(found):
             return Refusal.USED
@@ -413,7 +407,7 @@ def asked_by_hand(
     """
     if not state:
         return AskedConsent(customer_id, tuple(scopes))
-    asked = ConsentLinks(journal).read_by_hand(state, customer_id)
+    asked = ConsentLinks(journal).come_back(state, of=customer_id)
     if asked is Refusal.OTHER_CUSTOMER:
         raise InputError("this redirect belongs to another customer than --customer names")
     if isinstance(asked, Refusal):

@@ -104,10 +104,6 @@ _COUNTS = (*(each.value for each in TransactionChange), "held", "out_of_reach")
 class PullFiles:
     """A run's pulls added up as the journal has them, and its files.
 
-    Args:
-        run: the run.
-        fields: those of each kind that was pulled, its own first.
-
     Attributes:
         outcomes: how many customers came to which end.
         counts: numbers of records by word, and of those that a list repeats by kind.
@@ -119,23 +115,16 @@ class PullFiles:
         grants = Consents(run.journal).grants()
         self.ids = {each.customer: each.customer_id for each in grants}
         self.outcomes = Counter(each.state.value for each in self.pulls)
-        self.counts: Counter[str] = Counter()
-        self.drift = Drift()
-        for pulled in self.pulls:
-            for kind, noted in pulled.summary.items():
-                self.counts.update({word: noted.get(word, 0) for word in (*_COUNTS, "answered")})
-                self.counts["unreadable"] += len(noted.get("unreadable", ()))
-                self.counts[f"repeated {kind}"] += noted.get("repeated", 0)
-                self.counts["lost beside"] += "outcome" in noted
-                self.drift.add(noted.get("drift", {}))
+        self.counts, self.drift = Counter[str](), Drift()
+        for kind, noted in chain.from_iterable(each.summary.items() for each in self.pulls):
+            self.counts.update({word: noted.get(word, 0) for word in (*_COUNTS, "answered")})
+            self.counts["unreadable"] += len(noted.get("unreadable", ()))
+            self.counts[f"repeated {kind}"] += noted.get("repeated", 0)
+            self.counts["lost beside"] += "outcome" in noted
+            self.drift.add(noted.get("drift", {}))
 
     def write(self, cash_flow: CashFlow) -> dict[str, Any]:
-        """Write every file; return the parts of the report that a pull adds.
-
-        Raises:
-            OutputError: a file cannot be written.
-            JournalError: the journal cannot be used.
-        """
+        """Write every file; return the parts of the report that a pull adds."""
         written = dict.fromkeys(self.fields, 0)
         if self.run.stops.ending()[0] != TEST_MODE:
             written = {kind: self._write_typed(kind) for kind in self.fields}
