@@ -174,9 +174,6 @@ async def _beside(
                 await asyncio.sleep(LOOK_S)
         except Exception as error:  # noqa: BLE001 - every check's task gets it
             asking.writer.breaks(error)
-            if asking.staged:  # a worker
-                asking.leaves = True
-                asking.run.stops.stop(StopReason.CANCELLED)
 
     looking = asyncio.get_running_loop().create_task(keep_looking())
     try:
@@ -450,7 +447,12 @@ async def ask_as_worker(run_id: str) -> dict[str, int]:
 
     async def heed() -> None:
         nonlocal cut_at
-        await exchange(asking)
+        try:
+            await exchange(asking)
+        except Exception:
+            told()
+            run.stops.stop(StopReason.CANCELLED)
+            raise
         if run.stops.reason == StopReason.CANCELLED:
             cut_at = min(cut_at, loop.time() + PATIENCE_S)
         if loop.time() >= cut_at:
