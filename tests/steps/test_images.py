@@ -74,19 +74,17 @@ def test_another_image_is_another_question(tmp_path: Path) -> None:
     now = system_clock()
     clock = {"now": now}
     world = World(tmp_path, clock=lambda: clock["now"])
-    world.screen([photographed(1)], checks=["selfie"])
-    clock["now"] = now + 364 * DAY
     lasting = {"consent_expires_at": "2099-01-01"}
-    world.screen([photographed(1, **lasting)], checks=["selfie"])
-    assert len(world.calls("selfie")) == 1
-    night = world.screen(
-        [photographed(1, "https://img.example/new.jpg", **lasting)], checks=["selfie"]
-    )
-    assert night.column("selfie_source") == ["asked"]
-    assert len(world.calls("selfie")) == 2
-    clock["now"] = now + 366 * DAY
-    night = world.screen([photographed(1, **lasting)], checks=["selfie"])
-    assert night.column("selfie_source") == ["asked"]
+
+    def sources(days: int, *urls: str) -> list[str]:
+        clock["now"] = now + days * DAY
+        rows = [photographed(number, url, **lasting) for number, url in enumerate(urls, 1)]
+        return world.screen(rows, checks=["selfie"]).column("selfie_source")
+
+    assert sources(0, "", "") == ["asked"] * 2
+    assert sources(364, "", "https://img.example/new.jpg") == ["reused", "asked"]
+    assert sources(366, "") == ["asked"]
+    assert len(world.calls("selfie")) == 4
 
 
 def test_thresholds_are_the_lender_s(world: World) -> None:
