@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,12 +18,6 @@ from tests.screening import World, customer
 NAIRA = 1_000_000
 ROWS = [customer(number) for number in range(1, 5)]
 MORE = [customer(number) for number in range(11, 15)]
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    """A lender whose wallet somebody else may use between the nights."""
-    return World(tmp_path)
 
 
 def two_nights(world: World, *, taken: int) -> tuple[dict[str, Any], dict[str, Any]]:
