@@ -43,8 +43,9 @@ test-all: $(STAMP) ## run all tests, also the long ones, then the quick half und
 	$(PYTEST)
 	$(BIN)/python -m tests.clocks all
 
-DATED := $(patsubst %,tests/steps/test_%.py,reviews consent inbox contests \
-  notices purging applicants_purged changes)
+DATED := $(patsubst %,tests/%.py,results/test_reviews planning/test_eligibility inbox/test_inbox \
+  personal/test_contests results/test_notices personal/test_purging \
+  personal/test_applicants_purged results/test_changes)
 
 test-landing: $(STAMP) ## run test, a sample of what test-all adds, and what hangs on dates under the day's clock
 	$(PYTEST) -m 'not long or sample'

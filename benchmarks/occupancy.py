@@ -39,7 +39,7 @@ from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.faults import Latency, Profile, fixed, lognormal
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import Opening, Sandbox
-from tests.steps.virtual_time import run as run_virtually
+from tests.calling.virtual_time import run as run_virtually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence

@@ -45,15 +45,23 @@ FIRST = {
     "tests/ops/": "on call",
     "tests/money/": "money",
     "tests/nights/": "standard nights",
-    "tests/steps/test_line.py": "standard nights",
-    "tests/steps/test_report_page.py": "standard nights",
+    "tests/runs/test_line.py": "standard nights",
+    "tests/report/test_report_page.py": "standard nights",
     "tests/browser/test_report.py": "standard nights",
-    "tests/storage/test_outputs.py": "standard nights",
+    "tests/files/test_outputs.py": "standard nights",
 }
 """What takes longest is begun first, and what shares a fixture of a session shares a process."""
 SCREENED_BY_OTHERS = {"browser", "cli", "demo", "flows", "ops", "privacy"}
 """Folders of tests whose nights are screened by commands or in an engine."""
-WRITTEN_BY_FLOWS = {*SCREENED_BY_OTHERS, "portal", "steps"}
+WRITTEN_BY_FLOWS = {
+    *SCREENED_BY_OTHERS,
+    "inbox",
+    "operations",
+    "personal",
+    "portal",
+    "results",
+    "runs",
+}
 """Folders of tests in which runs of every flow write their files."""
 _SESSION = pytest.StashKey[Session]()
 

@@ -80,19 +80,19 @@ _WRITER = "nightscreen/calling/writer.py"
 
 _RUN_STOPS = "nightscreen/calling/stops.py"
 _WALLET = "nightscreen/calling/wallet.py"
-_T_CALLS = "tests/storage/test_journal_calls.py"
-_T_CLAIMS = "tests/storage/test_claims.py"
-_T_DECIDE = "tests/steps/test_decide.py"
-_T_ERASURE = "tests/steps/test_erasure.py"
+_T_CALLS = "tests/journal/test_journal_calls.py"
+_T_CLAIMS = "tests/journal/test_claims.py"
+_T_DECIDE = "tests/results/test_decide.py"
+_T_ERASURE = "tests/personal/test_erasure.py"
 _T_EXACT = "tests/money/test_exact.py"
-_T_INTAKE = "tests/steps/test_intake.py"
-_T_JOURNAL_KEEPING = "tests/storage/test_journal_keeping.py"
-_T_WRITER = "tests/steps/test_writer.py"
-_T_LINE = "tests/steps/test_line.py"
-_T_POLICY_ATTACKS = "tests/steps/test_policy_attacks.py"
-_T_PROMISES = "tests/steps/test_promises.py"
-_T_PURGING = "tests/steps/test_purging.py"
-_T_SPENDING_APPROVAL = "tests/steps/test_spending_approval.py"
+_T_INTAKE = "tests/runs/test_intake.py"
+_T_JOURNAL_KEEPING = "tests/journal/test_journal_keeping.py"
+_T_WRITER = "tests/calling/test_writer.py"
+_T_LINE = "tests/runs/test_line.py"
+_T_POLICY_ATTACKS = "tests/policy/test_policy_attacks.py"
+_T_PROMISES = "tests/runs/test_promises.py"
+_T_PURGING = "tests/personal/test_purging.py"
+_T_SPENDING_APPROVAL = "tests/runs/test_spending_approval.py"
 _T_STOPS = "tests/money/test_stops.py"
 _T_UNREAD_NIGHTS = "tests/money/test_unread_nights.py"
 
@@ -179,7 +179,7 @@ _RESERVING = (
         ),
         (
             (
-                "tests/storage/test_journal_prices.py"
+                "tests/journal/test_journal_prices.py"
                 "::test_near_the_cap_unconfirmed_calls_go_one_at_a_time[sqlite]"
             ),
         ),
@@ -315,7 +315,7 @@ _WRITING = (
         (Edit(_ENGINE, "PRAGMA synchronous=FULL", "PRAGMA synchronous=NORMAL"),),
         (
             (
-                "tests/storage/test_journal_sqlite.py"
+                "tests/journal/test_journal_sqlite.py"
                 "::test_commits_last_through_power_loss_by_setting"
             ),
         ),
@@ -324,7 +324,7 @@ _WRITING = (
         "PostgreSQL answers before it syncs",
         "A power cut of the database loses calls that were sent, and what they cost.",
         (Edit(_ENGINE, "synchronous_commit=on", "synchronous_commit=off"),),
-        (("tests/storage/test_journal_postgresql.py::test_commits_last_whatever_the_server_does"),),
+        (("tests/journal/test_journal_postgresql.py::test_commits_last_whatever_the_server_does"),),
     ),
     Broken(
         "an outcome counts each time it is handed in",
@@ -413,7 +413,7 @@ _REUSE = (
         ),
         (
             (
-                "tests/steps/test_freshness_over_nights.py"
+                "tests/planning/test_freshness_over_nights.py"
                 "::test_what_a_run_asked_is_fresh_in_it_and_whenever_it_is_resumed"
             ),
         ),
@@ -691,7 +691,7 @@ _PROCESSES = (
                 "            return True\n        return False\n",
             ),
         ),
-        ("tests/storage/test_holders.py::test_a_killed_process_lets_go_at_once[sqlite]",),
+        ("tests/journal/test_holders.py::test_a_killed_process_lets_go_at_once[sqlite]",),
     ),
     Broken(
         "a call that a kill cut off counts as never sent",
@@ -766,7 +766,7 @@ _PROCESSES = (
                 "caps = Caps(in_flight=tuple(settings.max_in_flight.items()))",
             ),
         ),
-        ("tests/steps/test_workers.py::test_a_worker_keeps_the_caps_of_the_run",),
+        ("tests/runs/test_workers.py::test_a_worker_keeps_the_caps_of_the_run",),
     ),
     Broken(
         "lookups of a dead worker stay claimed",
@@ -792,7 +792,7 @@ _PROCESSES = (
                 "",
             ),
         ),
-        ("tests/steps/test_short_circuit.py::test_no_more_is_asked_about_who_is_listed",),
+        ("tests/planning/test_short_circuit.py::test_no_more_is_asked_about_who_is_listed",),
     ),
     Broken(
         "another file is taken for the run's own",
@@ -844,7 +844,7 @@ _PEOPLE = (
         "a person is erased while being asked about",
         "The answer comes after the erasure, and the person is back in the journal.",
         (Edit(_ERASURE, "require_rest(connection, person.subjects)", "require_rest(connection)"),),
-        ("tests/storage/test_erasure.py::test_a_person_being_asked_about_is_refused[sqlite]",),
+        ("tests/journal/test_erasure.py::test_a_person_being_asked_about_is_refused[sqlite]",),
     ),
     Broken(
         "past outputs keep the erased person",
@@ -868,7 +868,7 @@ _PEOPLE = (
                 "for file in found.dropped[:0] if file",
             ),
         ),
-        ("tests/steps/test_inbox.py::test_erasing_reaches_the_dropped_file_in_every_format",),
+        ("tests/inbox/test_inbox.py::test_erasing_reaches_the_dropped_file_in_every_format",),
     ),
     Broken(
         "a legal hold stops no erasure",
@@ -906,7 +906,7 @@ _PEOPLE = (
         (Edit(_CALLS, 'return check.encode() + b"\\x1f" + subject\n', "return check.encode()\n"),),
         (
             (
-                "tests/storage/test_answers.py"
+                "tests/journal/test_answers.py"
                 "::test_an_answer_moved_to_another_person_does_not_open[sqlite]"
             ),
         ),
@@ -921,7 +921,7 @@ _PEOPLE = (
                 'hmac.digest(b"", ',
             ),
         ),
-        ("tests/storage/test_sealing.py::test_pseudonyms_are_stable_distinct_and_keyed",),
+        ("tests/files/test_sealing.py::test_pseudonyms_are_stable_distinct_and_keyed",),
     ),
     Broken(
         "a backup has its key beside it",
@@ -1092,7 +1092,7 @@ _ROWS = (
                 "        raise _cannot_write(path, error) from None\n",
             ),
         ),
-        ("tests/storage/test_files.py::test_a_failure_leaves_the_old_file_and_no_part",),
+        ("tests/files/test_files.py::test_a_failure_leaves_the_old_file_and_no_part",),
     ),
     Broken(
         "the manifest of an earlier session stays while files are replaced",
@@ -1150,7 +1150,7 @@ _DECIDING = (
                 "if sure and not near:",
             ),
         ),
-        ("tests/steps/test_names.py::test_pair_is_graded_as_operations_would",),
+        ("tests/values/test_names.py::test_pair_is_graded_as_operations_would",),
     ),
     Broken(
         "an account under another BVN is verified",
@@ -1162,7 +1162,7 @@ _DECIDING = (
                 "if grade in CONTRADICTS:",
             ),
         ),
-        ("tests/steps/test_judge.py::test_a_masked_bvn_decides_where_no_name_is_known",),
+        ("tests/checks/test_judge.py::test_a_masked_bvn_decides_where_no_name_is_known",),
     ),
     Broken(
         "one listing among several identities is overlooked",
@@ -1210,7 +1210,7 @@ _DECIDING = (
                 "    if self.is_one_of(names) and not self.alone:\n",
             ),
         ),
-        ("tests/steps/test_policy_versions.py::test_nobody_approves_their_own_proposal",),
+        ("tests/policy/test_policy_versions.py::test_nobody_approves_their_own_proposal",),
     ),
     Broken(
         "a command decides though the desk has users",
@@ -1298,7 +1298,7 @@ _REPORTING = (
                 '"publishable": self.state != TEST_MODE,\n            "started_at"',
             ),
         ),
-        ("tests/steps/test_report_page.py::test_the_verdict_says_rows_and_whether_to_publish",),
+        ("tests/report/test_report_page.py::test_the_verdict_says_rows_and_whether_to_publish",),
     ),
 )
 """What the report says."""
@@ -1324,7 +1324,7 @@ _ONE_BY_ONE = (
                 "            self.kept.put([intent], self.run.clock())\n            return True\n",
             ),
         ),
-        ("tests/steps/test_bvn_consent.py::test_two_at_a_time_are_one",),
+        ("tests/operations/test_bvn_consent.py::test_two_at_a_time_are_one",),
     ),
     Broken(
         "wrong passwords are not counted",
@@ -1350,7 +1350,7 @@ _ONE_BY_ONE = (
                 'return ""',
             ),
         ),
-        ("tests/steps/test_bvn_consent.py::test_consent_is_judged_again_before_sending",),
+        ("tests/operations/test_bvn_consent.py::test_consent_is_judged_again_before_sending",),
     ),
     Broken(
         "a lost answer counts as never sent",
@@ -1363,7 +1363,7 @@ _ONE_BY_ONE = (
             ),
         ),
         (
-            "tests/steps/test_offering.py::test_lost_answer_is_named_and_never_asked_again_by_machine",
+            "tests/operations/test_offering.py::test_lost_answer_is_named_and_never_asked_again_by_machine",
         ),
     ),
     Broken(
@@ -1376,7 +1376,7 @@ _ONE_BY_ONE = (
                 "return True",
             ),
         ),
-        ("tests/steps/test_offering.py::test_offering_again_makes_no_second_link",),
+        ("tests/operations/test_offering.py::test_offering_again_makes_no_second_link",),
     ),
     Broken(
         "calls of a living process are taken over",
@@ -1386,7 +1386,7 @@ _ONE_BY_ONE = (
                 _PERSON_RUN, "if worker == run_id or not is_under_way(journal, worker):", "if True:"
             ),
         ),
-        ("tests/storage/test_bvn_consents.py::test_calls_of_the_dead_alone_are_learnt[sqlite]",),
+        ("tests/operations/test_bvn_requests.py::test_calls_of_the_dead_alone_are_learnt[sqlite]",),
     ),
 )
 """Runs that ask person by person."""

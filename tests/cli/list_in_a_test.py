@@ -13,8 +13,8 @@ from nightscreen.results.decision_files import PEOPLE
 from nightscreen.results.decision_list import write_decisions
 from nightscreen.schemas.clock import system_clock
 from tests.begun import begin_run
-from tests.steps.enriched_in_a_test import enriched_row, listed, write_part
-from tests.steps.nights_in_a_test import BATCH, Nights
+from tests.results.enriched_in_a_test import enriched_row, listed, write_part
+from tests.results.nights_in_a_test import BATCH, Nights
 
 ROWS = [
     enriched_row("0007", decision="decline", reasons=["KARMA_DEFAULT"], **listed()),

@@ -12,8 +12,8 @@ from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.stops import REFUSALS
 from tests.cli.command import nightscreen, surroundings
 from tests.cli.conftest import Here
+from tests.operations.offers_in_a_test import Lender, borrower
 from tests.services import EngineServer
-from tests.steps.offers_in_a_test import Lender, borrower
 
 
 @pytest.fixture(scope="module")

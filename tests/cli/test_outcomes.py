@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Here
-from tests.steps.loan_book_in_a_test import HEADINGS, Book, loan, year
-from tests.steps.test_outcomes import BETTER
+from tests.results.loan_book_in_a_test import HEADINGS, Book, loan, year
+from tests.results.test_outcomes import BETTER
 
 
 @pytest.fixture

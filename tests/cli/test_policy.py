@@ -21,7 +21,7 @@ from nightscreen.policy.versions import approval_of
 from nightscreen.results.backtest import past_run, rows_of
 from nightscreen.results.decide import decide
 from nightscreen.schemas.errors import InputError, NotAllowedError
-from tests.steps.policy_rows import NO_HISTORY, enriched, listing
+from tests.policy.policy_rows import NO_HISTORY, enriched, listing
 
 if TYPE_CHECKING:
     from pathlib import Path

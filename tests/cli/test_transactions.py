@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from nightscreen.cli.main import app
 from nightscreen.schemas.errors import InputError
-from tests.steps.pulls_in_a_test import Lender
+from tests.operations.pulls_in_a_test import Lender
 
 
 @pytest.fixture

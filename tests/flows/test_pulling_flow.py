@@ -14,7 +14,7 @@ from nightscreen.sandbox.transactions import transactions_of
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import Engine
 from tests.flows.test_what_prefect_keeps import leaks
-from tests.steps.pulls_in_a_test import consent_at
+from tests.operations.pulls_in_a_test import consent_at
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 

@@ -17,10 +17,10 @@ from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.calls import Caps, ReservationStatus, ReserveRequest
 from nightscreen.schemas.errors import JournalUnreachableError
+from tests.journal.conftest import by_name
 from tests.kill import truth
 from tests.kill.database import Database, database
 from tests.kill.drive import Driven, screen, settings_for
-from tests.storage.conftest import by_name
 
 pytestmark = pytest.mark.postgres
 

@@ -18,9 +18,9 @@ from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.clock import to_instant
+from tests.calling.virtual_time import VirtualLoop
 from tests.client.fakes import Canned, FakeTransport
 from tests.kill.drive import Driven, Steer, screen, settings_for
-from tests.steps.virtual_time import VirtualLoop
 
 Fault = Callable[[str, str, int], Canned | None]
 Rewrite = Callable[[str, str, dict[str, Any]], Canned | None]

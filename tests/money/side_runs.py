@@ -25,10 +25,10 @@ from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.offers import LinkState, Offer, TrackLoans
+from tests.calling.virtual_time import VirtualLoop
 from tests.client.fakes import Canned, FakeTransport
+from tests.operations.bvn_in_a_test import asked
 from tests.screening import World
-from tests.steps.bvn_in_a_test import asked
-from tests.steps.virtual_time import VirtualLoop
 
 NUMBER = 12
 OTP = "482913"

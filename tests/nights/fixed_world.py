@@ -26,9 +26,9 @@ from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import fixed
 from nightscreen.sandbox.wire import TRANSPORT
 from nightscreen.schemas.clock import DAY_MICROS, LAGOS, MICROS, to_instant, to_micros
+from tests.calling.virtual_time import VirtualLoop
+from tests.calling.virtual_time import run as run_virtually
 from tests.screening import Night, Unasked, World
-from tests.steps.virtual_time import VirtualLoop
-from tests.steps.virtual_time import run as run_virtually
 
 EVENING = datetime(2026, 9, 1, 22, 0, tzinfo=LAGOS)
 """When the first night begins: a Tuesday, at ten."""

@@ -16,9 +16,9 @@ from nightscreen.sandbox.batch import make_batch
 from nightscreen.schemas.clock import MICROS, to_instant
 from tests.killed import is_killed
 from tests.nights.fixed_world import FixedWorld, Seeded
+from tests.results.reviewing import filled, save
+from tests.runs.workers_in_a_test import Shared
 from tests.screening import Night, customer
-from tests.steps.reviewing import filled, save
-from tests.steps.workers_in_a_test import Shared
 
 Row = dict[str, str]
 Nights = dict[str, Night]

@@ -13,10 +13,10 @@ from nightscreen.operations.bvn.confirmations import token_for
 from nightscreen.operations.bvn.states import requests_of
 from nightscreen.portal.app import application
 from nightscreen.portal.pages import TRIES_A_MINUTE
+from tests.operations.bvn_in_a_test import BvnWorld, asked
 from tests.portal.visiting import PORTAL, Clock, settings_in
 from tests.privacy.search import Search
 from tests.sandbox.in_process import quick_sandbox
-from tests.steps.bvn_in_a_test import BvnWorld, asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

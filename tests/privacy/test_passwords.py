@@ -17,10 +17,10 @@ import pytest
 
 from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import Ended, nightscreen
+from tests.operations.bvn_in_a_test import asked
 from tests.privacy.conftest import Place
 from tests.privacy.search import Search
 from tests.services import EngineServer
-from tests.steps.bvn_in_a_test import asked
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 

@@ -1,0 +1,269 @@
+"""A lane, in virtual time: nothing here depends on how fast the machine is."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nightscreen.calling.lane import Lane
+from nightscreen.calling.lookup_task import LookupTask
+from nightscreen.calling.stops import Silence, Stops
+from nightscreen.client.classify import CallOutcome
+from nightscreen.client.limiter import AdaptiveCap
+from nightscreen.client.response_rules import FailureReason
+from nightscreen.journal import Journal, open_journal
+from nightscreen.journal.calls import Wish
+from nightscreen.schemas.calls import Caps, LookupStatus
+from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.errors import NightscreenError, UsageError
+from nightscreen.schemas.requests import Request
+from nightscreen.schemas.stops import StopReason
+from tests.calling.lane_in_a_test import (
+    PRICE,
+    FakeService,
+    hit,
+    lane_of,
+    lost,
+    made_all,
+    miss,
+    refused,
+    task,
+)
+from tests.calling.virtual_time import VirtualLoop, run
+from tests.journal.conftest import ended
+
+FREE, PAID, FAILED = LookupStatus.FREE, LookupStatus.PAID, LookupStatus.FAILED
+GIVE_UP_S = 600
+
+
+@dataclass
+class Bench:
+    """A place where a lane is tried, with everything around it."""
+
+    home: Path
+    loop: VirtualLoop = field(default_factory=VirtualLoop)
+    opened: ExitStack = field(default_factory=ExitStack)
+    service: FakeService = field(init=False)
+    journal: Journal = field(init=False)
+    lane: Lane = field(init=False)
+
+    def set_up(
+        self,
+        reply: Callable[[Request, int], CallOutcome] = lambda *_: miss(),
+        *,
+        at: Callable[[float], CallOutcome] | None = None,
+        **options: Any,  # noqa: ANN401 - as `lane_of` has them
+    ) -> None:
+        """Open a journal and a lane; the service answers by its attempt, or by the instant."""
+        answers = reply if at is None else lambda *_: at(self.loop.time())
+        self.service = FakeService(self.loop, answers)
+        self.journal = self.opened.enter_context(open_journal(self.home, clock=self.loop.micros))
+        self.lane = lane_of(self.journal, self.service, **options)
+
+    def asked(self, number: int) -> list[LookupTask]:
+        """Ask so many to their end; return them as they stand."""
+        return run(lambda _: made_all(self.lane, list(map(task, range(number)))), self.loop)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """Return a place to try a lane."""
+    made = Bench(tmp_path / "home")
+    with made.opened:
+        yield made
+
+
+def statuses(tasks: list[LookupTask]) -> set[LookupStatus]:
+    """Return how calls stand."""
+    return {each.status for each in tasks}
+
+
+# --- the cap ---
+
+
+@pytest.mark.parametrize("cap", [1, 4, 64])
+def test_the_cap_is_never_passed_and_the_lane_stays_full(bench: Bench, cap: int) -> None:
+    """No more than the cap are on the wire, and hardly ever fewer."""
+    bench.set_up(cap=cap)
+    assert statuses(bench.asked(20 * cap)) == {FREE}
+    assert bench.service.peak == cap
+    assert bench.service.busy_s / (cap * bench.loop.time()) > 0.98
+
+
+def test_a_call_does_not_wait_for_answers_that_came_beside_the_last_one(bench: Bench) -> None:
+    """Else calls that once went out together would do so for good, each waiting for all others."""
+    heard: list[str] = []
+
+    def reply(*_: object) -> CallOutcome:
+        heard.append("answered")
+        return miss()
+
+    def send(request: Request) -> Awaitable[CallOutcome]:
+        heard.append("sent")
+        return bench.service(request)
+
+    bench.set_up(reply, cap=3)
+    bench.lane.send = send
+    bench.asked(6)
+    assert heard == ["sent"] * 3 + ["answered", "sent"] * 3 + ["answered"] * 3
+
+
+def test_a_call_waiting_to_retry_holds_no_slot(bench: Bench) -> None:
+    """While refused calls wait, others use the whole cap."""
+
+    def reply(request: Request, attempt: int) -> CallOutcome:
+        return refused(60.0) if int(request.asked) < 4 and attempt == 1 else miss()
+
+    async def main(_: VirtualLoop) -> None:
+        bench.lane.cap.on_result = lambda **_: None  # type: ignore[method-assign]  # no pause
+        asked = asyncio.ensure_future(made_all(bench.lane, list(map(task, range(204)))))
+        await asyncio.sleep(50)
+        assert bench.lane.stops.progress["karma"].free == 200
+        assert bench.service.flying == 0
+        assert statuses(await asked) == {FREE}
+
+    bench.set_up(reply, cap=4)
+    run(main, bench.loop)
+
+
+def test_a_paused_check_gives_its_intents_back(bench: Bench) -> None:
+    """What was reserved ahead is free for others while nothing may be sent, and asked later."""
+    bench.set_up(at=lambda now: refused(120) if 1 < now < 2 else miss(), cap=4)
+
+    async def main(_: VirtualLoop) -> None:
+        asked = asyncio.ensure_future(made_all(bench.lane, list(map(task, range(100)))))
+        await asyncio.sleep(60)
+        assert bench.lane.open
+        assert bench.lane.wallet.bound_micro == 0
+        assert bench.journal.money.of_run("run").reserved_micro == 0
+        assert statuses(await asked) == {FREE}
+
+    run(main, bench.loop)
+
+
+def test_a_call_under_way_is_joined(bench: Bench) -> None:
+    """By whoever needs it too."""
+    bench.set_up(lambda *_: hit(), cap=20)
+    numbers = [*range(10), *range(10)]
+    asked = run(lambda _: made_all(bench.lane, list(map(task, numbers))), bench.loop)
+    assert (statuses(asked), len(bench.service.sent)) == ({PAID}, 10)
+    assert bench.journal.money.of_run("run").spent_micro == 10 * PRICE
+
+
+# --- what breaks ---
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_fault_of_ours_reaches_every_caller_and_leaves_nobody_waiting(
+    bench: Bench, *, inside: bool
+) -> None:
+    """Be it that a call cannot be made, or a mistake of the lane's own."""
+
+    def reply(request: Request, _: int) -> CallOutcome:
+        if int(request.asked) == 3:
+            raise UsageError("no request can be built")
+        return miss()
+
+    bench.set_up(reply, cap=2)
+    if inside:
+        bench.lane.clock = lambda: 1 // 0
+    with pytest.raises(NightscreenError, match="ZeroDivision" if inside else "no request"):
+        bench.asked(50)
+    assert (len(bench.service.sent) <= 6, bench.lane.open) == (True, 0)
+
+
+# --- what makes further calls useless, and what is waited for ---
+
+
+@pytest.mark.parametrize("cap", [4, 40])
+def test_the_same_fault_from_the_start_stops_a_check_after_a_handful(
+    bench: Bench, cap: int
+) -> None:
+    """Five lookups, one at a time once there is doubt; others may have been in flight before."""
+    bench.set_up(lambda *_: replace(lost(FailureReason.OVERLOAD), status=500, fault="the same"))
+    bench.lane.cap = AdaptiveCap(cap)
+    tasks = bench.asked(300)
+    assert bench.lane.stops.checks == {"karma": "outage"}
+    assert len(bench.service.sent) <= 5 + max(4, cap // 4)
+    assert sum(each.attempts for each in tasks) == len(bench.service.sent)
+    assert 60 < bench.loop.time() < 120
+    assert any("same fault" in each for each in bench.lane.stops.notices)
+
+
+def test_in_an_outage_calls_go_one_at_a_time_until_there_is_an_answer(bench: Bench) -> None:
+    """The first answer lets all through again."""
+    bench.set_up(
+        at=lambda now: miss() if now >= 100 else lost(FailureReason.CUT),
+        attempts=1000,
+        stops=Stops(silence=Silence(after=10)),
+    )
+    assert statuses(bench.asked(50)) == {FREE}
+    probes = [at for at, _ in bench.service.sent if 5 < at < 100]
+    assert min(late - early for early, late in itertools.pairwise(probes)) >= 15
+    stops = bench.lane.stops
+    assert (stops.silence.opened_at, stops.reason) == (None, None)
+    assert bench.loop.steps < 5000
+
+
+def test_the_last_customer_who_is_never_answered_is_no_outage(bench: Bench) -> None:
+    """Their identifiers are one witness: the lookups fail, and the run is completed."""
+    bench.set_up(
+        lambda request, _: refused() if int(request.asked) >= 96 else miss(),
+        stops=Stops(silence=Silence(GIVE_UP_S)),
+        attempts=2,
+        cap=4,
+    )
+    calls = [replace(task(each), row=min(each, 96)) for each in range(100)]
+    asked = run(lambda _: made_all(bench.lane, calls), bench.loop)
+    assert bench.lane.stops.reason is None
+    assert [each.status for each in asked[96:]] == [FAILED] * 4
+
+
+def test_a_lookup_that_a_stopped_process_holds_is_given_up(bench: Bench) -> None:
+    """All else is asked; then ten minutes, and the run says what it waited for."""
+    bench.set_up(stops=Stops(silence=Silence(GIVE_UP_S)))
+    other = bench.opened.enter_context(open_journal(bench.home, clock=bench.loop.micros))
+    other.calls.claim("other", "portfolio", Wish("karma", [task(3).ask()]), Caps(), since=0)
+    asked = bench.asked(50)
+    assert bench.lane.stops.reason == StopReason.OUTAGE
+    assert sum(each.status is FREE for each in asked) == 49
+    assert GIVE_UP_S <= bench.loop.time() < GIVE_UP_S + 10
+    assert "an answer that another process asks for" in bench.lane.stops.notices[0]
+
+
+def test_a_lookup_that_another_run_asks_waits_and_takes_its_answer(bench: Bench) -> None:
+    """While another run makes the same call this one waits, then reuses what was answered."""
+    bench.set_up()
+    other = bench.opened.enter_context(open_journal(bench.home, clock=bench.loop.micros))
+    ask = task(1).ask()
+    wish = Wish("karma", [ask])
+    (grant,) = other.calls.claim("other", "portfolio", wish, Caps(), since=0).granted
+
+    async def main(loop: VirtualLoop) -> None:
+        asking = asyncio.ensure_future(made_all(bench.lane, list(map(task, range(3)))))
+        await asyncio.sleep(5)
+        other.calls.settle("other", [ended((ask, grant))])
+        asked = await asking
+        assert [each.status for each in asked] == [FREE, LookupStatus.REUSED, FREE]
+        assert 5 <= loop.time() < 6
+
+    run(main, bench.loop)
+    assert len(bench.service.sent) == 2
+
+
+@pytest.mark.parametrize("moved_s", [-7200, 7200])
+def test_a_wall_clock_that_is_set_changes_no_wait(bench: Bench, moved_s: int) -> None:
+    """Probes and giving up go by a clock that nobody sets."""
+    bench.set_up(lambda *_: lost(), stops=Stops(silence=Silence(GIVE_UP_S)), attempts=20)
+    loop = bench.loop
+    bench.lane.clock = lambda: loop.micros() + (moved_s * MICROS if loop.time() > 60 else 0)
+    bench.asked(200)
+    assert bench.lane.stops.reason == StopReason.OUTAGE
+    assert GIVE_UP_S <= loop.time() < GIVE_UP_S + 70

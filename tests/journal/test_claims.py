@@ -1,0 +1,647 @@
+"""Claiming lookups: one transaction that takes the next in rank, as far as money and caps allow."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, create_engine, event, func, select, text
+
+from nightscreen.files.keys import encode_key
+from nightscreen.journal import Journal
+from nightscreen.journal.calls import STALE_MICROS, Claim, Wish
+from nightscreen.journal.copying import back_up
+from nightscreen.journal.engine import Turn, recording
+from nightscreen.journal.erasure import Erasures
+from nightscreen.journal.lookups import LookupRun, NewLookup
+from nightscreen.journal.schema import PASSING_TABLES, ErasedPseudonyms, askers, calls, lookups
+from nightscreen.journal.verify import verify_journal
+from nightscreen.schemas.calls import (
+    CallState,
+    Caps,
+    LookupStatus,
+    Reservation,
+    ReservationStatus,
+    ReserveRequest,
+)
+from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.errors import InputError, JournalUnreachableError
+from tests.begun import begin_run
+from tests.journal.conftest import PRICE, Place, asks, by_name, ended, kinds, reserve, subject
+
+SHARED = Caps(in_flight=(("karma", 4), ("bvn", 2)))
+GRANTED, BUSY = ReservationStatus.GRANTED, ReservationStatus.BUSY
+WAITING, CLAIMED = LookupStatus.WAITING, LookupStatus.CLAIMED
+CHECKS = ("bank_account", "karma", "ecosystem")
+WORST = {"bank_account": 10 * MICROS, "karma": 10 * MICROS, "ecosystem": 25 * MICROS}
+
+Pair = tuple["ReserveRequest", Reservation]
+
+
+def fill(
+    journal: Journal,
+    checks: Sequence[str],
+    *,
+    run: str = "run-1",
+    ends_at: int | None = None,
+    first: int = 1,
+) -> LookupRun:
+    """Write a lookup for each check named, in rank."""
+    table = journal.lookups.begin(run, len(checks), {"checks": CHECKS})
+    journal.lookups.fill(
+        table,
+        (
+            NewLookup(
+                *(check, "bvn", subject(first + place), WORST[check], "CNS", ends_at),
+                *(WAITING.value, f"{place:011d}", None, place),
+            )
+            for place, check in enumerate(checks)
+        ),
+    )
+    return table
+
+
+def claim(
+    journal: Journal,
+    check: str,
+    number: int,
+    *,
+    caps: Caps | None = None,
+    run: str = "run-1",
+    only: int | None = None,
+    since: int = 1 << 60,
+) -> Claim:
+    """Claim lookups of a check."""
+    wish = Wish(check, number=number, only=only)
+    return journal.calls.claim(run, "portfolio", wish, caps or Caps(), since=since)
+
+
+def taken(claimed: Claim, table: LookupRun) -> list[int]:
+    """Return the places in rank of what was taken."""
+    return [each.lookup_id - table.first_id for each, _ in claimed.taken]
+
+
+def states(journal: Journal, table: LookupRun) -> list[LookupStatus]:
+    """Return what has become of each lookup, in rank."""
+    blocks = journal.lookups.in_states(table, set(LookupStatus))
+    return [LookupStatus(row.state) for block in blocks for row in block]
+
+
+def settle(
+    journal: Journal,
+    claimed: Claim,
+    place: int = 0,
+    state: CallState = CallState.ANSWERED,
+    *,
+    cost: int = PRICE,
+    becomes: LookupStatus = LookupStatus.PAID,
+) -> None:
+    """Settle one of the calls of a claim, with what becomes of its lookup."""
+    each, grant = claimed.taken[place]
+    (ask,) = asks(int.from_bytes(each.subject, "big"), check=each.check)
+    outcome = ended((ask, grant), state, cost=cost)
+    journal.calls.settle("run-1", [outcome], [(each.lookup_id, becomes, each.attempts + 1)])
+
+
+# --- the table ---
+
+
+def test_what_is_claimed_is_next_in_rank_and_its_check_s(journal: Journal) -> None:
+    """Identities come back to whoever has claimed; nobody claims a lookup twice."""
+    table = fill(journal, ["karma", "ecosystem", "karma", "karma"])
+    first, second = claim(journal, "karma", 2), claim(journal, "karma", 2)
+    assert (taken(first, table), taken(second, table)) == ([0, 2], [3])
+    opened = [journal.lookups.identities(each) for each, _ in (*first.taken, *second.taken)]
+    assert opened == [("00000000000", None, 0), ("00000000002", None, 2), ("00000000003", None, 3)]
+    assert second.refused is None
+    assert second.left is not None
+    assert (second.left.waiting, second.left.claimed, second.left.claimed_in_run) == (False, 3, 3)
+    assert states(journal, table) == [CLAIMED, WAITING, CLAIMED, CLAIMED]
+
+
+def test_runs_do_not_see_each_other_s_lookups(place: Place) -> None:
+    """Each has its own numbers; what one clears is its own."""
+    nightly, analyst = place.open(), place.open()
+    mine = fill(nightly, ["karma"] * 3)
+    theirs = fill(analyst, ["karma"] * 3, run="run-2", first=100)
+    assert taken(claim(analyst, "karma", 9, run="run-2"), theirs) == [0, 1, 2]
+    nightly.lookups.clear("run-1")
+    assert states(analyst, theirs) == [CLAIMED] * 3
+    assert states(nightly, mine) == []
+    assert nightly.lookups.find("run-1") is None
+
+
+def test_lookups_of_killed_runs_are_swept_and_those_of_the_living_are_not(place: Place) -> None:
+    """Whoever begins the next run removes them; nothing of them is left in the file."""
+    killed, living, next_ = place.open(), place.open(), place.open()
+    fill(killed, ["karma"] * 30)
+    fill(living, ["karma"] * 3, run="run-2", first=100)
+    killed.close()
+    next_.lookups.sweep()
+    assert next_.lookups.find("run-1") is None
+    assert next_.lookups.find("run-2") is not None
+    with next_.engine.connect() as connection:
+        assert connection.execute(select(func.count()).select_from(lookups)).scalar_one() == 3
+
+
+def test_a_backup_leaves_them_out(place: Place, tmp_path: Path) -> None:
+    """What lasts no longer than its run is not restored with the rest."""
+    journal = place.open()
+    fill(journal, ["karma"] * 3)
+    journal.lookups.stop("run-1", "karma", "auth")
+    journal.askers.join("run-1", {"karma": 2})
+    back_up(journal, tmp_path / "backup")
+    copy = place.open(
+        home=tmp_path / "backup", url="", data_key=encode_key(journal.lender_key).decode()
+    )
+    with copy.engine.connect() as connection:
+        for table in PASSING_TABLES:
+            assert connection.execute(select(func.count()).select_from(table)).scalar_one() == 0
+
+
+# --- what ends a lookup without a call ---
+
+
+def test_a_consent_that_has_ended_ends_its_lookup(journal: Journal) -> None:
+    """No call is made for it, and no money set aside."""
+    table = fill(journal, ["ecosystem"] * 2, ends_at=journal.clock())
+    claimed = claim(journal, "ecosystem", 2)
+    assert claimed.taken == []
+    assert [each.state for each in claimed.ended] == [LookupStatus.LAPSED] * 2
+    assert states(journal, table) == [LookupStatus.LAPSED] * 2
+    assert journal.money.of_run("run-1").calls == 0
+
+
+def test_an_answer_newer_than_the_plan_is_used_and_a_call_of_another_is_waited_for(
+    place: Place,
+) -> None:
+    """One that could not be read ends it as such."""
+    nightly, analyst = place.open(), place.open()
+    since = nightly.answers.position()
+    table = fill(nightly, ["karma"] * 4)
+    pairs = reserve(analyst, 1, 2, 3, run="run-2")
+    analyst.calls.settle("run-2", [ended(pairs[0]), ended(pairs[1], CallState.UNREADABLE)])
+    claimed = claim(nightly, "karma", 4, since=since)
+    assert [each.state for each in claimed.ended] == [LookupStatus.REUSED, LookupStatus.UNREADABLE]
+    assert [grant.kind for _, grant in claimed.taken] == [ReservationStatus.HELD, GRANTED]
+    assert taken(claimed, table) == [2, 3]
+
+
+def test_a_stopped_check_is_claimed_no_more(journal: Journal) -> None:
+    """Every process of the run hears why with its next claim."""
+    fill(journal, ["karma"] * 2)
+    journal.lookups.stop("run-1", "karma", "auth")
+    journal.lookups.stop("run-1", "karma", "outage")
+    claimed = claim(journal, "karma", 2)
+    assert (claimed.taken, claimed.stops) == ([], {"karma": "auth"})
+
+
+# --- processes that die ---
+
+
+def test_what_a_dead_process_had_claimed_is_free_and_its_call_in_doubt(place: Place) -> None:
+    """Its money stays reserved: the service may have charged."""
+    victim, other = place.open(), place.open()
+    table = fill(other, ["karma"] * 3)
+    caps = Caps(in_flight=(("karma", 9),))
+    claim(victim, "karma", 2, caps=caps)
+    victim.close()
+    claimed = claim(other, "karma", 3, caps=caps)
+    assert taken(claimed, table) == [0, 1, 2]
+    assert [each.attempts for each, _ in claimed.taken] == [1, 1, 0]
+    assert other.money.of_run("run-1").reserved_micro == 5 * WORST["karma"]
+
+
+def test_an_outcome_that_comes_late_ends_no_lookup_of_another(place: Place) -> None:
+    """It was paid for and is kept; who has the lookup by now goes on with it."""
+    slow, other = place.open(), place.open()
+    table = fill(other, ["karma"])
+    claimed = claim(slow, "karma", 1)
+    with other.engine.begin() as connection:
+        connection.execute(lookups.update().values(holder=other.holders.name))
+    settle(slow, claimed)
+    assert states(other, table) == [CLAIMED]
+    assert other.answers.latest("karma", [subject(1)])
+
+
+def test_what_a_process_gives_back_begins_anew(journal: Journal) -> None:
+    """A run that waits out an outage asks it with fresh attempts."""
+    table = fill(journal, ["karma"] * 2)
+    claimed = claim(journal, "karma", 2)
+    settle(journal, claimed, 0, CallState.NOT_CHARGED, becomes=CLAIMED)
+    journal.lookups.let_go(table)
+    assert states(journal, table) == [WAITING] * 2
+    assert [each.attempts for each, _ in claim(journal, "karma", 2).taken] == [0, 0]
+
+
+# --- money ---
+
+
+@pytest.mark.parametrize(("cap", "reached"), [(44, 2), (45, 3), (54, 3), (55, 4), (1000, 4)])
+def test_no_check_goes_beyond_the_rank_that_the_money_reaches(
+    journal: Journal, cap: int, reached: int
+) -> None:
+    """Over all checks: what is cheaper and comes later does not go before."""
+    table = fill(journal, ["karma", "bank_account", "ecosystem", "karma"])
+    caps = Caps(run_micro=cap * MICROS)
+    karma = claim(journal, "karma", 9, caps=caps)
+    assert taken(karma, table) == [0, 3][: 1 + (reached == 4)]
+    if reached < 4:
+        assert karma.refused is ReservationStatus.UNAFFORDABLE
+    assert len(claim(journal, "ecosystem", 9, caps=caps).taken) == (reached >= 3)
+    assert len(claim(journal, "bank_account", 9, caps=caps).taken) == 1
+
+
+def test_a_stopped_check_keeps_no_money_from_others(journal: Journal) -> None:
+    """What comes after it in rank is asked with it."""
+    table = fill(journal, ["ecosystem", "karma"])
+    caps = Caps(run_micro=15 * MICROS)
+    assert claim(journal, "karma", 1, caps=caps).taken == []
+    wish = Wish("karma", number=1, stopped=frozenset({"ecosystem"}))
+    found = journal.calls.claim("run-1", "portfolio", wish, caps, since=1 << 60)
+    assert taken(found, table) == [1]
+
+
+def test_the_money_of_the_last_lookup_is_kept_for_it(journal: Journal) -> None:
+    """Nothing else is claimed with it; by its number it is claimed alone."""
+    table = fill(journal, ["karma", "ecosystem", "karma"])
+    journal.lookups.keep_for_the_end(table, table.first_id + 1)
+    caps = Caps(run_micro=40 * MICROS)
+    karma = claim(journal, "karma", 9, caps=caps)
+    assert taken(karma, table) == [0]
+    assert claim(journal, "ecosystem", 9, caps=caps).taken == []
+    settle(journal, karma, cost=10 * MICROS)
+    assert taken(claim(journal, "ecosystem", 1, caps=caps, only=table.first_id + 1), table) == [1]
+
+
+def test_a_retry_leaves_the_money_of_the_last_lookup(journal: Journal) -> None:
+    """Also where a claim is of calls by name alone."""
+    table = fill(journal, ["karma", "ecosystem"])
+    journal.lookups.keep_for_the_end(table, table.first_id + 1)
+    again = asks(7, 8, check="karma")
+    caps = Caps(run_micro=again[0].worst_micro + WORST["ecosystem"])
+    claimed = journal.calls.claim("run-1", "portfolio", Wish("karma", again), caps, since=1 << 60)
+    assert [each.kind for each in claimed.granted] == [GRANTED, ReservationStatus.UNAFFORDABLE]
+
+
+def test_an_erasure_waits_for_a_run_that_has_the_person(place: Place) -> None:
+    """And does not wait for one that was killed, whose lookups go with the person."""
+    nightly, officer = place.open(), place.open()
+    begin_run(nightly, "run-1")
+    fill(nightly, ["karma"])
+    person = ErasedPseudonyms(subjects=(subject(1),))
+    with pytest.raises(InputError, match="under way"):
+        Erasures(officer).erase(person)
+    nightly.close()
+    Erasures(officer).erase(person)
+    assert officer.lookups.find("run-1") is None
+
+
+# --- a model, and random histories ---
+
+
+@dataclass(slots=True)
+class Model:
+    """What the claim is to do, said as plainly as possible; money in micro-naira."""
+
+    checks: list[str]
+    cap: int
+    closer: int | None
+    states: list[LookupStatus] = field(default_factory=list)
+    holders: list[int | None] = field(default_factory=list)
+    under_way: set[int] = field(default_factory=set)
+    spent: int = 0
+    doubts: int = 0
+
+    def __post_init__(self) -> None:
+        self.states = [WAITING] * len(self.checks)
+        self.holders = [None] * len(self.checks)
+
+    def worst(self, place: int) -> int:
+        """Return the most a lookup may cost."""
+        return WORST[self.checks[place]]
+
+    def claim(self, who: int, check: str, number: int) -> list[int]:
+        """Claim the next of a check, as far as the money reaches over all checks in rank."""
+        kept = 0 if self.closer is None else self.worst(self.closer)
+        claimed = [place for place, state in enumerate(self.states) if state is CLAIMED]
+        money = self.cap - self.spent - self.doubts - kept - sum(map(self.worst, claimed))
+        reached: list[int] = []
+        for place, state in enumerate(self.states):
+            if state is not WAITING or place == self.closer:
+                continue
+            money -= self.worst(place)
+            if money < 0:
+                break
+            reached.append(place)
+        wanted = [
+            place
+            for place, state in enumerate(self.states)
+            if state is WAITING and place != self.closer and self.checks[place] == check
+        ][:number]
+        found = [place for place in wanted if place in reached]
+        for place in found:
+            self.states[place], self.holders[place] = CLAIMED, who
+            self.under_way.add(place)
+        return found
+
+    def settle(self, place: int, *, cost: int | None, becomes: LookupStatus) -> None:
+        """Settle a call; None is a cost that nobody knows."""
+        self.under_way.discard(place)
+        if cost is None:
+            self.doubts += self.worst(place)
+        else:
+            self.spent += cost
+        self.states[place] = becomes
+
+    def die(self, who: int) -> None:
+        """Free what a process had claimed; its calls are in doubt."""
+        for place, holder in enumerate(self.holders):
+            if holder == who and self.states[place] is CLAIMED:
+                if place in self.under_way:
+                    self.settle(place, cost=None, becomes=WAITING)
+                self.states[place] = WAITING
+
+
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 6))]
+)
+def test_random_histories_end_as_the_model_says(place: Place, seed: int) -> None:
+    """Claims, outcomes of every kind, resends and deaths, by several processes, under a cap."""
+    rng = random.Random(seed)
+    checks = [rng.choice(CHECKS) for _ in range(40)]
+    cap = rng.choice([120, 250, 400, 2000]) * MICROS
+    caps = Caps(run_micro=cap, in_flight=tuple((check, 99) for check in CHECKS))
+    processes = [place.open() for _ in range(3)]
+    table = fill(processes[0], checks)
+    model = Model(checks, cap, rng.choice([None, 20]))
+    if model.closer is not None:
+        processes[0].lookups.keep_for_the_end(table, table.first_id + model.closer)
+    held: dict[int, tuple[int, Claim, int]] = {}
+    for _ in range(120):
+        who = rng.randrange(3)
+        if rng.random() < 0.5:
+            check, number = rng.choice(CHECKS), rng.randint(1, 4)
+            claimed = claim(processes[who], check, number, caps=caps)
+            assert taken(claimed, table) == model.claim(who, check, number)
+            for at, (each, _) in enumerate(claimed.taken):
+                held[each.lookup_id - table.first_id] = (who, claimed, at)
+        elif held:
+            number = rng.choice(sorted(held))
+            owner, claimed, at = held.pop(number)
+            kind = rng.choice(["paid", "free", "lost", "given back"])
+            cost = (
+                None
+                if kind == "lost"
+                else rng.randrange(model.worst(number))
+                if kind == "paid"
+                else 0
+            )
+            state, becomes = {
+                "paid": (CallState.ANSWERED, LookupStatus.PAID),
+                "free": (CallState.ANSWERED, LookupStatus.FREE),
+                "lost": (CallState.IN_DOUBT, LookupStatus.IN_DOUBT),
+                "given back": (CallState.NOT_SENT, WAITING),
+            }[kind]
+            settle(processes[owner], claimed, at, state, cost=cost or 0, becomes=becomes)
+            model.settle(number, cost=cost, becomes=becomes)
+        if rng.random() < 0.05:
+            processes[who].close()
+            processes[who] = place.open()
+            model.die(who)
+            held = {number: each for number, each in held.items() if each[0] != who}
+            claim(processes[who], "karma", 0, caps=caps)  # looks for the dead
+        spent = processes[who].money.of_run("run-1")
+        assert (spent.spent_micro, spent.bound_micro <= cap) == (model.spent, True)
+        assert states(processes[who], table) == model.states
+
+
+# --- caps that processes share ---
+
+
+def sharing(place: Place, caps: Caps = SHARED) -> Journal:
+    """Open a process that shares caps."""
+    journal = place.open()
+    journal.askers.join(f"run-of-{journal.holders.name}", dict(caps.in_flight))
+    return journal
+
+
+def end(journal: Journal, pair: Pair) -> None:
+    """Settle a call as answered."""
+    journal.calls.settle("run-1", [ended(pair)])
+
+
+def test_each_that_shares_a_cap_has_an_equal_part(place: Place) -> None:
+    """One alone has all of it; who comes gets its part as calls of the first settle."""
+    nightly = sharing(place)
+    under_way = reserve(nightly, 1, 2, 3, 4, 5, caps=SHARED)
+    assert kinds(under_way) == [GRANTED] * 4 + [BUSY]
+    analyst = sharing(place)
+    ((_, refused),) = reserve(analyst, 11, caps=SHARED)
+    assert refused.kind is BUSY
+    for number, pair in enumerate(under_way[:2], 21):
+        end(nightly, pair)
+        assert kinds(reserve(nightly, number, caps=SHARED)) == [BUSY]
+    assert kinds(reserve(analyst, 11, 12, 13, caps=SHARED)) == [GRANTED, GRANTED, BUSY]
+
+
+def test_who_has_left_keeps_nothing_from_others(place: Place) -> None:
+    """Neither who says so, nor who is dead."""
+    nightly, analyst, victim = sharing(place), sharing(place), sharing(place)
+    assert kinds(reserve(nightly, 1, 2, 3, caps=SHARED)) == [GRANTED, GRANTED, BUSY]
+    analyst.askers.leave(f"run-of-{analyst.holders.name}", forget=False)
+    victim.close()
+    assert kinds(reserve(nightly, 3, 4, caps=SHARED)) == [GRANTED, GRANTED]
+    with nightly.engine.connect() as connection:
+        names = set(connection.execute(select(askers.c.holder)).scalars())
+    assert names == {nightly.holders.name, analyst.holders.name}
+
+
+def test_the_lowest_cap_of_those_who_share_counts(place: Place) -> None:
+    """Each would keep room for the other by its own, and the lower one would get nothing."""
+    most, least = Caps(in_flight=(("karma", 6),)), Caps(in_flight=(("karma", 2),))
+    wide, narrow = sharing(place, most), sharing(place, least)
+    assert kinds(reserve(wide, 1, 2, caps=most)) == [GRANTED, BUSY]
+    assert kinds(reserve(narrow, 3, 4, caps=least)) == [GRANTED, BUSY]
+
+
+def test_a_call_that_is_never_settled_holds_nobody_up_for_good(place: Place) -> None:
+    """Its process lives, and lost its database for the moment in which it would have settled it."""
+    living = sharing(place)
+    assert kinds(reserve(living, 1, 2, 3, 4, caps=SHARED)) == [GRANTED] * 4
+    other = sharing(place)
+    assert kinds(reserve(other, 11, caps=SHARED)) == [BUSY]
+    place.clock.now += STALE_MICROS
+    assert kinds(reserve(other, 11, caps=SHARED)) == [GRANTED]
+
+
+def test_operations_of_one_family_share_its_cap(place: Place) -> None:
+    """Whatever operation a block is of; every other check has its own."""
+    one = sharing(place)
+    block = asks(1, check="bvn_start") + asks(2, 3, check="bvn_finish") + asks(4)
+    found = by_name(one, "run-1", block, SHARED)
+    assert [grant.kind for grant in found] == [GRANTED, GRANTED, BUSY, GRANTED]
+    again = by_name(one, "run-1", asks(5, check="bvn_start"), SHARED)
+    assert again[0].kind is BUSY
+
+
+@pytest.mark.parametrize(("most", "rest"), [(None, [GRANTED] * 4 + [BUSY]), (0, None)])
+def test_what_others_ask_for_or_were_answered_takes_no_slot_and_no_money(
+    place: Place, most: int | None, rest: list[ReservationStatus] | None
+) -> None:
+    """A run that follows another over the same people gets all that is free for the rest."""
+    analyst = place.open()
+    first, _ = reserve(analyst, 8, 9)
+    end(analyst, first)
+    caps = Caps(run_micro=most, in_flight=SHARED.in_flight)
+    found = by_name(sharing(place), "run-2", asks(8, 9, 1, 2, 3, 4, 5), caps, since=0)
+    answered, held = ReservationStatus.ANSWERED, ReservationStatus.HELD
+    rest = rest or [ReservationStatus.UNAFFORDABLE] * 5
+    assert [grant.kind for grant in found] == [answered, held, *rest]
+
+
+def test_no_interleaving_of_processes_passes_the_cap(place: Place) -> None:
+    """Three processes ask, settle and ask again in any order, and one dies in the middle."""
+    rng = random.Random(3)
+    openings = [sharing(place) for _ in range(3)]
+    under_way: list[list[Pair]] = [[], [], []]
+    number = 1
+    for at in range(60):
+        who, wanted = rng.randrange(3), rng.randrange(6)
+        if at == 30:
+            openings[2].close()
+            under_way[2] = []
+        if at >= 30 and who == 2:
+            continue
+        if not wanted and under_way[who]:
+            end(openings[who], under_way[who].pop())
+        numbers = range(number, number := number + wanted)
+        found = reserve(openings[who], *numbers, caps=SHARED)
+        under_way[who] += [pair for pair in found if pair[1].kind is GRANTED]
+        assert {*kinds(found)} <= {GRANTED, BUSY}
+        assert sum(map(len, under_way)) <= 4
+    with openings[0].engine.connect() as connection:
+        doubted = select(func.count()).where(calls.c.state == CallState.IN_DOUBT.value)
+        assert connection.execute(doubted).scalar_one() <= 4
+
+
+# --- counters that all processes write, and databases that break off ---
+
+
+def test_counters_are_written_last_and_in_one_order(journal: Journal) -> None:
+    """Claims and outcomes lock them alike, so that no two wait for each other for good."""
+    transactions: list[list[list[str]]] = []
+
+    def note(_c: object, _d: object, sql: str, given: Any, *_: object) -> None:  # noqa: ANN401 - as the driver has it
+        if "INTO spend" in sql:
+            transactions[-1].append([str(row[0]) for row in given])
+        elif sql.startswith(("INSERT", "UPDATE")):
+            transactions[-1].append([])
+
+    event.listen(journal.engine, "begin", lambda _: transactions.append([]))
+    event.listen(journal.engine, "before_cursor_execute", note)
+    (pair,) = reserve(journal, 1)
+    journal.calls.settle("run-1", [ended(pair)])
+    claimed, settled = (each for each in transactions if any(each))
+    assert [scope.partition(":")[0] for scope in claimed[-1]] == ["day", "day", "month", "run"]
+    assert claimed[-1] == sorted(claimed[-1])
+    assert settled[-1] == claimed[-1]
+
+
+def _claims(journal: Journal, table: LookupRun) -> None:
+    assert taken(claim(journal, "karma", 2), table) == [1, 2]
+    assert journal.money.of_run("run-1").reserved_micro == 3 * WORST["karma"]
+
+
+def _settles(journal: Journal, claimed: Claim) -> None:
+    settle(journal, claimed, cost=7)
+    assert journal.money.of_run("run-1").spent_micro == 7
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("settles", [False, True])
+def test_what_a_deadlock_ends_is_done_again(server_place: Place, *, settles: bool) -> None:
+    """Somebody locks two counters the other way round: the claim, or the outcome, counts once."""
+    journal = server_place.open()
+    journal.be_patient(timedelta(seconds=60))
+    table = fill(journal, ["karma"] * 3)
+    claimed = claim(journal, "karma", 1)
+    with create_engine(server_place.url).connect() as other, ThreadPoolExecutor(1) as pool:
+        lock = text("UPDATE spend SET calls = calls WHERE scope LIKE :scope")
+        other.execute(text("SET deadlock_timeout = '60s'"))  # it is ours that is ended
+        other.execute(lock, {"scope": "month:%"})
+        work = (
+            pool.submit(_settles, journal, claimed)
+            if settles
+            else pool.submit(_claims, journal, table)
+        )
+        _until_it_waits(server_place.url)
+        other.execute(lock, {"scope": "day:%:karma"})
+        other.commit()
+        work.result(timeout=30)
+        ended_by = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        _until(lambda: bool(other.execute(text(ended_by)).scalar()))
+    assert verify_journal(journal) == []
+
+
+def _until_it_waits(url: str) -> None:
+    """Wait until a session of the database waits for a lock."""
+    query = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+        "AND datname = current_database()"
+    )
+    with create_engine(url, isolation_level="AUTOCOMMIT").connect() as connection:
+        _until(lambda: bool(connection.execute(query).scalar()))
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    give_up_at = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.02)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("settles", [False, True])
+@pytest.mark.parametrize("committed", [False, True])
+def test_what_a_lost_connection_left_unsure_counts_once(
+    server_place: Place, monkeypatch: pytest.MonkeyPatch, *, settles: bool, committed: bool
+) -> None:
+    """Whether the commit was carried out, and not heard of, or was not."""
+    journal = server_place.open()
+    journal.be_patient(timedelta(seconds=60))
+    table = fill(journal, ["karma"] * 3)
+    claimed = claim(journal, "karma", 1)
+    cut: list[bool] = []
+
+    @contextmanager
+    def cuts(
+        engine: Engine, turn: Turn | None = None, *, first: Callable[..., None] | None = None
+    ) -> Iterator[Connection]:
+        with recording(engine, turn, first=first) as connection:
+            yield connection
+            if cut:
+                return
+            cut.append(True)
+            if not committed:
+                own = connection.execute(text("SELECT pg_backend_pid()")).scalar()
+                with create_engine(server_place.url).connect() as other:
+                    other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": own})
+        raise JournalUnreachableError("the commit was not heard of")
+
+    monkeypatch.setattr("nightscreen.journal.calls.recording", cuts)
+    if settles:
+        _settles(journal, claimed)
+    else:
+        _claims(journal, table)
+    assert cut
+    assert states(journal, table)[0] is (LookupStatus.PAID if settles else CLAIMED)
+    assert verify_journal(journal) == []

@@ -1,0 +1,74 @@
+"""Locks that die with their process, on both databases, killed for real."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from nightscreen.journal.engine import writing
+from nightscreen.journal.verify import verify_journal
+from nightscreen.schemas.calls import ReservationStatus
+from tests.journal.conftest import PRICE, Place, reserve
+
+CHILD = (
+    "import sys, time; from pathlib import Path\n"
+    "from nightscreen.schemas.calls import ReserveRequest, Caps\n"
+    "from nightscreen.journal import open_journal\n"
+    "from nightscreen.journal.calls import Wish\n"
+    "journal = open_journal(Path(sys.argv[1]), url=sys.argv[2])\n"
+    "ask = ReserveRequest('karma', 'bvn', (1).to_bytes(16, 'big'), 20_000_000, None, 1)\n"
+    "journal.calls.claim('child', 'portfolio', Wish('karma', [ask]), Caps(), since=0)\n"
+    "print('ready', flush=True)\n"
+    "time.sleep(60)\n"
+)
+
+
+def test_a_killed_process_lets_go_at_once(place: Place) -> None:
+    """While it lives its call is held; after SIGKILL the call is in doubt and may be made again."""
+    mine = place.open()
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(place.home), place.url], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "ready\n"
+    assert reserve(mine, 1)[0][1].kind is ReservationStatus.HELD
+    assert mine.calls.recover() == 0
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    wait_until_gone(place)
+    assert mine.calls.recover() == 1
+    assert [row.reserved_micro for row in mine.runs.in_doubt()] == [PRICE]
+    assert reserve(mine, 1)[0][1].kind is ReservationStatus.GRANTED
+    assert verify_journal(mine) == []
+
+
+def wait_until_gone(place: Place) -> None:
+    """Wait until PostgreSQL has noticed that its client is gone; SQLite needs no waiting."""
+    journal = place.opened[0]
+    with writing(journal.engine) as connection:
+        holders = list(connection.exec_driver_sql("SELECT DISTINCT holder FROM calls").scalars())
+    for _ in range(500):
+        if not any(journal.holders.alive(each) for each in holders if each != journal.holders.name):
+            return
+        time.sleep(0.01)
+
+
+def test_one_sqlite_journal_has_one_folder_of_locks_whatever_the_home(
+    tmp_path: Path, place: Place
+) -> None:
+    """Two HOMEs on one journal by URL see each other's processes."""
+    if place.url:
+        return
+    one = place.open()
+    key = (place.home / "data.key").read_text()
+    other = place.open(
+        home=tmp_path / "elsewhere",
+        url=f"sqlite:///{place.home / 'journal.sqlite'}",
+        data_key=key,
+    )
+    reserve(one, 1)
+    assert reserve(other, 1)[0][1].kind is ReservationStatus.HELD

@@ -1,0 +1,45 @@
+"""Looking into a journal on each database: no lock, no key, no change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nightscreen.journal.read_only import look_into
+from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.errors import JournalError
+from tests.begun import begin_run
+from tests.journal.conftest import PRICE, Place, ended, reserve
+
+RUN = "run-1"
+
+
+def test_a_run_under_way_is_seen_from_outside(place: Place) -> None:
+    """Answers, troubles and doubts by check; what is in flight is not in doubt."""
+    journal = place.open()
+    begin_run(journal, RUN)
+    answered, lost, _flying = reserve(journal, 1, 2, 3)
+    journal.calls.settle(RUN, [ended(answered), ended(lost, CallState.IN_DOUBT)])
+    look = look_into(place.settings())
+    assert look is not None
+    with look:
+        assert look.key_trouble is None
+        found = look.runs.find(RUN)
+        assert found is not None
+        assert (found.state, found.holder) == ("running", journal.holders.name)
+        pulse = look.pulse(RUN, alive=True)
+        assert (pulse.answered, pulse.troubles) == ({"karma": 1}, {"karma": {"timeout": 1}})
+        assert (pulse.in_doubt, pulse.in_doubt_micro) == (1, PRICE)
+        assert look.pulse(RUN, alive=False).in_doubt == 2
+
+
+def test_a_journal_that_is_gone_is_no_empty_place(sqlite_place: Place, tmp_path: Path) -> None:
+    """HOME remembers it."""
+    sqlite_place.open()
+    sqlite_place.close()
+    for file in sqlite_place.home.glob("journal.sqlite*"):
+        if file.is_file():
+            file.unlink()
+    with pytest.raises(JournalError, match="not there any more"):
+        look_into(sqlite_place.settings())

@@ -1,0 +1,475 @@
+"""BVN consent in two stages: every customer in the right state, every naira in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from nightscreen.config.settings import Retention
+from nightscreen.journal import open_journal
+from nightscreen.journal.customers import Customers
+from nightscreen.operations.bvn.confirmations import BvnConfirmations, LinkWord, accept_otp
+from nightscreen.operations.bvn.requests import BvnRequests
+from nightscreen.privacy.lookup_subject import lookup_subject
+from nightscreen.privacy.subject_access import access_page, gather
+from nightscreen.sandbox import test_identifiers
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.faults import FaultPlan, Scripted
+from nightscreen.sandbox.otp import masked_contact
+from nightscreen.sandbox.people import bvn_details, person_of_bvn
+from nightscreen.schemas.clock import LAGOS, MICROS, system_clock
+from nightscreen.schemas.errors import InputError
+from tests.operations.bvn_in_a_test import BvnWorld, asked
+from tests.screening import days_ago
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> BvnWorld:
+    """A world that begins with nothing."""
+    return BvnWorld(tmp_path)
+
+
+class Moved:
+    """A clock that can be set ahead."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def __call__(self) -> int:
+        """Return the present instant in microseconds."""
+        return system_clock() + int(self.ahead.total_seconds()) * MICROS
+
+
+def of_magic(word: str, number: int) -> dict[str, str]:
+    """Return a customer who is one of the sandbox's magic people."""
+    row = test_identifiers.by_word(word)
+    return asked(number, customer_id=f"M-{word}", bvn=row.bvn, phone=row.phone)
+
+
+def spent(world: BvnWorld) -> str:
+    """Return what the journal says was spent today, in naira."""
+    with open_journal(world.folder / "home") as journal:
+        return f"{journal.money.today().spent_micro / MICROS:.2f}"
+
+
+def test_every_customer_is_in_the_right_state(world: BvnWorld) -> None:
+    """Wrong, late, missing and right passwords; ledger, journal and report agree."""
+    rows = [asked(number) for number in range(1, 25)]
+    strange = [of_magic("unreachable", 25), of_magic("otp-late", 26)]
+    first = world.request([*rows, *strange])
+    assert first.states == {"awaiting_otp": 25, "unreachable": 1}
+    assert first.report["cost"]["total"] == "0.00"
+    assert first.report["cost"]["to_come"]["high"] == "500.00"
+    otps = {row["customer_id"]: world.otp(row) or "" for row in rows}
+    ids = [row["customer_id"] for row in rows]
+    late, twice, once, right = ids[:2], ids[2:7], ids[7:10], ids[10:20]
+    world.confirm(dict.fromkeys([*twice, *once], "000000"))
+    wrong = dict.fromkeys(twice, "111111")
+    second = world.confirm({**wrong, **{each: otps[each] for each in [*once, *right]}})
+    world.sandbox.ahead_s += 601
+    third = world.confirm({each: otps[each] for each in late})
+    assert third.states == {
+        "awaiting_otp": 5,
+        "confirmed": 13,
+        "expired": 2,
+        "unreachable": 1,
+        "wrong_otp": 5,
+    }
+    told = third.rows
+    assert {told[each]["attempts"] for each in twice} == {2}
+    assert {told[each]["attempts"] for each in once} == {1}
+    assert world.charged == "260" == second.report["cost"]["total"].removesuffix(".00")
+    assert spent(world) == "260.00"
+    assert sum(float(row["cost"]) for row in told.values()) == 260
+    assert second.report["balance"]["drift"] == "0.00"
+    assert len(world.calls("bvn_start")) == 26
+    assert len(world.calls("bvn_finish")) == 8 + 18 + 2
+
+
+def day_and_month_may_change_places(number: int) -> bool:
+    """Return whether a birthday is another date with day and month exchanged."""
+    born = person_of_bvn(f"22{number:09d}").date_of_birth
+    return born.day <= 12 and born.day != born.month
+
+
+def test_confirmed_rows_hold_the_record_and_say_what_agrees(world: BvnWorld) -> None:
+    """Name, birthday and phone are compared, in words; what a record lacks counts against nobody.
+
+    A list of accounts is understood, too.
+    """
+    right = asked(1)
+    other = asked(2, last_name="Zzyzx", first_name="Qwerty", date_of_birth="1950-01-02")
+    swapped = asked(next(filter(day_and_month_may_change_places, range(3, 200))))
+    year, month, day = swapped["date_of_birth"].split("-")
+    swapped["date_of_birth"] = f"{year}-{day}-{month}"
+    magic = [of_magic(word, 300) for word in ("accounts", "incomplete", "watchlisted")]
+    rows = [right, other, swapped, *magic]
+    world.request(rows)
+    told = world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows}).rows
+    mine, theirs = told["C1"], bvn_details(right["bvn"])
+    assert mine["bvn_first_name"] == theirs["first_name"]
+    assert mine["bvn_watchlisted"] == theirs["watchlisted"]
+    assert str(mine["bvn_dob"]) == theirs["dob"]
+    assert (mine["name_match"], mine["dob_match"], mine["phone_match"]) == ("strong", True, True)
+    assert mine["phone_explained"] == f"agree: ...{right['phone'][-4:]}"
+    assert mine["checked_at"] is not None
+    assert (told["C2"]["name_match"], told["C2"]["dob_match"]) == ("none", False)
+    assert told["C2"]["dob_explained"].startswith("against: 1950-01-02 / ")
+    assert told[swapped["customer_id"]]["dob_explained"].endswith("changed places")
+    listed = told["M-accounts"]
+    assert listed["bvn_accounts"][0]["account_number"]
+    assert (listed["dob_match"], listed["bvn_dob"]) == (None, None)
+    assert "list of accounts" in listed["dob_explained"]
+    assert told["M-incomplete"]["state"] == "confirmed"
+    assert told["M-watchlisted"]["bvn_watchlisted"] == 1
+
+
+def test_second_request_is_made_only_on_purpose(world: BvnWorld) -> None:
+    """A re-run asks those without a request; `again` asks everybody of its file."""
+    world.request([asked(1), asked(2)])
+    more = world.request([asked(1), asked(2), asked(3)])
+    assert more.report["checks"]["bvn_start"]["distinct"] == 1
+    assert more.states == {"awaiting_otp": 3}
+    assert len(world.calls("bvn_start")) == 3
+    first = world.otp(asked(2))
+    world.request([asked(2)], again=True)
+    assert len(world.calls("bvn_start")) == 4
+    assert world.confirm({"C2": first or ""}).rows["C2"]["state"] == "wrong_otp"
+
+
+def test_nobody_is_asked_without_consent_and_nobody_twice(world: BvnWorld) -> None:
+    """Expired, withdrawn and absent consent: nothing is sent, nothing is shown.
+
+    Of two customers with one BVN one is asked: a second password would undo the first.
+    """
+    rows = [
+        asked(1),
+        asked(2, consent_reference=""),
+        asked(3, consented_at="2020-01-01T00:00:00"),
+        asked(4, consent_withdrawn_at=days_ago(30)),
+        asked(5, phone="", bvn="22000000005"),
+        asked(6, bvn="123"),
+        asked(7, bvn=asked(1)["bvn"]),
+    ]
+    told = world.request(rows)
+    assert told.states == {"awaiting_otp": 1, "ineligible": 2, "invalid": 1, "refused": 3}
+    assert ("8", "bvn_repeated") in told.problems
+    assert len(world.calls()) == 1
+
+
+def test_consent_withdrawn_between_the_stages_stops_the_second(world: BvnWorld) -> None:
+    """A file that knows of the withdrawal ends the open request; the password is not sent."""
+    world.request([asked(1), asked(2)])
+    otps = {f"C{number}": world.otp(asked(number)) or "" for number in (1, 2)}
+    world.request([asked(1, consent_withdrawn_at=days_ago(30)), asked(2)])
+    told = world.confirm(otps)
+    assert ("2", "consent_ended") in told.problems
+    assert (told.rows["C1"]["state"], told.rows["C2"]["state"]) == ("refused", "confirmed")
+    assert told.rows["C1"]["masked_contact"] is None
+    assert len(world.calls("bvn_finish")) == 1
+
+
+def test_consent_is_judged_again_before_sending(world: BvnWorld) -> None:
+    """A consent that ends between the stages is not relied upon."""
+    clock = Moved()
+    world.clock = clock
+    soon = asked(1, consent_expires_at="2099-01-01T00:00:00")
+    world.request([{**soon, "consent_expires_at": later(hours=2)}])
+    otp = world.otp(soon) or ""
+    clock.ahead = timedelta(hours=3)
+    told = world.confirm({"C1": otp})
+    assert told.problems == [("2", "consent_ended")]
+    assert world.calls("bvn_finish") == []
+
+
+def later(**ahead: int) -> str:
+    """Return an instant ahead as files have it."""
+    return (datetime.now(LAGOS) + timedelta(**ahead)).isoformat(timespec="seconds")
+
+
+def test_problems_of_the_file_are_told_and_nothing_is_sent(world: BvnWorld) -> None:
+    """Unknown, unasked, repeated, malformed and missing: each has its code; no password shows."""
+    with pytest.raises(InputError, match="customer_id,otp"):
+        world.confirm(world.write([asked(1)], "wrong.csv"))
+    world.request([asked(number) for number in range(1, 6)])
+    world.screen([asked(9)], checks=["karma"])
+    path = world.folder / "bad.csv"
+    path.write_text(
+        "Customer ID,OTP,Remark\n"
+        "C1,123 456,first\nC2,12345,\nC3,654321,\nC3,654322,\nC4,,\n"
+        "C9,777777,\nNOBODY,888888,\n,999991,\n246810,not one,\n",
+        encoding="utf-8",
+    )
+    told = world.confirm(path)
+    assert sorted(told.problems, key=lambda each: int(each[0])) == [
+        ("3", "otp_malformed"),
+        ("4", "customer_id_repeated"),
+        ("5", "customer_id_repeated"),
+        ("6", "otp_missing"),
+        ("7", "no_request"),
+        ("8", "no_request"),
+        ("9", "customer_id_missing"),
+        ("10", "otp_malformed"),
+    ]
+    assert told.report["rows"] == {"read": 9, "screened": 1, "quarantined": 8}
+    assert [call["outcome"] for call in world.calls("bvn_finish")] == ["wrong_otp"]
+    quarantine = (told.folder / "quarantine.csv").read_text(encoding="utf-8")
+    for otp in ("123456", "12345", "654321", "654322", "777777", "888888", "999991", "246810"):
+        assert otp not in quarantine, otp
+    with (told.folder / "quarantine.csv").open(encoding="utf-8", newline="") as file:
+        assert next(csv.reader(file)) == ["customer_id", "line", "column", "code", "hint"]
+
+
+def test_wrong_password_is_never_tried_again_by_machine(world: BvnWorld) -> None:
+    """The same file again sends nothing; another of the customer is sent, three at most."""
+    world.request([asked(1)])
+    world.confirm({"C1": "000001"})
+    again = world.confirm({"C1": "000001"})
+    assert again.problems == [("2", "already_tried")]
+    assert len(world.calls("bvn_finish")) == 1
+    world.confirm({"C1": "000002"})
+    world.confirm({"C1": "000003"})
+    last = world.confirm({"C1": world.otp(asked(1)) or ""})
+    assert last.problems == [("2", "attempts_used_up")]
+    assert last.rows["C1"]["attempts"] == 3
+    assert len(world.calls("bvn_finish")) == 3
+
+
+def test_cap_is_never_passed_and_the_run_is_taken_up(world: BvnWorld) -> None:
+    """Sixty naira pay for three confirmations; resumed with more, the rest follow, none twice."""
+    rows = [asked(number) for number in range(1, 9)]
+    world.request(rows)
+    path = world.write_otps({row["customer_id"]: world.otp(row) or "" for row in rows})
+    short = world.confirm(path, max_spend="70")
+    assert (short.report["state"], short.report["stop_reason"]) == ("stopped", "budget")
+    assert short.states == {"awaiting_otp": 5, "confirmed": 3}
+    assert short.report["cost"]["cap"] == "70.00"
+    assert short.report["cost"]["quoted"]["high"] == "160.00"
+    assert world.charged == "60"
+    run = short.report["run_id"]
+    whole = world.confirm(path, max_spend="500", run=run)
+    assert (whole.report["state"], whole.report["run_id"]) == ("completed", run)
+    assert whole.states == {"confirmed": 8}
+    assert whole.report["cost"]["total"] == "160.00" == f"{world.charged}.00"
+    part = whole.report["checks"]["bvn_finish"]
+    assert (part["distinct"], part["paid"], part["pending"]) == (8, 8, 0)
+
+
+def test_lost_answers_are_named_and_not_repeated(world: BvnWorld) -> None:
+    """A start in doubt may have sent a password; a finish in doubt may have been charged."""
+    world.sandbox.faults = FaultPlan(
+        0, script=[Scripted("http_502_after_charge", 1, 1, "bvn_start")]
+    )
+    first = world.request([asked(1), asked(2)])
+    lost = next(row for row in first.rows.values() if row["state"] == "requested")
+    assert lost["in_doubt"] == "start"
+    assert world.request([asked(1), asked(2)]).report["checks"]["bvn_start"]["distinct"] == 0
+    world.sandbox.faults = FaultPlan(
+        0, script=[Scripted("http_502_after_charge", 1, 1, "bvn_finish")]
+    )
+    mine = asked(int(lost["customer_id"][1:]))
+    told = world.confirm({lost["customer_id"]: world.otp(mine) or ""})
+    row = told.rows[lost["customer_id"]]
+    assert (row["in_doubt"], told.report["cost"]["in_doubt_exposure"]) == ("finish", "20.00")
+    assert told.report["checks"]["bvn_finish"]["in_doubt"] == 1
+    again = world.confirm({lost["customer_id"]: world.otp(mine) or "654321"})
+    assert again.problems == [("2", "finish_in_doubt")]
+    assert len(world.calls("bvn_finish")) == 1
+    with open_journal(world.folder / "home") as journal:
+        assert len(journal.runs.in_doubt()) == 2
+    world.request([mine], again=True)
+    confirmed = world.confirm({lost["customer_id"]: world.otp(mine) or ""})
+    assert confirmed.rows[lost["customer_id"]]["state"] == "confirmed"
+
+
+def test_killed_between_intent_and_state_is_told_by_the_journal(
+    world: BvnWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that dies after the answer leaves a request that the next run understands."""
+    monkeypatch.setattr(BvnRequests, "learn", lambda *_: None)
+    monkeypatch.setattr(BvnRequests, "recover", lambda _: None)
+    world.request([asked(1)])
+    monkeypatch.undo()
+    told = world.request([asked(1)])
+    assert told.states == {"awaiting_otp": 1}
+    assert told.rows["C1"]["masked_contact"]
+    assert len(world.calls("bvn_start")) == 1
+    otp = world.otp(asked(1)) or ""
+    monkeypatch.setattr(BvnConfirmations, "learn", lambda *_: None)
+    monkeypatch.setattr(BvnConfirmations, "recover", lambda _: None)
+    world.confirm({"C1": otp})
+    monkeypatch.undo()
+    again = world.confirm({"C1": otp})
+    assert again.problems == [("2", "already_confirmed")]
+    assert again.rows["C1"]["state"] == "confirmed"
+    assert len(world.calls("bvn_finish")) == 1
+
+
+def test_watch_list_reaches_later_screening_runs_with_consent_alone(world: BvnWorld) -> None:
+    """A confirmed BVN on the watch list declines; without consent it is not shown."""
+    rows = [of_magic("watchlisted", 1), of_magic("details", 2), asked(3)]
+    world.request(rows[:2])
+    world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows[:2]})
+    silent = {**rows[0], "customer_id": "M-silent", "consent_reference": ""}
+    night = world.screen([*rows, silent], checks=["karma"])
+    told = {row["customer_id"]: row for row in night.rows}
+    assert [told[each]["bvn_watchlisted"] for each in ("M-watchlisted", "M-details")] == [1, 0]
+    assert [told[each]["bvn_watchlisted"] for each in ("C3", "M-silent")] == [None, None]
+    assert told["M-silent"]["bvn_checked_at"] is None
+    assert told["M-watchlisted"]["bvn_checked_at"] is not None
+    assert told["M-watchlisted"]["decision"] == "decline"
+    assert "CBN_WATCHLIST" in told["M-watchlisted"]["reasons"]
+    assert "CBN_WATCHLIST" not in told["M-silent"]["reasons"]
+
+
+def test_subject_access_shows_requests_and_the_record(world: BvnWorld) -> None:
+    """A customer who was only asked for consent is found; a record of somebody else is withheld."""
+    strange = asked(2, first_name="Qwerty", last_name="Zzyzx", date_of_birth="1950-01-02")
+    rows = [asked(1), strange]
+    world.request(rows)
+    world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows})
+    with open_journal(world.folder / "home") as journal:
+        customers = Customers(journal)
+
+        def held(customer_id: str) -> dict[str, Any]:
+            people = lookup_subject(journal, customers, customer_id)
+            return gather(journal, customers, people, Retention())
+
+        mine, theirs = held("C1"), held("C2")
+        access_page(mine)
+    (request,) = mine["bvn_requests"]
+    assert (request["state"], request["bvn"]) == ("confirmed", asked(1)["bvn"])
+    said = {answer["check"]: answer["said"] for answer in mine["answers"]}
+    assert said["bvn_finish"]["first_name"] == bvn_details(asked(1)["bvn"])["first_name"]
+    withheld = {answer["check"]: answer["said"] for answer in theirs["answers"]}["bvn_finish"]
+    assert withheld["first_name"].startswith("(withheld")
+    assert withheld["mobile"].startswith("(withheld")
+
+
+# --- contacts that are not the registered ones ---
+
+
+CUSTOMERS = 20
+ELSEWHERE = "+2348099999999"
+
+
+def test_a_night_with_a_fifth_of_the_contacts_wrong(world: BvnWorld) -> None:
+    """The run goes through; each such customer has the state and the masked hint, and no charge."""
+    rows = [
+        asked(number, **({"phone": ELSEWHERE} if number % 5 == 0 else {}))
+        for number in range(1, CUSTOMERS + 1)
+    ]
+    told = world.request(rows)
+    assert (told.report["state"], told.report["stop_reason"]) == ("completed", None)
+    wrong = CUSTOMERS // 5
+    assert told.states == {"awaiting_otp": CUSTOMERS - wrong, "wrong_contact": wrong}
+    for number in range(5, CUSTOMERS + 1, 5):
+        row = told.rows[f"C{number}"]
+        registered = person_of_bvn(rows[number - 1]["bvn"]).contacts
+        assert row["masked_contact"] == ", ".join(map(masked_contact, registered))
+        assert "not the registered one" in row["explained"]
+        assert row["otp_link"] is None
+    part = told.report["checks"]["bvn_start"]
+    assert (part["failed"], part["in_doubt"], part["free"]) == (0, 0, CUSTOMERS)
+    assert told.report["cost"]["total"] == "0.00"
+    otps = {row["customer_id"]: world.otp(row) or "" for row in rows if row["phone"] != ELSEWHERE}
+    done = world.confirm({**otps, "C5": "123456"})
+    assert done.states == {"confirmed": CUSTOMERS - wrong, "wrong_contact": wrong}
+    assert [code for _, code in done.problems] == ["request_wrong_contact"]
+
+
+def test_corrected_contact_is_asked_again_and_the_same_one_is_not(world: BvnWorld) -> None:
+    """The same file asks nobody twice; a file with another contact asks those it corrects."""
+    world.request([asked(1, phone=ELSEWHERE), asked(2, phone=ELSEWHERE), asked(3)])
+    again = world.request([asked(1, phone=ELSEWHERE), asked(2, phone=ELSEWHERE), asked(3)])
+    assert again.report["checks"]["bvn_start"]["distinct"] == 0
+    told = world.request([asked(1), asked(2, phone=ELSEWHERE), asked(3)])
+    assert told.report["checks"]["bvn_start"]["distinct"] == 1
+    assert told.states == {"awaiting_otp": 2, "wrong_contact": 1}
+
+
+def link_of(world: BvnWorld, number: int = 1) -> str:
+    """Ask a customer and return their link."""
+    link = world.request([asked(number)]).rows[f"C{number}"]["otp_link"]
+    assert isinstance(link, str)
+    return link
+
+
+def test_customer_types_the_password_and_is_confirmed(world: BvnWorld) -> None:
+    """The call is made at once, charged once, and the lender's next table shows it."""
+    link = link_of(world)
+    seen = world.look(link)
+    assert (seen.word, seen.attempts_left) == (LinkWord.OPEN, 3)
+    assert seen.masked_contact is not None
+    assert "*" in seen.masked_contact
+    done = world.type_otp(link, f" {world.otp(asked(1))} ")
+    assert done.word is LinkWord.CONFIRMED
+    assert world.charged == "20"
+    told = world.request([asked(1)])
+    assert told.rows["C1"]["state"] == "confirmed"
+    assert told.rows["C1"]["bvn_first_name"]
+    assert told.rows["C1"]["otp_link"] is None
+    assert world.type_otp(link, "123456").word is LinkWord.CONFIRMED
+    assert len(world.calls("bvn_finish")) == 1
+
+
+def test_link_ends_with_time(world: BvnWorld) -> None:
+    """After the set time it is expired, and nothing is sent."""
+    ahead = timedelta(0)
+    world.clock = lambda: system_clock() + int(ahead.total_seconds()) * MICROS
+    link = link_of(world)
+    otp = world.otp(asked(1)) or ""
+    ahead = timedelta(days=1, seconds=1)
+    assert world.type_otp(link, otp).word is LinkWord.EXPIRED
+    assert world.calls("bvn_finish") == []
+
+
+def test_two_at_a_time_are_one(world: BvnWorld) -> None:
+    """A password typed twice in one moment is sent once."""
+    link = link_of(world)
+    transport = httpx.ASGITransport(application(world.sandbox))
+    token, otp = link.rpartition("/")[2], world.otp(asked(1)) or ""
+
+    async def both() -> list[LinkWord]:
+        each = (
+            accept_otp(world.read_settings(), token, otp, transport=transport) for _ in range(4)
+        )
+        return [view.word for view in await asyncio.gather(*each)]
+
+    words = asyncio.run(both())
+    assert LinkWord.CONFIRMED in words
+    assert set(words) <= {LinkWord.CONFIRMED, LinkWord.BUSY}
+    assert len(world.calls("bvn_finish")) == 1
+    assert world.charged == "20"
+
+
+def test_limit_of_the_lender_sends_nothing(world: BvnWorld) -> None:
+    """A daily cap that is used up makes the link unavailable, not closed."""
+    link = link_of(world)
+    world.settings = {"daily_spend_cap": "19"}
+    otp = world.otp(asked(1)) or ""
+    assert world.type_otp(link, otp).word is LinkWord.UNAVAILABLE
+    assert world.calls("bvn_finish") == []
+    world.settings = {}
+    assert world.type_otp(link, otp).word is LinkWord.CONFIRMED
+
+
+def test_no_password_is_left_anywhere(world: BvnWorld) -> None:
+    """Neither journal nor outputs hold what was typed or given, right or wrong."""
+    links = {n: link_of(world, n) for n in (1, 2)}
+    right = world.otp(asked(1)) or ""
+    world.type_otp(links[2], "860193")
+    world.type_otp(links[1], right)
+    for place in (world.folder / "home", world.folder / "out"):
+        for path in place.rglob("*"):
+            assert right not in path.name
+            if path.is_file():
+                content = path.read_bytes()
+                for otp in (right, "860193"):
+                    assert otp.encode() not in content, path

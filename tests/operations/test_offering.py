@@ -1,0 +1,451 @@
+"""Offers of loans: one link for each approved customer and product, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from nightscreen.calling.caller import Caller
+from nightscreen.calling.lookup_task import LookupTask
+from nightscreen.config.settings import ContestClocks
+from nightscreen.journal import open_journal
+from nightscreen.journal.actor import Actor
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.loan_offers import linked_offers
+from nightscreen.journal.reviews import Reviews
+from nightscreen.journal.runs import KILLED
+from nightscreen.journal.verify import verify_journal
+from nightscreen.operations.loans.offers import LoanOffers
+from nightscreen.privacy.contests import answer_contest, open_contest
+from nightscreen.results.tracked_state import evidence_digest
+from nightscreen.sandbox.faults import FaultPlan, Scripted
+from nightscreen.schemas.contests import ContestOutcome, Review
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.stops import REFUSALS
+from tests.journal.conftest import by_name
+from tests.operations.offers_in_a_test import PRODUCT, Lender, Offered, borrower
+from tests.screening import Night
+
+NUMBERS = range(1, 13)
+FORMULA = {3: {"first_name": "=HYPERLINK(1)"}}
+"""Whose name a spreadsheet might run."""
+
+
+@pytest.fixture(scope="module")
+def screened(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Night]:
+    """A lender's folder after a night with approved customers and one for review."""
+    folder = tmp_path_factory.mktemp("screened")
+    rows = [borrower(number, **FORMULA.get(number, {})) for number in NUMBERS]
+    return folder, Lender(folder).screen(rows)
+
+
+@pytest.fixture
+def lender(screened: tuple[Path, Night], tmp_path: Path) -> Lender:
+    """A lender after that night, everything a copy, with a sandbox that has heard nothing yet."""
+    folder = tmp_path / "lender"
+    shutil.copytree(screened[0], folder)
+    return Lender(folder)
+
+
+@pytest.fixture
+def night(screened: tuple[Path, Night], lender: Lender) -> Night:
+    """That night, in the lender's folder."""
+    folder, night = screened
+    return Night(lender.folder / night.folder.relative_to(folder), night.report)
+
+
+def chosen(night: Night, decision: str = "approve") -> set[str]:
+    """Return the customers of a night with a decision."""
+    return {row["customer_id"] for row in night.rows if row["decision"] == decision}
+
+
+def states(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Return what became of each customer."""
+    return {customer: row["state"] for customer, row in rows.items()}
+
+
+def test_portfolio_without_a_request_is_refused_and_the_option_named(tmp_path: Path) -> None:
+    """Credit that nobody asked for needs an explicit word; without it nothing is left behind."""
+    lender = Lender(tmp_path)
+    night = lender.screen([borrower(number, requested_amount="") for number in range(1, 4)])
+    with pytest.raises(InputError, match=r"no row of it has a request .* --unsolicited"):
+        lender.offer(night)
+    with pytest.raises(InputError, match="--unsolicited"):
+        lender.quote(night)
+    assert lender.calls("loan_start") == []
+    chosen_on_purpose = lender.offer(night, unsolicited=True)
+    assert set(states(chosen_on_purpose.offers).values()) == {"offered"}
+    assert chosen_on_purpose.report["source"]["unsolicited"] is True
+
+
+def test_rows_of_a_portfolio_are_offered_only_where_they_ask(tmp_path: Path) -> None:
+    """Any of the three requests makes an applicant; the others get no link, whatever decided."""
+    lender = Lender(tmp_path)
+    rows = [borrower(number, requested_amount="") for number in range(1, 6)]
+    rows[0]["requested_amount"] = "50,000"
+    rows[1] |= {"requested_tenor_days": "30"}
+    rows[2] |= {"requested_instalment": "5000"}
+    night = lender.screen(rows)
+    asked = {"C1", "C2", "C3"} & chosen(night)
+    offered = lender.offer(night)
+    found = states(offered.offers)
+    assert {each for each, state in found.items() if state == "offered"} == asked
+    assert {found[each] for each in chosen(night) - asked} <= {"no_request"}
+    assert offered.report["offers"]["no_request"] == len(chosen(night) - asked)
+    assert len(lender.calls("loan_start")) == len(asked)
+
+
+def test_each_approved_customer_gets_one_link(lender: Lender, night: Night) -> None:
+    """Ready for a mail merge: who, where to, which product, reference and link."""
+    approved = chosen(night)
+    assert lender.quote(night)["links"] == len(approved) > 8
+    assert lender.calls() == []
+    found = lender.offer(night)
+    assert lender.quote(night)["links"] == 0
+    assert states(found.offers) == dict.fromkeys(approved, "offered")
+    assert len(lender.calls("loan_start")) == len(approved)
+    book = lender.sandbox.loans.loans
+    for row in found.offers.values():
+        loan = book[row["reference"]]
+        assert row["url"] == loan.url
+        assert (row["email"], row["phone"]) == (loan.email, loan.phone_number)
+        assert row["product_id"] == PRODUCT
+    assert len({row["url"] for row in found.offers.values()}) == len(approved)
+    report = found.report
+    assert (report["state"], report["offers"]["offered"]) == ("completed", len(approved))
+    assert report["rows"] == {"read": len(NUMBERS), "screened": len(NUMBERS), "quarantined": 0}
+    start = report["checks"]["loan_start"]
+    parts = ("paid", "free", "reused", "spared", "failed", "pending", "in_doubt")
+    assert start["distinct"] == sum(start[name] for name in parts) == len(approved)
+    assert report["cost"]["total"] == "0.00"
+
+
+def test_list_for_a_spreadsheet_says_the_same(lender: Lender, night: Night) -> None:
+    """The CSV file has the rows of the table, phones to send to, and no name that is a formula."""
+    found = lender.offer(night, decisions=["approve", "review", "decline", "undecided"])
+    with (found.folder / "offers.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["customer_id"]: row for row in csv.DictReader(file)}
+    assert rows.keys() == found.offers.keys()
+    for customer, row in rows.items():
+        table = found.offers[customer]
+        assert (row["url"], row["phone"]) == (table["url"], table["phone"])
+        assert re.fullmatch(r"\+234\d{10}", row["phone"])
+    assert rows["C3"]["customer_name"].startswith("'=HYPERLINK(1)")
+    assert found.offers["C3"]["customer_name"].startswith("=HYPERLINK(1)")
+
+
+def test_offering_again_makes_no_second_link(lender: Lender, night: Night, tmp_path: Path) -> None:
+    """Nor from a copy of the folder or that of another night; another product is another offer."""
+    first = lender.offer(night)
+    asked = len(lender.calls("loan_start"))
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(night.folder, elsewhere)
+    later = lender.screen([borrower(number) for number in NUMBERS], batch="another name")
+    for run_dir in (night.folder, elsewhere, later.folder):
+        again = lender.offer(night, run_dir=str(run_dir))
+        assert set(states(again.offers).values()) == {"already_offered"}
+        same = {customer: row["url"] for customer, row in again.offers.items()}
+        assert same == {customer: first.offers[customer]["url"] for customer in same}
+    assert len(lender.calls("loan_start")) == asked
+    other = lender.offer(night, product="LP1002")
+    assert set(states(other.offers).values()) == {"offered"}
+
+
+@pytest.mark.parametrize(
+    ("prefill", "told"),
+    [
+        ([], ("", "")),
+        (["email"], ("c1@mail.example.com", "")),
+        (["phone"], ("", "+2348030000001")),
+    ],
+)
+def test_service_is_told_only_what_was_asked_for(
+    lender: Lender, night: Night, prefill: list[str], told: tuple[str, str]
+) -> None:
+    """`meta` has what `--prefill` names and nothing else; the list has both for the letter."""
+    row = lender.offer(night, prefill=prefill).offers["C1"]
+    loan = lender.sandbox.loans.loans[row["reference"]]
+    assert (loan.email, loan.phone_number) == told
+    assert (row["email"], row["phone"]) == ("c1@mail.example.com", "+2348030000001")
+
+
+def test_customer_without_a_sound_contact_is_left_out(lender: Lender) -> None:
+    """Absent and malformed contacts are none, unless nothing is to be filled in."""
+    rows = [borrower(1), borrower(2, email="", phone=""), borrower(4, email="x@", phone="12")]
+    night = lender.screen([*rows, borrower(5, email="")])
+    assert {"C1", "C2", "C4", "C5"} <= chosen(night)
+    found = lender.offer(night)
+    assert states(found.offers) == {
+        "C1": "offered",
+        "C2": "no_contact",
+        "C4": "no_contact",
+        "C5": "offered",
+    }
+    assert found.offers["C4"]["email"] is None
+    assert set(states(lender.offer(night, prefill=[]).offers).values()) <= {
+        "offered",
+        "already_offered",
+    }
+
+
+def test_no_more_links_than_asked_for(lender: Lender, night: Night) -> None:
+    """`--max` bounds new links; the next run goes on where this one ended."""
+    found = lender.offer(night, most=3)
+    counts = found.report["offers"]
+    assert (counts["offered"], counts["pending"]) == (3, len(chosen(night)) - 3)
+    assert len(lender.calls("loan_start")) == 3
+    with pytest.raises(InputError, match="is not the input of run"):
+        lender.offer(run=found.report["run_id"], product="LP1002")
+    rest = lender.offer(night)
+    assert rest.report["offers"]["already_offered"] == 3
+    assert len(lender.calls("loan_start")) == len(chosen(night))
+
+
+# --- whose decision counts ---
+
+
+def reviewed(lender: Lender, night: Night, customer: str, decision: str) -> None:
+    """Let a reviewer decide on a customer's present evidence."""
+    with open_journal(lender.folder / "home") as journal:
+        batch = night.report["batch"]
+        pseudonym = journal.pseudonyms.customer(batch, customer)
+        known = Customers(journal).known([pseudonym])[pseudonym]
+        now = journal.clock()
+        review = Review(
+            customer=pseudonym,
+            batch=batch,
+            run_id=night.report["run_id"],
+            listed="review",
+            decision=decision,
+            reviewer="Bisi",
+            note="looked at it",
+            reviewed_at=now,
+            until=now + 10**12,
+            evidence=evidence_digest(known.state),
+        )
+        Reviews(journal).add([review])
+
+
+def test_reviewers_decision_counts(lender: Lender, night: Night) -> None:
+    """Approved by a reviewer is approved; declined by one is not offered, whatever the policy."""
+    (waiting,) = chosen(night, "review")
+    refused = min(chosen(night))
+    reviewed(lender, night, waiting, "approve")
+    reviewed(lender, night, refused, "decline")
+    found = lender.offer(night)
+    assert found.offers[waiting]["state"] == "offered"
+    assert found.offers[waiting]["decided_by"] == "review"
+    assert found.offers[refused]["state"] == "superseded"
+    assert len(lender.calls("loan_start")) == len(chosen(night))
+
+
+def test_later_run_that_decided_otherwise_counts(lender: Lender, night: Night) -> None:
+    """An old folder does not offer to somebody who is on the blacklist since."""
+    rows = [borrower(number) for number in NUMBERS]
+    rows[0] = borrower(1, bvn="22999000001")  # listed
+    later = lender.screen(rows)
+    assert "C1" in chosen(night) - chosen(later)
+    assert lender.offer(night).offers["C1"]["state"] == "superseded"
+
+
+def test_whoever_contests_is_offered_nothing_meanwhile(lender: Lender, night: Night) -> None:
+    """In any batch; once it is answered, the offer is made."""
+    somebody = min(chosen(night))
+    with open_journal(lender.folder / "home") as journal:
+        contest = open_contest(
+            journal, Actor("Ada"), ContestClocks(), somebody, said="It is not me."
+        )
+    assert lender.offer(night).offers[somebody]["state"] == "contested"
+    with open_journal(lender.folder / "home") as journal:
+        outcome = ContestOutcome.WITHDRAWN
+        answer_contest(journal, Actor("Bisi"), contest.key, answer="Withdrawn.", outcome=outcome)
+    assert lender.offer(night).offers[somebody]["state"] == "offered"
+
+
+# --- runs that cannot be offered from ---
+
+
+def spoil(folder: Path, file: str, change: tuple[str, str] | None) -> None:
+    """Put other words into a file of a run's folder; without any, take the file away."""
+    if change is None:
+        (folder / file).unlink()
+        return
+    text = (folder / file).read_bytes()
+    old, new = (each.encode() for each in change)
+    assert old in text
+    (folder / file).write_bytes(text.replace(old, new))
+
+
+STOPPED = ("report.json", ('"completed"', '"stopped"'))
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "said"),
+    [
+        (*STOPPED, "was stopped .* --run"),
+        ("report.json", ('"publishable"', '"held": ["too many"], "publishable"'), "is held"),
+        ("report.json", ('"completed"', '"test_mode"'), "test mode"),
+        ("report.json", None, "no folder of a finished run"),
+        ("manifest.json", None, "is not finished"),
+        ("manifest.json", ('"enriched/', '"gone/'), "were purged"),
+        ("enriched/part-00000.parquet", ("PAR1", "PAR2"), "not as the run has left it"),
+    ],
+)
+def test_unsound_run_is_refused_before_anything_is_asked(
+    lender: Lender, night: Night, file: str, change: tuple[str, str] | None, said: str
+) -> None:
+    """One line says what is the matter; the service hears nothing, no folder is left."""
+    spoil(night.folder, file, change)
+    before = set((lender.folder / "out").iterdir())
+    with pytest.raises(InputError, match=said):
+        lender.offer(night)
+    assert lender.calls("loan_products") == []
+    assert set((lender.folder / "out").iterdir()) == before
+
+
+def test_unknown_product_makes_no_link(lender: Lender, night: Night) -> None:
+    """The service refuses it, link by link; the right product is offered afterwards."""
+    refused = lender.offer(night, product="LP9999")
+    assert set(states(refused.offers).values()) == {"failed"}
+    assert lender.offer(night).report["offers"]["offered"] == len(chosen(night))
+
+
+def test_key_that_is_no_distributors_is_told_in_one_line(lender: Lender, night: Night) -> None:
+    """One notice, stopped; the same run goes on once the key may."""
+    lender.is_distributor(now=False)
+    found = lender.offer(night)
+    assert (found.report["state"], found.report["stop_reason"]) == ("stopped", "auth")
+    assert found.report["notices"] == [REFUSALS["distributor"]]
+    lender.is_distributor(now=True)
+    resumed = lender.offer(run=found.report["run_id"])
+    assert resumed.folder == found.folder
+    assert resumed.report["offers"]["offered"] == len(chosen(night))
+
+
+# --- what goes wrong on the way ---
+
+
+def fault(lender: Lender, name: str, at_call: int = 1, calls: int = 1) -> None:
+    """Let the sandbox fail at starts of loans."""
+    script = [Scripted(name, at_call, calls, "loan_start")]
+    lender.sandbox.faults = FaultPlan(0, script=script)
+
+
+def test_lost_answer_is_named_and_never_asked_again_by_machine(
+    lender: Lender, night: Night
+) -> None:
+    """The customer is in doubt in every later run, until somebody asks on purpose."""
+    fault(lender, "http_502_after_charge")
+    found = lender.offer(night)
+    (doubted,) = [c for c, row in found.offers.items() if row["state"] == "in_doubt"]
+    assert found.report["offers"]["in_doubt"] == 1
+    assert "1 links are in doubt" in found.report["notices"][0]
+    made = len(lender.calls("loan_start"))
+    assert made == len(chosen(night))
+    lender.sandbox.faults = FaultPlan(0)
+    assert lender.offer(night).offers[doubted]["state"] == "in_doubt"
+    assert len(lender.calls("loan_start")) == made
+    row = lender.offer(night, again=True).offers[doubted]
+    assert (row["state"], row["number"]) == ("offered", 2)
+    assert len(lender.calls("loan_start")) == made + 1
+    assert lender.offer(night, again=True).offers[doubted]["state"] == "already_offered"
+    assert len(lender.calls("loan_start")) == made + 1
+
+
+def test_refused_start_is_failed_and_may_be_offered_again(lender: Lender, night: Night) -> None:
+    """What the service refuses has made no link."""
+    said = httpx.Response(400, json={"status": "error", "message": "Not this customer"})
+    lender.instead = lambda asked: said if b"c1@mail" in asked.content else None
+    found = lender.offer(night)
+    (failed,) = [c for c, row in found.offers.items() if row["state"] == "failed"]
+    assert found.offers[failed]["problem"] == "rejected"
+    assert found.offers[failed]["url"] is None
+    lender.instead = lambda _asked: None
+    assert lender.offer(night).offers[failed]["state"] == "offered"
+
+
+def test_test_mode_offers_nothing(lender: Lender, night: Night) -> None:
+    """Links of the test mode lead nowhere: they are no offers, and nothing is published."""
+    lender.sandbox.faults = FaultPlan(0, rates={"all": {"mock_response": 1.0}})
+    found = lender.offer(night)
+    assert found.report["state"] == "test_mode"
+    assert set(states(found.offers).values()) <= {"pending", "failed"}
+    assert not (found.folder / "manifest.json").exists()
+
+
+def die(lender: Lender, night: Night, how: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let a run die before its links are sent, while they are out, or before it writes them down.
+
+    Two customers are under way when it does.
+    """
+
+    async def sent_by_nobody(caller: Caller, task: LookupTask) -> LookupTask:
+        if how == "sent":
+            run = caller.run
+            by_name(run.journal, run.run_id, [task.ask()], run.caps)
+        return task
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LoanOffers, "learn", lambda *_: None)
+        if how != "answered":
+            patch.setattr("nightscreen.calling.caller.Caller.one", sent_by_nobody)
+        return lender.dies(LoanOffers, lender.asked(night, {"most": 2}), "report")
+
+
+@pytest.mark.parametrize(
+    ("how", "word"),
+    [("written", "offered"), ("sent", "in_doubt"), ("answered", "already_offered")],
+)
+def test_what_a_dead_run_left_is_learnt(
+    lender: Lender, night: Night, how: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never sent: offered now. Sent: in doubt. Answered: the link is in the journal."""
+    die(lender, night, how, monkeypatch)
+    with open_journal(lender.folder / "home") as journal:
+        assert journal.runs.newest()[0].state == KILLED
+    found = lender.offer(night)
+    touched = list(found.offers.values())[:2]
+    assert [row["state"] for row in touched] == [word, word]
+    assert all((row["url"] is None) is (word == "in_doubt") for row in touched)
+    made = len(chosen(night)) - (2 if word == "in_doubt" else 0)
+    assert len(lender.sandbox.loans.loans) == made
+
+
+def test_two_runs_at_once_make_one_link_each(lender: Lender, night: Night) -> None:
+    """Begun together on one journal, each customer is offered by one of them."""
+
+    async def both() -> list[Offered]:
+        asked = lender.asked(night, {})
+        return list(await asyncio.gather(*(lender.ran(LoanOffers, asked) for _ in range(2))))
+
+    done = asyncio.run(both())
+    made = [row for each in done for row in each.offers.values() if row["state"] == "offered"]
+    assert sorted(row["customer_id"] for row in made) == sorted(chosen(night))
+    assert len(lender.calls("loan_start")) == len(chosen(night))
+
+
+def test_nothing_personal_is_in_the_clear_at_home(lender: Lender, night: Night) -> None:
+    """Neither contacts and names nor references and links; report and calls have none either."""
+    found = lender.offer(night)
+    secrets = [
+        value
+        for row in found.offers.values()
+        for name in ("email", "phone", "customer_name", "reference", "url")
+        for value in [row[name].encode()]
+    ]
+    home = lender.folder / "home"
+    files = [path for path in home.rglob("*") if path.is_file()]
+    plain = [found.folder / name for name in ("report.json", "manifest.json", "calls.parquet")]
+    for path in (*files, *plain):
+        content = path.read_bytes()
+        assert not [each for each in secrets if each in content], path
+    with open_journal(home) as journal:
+        assert verify_journal(journal) == []
+        assert len(linked_offers(journal)) == len(secrets) // 5

@@ -1,0 +1,273 @@
+"""Pulling transactions: what a pull keeps, tells and leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nightscreen.operations.transactions.pull import Pull, list_request
+from nightscreen.sandbox.transactions import transactions_of
+from nightscreen.schemas.errors import InputError, UsageError
+from nightscreen.schemas.pulls import PulledKind
+from nightscreen.schemas.stops import StopReason
+from tests.operations.pulls_in_a_test import LIST, Lender, quick_sandbox, username
+
+
+@pytest.fixture(autouse=True)
+def no_cash_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the figures of cash flow, which take longer than a pull here."""
+    monkeypatch.setattr("nightscreen.operations.transactions.pull.write_cash_flow", lambda *_: None)
+
+
+@pytest.fixture
+def lender(tmp_path: Path) -> Lender:
+    """A lender with nobody's consent yet."""
+    return Lender(tmp_path)
+
+
+def close_stopped(pull: Pull) -> dict[str, Any]:
+    """Close a pull as one that was cancelled."""
+    pull.run.stops.stop(StopReason.CANCELLED)
+    report = pull.close()
+    pull.run.close()
+    return report
+
+
+def changes_between(customer: str, before: int, day: int) -> dict[str, list[str]]:
+    """Return the ids of what the sandbox added, modified and removed between two days."""
+    was, now = (
+        {str(each["id"]): each for each in transactions_of(customer, then)}
+        for then in (before, day)
+    )
+    return {
+        "added": [each for each in now if each not in was],
+        "modified": [each for each in now if each in was and now[each] != was[each]],
+        "removed": [each for each in was if each not in now],
+    }
+
+
+def test_every_transaction_is_there_once_and_typed(lender: Lender) -> None:
+    """What the sandbox lists stands in the output, each once, money exact and times in UTC.
+
+    A second pull of the same day tells no change and writes no part.
+    """
+    lender.consent(["C1", "C2"])
+    report = lender.pull()
+    expected = {each: transactions_of(username(each)) for each in ("C1", "C2")}
+    assert (report["state"], report["customers"]["pulled"]) == ("completed", 2)
+    typed = lender.typed(report["run_id"])
+    for customer, records in expected.items():
+        mine = {row["transaction_id"]: row for row in typed if row["customer_id"] == customer}
+        assert len(mine) == len(records)
+        for record in records:
+            row = mine[str(record["id"])]
+            assert str(row["amount"]) == f"{record['amount']}0000"
+            assert row["transaction_date"].isoformat()[:23] == str(record["transaction_date"])[:-1]
+            assert row["bank_short_code"] == record["bank"]["short_code"]  # type: ignore[index]
+    assert report["rows"]["read"] == sum(map(len, expected.values())) == len(typed)
+    assert report["changes"]["added"] == len(typed)
+    again = lender.pull()
+    assert again["changes"] == dict.fromkeys(again["changes"], 0)
+    assert again["transactions"] == {"written": 0, "file": None, "repeated": 0}
+    assert lender.changes(again["run_id"]) == []
+    assert len(list((lender.folder / "out" / "transactions").glob("*/*.parquet"))) == 1
+
+
+def test_days_are_told_exactly_as_the_sandbox_made_them(lender: Lender) -> None:
+    """Added, modified and removed of three days, to the last record."""
+    customers = [f"C{number}" for number in range(8)]
+    lender.consent(customers)
+    lender.pull()
+    told_in_all = 0
+    for day in (1, 2, 3):
+        lender.sandbox.day = day
+        report = lender.pull()
+        told = lender.changes(report["run_id"])
+        typed = {row["record_key"]: row for row in lender.typed()}
+        for change in ("added", "modified", "removed"):
+            expected = [
+                each
+                for customer in customers
+                for each in changes_between(username(customer), day - 1, day)[change]
+            ]
+            found = [
+                typed[row["record_key"]]["transaction_id"]
+                for row in told
+                if row["change"] == change
+            ]
+            assert sorted(found) == sorted(expected)
+            assert report["changes"][change] == len(expected)
+            told_in_all += len(expected)
+        assert not report["changes"]["held"]
+        assert not report["changes"]["out_of_reach"]
+    assert told_in_all > 10
+
+
+# --- tokens ---
+
+
+def test_expired_token_is_refreshed_once_and_the_new_one_kept(lender: Lender) -> None:
+    """An access token is used until it is refused; the refresh token outlives it."""
+    lender.consent(["C1"])
+    lender.expire_tokens()
+    report = lender.pull()
+    assert report["customers"]["pulled"] == 1
+    assert lender.count("C1", "refreshes") == 1
+    lender.pull()
+    assert lender.count("C1", "refreshes") == 1
+    checks = report["checks"]
+    assert (checks["aggregator_refresh"]["free"], checks["aggregator_refresh"]["attempts"]) == (
+        1,
+        1,
+    )
+
+
+def test_token_refused_again_after_its_refresh_is_not_tried_further(lender: Lender) -> None:
+    """One refresh, one more try, an outcome; the other customer is pulled all the same."""
+    lender.consent(["never-valid@magic.example", "C1"])
+    report = lender.pull()
+    assert report["state"] == "completed"
+    assert (report["customers"]["token_refused"], report["customers"]["pulled"]) == (1, 1)
+    assert lender.count("never-valid@magic.example", "refreshes") == 1
+    assert lender.count("never-valid@magic.example", "refused_tokens") == 2
+    with lender.consents() as consents:
+        assert {grant.state for grant in consents.grants()} == {"live"}
+
+
+def test_refused_refresh_lapses_the_grant_where_the_key_works(lender: Lender) -> None:
+    """Also where the refusal came first: it is judged at the end of the run."""
+    lender.consent(["C1", "refresh-revoked@magic.example", "C2"])
+    lender.expire_tokens()
+    report = lender.pull()
+    assert (report["state"], report["customers"]["lapsed"]) == ("completed", 1)
+    assert "1 consents lapsed" in " ".join(report["notices"])
+    with lender.consents() as consents:
+        states = {grant.customer_id: grant.state for grant in consents.grants()}
+        assert states == {"C1": "live", "C2": "live", "refresh-revoked@magic.example": "lapsed"}
+    again = lender.pull()
+    assert again["customers"]["due"] == 2
+    assert lender.count("refresh-revoked@magic.example", "refused_refreshes") == 1
+
+
+def test_bad_key_lapses_nothing_and_the_run_goes_on_with_a_good_one(tmp_path: Path) -> None:
+    """Where nothing under the key was answered, the stop is auth and every consent stays."""
+    lender = Lender(tmp_path, quick_sandbox(api_key="right-key"))
+    lender.consent([f"C{number}" for number in range(5)])
+    lender.expire_tokens()
+    report = lender.pull()
+    assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
+    assert report["customers"]["refresh_refused"] == 5
+    with lender.consents() as consents:
+        assert {grant.state for grant in consents.grants()} == {"live"}
+    lender.settings["api_key"] = "right-key"
+    again = lender.pull(run=report["run_id"])
+    assert (again["state"], again["customers"]["pulled"]) == ("completed", 5)
+
+
+def test_scope_that_was_not_granted_is_never_used(lender: Lender) -> None:
+    """A customer who withheld it is not due, and no request can be made in their name."""
+    (grant,) = lender.consent(["scope-missing@magic.example"], LIST, "transaction:view")
+    assert grant.scopes == ("transaction:view",)
+    assert lender.pull()["customers"]["due"] == 0
+    with pytest.raises(UsageError, match=LIST):
+        list_request(grant, PulledKind.TRANSACTION, "/v2/aggregator")
+    with pytest.raises(InputError, match="no live grant"):
+        lender.open(grants=[grant.grant_id])
+    assert lender.count("scope-missing@magic.example", "data_calls") == 0
+
+
+def test_refresh_in_doubt_leaves_the_grant_alive(lender: Lender) -> None:
+    """Faults of the service prove nothing about a consent."""
+    lender.settings["attempts"] = 1
+    lender.consent(["auth-fails-twice@magic.example", "C1"])
+    lender.expire_tokens()
+    report = lender.pull()
+    troubled = report["customers"]["in_doubt"] + report["customers"]["failed"]
+    assert (troubled, report["customers"]["lapsed"]) == (1, 0)
+    with lender.consents() as consents:
+        assert {grant.state for grant in consents.grants()} == {"live"}
+
+
+# --- lists that are not as they should be ---
+
+
+@pytest.mark.parametrize(
+    "word", ["short-answer", pytest.param("empty-answer", marks=pytest.mark.long)]
+)
+def test_short_answer_removes_nothing_until_it_is_confirmed(lender: Lender, word: str) -> None:
+    """A list that lacks most of what was there is held; when it recovers nothing was lost."""
+    customer = f"{word}@magic.example"
+    lender.consent([customer])
+    before = lender.pull()["changes"]["added"]
+    lender.sandbox.day = 1
+    short = lender.pull()
+    assert short["customers"]["suspicious_short"] == 1
+    assert (short["changes"]["removed"], short["changes"]["held"] >= before / 2) == (0, True)
+    assert [row["change"] for row in lender.changes(short["run_id"])].count("suspicious_short") == 1
+    lender.sandbox.day = 2
+    recovered = lender.pull()
+    expected = changes_between(customer, 0, 2)
+    assert recovered["changes"]["removed"] == len(expected["removed"])
+    assert recovered["customers"]["pulled"] == 1
+
+
+def test_unreadable_records_go_to_quarantine_and_stay_sealed(lender: Lender) -> None:
+    """Text, a word for an amount and a date that does not exist: each with its reason."""
+    customer = "malformed-record@magic.example"
+    lender.consent([customer])
+    report = lender.pull()
+    assert (report["rows"]["quarantined"], report["customers"]["pulled"]) == (3, 1)
+    with (lender.folder / "out" / report["run_id"] / "quarantine.csv").open() as file:
+        rows = {row["code"]: row for row in csv.DictReader(file)}
+    assert {code: row["column"] for code, row in rows.items()} == {
+        "not_a_record": "",
+        "money_unreadable": "amount",
+        "instant_unreadable": "transaction_date",
+    }
+    assert {row["customer_id"] for row in rows.values()} == {customer}
+    assert rows["not_a_record"]["line"] == "1"
+    typed = {row["record_key"] for row in lender.typed()}
+    assert not typed & {row["record_key"] for row in rows.values()}
+    kept = [each.raw for block in lender.kept(customer) for each in block if each.problem]
+    assert b'"this is no record"' in kept
+    assert any(b'"amount":"twelve"' in each for each in kept)
+
+
+def test_records_without_ids_are_told_apart_by_content(lender: Lender) -> None:
+    """Twins count as two, and nothing is reported as new when the list stays as it is."""
+    for word in ("no-ids", "twins", "repeats", "shuffled"):
+        lender.consent([f"{word}@magic.example"])
+    first = lender.pull()
+    expected = sum(
+        len(transactions_of(f"{word}@magic.example"))
+        for word in ("no-ids", "twins", "repeats", "shuffled")
+    )
+    assert first["changes"]["added"] == expected
+    assert first["transactions"]["repeated"] == 2
+    again = lender.pull()
+    assert again["changes"] == dict.fromkeys(again["changes"], 0)
+
+
+# --- stopping and going on ---
+
+
+def test_pull_that_was_stopped_goes_on_with_those_who_are_left(lender: Lender) -> None:
+    """A resumed pull asks nobody twice, keeps its folder and tells all of its changes."""
+    lender.settings["max_in_flight"] = {"aggregator": 4}
+    lender.consent([f"C{number}" for number in range(30)])
+    pull = lender.open()
+    asyncio.run(lender.ask(pull, until=11))
+    stopped = close_stopped(pull)
+    done = stopped["customers"]["pulled"]
+    assert stopped["state"] == "stopped"
+    assert 0 < done < 30
+    report = lender.pull(run=stopped["run_id"])
+    assert (report["state"], report["customers"]["pulled"]) == ("completed", 30)
+    assert sum(lender.count(f"C{number}", "data_calls") for number in range(30)) == 30
+    typed = lender.typed(report["run_id"])
+    assert len(typed) == report["changes"]["added"] == report["rows"]["read"]
+    assert (lender.folder / "out" / report["run_id"] / "report-1.json").exists()

@@ -1,0 +1,338 @@
+"""Erasing one person end to end: nothing of them stays, nothing of anyone else is touched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from nightscreen.files.run_folder import NOTE, RunFiles
+from nightscreen.journal import Journal, open_journal
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.erasure import Erasures
+from nightscreen.journal.schema import TOMBSTONE
+from nightscreen.journal.verify import verify_journal
+from nightscreen.privacy.erasure import erase, look, mend
+from nightscreen.privacy.lookup_subject import lookup_subject
+from nightscreen.privacy.person import Whom
+from nightscreen.schemas.errors import InputError, OutputError
+from tests.begun import begin_run
+from tests.journal.conftest import sealed_starts
+from tests.left_behind import everything
+from tests.screening import CONSENT, Night, Screened, World, customer
+
+OPTIONS = {"checks": ["bank_account", "karma", "ecosystem"], "batch": "borrowers"}
+ERASED = customer(
+    3, customer_id="CUST-3", phone="08031234567", email="erased@example.ng", **CONSENT
+)
+OTHERS = [
+    customer(number, customer_id=f"CUST-{number}", **CONSENT) for number in (1, 2, 4, 5, 6, 7)
+]
+for _each in OTHERS[:2]:  # not their own account: somebody has to look at them
+    _each["account_number"], _each["bank_code"] = (
+        customer(int(_each["customer_id"][5:]) + 20)[name]
+        for name in ("account_number", "bank_code")
+    )
+BROKEN = {"customer_id": "CUST-3", "bvn": "12", "first_name": "Repeated"}
+NAMELESS = {**ERASED, "customer_id": "", "first_name": "Nameless"}
+REFUSED = {"customer_id": "", "bvn": "22000000099", "first_name": "Other"}
+ROWS = [*OTHERS[:3], ERASED, *OTHERS[3:], BROKEN, NAMELESS, REFUSED]
+
+
+@pytest.fixture(scope="module")
+def screened(tmp_path_factory: pytest.TempPathFactory) -> Screened:
+    """Two nights in which everybody was screened, to be put back."""
+    return Screened(
+        tmp_path_factory.mktemp("screened"),
+        lambda world: [world.screen(ROWS, **OPTIONS), world.screen(ROWS, **OPTIONS)],
+    )
+
+
+@pytest.fixture
+def nights(world: World, screened: Screened) -> list[Night]:
+    """Two nights in which everybody was screened."""
+    return screened.put_back(world)
+
+
+@pytest.fixture
+def journal(world: World, nights: list[Night]) -> Iterator[Journal]:
+    """The journal after both nights."""
+    with open_journal(world.folder / "home") as opened:
+        yield opened
+
+
+def erased(journal: Journal, **whom: str) -> dict[str, Any]:
+    """Erase somebody."""
+    return erase(journal, look(journal, Customers(journal), Whom(**whom)))
+
+
+def needles(journal: Journal) -> list[bytes]:
+    """Return everything by which the erased person would be recognised."""
+    found = look(journal, Customers(journal), Whom(customer_id="CUST-3"))
+    person = found.person.pseudonyms()
+    pseudonyms = person.all
+    words = (ERASED["bvn"], ERASED["account_number"], "8031234567", "erased@example.ng", "CUST-3")
+    hexes = [each.hex().encode() for each in pseudonyms]
+    return [*pseudonyms, *hexes, *(word.encode() for word in words)]
+
+
+def test_nothing_of_the_person_is_left_anywhere(world: World, journal: Journal) -> None:
+    """Neither identifiers nor pseudonyms, in the raw bytes of journal, log and outputs."""
+    sealed = sealed_starts(journal)
+    wanted = needles(journal)
+    before = b"".join(each for _, each in everything(world.folder))
+    done = erased(journal, customer_id="CUST-3")
+    assert done["log_emptied"]
+    wanted += sealed - sealed_starts(journal)
+    assert sum(needle in before for needle in wanted) >= 20
+    for path, held in everything(world.folder):
+        assert not [needle for needle in wanted if needle in held], path
+
+
+def test_the_books_still_add_up(journal: Journal, nights: list[Night], world: World) -> None:
+    """Every naira stays: calls as tombstones, counters, outcomes and reports as they were."""
+    spent = journal.money.of_run(nights[0].report["run_id"])
+    done = erased(journal, customer_id="CUST-3")
+    assert verify_journal(journal) == []
+    assert journal.money.of_run(nights[0].report["run_id"]) == spent
+    assert (done["answers"], done["calls"]) == (3, 3)
+    calls = pq.read_table(nights[0].folder / "calls.parquet")
+    mine = [row for row in calls.to_pylist() if row["pseudonym"] == TOMBSTONE.hex()]
+    assert len(mine) == 3
+    assert sum(row["cost"] for row in mine) == Decimal(done["cost"])
+    assert all(row["consent_reference"] is None for row in mine)
+    assert sum(calls["cost"].to_pylist()) == Decimal(world.charged)
+    kept = json.loads((nights[0].folder / "report.json").read_text("utf-8"))
+    assert kept == nights[0].report
+
+
+def test_other_rows_stay_as_they_were(journal: Journal, nights: list[Night]) -> None:
+    """The same rows in the same order, the same schema, quarantine byte for byte."""
+    tables = [night.table for night in nights]
+    quarantine = (nights[0].folder / "quarantine.csv").read_bytes().splitlines(keepends=True)
+    lists = (nights[0].folder / "decisions.csv").read_bytes().splitlines(keepends=True)
+    erased(journal, customer_id="CUST-3")
+    for night, table in zip(nights, tables, strict=True):
+        rest = [row for row in table.to_pylist() if row["customer_id"] != "CUST-3"]
+        assert len(rest) == len(OTHERS)
+        assert night.rows == rest
+        assert night.table.schema.equals(table.schema, check_metadata=True)
+    left = [
+        screening_run
+        for screening_run in quarantine
+        if b"Repeated" not in screening_run and b"Nameless" not in screening_run
+    ]
+    assert (nights[0].folder / "quarantine.csv").read_bytes() == b"".join(left)
+    assert b"Other" in b"".join(left)
+    left = [screening_run for screening_run in lists if b"CUST-3" not in screening_run]
+    assert (nights[0].folder / "decisions.csv").read_bytes() == b"".join(left)
+
+
+def test_the_manifest_tells_of_it(journal: Journal, nights: list[Night]) -> None:
+    """New digests, sizes and row counts, and why; nothing that names anybody."""
+    erased(journal, customer_id="CUST-3")
+    for night in nights:
+        manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+        for name, told in manifest["files"].items():
+            held = (night.folder / name).read_bytes()
+            assert told["sha256"] == hashlib.sha256(held).hexdigest(), name
+            assert told["bytes"] == len(held)
+        assert manifest["files"]["enriched/part-00000.parquet"]["rows"] == len(OTHERS)
+        assert manifest["files"]["quarantine.csv"]["rows"] == 1
+        (note,) = manifest["rewritten"]
+        assert note["reason"] == "erasure"
+        assert "quarantine.csv" in note["files"]
+        assert not (night.folder / NOTE).exists()
+
+
+def test_the_person_is_not_found_any_more(journal: Journal) -> None:
+    """Subject access and a second erasure know nobody; the audit knows that something was."""
+    erased(journal, customer_id="CUST-3")
+    with pytest.raises(InputError, match="no such customer"):
+        lookup_subject(journal, Customers(journal), "CUST-3")
+    with pytest.raises(InputError, match="nothing is held"):
+        erased(journal, customer_id="CUST-3")
+    (screening_run,) = Erasures(journal).audit()
+    assert (screening_run.kind, screening_run.answers, screening_run.calls) == ("erasure", 3, 3)
+    assert screening_run.finished_at is not None
+    assert screening_run.files
+
+
+def test_a_person_in_the_file_again_is_asked_anew(world: World, nights: list[Night]) -> None:
+    """Only the erased person's lookups are asked again."""
+    with open_journal(world.folder / "home") as journal:
+        erased(journal, customer_id="CUST-3")
+    asked = len(world.calls())
+    third = world.screen(ROWS, **OPTIONS)
+    assert len(world.calls()) == asked + 3
+    assert third.column("karma_source").count("asked") == 1
+
+
+def test_a_bvn_erases_every_row_that_has_it(world: World) -> None:
+    """Under whatever customer ids, in quarantine too; others stay."""
+    twin = {**ERASED, "customer_id": "CUST-33"}
+    night = world.screen([*OTHERS, ERASED, twin, NAMELESS], **OPTIONS)
+    with open_journal(world.folder / "home") as journal:
+        erased(journal, bvn=ERASED["bvn"])
+        assert verify_journal(journal) == []
+    assert night.column("customer_id") == [each["customer_id"] for each in OTHERS]
+    for _, held in everything(world.folder):
+        assert ERASED["bvn"].encode() not in held
+
+
+def test_a_shared_identifier_is_asked_again(world: World) -> None:
+    """A household's account: the answer goes, the other customer's row stays."""
+    spouse = customer(8, customer_id="CUST-8", **CONSENT)
+    spouse |= {name: ERASED[name] for name in ("account_number", "bank_code")}
+    rows = [ERASED, spouse, *OTHERS]
+    world.screen(rows, **OPTIONS)
+    with open_journal(world.folder / "home") as journal:
+        erased(journal, customer_id="CUST-3")
+    second = world.screen([spouse, *OTHERS], **OPTIONS)
+    assert second.column("bank_account_source") == ["asked"] + ["reused"] * len(OTHERS)
+    assert second.column("karma_source") == ["reused"] * (len(OTHERS) + 1)
+
+
+def test_erasing_again_finishes_after_a_crash(
+    journal: Journal,
+    nights: list[Night],
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cut short at each file in turn, it goes on where it stopped."""
+    wanted = needles(journal)
+    whole = RunFiles.touch
+    for crash_at in range(1, 12):
+        seen: list[object] = []
+
+        def touch(
+            self: RunFiles, file: Path, limit: int = crash_at, seen: list[object] = seen
+        ) -> None:
+            seen.append(file)
+            if len(seen) > limit:
+                raise OutputError("the disk is full")
+            whole(self, file)
+
+        monkeypatch.setattr(RunFiles, "touch", touch)
+        try:
+            erased(journal, customer_id="CUST-3")
+        except OutputError:
+            continue
+        except InputError:
+            break
+    monkeypatch.setattr(RunFiles, "touch", whole)
+    for path, held in everything(world.folder):
+        assert not [needle for needle in wanted if needle in held], path
+    for night in nights:
+        manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+        for name, told in manifest["files"].items():
+            held = (night.folder / name).read_bytes()
+            assert told["sha256"] == hashlib.sha256(held).hexdigest(), name
+
+
+def test_a_manifest_is_mended_after_a_crash_behind_the_files(
+    journal: Journal, nights: list[Night], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file was rewritten and nobody is found any more, yet the manifest still tells it."""
+
+    def crash(self: RunFiles, at: str) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunFiles, "finish", crash)
+        with pytest.raises(KeyboardInterrupt):
+            erased(journal, customer_id="CUST-3")
+    assert mend(journal) == len(nights)
+    assert mend(journal) == 0
+    for night in nights:
+        manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+        told = manifest["files"]["enriched/part-00000.parquet"]
+        held = (night.folder / "enriched" / "part-00000.parquet").read_bytes()
+        assert told["sha256"] == hashlib.sha256(held).hexdigest()
+        assert not (night.folder / NOTE).exists()
+
+
+def test_a_run_taken_up_again_meanwhile_is_told(
+    journal: Journal, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are its own then; the erasure is not passed off as done."""
+    found = look(journal, Customers(journal), Whom(customer_id="CUST-3"))
+    run = found.runs[0]
+    same = ("flow", "batch", "purpose", "input_digest", "folder", "parameters")
+    with open_journal(world.folder / "home") as other, monkeypatch.context() as patched:
+
+        def resumes(_: Journal) -> bool:
+            begin_run(other, run.run_id, **{name: getattr(run, name) for name in same})
+            return False
+
+        patched.setattr("nightscreen.privacy.erasure.leave_no_trace", resumes)
+        with pytest.raises(InputError, match="resumed meanwhile"):
+            erase(journal, found)
+        with pytest.raises(InputError, match="is under way"):
+            erase(journal, found)
+    assert erased(journal, customer_id="CUST-3")["rows"]
+    assert [screening_run.finished_at is None for screening_run in Erasures(journal).audit()] == [
+        False,
+        True,
+    ]
+
+
+def test_a_run_under_way_is_waited_for(journal: Journal, world: World) -> None:
+    """Whatever it works on, nothing is changed before it has ended."""
+    with open_journal(world.folder / "home") as other:
+        begin_run(
+            other, "run-live", batch="borrowers", folder=str(world.folder / "out" / "run-live")
+        )
+        with pytest.raises(InputError, match="run-live is under way"):
+            erased(journal, customer_id="CUST-3")
+    assert lookup_subject(journal, Customers(journal), "CUST-3")
+
+
+def test_a_legal_hold_goes_first(journal: Journal, nights: list[Night]) -> None:
+    """A held run's person is not erased before the hold is released."""
+    run_id = nights[0].report["run_id"]
+    Erasures(journal).hold(run_id, "claim 7")
+    with pytest.raises(InputError, match="legal hold"):
+        erased(journal, customer_id="CUST-3")
+    assert Erasures(journal).release(run_id)
+    assert erased(journal, customer_id="CUST-3")["answers"] == 3
+
+
+def test_a_workbook_that_names_the_person_goes_and_is_told_first(
+    world: World, journal: Journal, nights: list[Night]
+) -> None:
+    """It goes whole, whatever reviewers wrote into it; that of a night without them stays."""
+    other = world.screen(OTHERS, **OPTIONS)
+    ids = [night.report["run_id"] for night in nights]
+    found = look(journal, Customers(journal), Whom(customer_id="CUST-3"))
+    assert found.document()["removed_whole"] == [f"{run}/decisions.xlsx" for run in ids]
+    done = erase(journal, found)
+    assert done["removed_whole"] == [f"{run}/decisions.xlsx" for run in ids]
+    for night in nights:
+        assert not (night.folder / "decisions.xlsx").exists()
+        manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+        assert "decisions.xlsx" not in manifest["files"]
+    assert (other.folder / "decisions.xlsx").exists()
+
+
+def test_a_workbook_that_shows_an_approved_customer_goes(
+    world: World, journal: Journal, nights: list[Night]
+) -> None:
+    """Approved customers are on a sheet of it, and not on the list beside it."""
+    night = nights[0]
+    approved = next(
+        row["customer_id"]
+        for row in pq.read_table(night.folder / "enriched").to_pylist()
+        if row["decision"] == "approve" and row["customer_id"] != "CUST-3"
+    )
+    assert approved not in (night.folder / "decisions.csv").read_text("utf-8")
+    done = erased(journal, customer_id=approved)
+    assert f"{night.report['run_id']}/decisions.xlsx" in done["removed_whole"]
+    for path, held in everything(world.folder):
+        assert approved.encode() not in held, path

@@ -1,0 +1,243 @@
+"""Explaining one decision end to end, and handing over what is held of one person alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nightscreen.config.settings import Retention
+from nightscreen.policy.load import load_policy
+from nightscreen.privacy.explaining import explain, masked
+from nightscreen.privacy.lookup_subject import Subject, lookup_subject
+from nightscreen.privacy.subject_access import WITHHELD, access_page, gather, own_row
+from nightscreen.results.decision_list import write_decisions
+from nightscreen.schemas.calls import CallResult, CallState, Caps, ReserveRequest
+from nightscreen.schemas.contests import Review
+from nightscreen.schemas.errors import InputError
+from tests.begun import begin_run
+from tests.journal.conftest import by_name
+from tests.results.enriched_in_a_test import enriched_row, listed
+from tests.results.nights_in_a_test import BATCH, SECOND, Nights
+
+STRANGER = "BELLO HASSAN"
+DECLINED = enriched_row(
+    "0007",
+    decision="decline",
+    reasons=["KARMA_DEFAULT"],
+    consent_reference="CNS-7",
+    bank_account_status="mismatch",
+    bank_account_bvn_match=False,
+    bank_account_name=STRANGER,
+    name_match="none",
+    name_explained=f"nothing agrees with {STRANGER}",
+    **listed("7000"),
+)
+SECRETS = ("22212345678", "0123456789", "AMAKA", "Amaka", "HASSAN")
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Iterator[Nights]:
+    """A journal after a night on which 0007 was asked about and declined."""
+    found, policy = Nights(tmp_path), load_policy()
+    begin(found, "run-1")
+    bank = {"account_name": STRANGER, "account_number": "0123456789", "bvn": "22000000099"}
+    karma = {
+        "karma_identity": "22212345678",
+        "amount_in_contention": "7000",
+        "reporting_entity": {"name": "Harbour Finance", "email": "desk@harbour.example"},
+    }
+    pseudonyms = found.journal.pseudonyms
+    ask(found, "bank_account", pseudonyms.subject("nuban", "058-0123456789"), "found", bank)
+    ask(found, "karma", pseudonyms.subject("bvn", "22212345678"), "listed", karma)
+    history = {"bvn": "22212345678", "first_name": "Amaka", "last_name": "Obi", "loans": 3}
+    bvn = pseudonyms.subject("bvn", "22212345678")
+    ask(found, "ecosystem", bvn, "found", history, consent="CNS-OTHER")
+    found.night("run-1", {**DECLINED, "policy": policy.label}, enriched_row("B"))
+    folder = found.folder("run-1")
+    part = folder.path / "enriched" / "part-00000.parquet"
+    write_decisions(folder, [part], run_id="run-1", reasons={}, scratch=folder.path.parent)
+    found.reviews.keep_policy(policy.label, policy.model_dump_json())
+    yield found
+    found.journal.close()
+
+
+def begin(nights: Nights, run_id: str) -> None:
+    """Write a run down."""
+    begin_run(nights.journal, run_id, batch=BATCH, folder=str(nights.folder(run_id).path))
+
+
+def ask(
+    nights: Nights,
+    check: str,
+    subject: bytes,
+    outcome: str,
+    body: dict[str, Any],
+    *,
+    consent: str | None = None,
+) -> None:
+    """Enter a call and its answer into the journal."""
+    wish = ReserveRequest(check, "bvn", subject, 10 * SECOND, consent, 1)
+    granted = by_name(nights.journal, "run-1", [wish], Caps())
+    settled = CallResult(
+        call_id=granted[0].call_id,
+        ask=wish,
+        intent_at=granted[0].intent_at,
+        state=CallState.ANSWERED,
+        settled_at=nights.now,
+        outcome=outcome,
+        cost_micro=10_000_000,
+        sent_at=nights.now,
+        final=True,
+        body=json.dumps({"status": "success", "data": body}).encode(),
+    )
+    nights.journal.calls.settle("run-1", [settled])
+
+
+def people(nights: Nights, customer_id: str = "0007") -> list[Subject]:
+    """Return a customer in every batch."""
+    return lookup_subject(nights.journal, nights.customers, customer_id)
+
+
+def explained(nights: Nights) -> dict[str, Any]:
+    """Return the explanation of the declined customer."""
+    return explain(nights.journal, nights.customers, nights.reviews, people(nights)[0])
+
+
+def test_a_declined_customer_is_explained_end_to_end(nights: Nights) -> None:
+    """Decision, the rule in force in its own words, evidence with age and source, lookups, cost."""
+    found = explained(nights)
+    assert (found["decision"], found["run_id"], found["policy"]) == (
+        "decline",
+        "run-1",
+        load_policy().label,
+    )
+    (reason,) = found["reasons"]
+    assert (reason["code"], reason["decisive"]) == ("KARMA_DEFAULT", True)
+    (rule,) = reason["rules"]
+    assert "{" not in rule["when"]
+    assert rule["team"].startswith("Blacklisted by BVN for a loan default of 5,000 naira")
+    assert rule["action"].startswith("Lend no more")
+    karma = next(each for each in found["evidence"] if each["check"] == "karma")
+    assert (karma["status"], karma["source"]) == ("listed", "asked")
+    assert karma["age_days"] == 1.0
+    assert karma["fields"]["karma_listings"][0]["reporting_entity_name"] == "Harbour Finance"
+    lookups = {each["check"]: each for each in found["lookups"]}
+    assert lookups["karma"]["outcome"] == "listed"
+    assert {each["lawful_basis"] for each in lookups.values()} == {"undeclared"}
+    assert lookups["ecosystem"]["consent_reference"] == "CNS-OTHER"
+    assert lookups["karma"]["purpose"] == "portfolio"
+    assert found["cost"] == "30.00"
+    assert [each["kind"] for each in found["changes"]] == ["new"]
+
+
+def test_an_explanation_masks_every_identifier_but_the_customer_id(nights: Nights) -> None:
+    """Neither BVN, account nor any name is in it."""
+    text = json.dumps(explained(nights), default=str)
+    assert "0007" in text
+    assert not any(secret in text for secret in SECRETS)
+
+
+def test_reviews_stand_in_the_explanation(nights: Nights) -> None:
+    """An override with its reviewer, end, and whether it still stands."""
+    person = people(nights)[0]
+    given_review = Review(
+        customer=person.pseudonym,
+        batch=BATCH,
+        run_id="run-1",
+        listed="decline",
+        decision="approve",
+        reviewer="Ngozi Eze",
+        note="Paid.",
+        reviewed_at=nights.now,
+        until=nights.now + SECOND,
+        evidence=b"other",
+    )
+    nights.reviews.add([given_review])
+    review = explained(nights)["reviews"][0]
+    assert (review["reviewer"], review["overrides"], review["stands"]) == (
+        "Ngozi Eze",
+        True,
+        False,
+    )
+
+
+def test_an_unknown_customer_is_bad_usage(nights: Nights) -> None:
+    """A customer nobody screened is told so."""
+    with pytest.raises(InputError, match="leading zeros"):
+        people(nights, "7")
+    with pytest.raises(InputError):
+        lookup_subject(nights.journal, nights.customers, "0007", batch="elsewhere")
+
+
+def test_files_that_are_gone_leave_what_the_journal_knows(nights: Nights) -> None:
+    """After retention removed the outputs, the last answered state is still told."""
+    for path in nights.folder("run-1").path.rglob("*.parquet"):
+        path.unlink()
+    found = explained(nights)
+    assert found["decision"] is None
+    assert found["last_answered"]["checks"]["karma"]["run_id"] == "run-1"
+
+
+def gathered(nights: Nights) -> dict[str, Any]:
+    """Return all that is held of the declined customer."""
+    return gather(nights.journal, nights.customers, people(nights), Retention())
+
+
+def test_all_that_is_held_is_handed_over(nights: Nights) -> None:
+    """Rows, lists, lookups, answers, states and changes, each with its end."""
+    found = gathered(nights)
+    assert found["rows"][0]["row"]["bvn"] == "22212345678"
+    assert found["lists"][0]["row"]["decision"] == "decline"
+    assert len(found["lookups"]) == len(found["answers"]) == 3
+    assert found["batches"][0]["last_answered"]["checks"]["karma"]
+    assert found["changes"][0]["changes"][0]["kind"] == "new"
+    dated = [*found["rows"], *found["lists"], *found["lookups"], *found["answers"]]
+    assert all(each["kept_until"] for each in dated)
+    history = next(each for each in found["answers"] if each["check"] == "ecosystem")
+    assert history["said"]["first_name"] == "Amaka"
+
+
+def test_other_peoples_data_are_taken_out(nights: Nights) -> None:
+    """The name on a stranger's account, a stranger's consent and a clerk's address are withheld."""
+    found = gathered(nights)
+    text = json.dumps(found, default=str)
+    for secret in ("HASSAN", "22000000099", "CNS-OTHER", "desk@harbour.example"):
+        assert secret not in text
+    account = next(each for each in found["answers"] if each["check"] == "bank_account")
+    assert account["said"]["account_name"] == WITHHELD
+    assert found["rows"][0]["row"]["bank_account_name"] == WITHHELD
+    assert found["rows"][0]["row"]["name_explained"] == WITHHELD
+
+
+def test_the_page_shows_what_was_gathered_and_runs_nothing(nights: Nights) -> None:
+    """The HTML has every part, escaped, without scripts."""
+    document = gathered(nights)
+    document["rows"][0]["row"]["first_name"] = "<script>alert(1)</script>"
+    page = access_page(document)
+    assert "<script>" not in page
+    assert "Answers of the service" in page
+    assert "22212345678" in page
+
+
+@pytest.mark.parametrize("column", ["guarantor_phone", "Next of Kin", "loan_officer"])
+def test_columns_about_others_are_withheld(column: str) -> None:
+    """Carried columns that name another person by their heading are taken out."""
+    assert own_row({column: "Bisi", "branch": "Ikeja"}) == {column: WITHHELD, "branch": "Ikeja"}
+
+
+def test_a_verified_account_is_the_customers_own() -> None:
+    """What agrees with the customer is handed over in clear."""
+    assert own_row(enriched_row("A"))["bank_account_name"] == "OBI AMAKA"
+
+
+@given(st.text())
+def test_a_masked_name_shows_initials_only(name: str) -> None:
+    """Of each word at most one letter is left."""
+    shown = masked(name)
+    assert shown == "(held)" or all(len(word) == 2 for word in shown.split(" "))

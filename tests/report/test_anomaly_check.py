@@ -1,0 +1,101 @@
+"""Plausibility: a night unlike its fellows is held, and released only by somebody with a reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nightscreen.files.run_folder import RunFolder
+from nightscreen.journal.actor import Actor
+from nightscreen.report.anomaly_check import earlier_reports, hold, plausible
+from nightscreen.runs.release import release
+from nightscreen.schemas.errors import InputError
+from tests.begun import begin_run
+from tests.results.nights_in_a_test import BATCH, Nights
+
+
+def report(run_id: str, *, publishable: bool = True, **karma: int) -> dict[str, Any]:
+    """Return what matters of a report: one check and its answers."""
+    checks = {"karma": {"answers": {"ineligible": 3, **karma}}}
+    return {"run_id": run_id, "publishable": publishable, "checks": checks, "state": "completed"}
+
+
+USUAL = [report(f"run-{n}", clear=4750, listed=250) for n in range(14)]
+ALIKE = [report(f"run-{n}", clear=900) for n in range(3)]
+RARE = [report(f"run-{n}", clear=499, listed=1) for n in range(14)]
+FAULTY = [report(f"bad-{n}", publishable=False, clear=100, listed=4900) for n in range(20)]
+NIGHTS: dict[str, tuple[dict[str, int], dict[str, int] | None, list[dict[str, Any]], int]] = {
+    "a usual night": ({"clear": 4600, "listed": 400}, None, USUAL, 0),
+    "a little above half the median": ({"clear": 4860, "listed": 140}, None, USUAL, 0),
+    "below half the median": ({"clear": 4900, "listed": 100}, None, USUAL, 1),
+    "above twice the median": ({"clear": 4400, "listed": 600}, None, USUAL, 1),
+    "all alike on the first night": ({"clear": 500}, None, [], 1),
+    "not all alike on the first night": ({"clear": 900, "listed": 20}, None, [], 0),
+    "alike as ever": ({"clear": 900}, None, ALIKE, 0),
+    "three listings where one was expected": ({"clear": 497, "listed": 3}, None, RARE, 0),
+    "held nights are no measure": ({"clear": 100, "listed": 4900}, None, [*FAULTY, *USUAL], 2),
+    # who was clear before will mostly be clear again; too many listings hold all the same
+    "only the clear asked again": ({"clear": 4990, "listed": 10}, {"clear": 5000}, USUAL, 0),
+    "only the clear, all alike": ({"clear": 5000, "listed": 0}, {"clear": 5000}, USUAL, 0),
+    "only the clear, many listed": ({"clear": 4400, "listed": 600}, {"clear": 5000}, USUAL, 1),
+    # a night on which only listings grew old is no fault of the service
+    "only the listed asked again": ({"clear": 20, "listed": 980}, {"listed": 1000}, USUAL, 0),
+    "only the listed, all clear": ({"clear": 1000, "listed": 0}, {"listed": 1000}, USUAL, 2),
+    # of those never asked before the usual share is expected
+    "half asked again": ({"clear": 4870, "listed": 130}, {"clear": 2500}, USUAL, 0),
+    "half asked again, none listed": ({"clear": 4990, "listed": 10}, {"clear": 2500}, USUAL, 1),
+}
+"""Tonight's answers, what those asked again had been before, earlier nights, and how many hold."""
+
+
+@pytest.mark.parametrize("night", NIGHTS)
+def test_a_night_unlike_its_fellows_is_held(night: str) -> None:
+    """Beyond half and twice the median rate, or all alike, by more than chance."""
+    answers, again, earlier, holding = NIGHTS[night]
+    tonight = report("t")
+    tonight["checks"]["karma"]["answers"] |= answers
+    if again is not None:
+        tonight["checks"]["karma"]["asked_again"] = again
+    assert len(plausible(tonight, [tonight, *earlier])) == holding
+
+
+def held_run(tmp_path: Path) -> tuple[Nights, RunFolder]:
+    """Return a journal with one held run, and its folder."""
+    nights = Nights(tmp_path)
+    folder = nights.folder("run-1")
+    begin_run(nights.journal, "run-1", batch=BATCH, folder=str(folder.path))
+    document = hold(report("run-1", clear=600), ["Karma: every answer is clear"])
+    folder.write_json("report.json", document)
+    folder.write_json("manifest.json", {"publishable": False, "files": folder.files()})
+    nights.journal.runs.finish("run-1", state="completed", stop_reason=None, report=document)
+    return nights, folder
+
+
+def test_a_held_run_is_released_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Journal, report and manifest say publishable from then on, and why."""
+    monkeypatch.setattr("nightscreen.runs.release.report_page", lambda _: "page")
+    nights, folder = held_run(tmp_path)
+    release(nights.journal, Actor("Ada"), "run-1", "A new branch of salaried customers.")
+    written = json.loads((folder.path / "report.json").read_text("utf-8"))
+    manifest = json.loads((folder.path / "manifest.json").read_text("utf-8"))
+    assert written["publishable"] is manifest["publishable"] is True
+    assert written["released"]["reason"] == "A new branch of salaried customers."
+    assert manifest["files"]["report.json"] == folder.files()["report.json"]
+    assert earlier_reports(nights.journal, BATCH, "run-2")[0]["publishable"] is True
+    with pytest.raises(InputError, match="not held"):
+        release(nights.journal, Actor("Ada"), "run-1", "again")
+    nights.journal.close()
+
+
+@pytest.mark.parametrize(("run_id", "reason"), [("run-9", "because"), ("run-1", " ")])
+def test_release_needs_a_run_and_a_reason(tmp_path: Path, run_id: str, reason: str) -> None:
+    """A wrong run or a blank reason is bad usage."""
+    nights, _ = held_run(tmp_path)
+    with pytest.raises(InputError):
+        release(nights.journal, Actor("Ada"), run_id, reason)
+    nights.journal.close()

@@ -1,0 +1,84 @@
+"""Nights of a batch for tests: enriched rows in, changes told, states kept in a real journal."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from nightscreen.files.run_folder import RunFolder
+from nightscreen.files.workspace import Workspace
+from nightscreen.journal import open_journal
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.reviews import Reviews
+from nightscreen.results.changes import Comparison
+from nightscreen.schemas.contests import Review
+from tests.results.enriched_in_a_test import ASKED_AT, write_part
+
+BATCH = "borrowers"
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+BEGUN_AT = int(ASKED_AT.timestamp()) * SECOND
+
+
+@dataclass
+class Nights:
+    """A journal whose clock stands still until it is set, and the folders of its runs."""
+
+    home: Path
+    now: int = BEGUN_AT
+    runs: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.journal = open_journal(self.home / "home", clock=lambda: self.now)
+        self.customers = Customers(self.journal)
+        self.reviews = Reviews(self.journal)
+
+    def folder(self, run_id: str) -> RunFolder:
+        """Return a run's folder."""
+        return RunFolder.make(self.home / "out", run_id)
+
+    def compare(
+        self,
+        run_id: str,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        unreached: Collection[str] = (),
+        reviewed: Mapping[bytes, Review] | None = None,
+    ) -> Comparison:
+        """Write the rows of a night and tell its changes, without keeping anything."""
+        folder = self.folder(run_id)
+        found = Comparison(
+            journal=self.journal,
+            workspace=self.workspace(run_id),
+            run_id=run_id,
+            batch=BATCH,
+            at=self.now,
+            unreached=unreached,
+            reviewed=reviewed or {},
+        )
+        found.write(folder, [write_part(folder.path, rows)])
+        return found
+
+    def night(self, run_id: str, *rows: Mapping[str, Any], **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - as `compare` takes them
+        """Carry a night through and return the changes it told."""
+        self.compare(run_id, rows, **options).keep()
+        self.now += DAY
+        return self.told(run_id)
+
+    def workspace(self, run_id: str) -> Workspace:
+        """Return a run's workspace."""
+        return Workspace.of(self.home / "home", run_id, self.journal.sealer)
+
+    def told(self, run_id: str) -> list[dict[str, Any]]:
+        """Return what a run told."""
+        path = self.folder(run_id).path / "changes.parquet"
+        found: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        return found
+
+    def pseudonym(self, customer_id: str) -> bytes:
+        """Return a customer's pseudonym."""
+        return self.journal.pseudonyms.customer(BATCH, customer_id)

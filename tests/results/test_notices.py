@@ -1,0 +1,252 @@
+"""Notices: who is told of a decision, by whose word, in which words, and who is not told now."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import shutil
+from collections.abc import Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nightscreen.config.declarations import Declarations, PolicyAlone
+from nightscreen.config.settings import ContestClocks
+from nightscreen.files.run_folder import RunFiles
+from nightscreen.journal import Journal, open_journal
+from nightscreen.journal.actor import Actor
+from nightscreen.policy.load import check_policy
+from nightscreen.privacy.contests import answer_contest, open_contest
+from nightscreen.results.notice_delivery import confirm_proposals, import_sent, record_action
+from nightscreen.results.notices import NOTICE_COLUMNS, rewrite_notices
+from nightscreen.schemas.clock import LAGOS
+from nightscreen.schemas.contests import ContestOutcome
+from nightscreen.schemas.errors import InputError, NotAllowedError
+from nightscreen.schemas.policy import ASK_US
+from tests.results.reviewing import filled, save
+from tests.screening import Night, World, customer
+
+LISTED = "22999000001"
+DECLINED = "We have declined your application."
+_REWRITTEN = ("notices.csv", "manifest.json")
+POLICY = """
+name = "acme"
+version = "1"
+
+[[rules]]
+code = "LISTED"
+effect = "decline"
+when = "karma_status = 'listed'"
+team = "Listed."
+customer = "Another lender reported you to the list for 5 naira."
+short = "Another lender's report is the reason. Ask for details at any time."
+languages.ha.short = "Rahoton wani mai bayar da lamuni ne dalili."
+
+[[rules]]
+code = "HELD"
+effect = "decline"
+when = "last_name = 'Held'"
+team = "Ask compliance."
+customer = "-"
+notice = "hold"
+
+[[rules]]
+code = "LOOK"
+effect = "review"
+when = "last_name = 'Look'"
+team = "Look."
+customer = "We are looking into it."
+"""
+ALONE = Declarations(
+    policy_decides_alone=PolicyAlone(by="Board", on=date(2020, 1, 1), ground="Small loans only.")
+)
+ROWS = [
+    customer(1, bvn=LISTED, language="Hausa", channel="sms"),
+    customer(2, bvn=LISTED, language="Yoruba", channel="letter"),
+    customer(3, last_name="Held"),
+    customer(4, last_name="Look"),
+    customer(5),
+]
+
+
+@pytest.fixture(scope="module")
+def screened(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, dict[str, Night]]:
+    """A night of each purpose, decided by the policy above."""
+    world = World(tmp_path_factory.mktemp("world"))
+    policy = world.folder / "acme.toml"
+    policy.write_text(POLICY, "utf-8")
+    nights = {
+        purpose: world.screen(
+            ROWS, purpose=purpose, batch=purpose, checks=["karma"], policy=str(policy)
+        )
+        for purpose in ("origination", "portfolio")
+    }
+    return world, nights
+
+
+@pytest.fixture
+def journal(screened: tuple[World, dict[str, Night]], tmp_path: Path) -> Iterator[Journal]:
+    """The journal after both nights; what a test adds to it is gone after the test."""
+    files = [night.folder / name for night in screened[1].values() for name in _REWRITTEN]
+    before = [(file, file.read_bytes()) for file in files]
+    shutil.copytree(screened[0].folder / "home", tmp_path / "home")
+    with open_journal(tmp_path / "home") as opened:
+        yield opened
+    for file, content in before:
+        file.write_bytes(content)
+
+
+def notices(
+    journal: Journal, night: Night, declared: Declarations | None = None
+) -> dict[str, dict[str, str]]:
+    """Write a run's notices anew and return them by customer."""
+    rewrite_notices(journal, night.report["run_id"], declared or Declarations())
+    return read(night.folder)
+
+
+def read(folder: Path) -> dict[str, dict[str, str]]:
+    """Return notices by customer."""
+    with (folder / "notices.csv").open(encoding="utf-8", newline="") as file:
+        return {row["customer_id"]: row for row in csv.DictReader(file)}
+
+
+def reviewed(journal: Journal, night: Night, customer_id: str, decision: str) -> None:
+    """Let a person decide."""
+    cells = filled(customer_id, night.report["run_id"], decision, reviewer="Ngozi Bello")
+    assert save(journal, cells).saved == 1
+
+
+def test_a_proposal_makes_no_notice_until_somebody_decided(
+    screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
+) -> None:
+    """The run's own file has headings only; a review brings a notice under the reviewer's name."""
+    night = screened[1]["origination"]
+    assert (night.folder / "notices.csv").read_text("utf-8") == ",".join(NOTICE_COLUMNS) + "\n"
+    assert night.report["customer_notices"]["waiting_for_a_person"] == 3
+    assert night.report["files"]["notices.csv"] == 0
+    assert "policy, proposed" in (night.folder / "decisions.csv").read_text("utf-8")
+    reviewed(journal, night, "C1", "decline")
+    reviewed(journal, night, "C2", "approve")
+    reviewed(journal, night, "C4", "decline")
+    found = notices(journal, night)
+    assert set(found) == {"C1", "C4"}
+    assert {row["decided_by"] for row in found.values()} == {"Ngozi Bello"}
+    assert (found["C1"]["channel"], found["C1"]["reason_code"]) == ("sms", "LISTED")
+    assert (found["C4"]["sentence"], found["C4"]["details"]) == (f"{DECLINED} {ASK_US}", "")
+
+
+def test_words_are_those_of_the_customers_language_where_the_rule_has_it(
+    screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
+) -> None:
+    """Else of the policy's own; the digest is of the very sentence; a rule on hold tells nobody."""
+    found = notices(journal, screened[1]["origination"], ALONE)
+    assert set(found) == {"C1", "C2"}
+    assert (found["C1"]["language"], found["C1"]["sentence"][:7]) == ("ha", "Rahoton")
+    assert found["C2"]["language"] == "en"
+    assert found["C2"]["sentence"].startswith(f"{DECLINED} ")
+    assert found["C2"]["details"].startswith("Another lender reported you")
+    assert found["C2"]["decided_by"].startswith("acme@")
+    for row in found.values():
+        assert row["sentence_digest"] == hashlib.sha256(row["sentence"].encode()).hexdigest()
+
+
+def test_a_confirmed_run_is_decided_by_who_confirmed_it(
+    screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
+) -> None:
+    """And that person may not answer what is contested then; contests pause the notice."""
+    night = screened[1]["origination"]
+    confirm_proposals(journal, Actor("Bisi"), night.report["run_id"], Declarations())
+    assert notices(journal, night)["C1"]["decided_by"] == "Bisi"
+    contest = open_contest(
+        journal, Actor("Ada"), ContestClocks(), "C1", said="Not me.", batch="origination"
+    )
+    assert set(notices(journal, night)) == {"C2"}
+    with pytest.raises(NotAllowedError):
+        answer_contest(
+            journal, Actor("BISI"), contest.key, answer="No.", outcome=ContestOutcome.STANDS
+        )
+    answer_contest(
+        journal, Actor("Tunde"), contest.key, answer="No.", outcome=ContestOutcome.STANDS
+    )
+    assert set(notices(journal, night)) == {"C1", "C2"}
+
+
+def test_a_contest_takes_the_customer_out_of_a_notice_that_is_written(
+    screened: tuple[World, dict[str, Night]], tmp_path: Path
+) -> None:
+    """The run's own file and its manifest, at the moment the contest is opened."""
+    world = World(tmp_path)
+    (tmp_path / "acme.toml").write_text(POLICY, "utf-8")
+    (tmp_path / "home").mkdir(mode=0o700)
+    declared = "[policy_decides_alone]\nby = 'Board'\non = 2020-01-01\nground = 'Small loans.'\n"
+    (tmp_path / "home" / "declarations.toml").write_text(declared, "utf-8")
+    night = world.screen(
+        ROWS, purpose="origination", batch="b", checks=["karma"], policy=str(tmp_path / "acme.toml")
+    )
+    assert night.report["customer_notices"]["to_send"] == 2
+    assert "proposed" not in (night.folder / "decisions.csv").read_text("utf-8")
+    assert night.report["files"]["notices.csv"] == 2
+    with open_journal(tmp_path / "home") as journal:
+        open_contest(journal, Actor("Ada"), ContestClocks(), "C1", said="Not me.")
+    assert set(read(night.folder)) == {"C2"}
+    assert not RunFiles.of(night.folder, "").touched
+
+
+def test_a_portfolio_decline_tells_nobody_but_an_action_does(
+    screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
+) -> None:
+    """Not even where the policy decides alone; the notice bears who acted and what was done."""
+    night = screened[1]["portfolio"]
+    assert notices(journal, night, ALONE) == {}
+    action = {"batch": "portfolio", "action": "Limit lowered"}
+    record_action(journal, Actor("Musa"), "C2", **action)
+    with pytest.raises(InputError, match="no such customer"):
+        record_action(journal, Actor("Musa"), "C99", **action)
+    (row,) = notices(journal, night).values()
+    assert (row["customer_id"], row["decided_by"], row["action"]) == ("C2", "Musa", "Limit lowered")
+    why = "Another lender's report is the reason. Ask for details at any time."
+    assert row["sentence"] == f"Limit lowered. {why}"
+
+
+def test_who_was_told_is_not_told_again(
+    screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
+) -> None:
+    """Filled-in notices come back whole or not at all, and twice is once."""
+    night = screened[1]["origination"]
+    run_id = night.report["run_id"]
+    confirm_proposals(journal, Actor("Bisi"), run_id, Declarations())
+    rows = notices(journal, night)
+    back = tmp_path / "back.csv"
+
+    def hand_back(**cells: str) -> Any:  # noqa: ANN401 - what the import says
+        with back.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, NOTICE_COLUMNS, delimiter=";")
+            writer.writeheader()
+            writer.writerow({**rows["C1"], **cells})
+            writer.writerow(rows["C2"])
+        return import_sent(journal, back)
+
+    decided = datetime.fromisoformat(rows["C1"]["decided_at"]).astimezone(LAGOS)
+    told = {"told_at": decided.date().isoformat(), "told_how": "letter", "told_by": "Ada"}
+    for wrong in ({"told_how": ""}, {"told_at": "1999-01-01"}, {"run_id": "none"}):
+        added, _, mistakes = hand_back(**{**told, **wrong})
+        assert (added, len(mistakes)) == (0, 1)
+    assert hand_back(**told)[:2] == (1, 0)
+    assert hand_back(**told)[:2] == (0, 1)
+    assert set(notices(journal, night)) == {"C2"}
+    with pytest.raises(InputError, match=r"no notices\.csv"):
+        import_sent(journal, night.folder / "decisions.csv")
+
+
+@pytest.mark.parametrize(
+    "short", ["You owe N5,000.", "You are on a blacklist.", "Fraud was reported.", "Over {most}."]
+)
+def test_a_short_sentence_that_accuses_or_names_an_amount_is_a_mistake(short: str) -> None:
+    """It is read on a shared phone."""
+    text = POLICY.replace(
+        "Another lender's report is the reason. Ask for details at any time.", short
+    )
+    assert any("short" in each.message for each in check_policy(text).issues)
+    assert check_policy(POLICY).issues == ()

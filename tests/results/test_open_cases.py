@@ -1,0 +1,102 @@
+"""Open cases: who gets one when a run is published, and when it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import update
+
+from nightscreen.config.settings import Cutoffs
+from nightscreen.journal import Journal, open_journal
+from nightscreen.journal.actor import Actor
+from nightscreen.journal.cases import Cases
+from nightscreen.journal.engine import writing
+from nightscreen.journal.erasure import Erasures
+from nightscreen.journal.records import Records
+from nightscreen.journal.schema import runs
+from nightscreen.runs.open_cases import publish_cases
+from nightscreen.runs.release import release
+from nightscreen.schemas.cases import OpenCase
+from tests.results.reviewing import filled, save
+from tests.screening import World, customer
+
+BATCH = "portfolio"
+
+
+def rows(*listed: int, of: int = 6) -> list[dict[str, str]]:
+    """Return customers, some of whom are on the karma list."""
+    return [
+        customer(number, **({"bvn": f"2299900000{number}"} if number in listed else {}))
+        for number in range(1, of + 1)
+    ]
+
+
+@contextmanager
+def journal_of(world: World) -> Iterator[Journal]:
+    """Give the world's journal."""
+    with open_journal(world.folder / "home") as journal:
+        yield journal
+
+
+def cases(journal: Journal) -> dict[str, str]:
+    """Return the run of each open case, by customer."""
+    return {each.customer_id: each.run_id for each in Records(journal, OpenCase).all()}
+
+
+def test_a_night_replaces_the_cases_of_its_customers_and_ends_those_of_who_is_gone(
+    world: World,
+) -> None:
+    """Whoever is not approved has one, of the newest run; whoever was taken has it still."""
+    first = world.screen(rows(1, 2, 3), batch=BATCH, checks=["karma"])
+    needing = {row["customer_id"] for row in first.rows if row["decision"] != "approve"}
+    with journal_of(world) as journal:
+        assert set(cases(journal)) == needing >= {"C1", "C2", "C3"}
+        for who in ("C1", "C3"):
+            Cases(journal).take(BATCH, who, "Ada")
+    second = world.screen(rows(1, 2)[:2] + rows()[3:], batch=BATCH, checks=["karma"])
+    with journal_of(world) as journal:
+        found = cases(journal)
+        assert "C3" not in found
+        assert set(found.values()) == {second.report["run_id"]}
+        assert len(Records(journal, OpenCase).all(state="Ada")) == 1
+        Erasures(journal).purge(Cutoffs.all_at(journal.clock() + 1))
+        assert cases(journal) == {}
+
+
+def test_who_was_decided_on_has_no_case_until_the_evidence_changes(world: World) -> None:
+    """Neither after the review, nor after a night that finds the same."""
+    night = world.screen(rows(1, 2), batch=BATCH, checks=["karma"])
+    run_id = night.report["run_id"]
+    with journal_of(world) as journal:
+        save(journal, filled("C1", run_id, "decline"), filled("C2", run_id, "review"))
+        assert {"C1", "C2"} & set(cases(journal)) == {"C2"}
+    world.screen(rows(1, 2), batch=BATCH, checks=["karma"])
+    with journal_of(world) as journal:
+        assert {"C1", "C2"} & set(cases(journal)) == {"C2"}
+    world.screen(rows(1, 2), batch=BATCH, checks=["karma", "bank_account"])
+    with journal_of(world) as journal:
+        assert "C1" in cases(journal)
+
+
+def test_a_release_opens_the_cases_that_no_newer_run_decided(world: World) -> None:
+    """A customer who was screened again meanwhile keeps what the newer run left."""
+    held = world.screen(rows(1, 2), batch=BATCH, checks=["karma"])
+    newer = world.screen(rows(1, 2)[:1], batch=BATCH, checks=["karma"])
+    with journal_of(world) as journal:
+        run = journal.runs.find(held.report["run_id"])
+        assert run is not None
+        report = {**held.report, "held": ["odd"], "publishable": False}
+        with writing(journal.engine) as connection:
+            mine = runs.c.run_id == run.run_id
+            connection.execute(update(runs).where(mine).values(report=json.dumps(report)))
+        every = [each.customer for each in Records(journal, OpenCase).all()]
+        Cases(journal).settle(every)
+        release(journal, Actor("Ada"), run.run_id, "A new branch.")
+        assert "C2" in cases(journal)
+        assert "C1" not in cases(journal), "the newer run decided on this customer"
+        again = journal.runs.find(newer.report["run_id"])
+        assert again is not None
+        publish_cases(journal, again, newer.folder)
+        assert cases(journal)["C1"] == again.run_id
