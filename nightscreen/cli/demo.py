@@ -1,7 +1,7 @@
 """`nightscreen demo`: two nights of fictional customers against the simulator; needs no key.
 
-The second night costs nothing. Everything is under one folder, which each demo clears unless it
-continues an earlier one. `nightscreen up --demo` sets its processes up in the same way.
+The second night costs nothing. Everything is under one folder, which each demo clears.
+`nightscreen up --demo` sets its processes up in the same way.
 """
 
 from __future__ import annotations
@@ -47,12 +47,9 @@ def demo(
     output: Annotated[Path, typer.Option(help="Where the demo keeps everything.")] = Path(
         ".nightscreen-demo"
     ),
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Go on from an earlier demo instead of afresh.")
-    ] = False,
 ) -> Result:
     """Screen fictional customers twice against the simulator; needs no key."""
-    folder = prepare_folder(output, keep=keep)
+    folder = prepare_folder(output)
     file = folder / "customers.csv"
     facts = make_batch(file, rows=rows, seed=SEED, damage_pct=DAMAGE_PCT)
     file.chmod(0o600)
@@ -69,7 +66,7 @@ def demo(
     return Result(document, status, more={"folder": folder, "shown": shown})
 
 
-def prepare_folder(output: Path, *, keep: bool) -> Path:
+def prepare_folder(output: Path) -> Path:
     """Return the demo's folder, emptied of what an earlier demo left there.
 
     Raises:
@@ -84,7 +81,7 @@ def prepare_folder(output: Path, *, keep: bool) -> Path:
         )
     folder = make_private_folder(output)
     (folder / MARKER).touch(mode=0o600)
-    for made in [] if keep else [folder / name for name in _MADE]:
+    for made in (folder / name for name in _MADE):
         if made.is_dir():
             shutil.rmtree(made)
         else:

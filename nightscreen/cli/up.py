@@ -270,7 +270,7 @@ def start_demo(output: Path, stack: ExitStack) -> None:
     from nightscreen.sandbox.process import SandboxProcess
 
     limits = {"NIGHTSCREEN_OVERRIDE_ABOVE": _DEMO_OVERRIDE_ABOVE} | demo.limits_set()
-    folder = demo.prepare_folder(output.absolute(), keep=False)
+    folder = demo.prepare_folder(output.absolute())
     sandbox = stack.enter_context(SandboxProcess(balance=_DEMO_WALLET_NAIRA))
     demo.point_at(sandbox.url, sandbox.api_key, folder, limits)
     os.environ["NIGHTSCREEN_INBOX"] = str(folder / "inbox")

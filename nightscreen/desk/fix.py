@@ -24,9 +24,8 @@ from nightscreen.desk.rows import rows_of_run
 from nightscreen.desk.runs import find_run
 from nightscreen.desk.uploads import TYPED, chosen_mapping
 from nightscreen.files.outputs import QUARANTINE
-from nightscreen.files.person import same_person
-from nightscreen.files.quarantine import escape_formula, records, unescape_formula
-from nightscreen.files.sealed_file import in_memory, unsealed
+from nightscreen.files.quarantine import escape_formula, records
+from nightscreen.files.sealed_file import in_memory
 from nightscreen.journal.records import Records
 from nightscreen.reading.columns import meanings
 from nightscreen.reading.date_orders import DateOrders
@@ -39,12 +38,12 @@ from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import contains_identifier
 from nightscreen.schemas.policy import Decision
-from nightscreen.schemas.uploads import FIXES, HELD, WAITS, Correction, Dismissal, RowToCorrect
+from nightscreen.schemas.uploads import FIXES, Correction, Dismissal, RowToCorrect
 from nightscreen.web.forms import onward
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from collections.abc import Mapping as AnyMapping
-    from collections.abc import Sequence
 
     from starlette.responses import Response
 
@@ -76,6 +75,10 @@ _AS_BEFORE: Final = (
     "merge_rows",
 )
 """What rows are screened again with, as the run was."""
+_DECLINED: Final = (
+    "This customer was declined, above what one person may turn into approve: have the lender's "
+    "file corrected, or propose to approve on the customer's page."
+)
 _OWN: Final = len(QUARANTINE_COLUMNS)
 _ONE_AT_A_TIME: Final = threading.Lock()
 
@@ -106,7 +109,6 @@ class _Sheet:
         mapping: what the run's headings meant, for the refused rows.
         date_order: of the run's file, as its dates showed it, or as was answered.
         done: what was sent again, by line.
-        waiting: rows that a second person must confirm.
         dismissed: which rows are nobody's, by line.
     """
 
@@ -117,7 +119,6 @@ class _Sheet:
     mapping: Mapping
     date_order: str
     done: dict[int, Upload]
-    waiting: Sequence[Upload]
     dismissed: AnyMapping[int, Dismissal]
 
     def is_open(self, row: _Row) -> bool:
@@ -163,42 +164,32 @@ def fix(context: Context) -> Response:
 
 
 def fix_rows(context: Context) -> Response:
-    """Quote the changed rows of a page or screen them again; or decide about another's."""
+    """Quote the changed rows of a page or screen them again; or dismiss one."""
     with _ONE_AT_A_TIME:  # a second press finds that its rows were sent already
-        sheet, does = _sheet(context, find_run(context)), context.text("do")
-        here = f"page={context.whole_number('page')}"
-        if does in {"confirm", "refuse"}:
-            return _second(context, sheet, does)
+        sheet = _sheet(context, find_run(context))
         if "dismiss" in context.form:
             _dismiss(context, sheet)
-            return onward(sheet.address(here))
+            return onward(sheet.address(f"page={context.whole_number('page')}"))
         typed = [(row, sheet.typed(row, context.form)) for row in sheet.page(context)[0]]
         changed = {row.line: (row, cells) for row, cells in typed if cells != row.came}
         changed |= {row.line: (row, cells) for row, cells in _by_rule(context, sheet)}
         rows = [changed[line] for line in sorted(changed)]
         if not rows:
             raise InputError("Change a cell first: only rows that you changed are screened again.")
-        customers = _sound_customers(context, sheet, rows)
-        upload, keeps = _keep(context, sheet, rows), False
+        _require_sound(context, sheet, rows)
+        upload = _keep(context, sheet, rows)
         try:
-            if does == "quote":
+            if context.text("do") == "quote":
                 return _page(context, sheet, quote=quote_upload(context, upload))
-            about: dict[str, Any] = {"run_id": sheet.run.run_id, "rows": len(rows)}
-            if _needs_second(context, sheet.run, customers):
-                context.uploads.choose(upload, {WAITS: True})
-                context.record("quarantine proposed", **about)
-                address = f"{sheet.address(here)}#second"
-            else:
-                begin(context, upload)
-                _correct(context, sheet, upload, rows)
-                context.record("quarantine screened again", **about)
-                address = f"/new/{upload.upload_id}"
-            keeps = True
+            begin(context, upload)
         finally:
             kept = context.uploads.find(upload.key)
-            if not keeps and kept is not None and kept.started_at is None:
+            if kept is not None and kept.started_at is None:
                 context.uploads.remove(upload)
-    return onward(address)
+        _correct(context, sheet, upload, rows)
+        run_id = sheet.run.run_id
+        context.record("quarantine screened again", run_id=run_id, rows=len(rows))
+    return onward(f"/new/{upload.upload_id}")
 
 
 def _by_rule(context: Context, sheet: _Sheet) -> Changed:
@@ -244,35 +235,17 @@ def _dismiss(context: Context, sheet: _Sheet) -> None:
         context.record("quarantine dismissed", run_id=run.run_id, line=row.line)
 
 
-def _needs_second(context: Context, run: RunRecord, customers: Sequence[str]) -> bool:
-    """Tell whether rows may turn a customer's decline into approve above what one person may."""
+def _declined_above(context: Context, run: RunRecord, customers: Iterable[str]) -> set[str]:
+    """Return those whom one person may not turn from decline to approve, so by no correction."""
     pseudonyms, above = context.journal.pseudonyms, context.settings.override_above
     keys = {each: pseudonyms.customer(run.batch, each) for each in customers if each}
     known = context.customers.known(list(keys.values()))
     approve = {"batch": run.batch, "decision": Decision.APPROVE.value}
-    return any(
-        needs_second(context.journal, above, **approve, customer_id=each)
+    return {
+        each
         for each, key in keys.items()
-        if key in known
-    )
-
-
-def _second(context: Context, sheet: _Sheet, does: str) -> Response:
-    """Screen rows that another user typed, as the second person; or refuse them."""
-    context.require("override")
-    asked = context.text("upload", 60)
-    waiting = next((each for each in sheet.waiting if each.upload_id == asked), None)
-    if waiting is None or same_person(waiting.user, context.name):
-        raise DeskError(409, "These rows no longer wait, or they are your own.")
-    about = {"run_id": sheet.run.run_id, "by": waiting.user}
-    if does == "refuse":
-        context.uploads.remove(waiting)
-        context.record("quarantine refused", **about)
-        return onward(sheet.address())
-    begin(context, waiting)
-    _correct(context, sheet, waiting, _sent(context, sheet, waiting))
-    context.record("quarantine confirmed", **about)
-    return onward(f"/runs/{sheet.run.run_id}")
+        if key in known and needs_second(context.journal, above, **approve, customer_id=each)
+    }
 
 
 # --- the lists ---
@@ -284,13 +257,13 @@ def _sheet(context: Context, run: RunRecord) -> _Sheet:
     headings, rows = _rows(context, run, which)
     if run.flow != SCREEN_FLOW or not headings:
         raise DeskError(404, "Nothing is to be fixed here, or it is too old and gone.")
-    done, waiting = _sent_again(context, run, which)
+    done = _sent_again(context, run, which)
     gone = _dismissed(context, run, rows) if which == REFUSED else {}
     shown = ((run.report or {}).get("provenance") or {}).get("date_orders", {}).values()
     orders = set(shown) or {run.parameters.get("date_order") or ""}
     order = orders.pop() if len(orders) == 1 else ""
     mapping = _mapping_of(context, run, headings)
-    return _Sheet(which, run, headings, rows, mapping, order, done, waiting, gone)
+    return _Sheet(which, run, headings, rows, mapping, order, done, gone)
 
 
 def _rows(context: Context, run: RunRecord, which: str) -> tuple[list[str], list[_Row]]:
@@ -338,17 +311,13 @@ def _dismissed(
     return {line: each for line, each in found if each is not None}
 
 
-def _sent_again(
-    context: Context, run: RunRecord, which: str
-) -> tuple[dict[int, Upload], list[Upload]]:
-    """Return what was sent again of a list of a run, by line, and what of it waits."""
+def _sent_again(context: Context, run: RunRecord, which: str) -> dict[int, Upload]:
+    """Return what was sent again of a list of a run, by line."""
     uploads = context.uploads
-    fixing = uploads.chosen(FIXES, value=run.run_id, batch=run.batch)
-    sent = [each for each in fixing if each.choices[LIST] == which]
-    waiting = [each for each in sent if each.waits_for_second]
-    screened = [each for each in sent if uploads.is_screened(each)]
-    done = {line: each for each in screened + waiting for line in each.choices[LINES]}
-    return done, waiting
+    sent = [each for each in uploads.fixing(run) if each.choices[LIST] == which]
+    return {
+        line: each for each in sent if uploads.is_screened(each) for line in each.choices[LINES]
+    }
 
 
 def _mapping_of(context: Context, run: RunRecord, headings: Sequence[str]) -> Mapping:
@@ -373,17 +342,22 @@ def _reference(context: Context) -> str:
     return typed
 
 
-def _sound_customers(context: Context, sheet: _Sheet, rows: Changed) -> list[str]:
-    """Return whose each changed row is, judged as a file of them would be."""
+def _require_sound(context: Context, sheet: _Sheet, rows: Changed) -> None:
+    """Judge changed rows as a file of them would be, and refuse what is wrong with any of them.
+
+    A correction follows the rule of overrides: where one person may not turn a customer's decline
+    into approve, no correction may either.
+    """
     reference = _reference(context)
     wrong = [f"line {row.line}: The row is blank." for row, cells in rows if not any(cells)]
+    customers = list[str]()
     if not wrong:
         with in_memory(_as_part(sheet.headings, rows)) as clear:
             source = open_source(clear, mapping=sheet.mapping)
             orders = DateOrders(source, sheet.date_order)
             corrections = Corrections.of(context.journal, sheet.run.batch)
             judged = preview(source, orders, len(rows), corrections=corrections)
-        columns, customers, proved = judged["columns"], list[str](), set[str]()
+        columns, proved = judged["columns"], set[str]()
         known = {each.heading: each.known for each in columns}
         ids = next((at for at, each in enumerate(columns) if each.known == "customer_id"), None)
         for (row, cells), found in zip(rows, judged["rows"], strict=True):
@@ -404,19 +378,20 @@ def _sound_customers(context: Context, sheet: _Sheet, rows: Changed) -> list[str
                 f"{', '.join(sorted(proved))}: write under Reference where the evidence is, such "
                 "as the number of a form"
             )
-    if not wrong and sheet.which == REFUSED:
-        screened = rows_of_run(sheet.run)
-        there_already = {} if screened is None else screened.among(customers)
+    if not wrong:
+        screened = rows_of_run(sheet.run) if sheet.which == REFUSED else None
         merged = sheet.run.parameters.get("merge_rows")
         keep = "correct your file, where its rows are merged" if merged else "keep one of them"
+        there = f"A customer with this id was screened in this run; {keep}."
+        against = dict.fromkeys(_declined_above(context, sheet.run, customers), _DECLINED)
+        against |= dict.fromkeys({} if screened is None else screened.among(customers), there)
         wrong = [
-            f"line {row.line}: A customer with this id was screened in this run; {keep}."
+            f"line {row.line}: {against[customer_id]}"
             for (row, _), customer_id in zip(rows, customers, strict=True)
-            if customer_id in there_already
+            if customer_id in against
         ]
     if wrong:
         raise InputError("Not sound yet, and nothing was started; " + "; ".join(wrong))
-    return customers
 
 
 def _keep(context: Context, sheet: _Sheet, rows: Changed) -> Upload:
@@ -447,19 +422,6 @@ def _as_part(headings: Sequence[str], rows: Changed) -> bytes:
     for row, cells in rows:
         writer.writerow([*map(escape_formula, cells), row.line, "", "", ""])
     return text.getvalue().encode()
-
-
-def _sent(context: Context, sheet: _Sheet, upload: Upload) -> Changed:
-    """Return the rows that were sent as `_as_part` wrote them, without who was erased since."""
-    with unsealed(context.uploads.path(upload.upload_id), context.journal.sealer) as clear:
-        lines = list(csv.reader(io.StringIO(clear.read_text("utf-8"), newline="")))[1:]
-    came = {row.line: row for row in sheet.rows}
-    sent = zip(upload.choices[LINES], lines, strict=True)
-    return [
-        (came[line], [unescape_formula(cell) for cell in cells[:-_OWN]])
-        for line, cells in sent
-        if line in came
-    ]
 
 
 def _differences(sheet: _Sheet, row: _Row, cells: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -505,7 +467,6 @@ def _page(
 ) -> Response:
     rows, where = sheet.page(context)
     about = {row.column: sheet.about(row.column) for row in rows}
-    others = [each for each in sheet.waiting if not same_person(each.user, context.name)]
     return context.page(
         "fix",
         run=sheet.run,
@@ -521,15 +482,6 @@ def _page(
         address=sheet.address(),
         proves=context.text("reference", LONGEST_REFERENCE),
         rule={each: context.text(f"rule_{each}") for each in ("column", "came", "becomes")},
-        mine=len(others) < len(sheet.waiting),
-        second=[
-            (
-                each,
-                [(row, _differences(sheet, row, now)) for row, now in _sent(context, sheet, each)],
-            )
-            for each in others
-            if context.may("override")
-        ],
         where=where,
         limited=len(sheet.rows) == MOST_TO_CORRECT,
         max_spend=context.text("max_spend", 20),
@@ -544,12 +496,4 @@ def left(context: Context, run: RunRecord, which: str = REFUSED) -> int:
     if not number:
         return 0
     gone = _dismissed(context, run) if which == REFUSED else {}
-    return number - len({*_sent_again(context, run, which)[0], *gone})
-
-
-def waiting(context: Context) -> list[Upload]:
-    """Return the typed rows that wait for this user as the second person."""
-    if not context.may("override") or not context.may("screen") or context.branches:
-        return []
-    found = context.uploads.chosen(WAITS, value=True, state=HELD)
-    return [e for e in found if e.waits_for_second and not same_person(e.user, context.name)]
+    return number - len({*_sent_again(context, run, which), *gone})

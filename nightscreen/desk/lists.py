@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 import xlsxwriter  # type: ignore[import-untyped]  # ships no types
 
-from nightscreen.desk import fix
 from nightscreen.desk.books import about_export, csv_response
 from nightscreen.desk.context import DeskError
 from nightscreen.desk.rows import (
@@ -227,7 +226,6 @@ def my_work(context: Context) -> Response:
         usual_wait=lagos_day(context.clock()) + timedelta(days=USUAL_WAIT_DAYS),
         waits_for=WAITS_FOR,
         proposals=context.proposals(),
-        typed_rows=fix.waiting(context),
         may_share=may_share,
         shares=context.cases.shares() if may_share else [],
         values=context.work.values if may_share else [],

@@ -65,7 +65,7 @@ def tonight(context: Context) -> Response:
             if may("runs") and each.is_resting
         ],
         lists=context.open_cases.to_review() if may("people") else [],
-        overrides=len(context.proposals()) + len(fix.waiting(context)),
+        overrides=len(context.proposals()),
         to_fix=[
             (each.run, which, left)
             for each in ended

@@ -26,7 +26,7 @@ from nightscreen.runs.approval import upload_of_run
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.naming import batch_name, contains_identifier
-from nightscreen.schemas.uploads import GONE, HELD, Upload
+from nightscreen.schemas.uploads import FIXES, GONE, HELD, Upload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -107,15 +107,10 @@ class Uploads:
         upload = self.of_run(run)
         return upload is not None and TYPED in upload.choices
 
-    def chosen(
-        self, name: str, *, value: str | bool, state: str | None = None, batch: str | None = None
-    ) -> list[Upload]:
-        """Return the uploads for which a choice has a value, oldest first.
-
-        Of one state or batch where it is named.
-        """
-        found = self._records.all(state=state, batch=batch)
-        return [each for each in found if each.choices.get(name) == value]
+    def fixing(self, run: RunRecord) -> list[Upload]:
+        """Return the uploads that fix rows of a run, oldest first."""
+        of_batch = self._records.all(batch=run.batch)
+        return [each for each in of_batch if each.choices.get(FIXES) == run.run_id]
 
     def is_screened(self, upload: Upload) -> bool:
         """Tell whether an upload's run has screened it, or may still do so."""

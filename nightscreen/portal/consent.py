@@ -80,8 +80,6 @@ async def depart(portal: Portal, request: Request) -> Response:
     asked = await _look(portal, request)
     if isinstance(asked, Refusal):
         return _link_refused(portal, asked)
-    if not portal.departures.lets(asked.link):
-        return portal.trouble("pace", 429, again=request.url.path)
     word, links = _word(portal, request), ConsentLinks(portal.journal)
     address = consent_address(
         portal.settings.consent_url,

@@ -50,8 +50,6 @@ async def take(portal: Portal, request: Request) -> Response:
     typed = form.get("otp", [""])[-1].strip()
     if view.word not in _ASKING or not typed:
         return _answer(portal, request, view, "missing")
-    if not portal.tries.lets(token):
-        return portal.trouble("pace", 429, again=request.url.path)
     clock, transport = portal.journal.clock, portal.transport
     sending = accept_otp(portal.settings, token, typed, clock=clock, transport=transport)
     view = await portal.to_the_end(sending)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from nightscreen.journal.records import Records
 from nightscreen.schemas.rows import Action
-from nightscreen.schemas.uploads import FIXES, HELD, Correction, RowToCorrect, Upload
+from nightscreen.schemas.uploads import Correction, RowToCorrect
 from nightscreen.values.issues import Issue, as_mask, as_text, trimmed
 
 if TYPE_CHECKING:
@@ -80,17 +80,15 @@ def keep_to_correct(
     """Keep a run's rows to correct, each with its customer's id; those of earlier nights go.
 
     A part of a batch, such as rows that were corrected, leaves the others' rows there. So do those
-    stay of a newer night, where this one is resumed, and those that wait for a second person.
+    stay of a newer night, where this one is resumed.
     """
     kept, own = Records(journal, RowToCorrect), f"{run_id}."
-    uploads = Records(journal, Upload).all(state=HELD, batch=batch)
-    waiting = {each.choices.get(FIXES) for each in uploads if each.waits_for_second}
     earlier = {key: key.partition(".")[0] for key in kept.keys(batch=batch)}
     kept.drop(
         [
             key
             for key, of in earlier.items()
-            if of == run_id or (of < run_id and of not in waiting and not header.fed_back)
+            if of == run_id or (of < run_id and not header.fed_back)
         ]
     )
     headings, now = tuple(column.heading for column in header.columns), journal.clock()

@@ -13,8 +13,8 @@ from nightscreen.schemas.records import Ground, JournalRecord
 
 HELD: Final = "held"
 GONE: Final = "gone"
-FIXES, WAITS = "fixes", "waits"
-"""Choices of an upload: the run whose rows it fixes, and whether a second person must confirm."""
+FIXES: Final = "fixes"
+"""Choice of an upload: the run whose rows it fixes."""
 
 
 class Upload(JournalRecord, kind="upload", ground=Ground.APPROVALS, waiting={HELD}):
@@ -42,12 +42,6 @@ class Upload(JournalRecord, kind="upload", ground=Ground.APPROVALS, waiting={HEL
     def upload_id(self) -> str:
         """Return its id, as addresses and file names have it."""
         return self.key
-
-    @property
-    def waits_for_second(self) -> bool:
-        """Tell whether a second person must confirm it before it is screened."""
-        is_held = self.state == HELD and self.started_at is None
-        return is_held and bool(self.choices.get(WAITS))
 
 
 class RowToCorrect(

@@ -24,20 +24,13 @@ def _earlier(output: Path) -> None:
 def test_each_demo_begins_afresh(tmp_path: Path) -> None:
     """What the earlier one made is gone; what a user put beside it stays."""
     _earlier(tmp_path / "demo")
-    folder = prepare_folder(tmp_path / "demo", keep=False)
+    folder = prepare_folder(tmp_path / "demo")
     assert sorted(each.name for each in folder.iterdir()) == [MARKER, "my-notes.txt"]
-
-
-def test_a_demo_goes_on_from_an_earlier_one_when_told_to(tmp_path: Path) -> None:
-    """The journal stays, so that its answers are at hand."""
-    _earlier(tmp_path / "demo")
-    folder = prepare_folder(tmp_path / "demo", keep=True)
-    assert (folder / "home" / "journal.sqlite").exists()
 
 
 def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path) -> None:
     """`--output .` must not cost anybody their files."""
     (tmp_path / "customers.csv").write_text("mine")
     with pytest.raises(UsageError, match="holds something that no demo made"):
-        prepare_folder(tmp_path, keep=False)
+        prepare_folder(tmp_path)
     assert (tmp_path / "customers.csv").read_text() == "mine"

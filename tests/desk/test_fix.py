@@ -207,8 +207,10 @@ def test_fixed_rows_are_quoted_before_anything_is_spent(bank: Office) -> None:
     assert bank.starts.started == []
 
 
-def test_rows_of_a_declined_customer_wait_for_a_second_person(bank: Office, tmp_path: Path) -> None:
-    """Other data may turn the decline into approve: who typed them does not send them alone."""
+def test_rows_of_a_declined_customer_are_not_turned_round_by_one(
+    bank: Office, tmp_path: Path
+) -> None:
+    """Other data may turn the decline into approve: above the limit that takes two people."""
     bank.context.settings = bank.settings.model_copy(update={"override_above": 1})
     bad = {**customer(7), "bvn": "22000000033"}
     night = World(bank.folder).screen([bad], batch="portfolio", policy=str(declining(tmp_path)))
@@ -218,26 +220,14 @@ def test_rows_of_a_declined_customer_wait_for_a_second_person(bank: Office, tmp_
         for run in bank.journal.runs.newest(limit=9)
         if run.run_id != night.report["run_id"]
     )
-    ada, bem = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
+    ada = bank.browser("analyst", name="Ada")
+    refused = typed(ada, at, {(7, "Ref"): "C6", (8, "Ref"): " C7 "}, do="screen")
+    assert refused.status_code == 400
+    assert "line 8: This customer was declined" in unescape(refused.text)
+    assert "line 7" not in unescape(refused.text).partition("nothing was started")[2][:300]
+    assert bank.starts.started == []
     assert typed(ada, at, {(7, "Ref"): "C6"}, do="screen").status_code == 303
     assert len(bank.starts.started) == 1, "C6 was not declined"
-    waits = typed(ada, at, {(8, "Ref"): " C7 "}, do="screen")
-    assert waits.status_code == 303
-    assert "#second" in waits.headers["location"]
-    assert len(bank.starts.started) == 1
-    assert 'id="second"' in ada.get(at).text
-    assert {row for row, _ in cells(ada.get(at).text)} == {10}, "what waits is not sent twice"
-    own = {"do": "confirm", "upload": bank.context.uploads.chosen("waits", value=True)[0].upload_id}
-    assert ada.post(at, **own).status_code == 409
-    assert "Rows of a quarantine" in bem.get("/decisions").text
-    assert "Ada changed these rows" in bem.get(at).text
-    assert bem.post(at, **{**own, "upload": "0" * 32}).status_code == 409
-    bank.context.accounts.change("Bem", [], {"override": False})
-    assert bem.post(at, **own).status_code == 403
-    bank.context.accounts.change("Bem", [], {"override": True})
-    assert bem.post(at, **own).status_code == 303
-    assert len(bank.starts.started) == 2
-    assert bem.post(at, **own).status_code == 409
 
 
 # --- values of screened rows that were not understood ---
@@ -325,31 +315,17 @@ def test_a_correction_holds_while_the_source_says_the_same(half: Office) -> None
         assert [each.line for each in rows.all()] == [4, 5, 6]
 
 
-def test_rows_of_a_newer_night_and_those_that_wait_stay(half: Office) -> None:
-    """A night that is resumed later, or comes next, takes neither from the desk."""
-    half.context.settings = half.settings.model_copy(update={"override_above": 0})
-    first = half.journal.runs.newest(limit=1)[0].run_id
-    strict, at = declining(half.folder), to_correct(half)
-    night = screened(half, half_read(), batch="portfolio", checks=["karma"], policy=str(strict))
+def test_rows_of_a_newer_night_stay(half: Office) -> None:
+    """A night that comes next takes the rows of the one before, and none where it is older."""
+    first, at = half.journal.runs.newest(limit=1)[0].run_id, to_correct(half)
+    night = screened(half, half_read(), batch="portfolio", checks=["karma"])
     with Office(half.folder) as office:
-        office.context.settings = half.context.settings
         ada = office.browser("analyst", name="Ada")
         assert ada.get(at).status_code == 404, "the night after took the first one's rows"
-        at = at.replace(first, night.report["run_id"])
-        sent = typed(ada, at, {(2, "bvn"): customer(1)["bvn"]}, do="screen", **FORM)
-        assert "#second" in sent.headers["location"]
-        third = screened(office, half_read(), batch="portfolio", checks=["karma"])
-    with Office(half.folder) as office:
         rows = Records(office.journal, RowToCorrect)
-        runs = {night.report["run_id"], third.report["run_id"]}
-        assert {each.run_id for each in rows.all()} == runs
-        header = Header(())
-        keep_to_correct(office.journal, first, "portfolio", header, [])
-        assert {each.run_id for each in rows.all()} == runs
-        bem = office.browser("approver", name="Bem")
-        (upload,) = office.context.uploads.chosen("waits", value=True)
-        assert bem.post(at, do="confirm", upload=upload.upload_id).status_code == 303
-        assert [each.customer_id for each in Records(office.journal, Correction).all()] == ["C1"]
+        assert {each.run_id for each in rows.all()} == {night.report["run_id"]}
+        keep_to_correct(office.journal, first, "portfolio", Header(()), [])
+        assert {each.run_id for each in rows.all()} == {night.report["run_id"]}
 
 
 def test_one_rule_corrects_every_row_with_the_same_text(half: Office) -> None:
