@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import typer
 
-from nightscreen.cli.approve import hand_to_deployment
 from nightscreen.cli.command import command, group
 from nightscreen.cli.context import require_consent, settings_of_command
 from nightscreen.cli.engine import set_engine_defaults
+from nightscreen.cli.runs import hand_to_deployment
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.users import password_link
 from nightscreen.files.heartbeat import read_vitals

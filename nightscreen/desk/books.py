@@ -30,7 +30,7 @@ from nightscreen.journal.money import Spent
 from nightscreen.journal.wallet import explain_gap, open_gaps
 from nightscreen.schemas.clock import LAGOS, instant_text, spending_day, to_micros
 from nightscreen.schemas.money import naira_text, typed_micro
-from nightscreen.web.forms import onward
+from nightscreen.web.guard import onward
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -135,14 +135,7 @@ class _Asked:
 def money(context: Context) -> Response:
     """Show spending by day, check and batch, calls in doubt, and how each run's balance adds up."""
     asked, journal = _Asked.of(context), context.journal
-    by_day = _by_day(context, asked)
-    days: dict[str, dict[str, Spent]] = defaultdict(dict)
-    checks: dict[str, list[Spent]] = defaultdict(list)
-    for day, check, spent in by_day:
-        days[day][check] = spent
-        checks[check].append(spent)
     runs, by_batch = _by_batch(context, asked)
-    doubtful = list(_in_doubt(context, asked))
     balances = [
         each for each in _balances(context, runs[:RUNS_SHOWN]) if each["opening"] is not None
     ]
@@ -155,15 +148,11 @@ def money(context: Context) -> Response:
         disputed=disputed[: waiting + CALLS_SHOWN],
         disputed_number=len(disputed),
         asked=asked,
-        checks=sorted(checks),
-        days=[(day, days[day], _sum(days[day].values())) for day in list(days)[:DAYS_SHOWN]],
-        more_days=max(0, len(days) - DAYS_SHOWN),
-        by_check={check: _sum(each) for check, each in sorted(checks.items())},
+        spending=_by_day(context, asked),
+        days_shown=DAYS_SHOWN,
         by_batch=by_batch,
-        total=_sum(spent for _, _, spent in by_day),
-        doubtful=doubtful[:CALLS_SHOWN],
-        doubtful_number=len(doubtful),
-        doubtful_micro=sum(each["micro"] for each in doubtful),
+        doubtful=list(_in_doubt(context, asked)),
+        calls_shown=CALLS_SHOWN,
         balances=balances,
         more_runs=max(0, len(runs) - RUNS_SHOWN),
         drift=sum((Decimal(each["drift"]) for each in balances), Decimal(0)),
@@ -174,28 +163,45 @@ def money(context: Context) -> Response:
     )
 
 
-def _by_day(context: Context, asked: _Asked) -> list[tuple[str, str, Spent]]:
+def _by_day(context: Context, asked: _Asked) -> list[dict[str, Any]]:
     """Return the journal's counters by day and check, the newest day first."""
-    found = context.journal.money.by_day()
-    shown = [each for each in found if asked.has(each[0], each[1], TITLES.get(each[1], ""))]
-    return sorted(sorted(shown, key=lambda each: each[1]), key=lambda each: each[0], reverse=True)
+    found = [
+        {"day": day, "check": check, **_counters(spent)}
+        for day, check, spent in context.journal.money.by_day()
+        if asked.has(day, check, TITLES.get(check, ""))
+    ]
+    by_check = sorted(found, key=lambda each: each["check"])
+    return sorted(by_check, key=lambda each: each["day"], reverse=True)
 
 
 def _by_batch(context: Context, asked: _Asked) -> tuple[list[RunHead], list[dict[str, Any]]]:
     """Return the runs that began in these days, newest first, and their counters by batch."""
-    spent = context.journal.money.by_run()
-    runs, batches = [], dict[str, list[Spent]]()
+    counted = context.journal.money.by_run()
+    runs: list[RunHead] = []
+    batches: defaultdict[str, list[Spent]] = defaultdict(list)
     for run in context.journal.runs.heads():
-        counters = spent.pop(run.run_id, Spent())
+        spent = counted.pop(run.run_id, Spent())
         if asked.has(spending_day(run.started_at), run.batch, run.run_id):
             runs.append(run)
-            batches.setdefault(run.batch, []).append(counters)
-    if spent and not (asked.since or asked.until) and asked.has("", WITHDRAWN, *spent):
-        batches[WITHDRAWN] = list(spent.values())
+            batches[run.batch].append(spent)
+    if counted and not (asked.since or asked.until) and asked.has("", WITHDRAWN, *counted):
+        batches[WITHDRAWN] = list(counted.values())
     found = [
-        {"batch": batch, "runs": len(each), "spent": _sum(each)} for batch, each in batches.items()
+        {"batch": batch, "runs": len(each), **_counters(reduce(Spent.plus, each))}
+        for batch, each in batches.items()
     ]
-    return runs, sorted(found, key=lambda each: -each["spent"].bound_micro)
+    return runs, sorted(found, key=lambda each: -each["spent_micro"] - each["doubt_micro"])
+
+
+def _counters(spent: Spent) -> dict[str, Any]:
+    """Return counters as a line of the page, and of the export, has them."""
+    return {
+        "calls": spent.calls,
+        "spent_micro": spent.spent_micro,
+        "doubt_micro": spent.reserved_micro,
+        "spent": naira_text(spent.spent_micro),
+        "in_doubt": naira_text(spent.reserved_micro),
+    }
 
 
 def _in_doubt(context: Context, asked: _Asked) -> Iterator[dict[str, Any]]:
@@ -241,11 +247,9 @@ def export_money(context: Context) -> Response:
 
 def _lines(context: Context, asked: _Asked) -> Iterator[dict[str, Any]]:
     """Yield the lines of an export; each names the part of the page that it is of."""
-    for day, check, spent in _by_day(context, asked):
-        yield {"part": "day and check", "day": day, "check": check, **_counters(spent)}
     runs, batches = _by_batch(context, asked)
-    for each in batches:
-        yield {"part": "batch", "batch": each["batch"], **_counters(each["spent"])}
+    for part, lines in (("day and check", _by_day(context, asked)), ("batch", batches)):
+        yield from ({"part": part, **each} for each in lines)
     for each in _in_doubt(context, asked):
         at, most = instant_text(each["at"]), naira_text(each["micro"])
         yield {**each, "part": "call in doubt", "at": at, "calls": 1, "in_doubt": most}
@@ -253,15 +257,6 @@ def _lines(context: Context, asked: _Asked) -> Iterator[dict[str, Any]]:
         run = each["run"]
         when = {"day": spending_day(run.started_at), "at": instant_text(run.finished_at)}
         yield {**each, **when, "part": "balance of a run", "batch": run.batch, "run_id": run.run_id}
-
-
-def _counters(spent: Spent) -> dict[str, Any]:
-    in_naira = {"spent": spent.spent_micro, "in_doubt": spent.reserved_micro}
-    return {"calls": spent.calls, **{name: naira_text(each) for name, each in in_naira.items()}}
-
-
-def _sum(counters: Iterable[Spent]) -> Spent:
-    return reduce(Spent.plus, counters, Spent())
 
 
 def settle(context: Context) -> Response:

@@ -16,7 +16,7 @@ from nightscreen.privacy.contests import (
 )
 from nightscreen.schemas.contests import ContestAbout, ContestOutcome, ContestState
 from nightscreen.schemas.policy import Decision
-from nightscreen.web.forms import onward
+from nightscreen.web.guard import onward
 
 if TYPE_CHECKING:
     from starlette.responses import Response

@@ -33,8 +33,7 @@ from nightscreen.journal.reviews import Reviews
 from nightscreen.results.enriched import find_row
 from nightscreen.schemas.errors import JournalBusyError, NightscreenError, NotAllowedError
 from nightscreen.schemas.users import ALLOWED, RIGHTS
-from nightscreen.web.forms import read_form
-from nightscreen.web.guard import page_of
+from nightscreen.web.guard import page_of, read_form
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.approvals import Approval
     from nightscreen.schemas.contests import Review
     from nightscreen.schemas.users import User
-    from nightscreen.web.forms import Form
+    from nightscreen.web.guard import Form
 
     View = Callable[["Context"], Response]
 

@@ -50,8 +50,7 @@ from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text, to_micro, typed_micro
 from nightscreen.values.identifiers import BVN_DIGITS
-from nightscreen.web.forms import attachment, onward
-from nightscreen.web.guard import origin_of
+from nightscreen.web.guard import attachment, onward, origin_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -39,7 +39,7 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import contains_identifier
 from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.uploads import FIXES, Correction, Dismissal, RowToCorrect
-from nightscreen.web.forms import onward
+from nightscreen.web.guard import onward
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

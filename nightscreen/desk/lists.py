@@ -40,7 +40,7 @@ from nightscreen.results.wording import (
 )
 from nightscreen.schemas.clock import LAGOS, lagos_day, span_micros, to_micros
 from nightscreen.schemas.policy import Policy
-from nightscreen.web.forms import attachment, onward
+from nightscreen.web.guard import attachment, onward
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -37,7 +37,7 @@ from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.rows import Action
 from nightscreen.schemas.uploads import GONE
 from nightscreen.values.identifiers import CustomerNumbers
-from nightscreen.web.forms import onward
+from nightscreen.web.guard import onward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

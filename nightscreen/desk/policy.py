@@ -38,7 +38,7 @@ from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.policy import thresholds_named
-from nightscreen.web.forms import onward
+from nightscreen.web.guard import onward
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

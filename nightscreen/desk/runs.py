@@ -37,7 +37,7 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import from_micro, typed_micro
 from nightscreen.schemas.stops import StopReason
 from nightscreen.schemas.uploads import RowToCorrect
-from nightscreen.web.forms import onward
+from nightscreen.web.guard import onward
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk import contests, fix, policy
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 NIGHTS: Final = 14  # two weeks, so that each day of the week counts twice
 _LOOKED_AT: Final = 200  # newest runs: a batch without one among them is not shown
 _BATCHES: Final = 12  # a choice: how each stands is worked out when the page is opened
-_WIDE, _HIGH, _EDGE = 172, 22, 3  # of the small lines, in their own units
 
 
 def tonight(context: Context) -> Response:
@@ -84,12 +83,12 @@ def tonight(context: Context) -> Response:
         proposals=policy.waiting(context),
         to_confirm=[] if context.user is None else context.accounts.unconfirmed(context.user),
         made_alone=context.accounts.made_alone(),
-        lines=_lines([] if context.branches else runs, spend),
+        nights=_nights([] if context.branches else runs, spend),
     )
 
 
-def _lines(runs: Sequence[RunRecord], spend: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return the last nights' spend, coverage and declines, each with the points of its line."""
+def _nights(runs: Sequence[RunRecord], spend: Mapping[str, int]) -> dict[str, list[float]]:
+    """Return the last nights' spend, coverage and declines, the oldest first."""
     sums: dict[str, list[Decimal]] = defaultdict(lambda: [Decimal(0)] * 4)
     for run in runs:
         report = run.report or {}
@@ -106,27 +105,8 @@ def _lines(runs: Sequence[RunRecord], spend: Mapping[str, int]) -> list[dict[str
         "Answered, % of exposure": {day: 100 * s[0] / (s[1] or 1) for day, s in sums.items()},
         "Declined, % of customers": {day: 100 * s[2] / (s[3] or 1) for day, s in sums.items()},
     }
-    return [
-        _line(name, [float(values[day]) for day in sorted(values)[-NIGHTS:]])
+    return {
+        name: [float(values[day]) for day in sorted(values)[-NIGHTS:]]
         for name, values in nights.items()
         if values
-    ]
-
-
-def _line(name: str, values: list[float]) -> dict[str, Any]:
-    """Return the line of some nights, the newest at its right end."""
-    low, step = min(values), _WIDE / max(len(values) - 1, 1)
-    span = (max(values) - low) or 1.0
-    points = [
-        (_EDGE + step * place, _HIGH + 2 * _EDGE - (value - low) / span * _HIGH)
-        for place, value in enumerate(values)
-    ]
-    form = "₦{:,.0f}" if name == "Spend" else "{:.1f} %"
-    return {
-        "name": name,
-        "tone": {"A": "blue", "D": "red"}.get(name[0], ""),
-        "points": " ".join(f"{x:.1f},{y:.1f}" for x, y in points),
-        "end": points[-1],
-        "newest": form.format(values[-1]),
-        "said": "; ".join(map(form.format, values)),
     }

@@ -20,8 +20,7 @@ from nightscreen.desk.context import (
 )
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.users import RIGHTS, Role
-from nightscreen.web.forms import onward
-from nightscreen.web.guard import origin_of
+from nightscreen.web.guard import onward, origin_of
 
 if TYPE_CHECKING:
     from starlette.responses import Response

@@ -2,8 +2,8 @@
 
 `INBOX/` is where people drop files; `taken/` holds those being screened, each in its own folder (a
 *ticket*); `waiting/` those whose run waits for approval, in a folder of its id; `done/` and
-`failed/` those that are finished. `inbox.stability_check` decides whether a file has arrived
-whole, `inbox.file_intake` what to do with it.
+`failed/` those that are finished. `inbox.file_intake` decides whether a file has arrived whole,
+and what to do with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What to do with a file in the inbox: is it new, was it screened already, can it be read at all.
+"""What to do with a file in the inbox: has it arrived, is it new, can it be read at all.
 
 Exactly once: a content is screened once a night whatever its name, and once under a name for good.
 An interrupted run of it is resumed instead of started again. Moving files is `files.inbox`. The
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -46,12 +46,13 @@ from nightscreen.schemas.naming import batch_name, contains_identifier
 from nightscreen.schemas.stops import COMPLETED, StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from jinja2 import Environment
 
     from nightscreen.config.parameters import WatchInbox
     from nightscreen.config.settings import Settings
+    from nightscreen.files.inbox import Stamp
     from nightscreen.files.private_files import FileLock
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.clock import Clock
@@ -61,6 +62,8 @@ _RENAMED = (
     "The file's name looked like somebody's number or address, so it goes by another name now. "
     "Name files after what they are, such as portfolio-20260301.xlsx: names are seen by many."
 )
+LOOKS = 3  # how often a file must have been seen unchanged
+LONGER = 6  # how many times longer to wait for an empty file, or one that seems to lack its end
 MOST_ATTEMPTS = 3  # how often a file is started before it counts as one that cannot be screened
 
 
@@ -83,6 +86,46 @@ class Examined:
     parameters: ScreenBatch | None = None
     fate: Fate | None = None  # its result already, if there is nothing to screen
     content: FileLock | None = None  # the lock on its content, held until the file is settled
+
+
+@dataclass(slots=True)
+class Settling:
+    """Remembers what was seen of each file."""
+
+    settle_s: float  # how long a file must stay as it is
+    # of each file: how it was, since when in seconds, and how often it was seen so
+    _seen: dict[str, tuple[Stamp, float, int]] = field(default_factory=dict)
+
+    def look(
+        self,
+        seen: Mapping[str, Stamp],
+        now_s: float,
+        *,
+        is_whole: Callable[[str], bool],
+        is_being_written: Callable[[str], bool],
+    ) -> list[str]:
+        """Return which of the files there have arrived, those that have waited longest first.
+
+        Whether one seems to be complete, and whether somebody writes it at this moment, is asked.
+        """
+        before, self._seen, ready = self._seen, {}, []
+        for name, stamp in seen.items():
+            was, since_s, looks = before.get(name, (stamp, now_s, 0))
+            if was != stamp:
+                since_s, looks = now_s, 0
+            self._seen[name] = stamp, since_s, looks + 1
+            rested_s = now_s - since_s
+            if looks + 1 < LOOKS or rested_s < self.settle_s or is_being_written(name):
+                continue
+            unfinished = stamp.size == 0 or not is_whole(name)
+            if not unfinished or rested_s >= LONGER * self.settle_s:
+                ready.append((since_s, name))
+        return [name for _, name in sorted(ready)]
+
+    @property
+    def waits(self) -> bool:
+        """Return whether any file is being waited for."""
+        return bool(self._seen)
 
 
 def told_name(name: str) -> str:

@@ -1,6 +1,6 @@
 """The portal as one ASGI application: its addresses.
 
-Pages of consent are in `consent`, the page for passwords in `otp`; `web.guard` wraps everything.
+The pages behind links are in `links`; `web.guard` wraps everything.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 
 from nightscreen.journal.engine import reading
-from nightscreen.portal import consent, otp
+from nightscreen.portal import links
 from nightscreen.portal.pages import TEMPLATES, Portal, place_of, policy
 from nightscreen.runs.run import require_service
 from nightscreen.schemas.errors import JournalError
@@ -54,18 +54,18 @@ def application(
         return Route(path, endpoint, methods=[method], max_body_size=LONGEST_BODY)
 
     routes = [
-        route("GET", otp.LINK, otp.show),
-        route("POST", otp.LINK, otp.take),
+        route("GET", links.OTP_LINK, links.show_otp),
+        route("POST", links.OTP_LINK, links.take_otp),
         route("GET", "/", _front),
         route("GET", "/icon.svg", _icon),
         route("GET", HEALTH, _health),
     ]
     if portal.place.callback_path:  # the registered address goes before all others
         routes = [
-            route("GET", portal.place.callback_path, consent.come_back),
-            route("GET", consent.TOLD, consent.told),
-            route("GET", consent.LINK, consent.start),
-            route("POST", consent.LINK, consent.depart),
+            route("GET", portal.place.callback_path, links.come_back),
+            route("GET", links.TOLD, links.told),
+            route("GET", links.LINK, links.start),
+            route("POST", links.LINK, links.depart),
             *routes,
         ]
 

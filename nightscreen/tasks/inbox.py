@@ -24,7 +24,7 @@ from nightscreen.inbox.file_intake import (
     ticket_name,
     told_name,
 )
-from nightscreen.inbox.stability_check import LONGER, LOOKS, Settling
+from nightscreen.inbox.file_intake import LONGER, LOOKS, Settling
 from nightscreen.journal import journal_of
 from nightscreen.policy.load import load_policy
 from nightscreen.policy.versions import policy_in_force

@@ -17,7 +17,7 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.engine import BUSY_TIMEOUT_S
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.users import Role
-from nightscreen.web.forms import FORM_TYPE
+from nightscreen.web.guard import FORM_TYPE
 from tests.portal.visiting import Clock
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nightscreen.files.inbox import Stamp
-from nightscreen.inbox.stability_check import LONGER, LOOKS, Settling
+from nightscreen.inbox.file_intake import LONGER, LOOKS, Settling
 
 SETTLE_S = 5.0
 

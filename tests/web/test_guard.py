@@ -10,8 +10,7 @@ import pytest
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
 
-from nightscreen.web.forms import read_form
-from nightscreen.web.guard import Guard, headers_of, log
+from nightscreen.web.guard import Guard, headers_of, log, read_form
 
 if TYPE_CHECKING:
     from starlette.exceptions import HTTPException

@@ -1,6 +1,9 @@
-"""The pages of consent: the link, the departure to the consent screen, the way back, what came.
+"""The pages behind links: of consent, and of a one-time password for a BVN.
 
-Links, states and codes are judged in `operations/consents/`; here an answer becomes a page. After
+Links, states and codes are judged in `operations/`; here an answer becomes a page. A password is
+never shown again, and is in no address, log or cookie.
+
+Of consent there are the link, the departure to the consent screen, the way back, what came. After
 the way back the browser is sent on to a clean address, so that code and state leave its address
 bar. One signed cookie has a random word, which ties a redirect to the browser that started it and
 identifies no person, and what the next page is to say.
@@ -17,6 +20,13 @@ from urllib.parse import parse_qsl, urlsplit
 from itsdangerous import BadData
 
 from nightscreen.client.wire import consent_address, read_scopes
+from nightscreen.operations.bvn.confirmations import (
+    PATH,
+    LinkView,
+    LinkWord,
+    accept_otp,
+    look_at_link,
+)
 from nightscreen.operations.consents.links import (
     AskedConsent,
     ConsentLinks,
@@ -26,8 +36,7 @@ from nightscreen.operations.consents.links import (
     signing,
 )
 from nightscreen.portal.pages import policy
-from nightscreen.web.forms import onward
-from nightscreen.web.guard import log, origin_of
+from nightscreen.web.guard import log, onward, origin_of, read_form
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -37,6 +46,17 @@ if TYPE_CHECKING:
 
 LINK: Final = "/consent/{token}"
 TOLD: Final = "/consent/told"
+OTP_LINK: Final = f"{PATH}{{token}}"
+_LONGEST_TOKEN = 300  # ours, a signed key, are shorter
+_MOST_FIELDS = 20  # our form has one; a form with many is not ours
+_ASKING = (LinkWord.OPEN, LinkWord.WRONG_OTP, LinkWord.MALFORMED)
+_OTP_STATUS = {
+    LinkWord.EXPIRED: 410,
+    LinkWord.CLOSED: 410,
+    LinkWord.BUSY: 409,
+    LinkWord.IN_DOUBT: 502,
+    LinkWord.UNAVAILABLE: 503,
+}
 _COOKIE_S = 900  # a little more than a customer may take on the consent screen
 _WORD_BYTES = 16  # 128 bits: nobody guesses one
 _LONGEST_CODE = 2000  # the service's specification names no length; bounds what a stranger can send
@@ -204,3 +224,51 @@ def _redirect_error(error: str) -> str:
     if error == "access_denied":
         return "denied"
     return "screen_trouble" if error in _OWN_TROUBLE else "screen_refused"
+
+
+# --- the password for a BVN ---
+
+
+async def show_otp(portal: Portal, request: Request) -> Response:
+    """Ask for the password, as often as the link is opened."""
+    return _otp_page(portal, request, await _look_at_otp(portal, request))
+
+
+async def take_otp(portal: Portal, request: Request) -> Response:
+    """Send a password on, and show the result."""
+    token = request.path_params["token"]
+    form, _ = await read_form(request, _MOST_FIELDS)
+    view = await _look_at_otp(portal, request)
+    typed = form.get("otp", [""])[-1].strip()
+    if view.word not in _ASKING or not typed:
+        return _otp_page(portal, request, view, "missing")
+    clock, transport = portal.journal.clock, portal.transport
+    sending = accept_otp(portal.settings, token, typed, clock=clock, transport=transport)
+    view = await portal.to_the_end(sending)
+    if view.word is LinkWord.CONFIRMED:
+        return onward(request.url.path)
+    return _otp_page(portal, request, view, view.word.value)
+
+
+async def _look_at_otp(portal: Portal, request: Request) -> LinkView:
+    token: str = request.path_params["token"]
+    if not token.isascii() or len(token) > _LONGEST_TOKEN:
+        return LinkView(LinkWord.CLOSED)
+    return await asyncio.to_thread(look_at_link, portal.journal, portal.settings, token)
+
+
+def _otp_page(portal: Portal, request: Request, view: LinkView, fault: str = "") -> Response:
+    """Ask for the password, saying what was wrong with the last, or say how the link stands."""
+    if view.word in _ASKING:
+        return portal.page(
+            "otp",
+            422 if fault else 200,
+            contact=view.masked_contact,
+            attempts_left=view.attempts_left,
+            digits=portal.settings.bvn_consent.otp_digits,
+            fault=fault,
+        )
+    if view.word is LinkWord.CONFIRMED:
+        return portal.page("otp_done")
+    again = request.url.path if view.word in (LinkWord.BUSY, LinkWord.UNAVAILABLE) else ""
+    return portal.trouble(f"otp_{view.word}", _OTP_STATUS[view.word], again)
