@@ -8,10 +8,9 @@ applicants' file wait for somebody else.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.desk.accounts import Accounts
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
-    from nightscreen.journal import Journal
     from nightscreen.runs.screening_run import ScreeningRun
 
 NIGHTS: Final = 14
@@ -60,110 +58,92 @@ _SINCE_NIGHT: Final = timedelta(hours=4)  # a choice: as at a desk in the mornin
 _THRESHOLDS: Final = {"past_due_naira": Decimal(20_000), "stacking_loans": Decimal(4)}
 
 
-@dataclass(frozen=True, slots=True)
-class Office:
-    """Where the office is, and who carries its calls.
+def furnish(
+    folder: Path,
+    settings: Settings,
+    rows: int,
+    *,
+    seed: int,
+    damage_pct: float,
+    nights: int = NIGHTS,
+    transport: Transport | None = None,
+) -> dict[str, str]:
+    """Make all of it, and return the token of each user's link.
 
-    Attributes:
+    Args:
         folder: holds the batches; results are in `out`.
         settings: of its runs.
+        rows: customers of tonight's portfolio, which grew by a few each night.
         seed: chooses the people.
         damage_pct: share of rows with bad data, in percent.
+        nights: how many lie behind.
         transport: carries calls in place of sockets.
     """
 
-    folder: Path
-    settings: Settings
-    seed: int
-    damage_pct: float
-    transport: Transport | None = None
+    def screen(path: Path, given: dict[str, Any], runner: Runner, **how: Any) -> None:  # noqa: ANN401 - as `run_screening` has them
+        given |= {"input": str(path), "output": str(folder / "out")}
+        parameters, how = ScreenBatch.model_validate(given), {"settings": settings, **how}
+        asyncio.run(run_screening(parameters, transport=transport, runner=runner, **how))
 
-    def furnish(self, rows: int, nights: int = NIGHTS) -> dict[str, str]:
-        """Make all of it, and return the token of each user's link."""
-        tokens = self.add_users(nights)
-        self.screen_nights(rows, nights)
-        self.add_applicants()
-        self.work_a_morning()
-        return tokens
+    tokens = _add_users(settings, nights)
+    path, today = folder / "customers.csv", lagos_day(_clock(nights)())
+    for days in reversed(range(nights)):
+        number = max(1, rows - days * _NEW_EACH_NIGHT)
+        make_batch(path, rows=number, seed=seed, damage_pct=damage_pct, today=today)
+        screen(path, {"batch": BATCH, "yes": True}, Runner(), clock=_clock(days))
+    path = folder / "applicants.csv"
+    make_batch(path, rows=APPLICANTS, seed=seed + 1, damage_pct=0)
+    applicants = {"batch": "applicants", "purpose": "origination", "max_spend": "10000"}
+    limited = settings.model_copy(update={"approval_above": _CEILING})
+    screen(path, applicants, _AskedBy(ANALYST), settings=limited)
+    _work_a_morning(settings)
+    return tokens
 
-    def screen_nights(self, rows: int, nights: int) -> None:
-        """Screen a portfolio that grows by a few customers each night, tonight's last."""
-        first = lagos_day(_clock(nights)())
-        for days in reversed(range(nights)):
-            path = self.folder / "customers.csv"
-            number = max(1, rows - days * _NEW_EACH_NIGHT)
-            make_batch(path, rows=number, seed=self.seed, damage_pct=self.damage_pct, today=first)
-            parameters = self._parameters(path, BATCH, yes=True)
-            self._screen(parameters, self.settings, _clock(days), Runner())
 
-    def add_applicants(self) -> None:
-        """Have a file of applicants wait for approval of what it may cost."""
-        path = self.folder / "applicants.csv"
-        make_batch(path, rows=APPLICANTS, seed=self.seed + 1, damage_pct=0)
-        parameters = self._parameters(path, "applicants", purpose="origination", max_spend="10000")
-        settings = self.settings.model_copy(update={"approval_above": _CEILING})
-        self._screen(parameters, settings, system_clock, _AskedBy(ANALYST))
+def _add_users(settings: Settings, nights: int) -> dict[str, str]:
+    """Make the users before the first night, and return the token of each one's link.
 
-    def _parameters(self, path: Path, batch: str, **more: object) -> ScreenBatch:
-        given = {"input": str(path), "batch": batch, "output": str(self.folder / "out")}
-        return ScreenBatch.model_validate(given | more)
+    They put the default policy in force. By the link a user sets a password; it is good once and
+    for a day.
+    """
+    with journal_of(settings, clock=_clock(nights)) as journal:
+        accounts = Accounts(journal)
+        for name, roles in USERS.items():
+            accounts.add(name, roles)
+        proposed = propose(journal, read_text(None), by=ANALYST, note="The first policy.")
+        decide_version(journal, _actor(APPROVER), proposed.key, PolicyState.APPROVED)
+    with journal_of(settings) as journal:
+        accounts = Accounts(journal)
+        return {name: accounts.link(name) for name in USERS}
 
-    def _screen(
-        self, parameters: ScreenBatch, settings: Settings, clock: Clock, runner: Runner
-    ) -> None:
-        screening = run_screening(
-            parameters, settings, transport=self.transport, clock=clock, runner=runner
-        )
-        asyncio.run(screening)
 
-    def add_users(self, nights: int) -> dict[str, str]:
-        """Make the users before the first night, and return the token of each one's link.
-
-        They put the default policy in force. By the link a user sets a password; it is good once
-        and for a day.
-        """
-        with journal_of(self.settings, clock=_clock(nights)) as journal:
-            accounts = Accounts(journal)
-            for name, roles in USERS.items():
-                accounts.add(name, roles)
-            proposed = propose(journal, read_text(None), by=ANALYST, note="The first policy.")
-            decide_version(journal, _actor(APPROVER), proposed.key, PolicyState.APPROVED)
-        with journal_of(self.settings) as journal:
-            accounts = Accounts(journal)
-            return {name: accounts.link(name) for name in USERS}
-
-    def work_a_morning(self) -> None:
-        """Review some cases; have an override, a contest and a policy wait for somebody else."""
-        analyst = _actor(ANALYST)
-        with journal_of(self.settings) as journal:
-            cases = sorted(Records(journal, OpenCase).all(), key=_exposure, reverse=True)
-            to_review = [case for case in cases if case.decision == Decision.REVIEW]
-            declined = [case for case in cases if case.decision == Decision.DECLINE]
-            for case in to_review[1 : 1 + _REVIEWED]:
-                self._decide(journal, analyst, case, "The branch has seen the customer's papers")
-            for case in declined[:1]:
-                self._decide(journal, analyst, case, "The old lender confirms that it is repaid")
-            for case in declined[1:2]:
-                open_contest(
-                    journal,
-                    analyst,
-                    self.settings.contest,
-                    case.customer_id,
-                    said="The loan is not mine: I never borrowed from this lender.",
-                    batch=BATCH,
-                )
-            text = rewritten(read_text(None), "demo-2", _THRESHOLDS)
-            propose(journal, text, by=ANALYST, note="Minutes of the credit committee.")
-
-    def _decide(self, journal: Journal, actor: Actor, case: OpenCase, note: str) -> None:
-        cells = {
-            "customer_id": case.customer_id,
-            "run_id": case.run_id,
-            "reviewer_decision": Decision.APPROVE.value,
-            "reviewer": actor.name,
-            "review_note": note,
-        }
-        import_reviews(journal, actor, [ReviewRow(0, "", cells)], self.settings)
+def _work_a_morning(settings: Settings) -> None:
+    """Review some cases; have an override, a contest and a policy wait for somebody else."""
+    analyst = _actor(ANALYST)
+    with journal_of(settings) as journal:
+        cases = Records(journal, OpenCase).all()
+        cases.sort(key=lambda case: case.exposure or Decimal(0), reverse=True)
+        to_review = [case for case in cases if case.decision == Decision.REVIEW]
+        declined = [case for case in cases if case.decision == Decision.DECLINE]
+        reviewed = [
+            (e, "The branch has seen the customer's papers") for e in to_review[1:][:_REVIEWED]
+        ]
+        reviewed += [(e, "The old lender confirms that it is repaid") for e in declined[:1]]
+        for case, note in reviewed:
+            cells = {
+                "customer_id": case.customer_id,
+                "run_id": case.run_id,
+                "reviewer_decision": Decision.APPROVE.value,
+                "reviewer": ANALYST,
+                "review_note": note,
+            }
+            import_reviews(journal, analyst, [ReviewRow(0, "", cells)], settings)
+        for case in declined[1:2]:
+            said = "The loan is not mine: I never borrowed from this lender."
+            whose = case.customer_id
+            open_contest(journal, analyst, settings.contest, whose, said=said, batch=BATCH)
+        text = rewritten(read_text(None), "demo-2", _THRESHOLDS)
+        propose(journal, text, by=ANALYST, note="Minutes of the credit committee.")
 
 
 class _AskedBy(Runner):
@@ -185,7 +165,3 @@ def _clock(days: int) -> Clock:
     """Return a clock that is set back by some days and the hours since the night."""
     behind = span_micros(timedelta(days=days) + _SINCE_NIGHT)
     return lambda: system_clock() - behind
-
-
-def _exposure(case: OpenCase) -> Decimal:
-    return case.exposure or Decimal(0)

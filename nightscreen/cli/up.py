@@ -285,11 +285,11 @@ def start_demo(output: Path, stack: ExitStack) -> None:
 def _furnish_demo(settings: Settings, desk: str) -> None:
     """Have the desk at an address open with two weeks of work; print the links of its users."""
     from nightscreen.cli import demo
-    from nightscreen.cli.demo_office import NIGHTS, USERS, Office
+    from nightscreen.cli.demo_office import NIGHTS, USERS, furnish
     from nightscreen.desk.users import password_link
 
     _say(f"Screening {NIGHTS} nights of fictional customers; this takes about a minute ...")
-    tokens = Office(Path.cwd(), settings, demo.SEED, demo.DAMAGE_PCT).furnish(_DEMO_ROWS)
+    tokens = furnish(Path.cwd(), settings, _DEMO_ROWS, seed=demo.SEED, damage_pct=demo.DAMAGE_PCT)
     for name, token in tokens.items():
         roles = " and ".join(USERS[name])
         _say(f"{name} ({roles}) sets a password at {password_link(settings, token, desk)}")

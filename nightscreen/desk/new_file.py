@@ -18,12 +18,12 @@ from nightscreen.checks.registry import CHECKS
 from nightscreen.config.parameters import USUAL_CHECKS, PurposeName
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.rows import Filter, rows_of_run
-from nightscreen.desk.uploads import TYPED
+from nightscreen.desk.uploads import TYPED, chosen_mapping
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal.runs import RUNNING
 from nightscreen.reading.columns import meanings
 from nightscreen.reading.date_orders import ORDERS, DateOrders
-from nightscreen.reading.mapping_file import DATE_ORDERS, read_mapping
+from nightscreen.reading.mapping_file import DATE_ORDERS
 from nightscreen.reading.mapping_file import Mapping as Meaning
 from nightscreen.reading.open_file import headings_of, open_source, sheets_of
 from nightscreen.results.ask_again import rows_as_part
@@ -206,7 +206,7 @@ def _file(context: Context, upload: Upload) -> Response:
         with _in_clear(context, upload) as path:
             sheets = sheets_of(path)
             headings, understood = _understood(path, chosen.get("sheet"))
-            source = open_source(path, mapping=_mapping(context, upload))
+            source = open_source(path, mapping=chosen_mapping(upload))
             orders = DateOrders(source)
             diagnosis = diagnose(source, orders, merge=merge)
             shown = preview(source, orders, merge=merge)
@@ -237,12 +237,6 @@ def _file(context: Context, upload: Upload) -> Response:
 
 
 # --- how it is understood ---
-
-
-def _mapping(context: Context, upload: Upload) -> Meaning | None:
-    """Return what was chosen for headings, sheet and dates; None where nothing was."""
-    path = context.uploads.mapping(upload.upload_id)
-    return read_mapping(path) if path.exists() else None
 
 
 def _understood(path: Path, sheet: str | None) -> tuple[list[str], dict[str, str]]:
@@ -348,7 +342,7 @@ def _submitted(
         return onward(address)
     upload = _keep_form(context, upload)
     with _in_clear(context, upload) as path:
-        open_ = DateOrders(open_source(path, mapping=_mapping(context, upload))).open_consent()
+        open_ = DateOrders(open_source(path, mapping=chosen_mapping(upload))).open_consent()
     if open_ is not None:
         raise InputError(_OPEN_DATES.format(*open_))
     if upload.choices.get("declared"):
@@ -428,7 +422,7 @@ def begin(context: Context, upload: Upload) -> None:
     require_service(context.settings, quote_only=False)
     parameters = _parameters(context, upload)
     with _in_clear(context, upload) as path:
-        open_source(path, mapping=_mapping(context, upload))
+        open_source(path, mapping=chosen_mapping(upload))
     with context.uploads.starting(upload) as is_first:
         if is_first:
             context.starter.start(parameters)

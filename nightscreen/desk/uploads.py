@@ -63,7 +63,7 @@ class Uploads:
         return self.journal.home.absolute() / UPLOADS / f"{upload_id}{SUFFIX}"
 
     def mapping(self, upload_id: str) -> Path:
-        """Return where the meaning of its headings lies."""
+        """Return where its run reads what its headings mean."""
         return self.path(upload_id).with_suffix(".toml")
 
     def keep(
@@ -87,7 +87,6 @@ class Uploads:
         )
         self._records.add([kept])
         self.audit.write(user, "file uploaded", digest=kept.digest, name=kept.name)
-        self._write_mapping(kept)
         return kept
 
     @property
@@ -127,9 +126,7 @@ class Uploads:
 
     def choose(self, upload: Upload, choices: dict[str, Any]) -> Upload:
         """Keep what was chosen for an upload, beside what was chosen before."""
-        _, changed = self._change(upload, lambda kept: {"choices": {**kept.choices, **choices}})
-        self._write_mapping(changed)
-        return changed
+        return self._change(upload, lambda kept: {"choices": {**kept.choices, **choices}})[1]
 
     def _change(
         self, upload: Upload, values: Callable[[Upload], dict[str, Any]]
@@ -143,13 +140,6 @@ class Uploads:
 
     def _set(self, upload: Upload, **values: object) -> None:
         self._change(upload, lambda _: values)
-
-    def _write_mapping(self, upload: Upload) -> None:
-        mapping, file = chosen_mapping(upload), self.mapping(upload.upload_id)
-        if mapping == Mapping():
-            file.unlink(missing_ok=True)
-        else:
-            write_private(file, mapping_toml(mapping).encode())
 
     @contextmanager
     def starting(self, upload: Upload) -> Iterator[bool]:
@@ -166,15 +156,17 @@ class Uploads:
             raise
 
     def parameters(self, upload: Upload) -> ScreenBatch:
-        """Return what an upload is screened with."""
-        chosen = upload.choices
-        mapping = self.mapping(upload.upload_id)
+        """Return what an upload is screened with; what its headings mean is written for its run."""
+        chosen, file = upload.choices, self.mapping(upload.upload_id)
+        mapping = chosen_mapping(upload)
+        if mapping != Mapping():
+            write_private(file, mapping_toml(mapping).encode())
         given = {
             "input": str(self.path(upload.upload_id)),
             "batch": chosen.get("batch") or batch_name(Path(upload.name))[:80],
             "output": str(self.output),
             "checks": chosen.get("checks") or USUAL_CHECKS,
-            "mapping": str(mapping) if mapping.exists() else "",
+            "mapping": "" if mapping == Mapping() else str(file),
             **{name: chosen[name] for name in _AS_CHOSEN if chosen.get(name)},
         }
         return ScreenBatch.model_validate(given)

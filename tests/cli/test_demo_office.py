@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from nightscreen.cli.demo_office import ANALYST, BATCH, USERS, Office
+from nightscreen.cli.demo_office import ANALYST, BATCH, USERS, furnish
 from nightscreen.config.settings import read_settings
 from nightscreen.desk.accounts import Accounts
 from nightscreen.journal import journal_of
@@ -36,8 +36,9 @@ def test_the_demo_opens_with_work_for_everybody(tmp_path: Path) -> None:
         override_above="50000",
     )
     transport = httpx.ASGITransport(application(sandbox))
-    office = Office(tmp_path, settings, seed=1, damage_pct=5.0, transport=transport)
-    tokens = office.furnish(60, nights=NIGHTS)
+    tokens = furnish(
+        tmp_path, settings, 60, seed=1, damage_pct=5.0, nights=NIGHTS, transport=transport
+    )
 
     with journal_of(settings) as journal:
         accounts = Accounts(journal)

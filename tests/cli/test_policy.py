@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from nightscreen.cli.policy import app
+from nightscreen.cli.decisions import policies as app
 from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
