@@ -17,9 +17,10 @@ from nightscreen.checks.karma import LISTINGS
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.wire import Scope
 from nightscreen.config.declarations import read_declarations
+from nightscreen.config.settings import AGED
 from nightscreen.desk.context import DeskError
 from nightscreen.desk.lists import USUAL_WAIT_DAYS, in_words
-from nightscreen.desk.new_file import begin, keep_rows
+from nightscreen.desk.new_file import begin, keep_row
 from nightscreen.desk.pages import TITLES, naira, words
 from nightscreen.desk.rows import branch_of, columns_of_care
 from nightscreen.desk.uploads import plain_name
@@ -31,7 +32,6 @@ from nightscreen.planning.eligibility import consent_valid, twelve_months_after
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import Subject, lookup_subject, newest_row
 from nightscreen.report.format import STATUSES
-from nightscreen.results.ask_again import parameters_again
 from nightscreen.results.case_comments import LARGEST, GivenFile, add_comment, find_attachment
 from nightscreen.results.enriched import find_row
 from nightscreen.results.notice_delivery import record_action, record_sent
@@ -337,7 +337,7 @@ def ask_again(context: Context) -> Response:
     except ValueError:
         raise DeskError(400, "Look at the price again.") from None
     chosen = parameters_again(run, check, naira_text(seen) or f"{cap:f}")
-    upload, started = keep_rows(context, "one-customer.csv", [row], chosen), False
+    upload, started = keep_row(context, "one-customer.csv", row, chosen), False
     try:
         quoted = quote_batch(context.uploads.parameters(upload), context.settings)
         most = quoted["quoted"]["high"]
@@ -361,6 +361,23 @@ def ask_again(context: Context) -> Response:
     about = {"customer_id": person.customer_id, "check": check, "max_spend": most}
     context.record("asked again", **about)
     return onward(f"/new/{upload.upload_id}")
+
+
+def parameters_again(run: RunRecord, check: str, cap: str) -> dict[str, Any]:
+    """Return what a run screens with that asks one check once more; it has no input yet.
+
+    Answers of the other checks are reused where they are fresh. `cap` is in naira.
+    """
+    given = run.parameters
+    return {
+        "batch": run.batch,
+        "purpose": run.purpose,
+        "checks": given.get("checks") or [check],
+        "karma_identities": given.get("karma_identities") or [],
+        "policy": given.get("policy") or "",
+        "freshness": [f"{check}.{outcome}=0" for outcome in AGED[check]],
+        "max_spend": cap,
+    }
 
 
 def _asked_checks(context: Context, found: _Found) -> list[str]:

@@ -7,9 +7,7 @@ it holds for later files too (`runs/corrections.py`). How a row is judged is `ru
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import threading
 from dataclasses import dataclass
@@ -19,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk.context import DeskError, plain_naira
-from nightscreen.desk.new_file import begin, preview, quote_upload
+from nightscreen.desk.new_file import as_part, begin, preview, quote_upload
 from nightscreen.desk.rows import rows_of_run
 from nightscreen.desk.runs import find_run
 from nightscreen.desk.uploads import TYPED, chosen_mapping
 from nightscreen.files.outputs import QUARANTINE
-from nightscreen.files.quarantine import escape_formula, records
+from nightscreen.files.quarantine import records
 from nightscreen.files.sealed_file import in_memory
 from nightscreen.journal.records import Records
 from nightscreen.reading.columns import meanings
@@ -352,7 +350,7 @@ def _require_sound(context: Context, sheet: _Sheet, rows: Changed) -> None:
     wrong = [f"line {row.line}: The row is blank." for row, cells in rows if not any(cells)]
     customers = list[str]()
     if not wrong:
-        with in_memory(_as_part(sheet.headings, rows)) as clear:
+        with in_memory(_part(sheet, rows)) as clear:
             source = open_source(clear, mapping=sheet.mapping)
             orders = DateOrders(source, sheet.date_order)
             corrections = Corrections.of(context.journal, sheet.run.batch)
@@ -410,18 +408,11 @@ def _keep(context: Context, sheet: _Sheet, rows: Changed) -> Upload:
         LINES: [row.line for row, _ in rows],
         "mapping": sheet.mapping.model_dump(mode="json"),
     }
-    part = _as_part(sheet.headings, rows)
-    return context.uploads.keep("fixed.csv", context.name, [part], chosen)
+    return context.uploads.keep("fixed.csv", context.name, [_part(sheet, rows)], chosen)
 
 
-def _as_part(headings: Sequence[str], rows: Changed) -> bytes:
-    """Return rows as a file that counts as a part of its batch: a quarantine that was fixed."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
-    writer.writerow([*map(escape_formula, headings), *QUARANTINE_COLUMNS])
-    for row, cells in rows:
-        writer.writerow([*map(escape_formula, cells), row.line, "", "", ""])
-    return text.getvalue().encode()
+def _part(sheet: _Sheet, rows: Changed) -> bytes:
+    return as_part(sheet.headings, ((row.line, cells) for row, cells in rows))
 
 
 def _differences(sheet: _Sheet, row: _Row, cells: Sequence[str]) -> list[tuple[str, str, str]]:

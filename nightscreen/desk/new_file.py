@@ -5,10 +5,12 @@ Reading, judging and quoting are `runs/`; what is uploaded lies sealed (`uploads
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections import Counter
 from contextlib import contextmanager
-from datetime import datetime, time
+from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any, Final, get_args
 from urllib.parse import quote as quoted
 
@@ -19,20 +21,22 @@ from nightscreen.config.parameters import USUAL_CHECKS, PurposeName
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.rows import Filter, rows_of_run
 from nightscreen.desk.uploads import TYPED, chosen_mapping
+from nightscreen.files.quarantine import escape_formula
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal.runs import RUNNING
-from nightscreen.reading.columns import meanings
+from nightscreen.reading.columns import is_output_name, meanings
 from nightscreen.reading.date_orders import ORDERS, DateOrders
 from nightscreen.reading.mapping_file import DATE_ORDERS
 from nightscreen.reading.mapping_file import Mapping as Meaning
 from nightscreen.reading.open_file import headings_of, open_source, sheets_of
-from nightscreen.results.ask_again import rows_as_part
 from nightscreen.runs.diagnosis import diagnose
 from nightscreen.runs.intake import Intake
 from nightscreen.runs.run import require_service
 from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.clock import LAGOS, MICROS
 from nightscreen.schemas.columns import KNOWN_COLUMNS
+from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
+from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.rows import Action
 from nightscreen.schemas.uploads import GONE
@@ -40,7 +44,7 @@ from nightscreen.values.identifiers import CustomerNumbers
 from nightscreen.web.guard import onward
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from starlette.responses import Response
@@ -450,7 +454,7 @@ def take_applicant(context: Context) -> Response:
             context.require_seen(typed["customer_id"], _COUNTER_BATCH)
         typed["branch"] = context.branches[0]  # else they would not see them
     chosen = {**_choices(context), "purpose": "origination", "batch": _COUNTER_BATCH}
-    upload = keep_rows(context, "applicant.csv", [typed], chosen)
+    upload = keep_row(context, "applicant.csv", typed, chosen)
     with _in_clear(context, upload) as path:
         source = open_source(path)
         (row,) = preview(source, DateOrders(source))["rows"]
@@ -464,9 +468,37 @@ def take_applicant(context: Context) -> Response:
     return onward(f"/new/{upload.upload_id}")
 
 
-def keep_rows(
-    context: Context, name: str, rows: Sequence[Mapping[str, Any]], chosen: Mapping[str, Any]
+def keep_row(
+    context: Context, name: str, row: Mapping[str, Any], chosen: Mapping[str, Any]
 ) -> Upload:
-    """Seal rows as a part of their batch."""
+    """Seal the row of one customer as a part of its batch."""
     choices = {**chosen, TYPED: True}
-    return context.uploads.keep(name, context.name, [rows_as_part(rows)], choices)
+    return context.uploads.keep(name, context.name, [row_as_part(row)], choices)
+
+
+def row_as_part(row: Mapping[str, Any]) -> bytes:
+    """Return the row of one customer as a part of its batch; columns of the output are left out.
+
+    Consent that could not be read stays so.
+    """
+    if row.get(CONSENT_UNREADABLE):
+        row = {**row, "consent_withdrawn_at": "unreadable"}
+    given = {
+        name: value.isoformat() if isinstance(value, date) else str(value)
+        for name, value in row.items()
+        if value is not None and value != "" and not is_output_name(name)
+    }
+    return as_part([*given], [(2, [*given.values()])])
+
+
+def as_part(headings: Iterable[str], rows: Iterable[tuple[int, Sequence[str]]]) -> bytes:
+    """Return rows, each with its line, as a file that counts as a part of its batch.
+
+    A quarantine that was fixed has this form; whoever is not in it is not gone.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
+    writer.writerow([*map(escape_formula, headings), *QUARANTINE_COLUMNS])
+    for line, cells in rows:
+        writer.writerow([*map(escape_formula, cells), line, "", "", ""])
+    return text.getvalue().encode()

@@ -14,6 +14,8 @@ import pytest
 from nightscreen.cli.preflight import check_before_engine
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import ContestClocks, Cutoffs, read_settings
+from nightscreen.desk.customer import parameters_again
+from nightscreen.desk.new_file import row_as_part
 from nightscreen.files.sealed_file import SUFFIX, sealed_writer
 from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
@@ -21,7 +23,6 @@ from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.contests import answer_contest, list_contests, open_contest
-from nightscreen.results.ask_again import parameters_again, rows_as_part
 from nightscreen.runs.run import lasting
 from nightscreen.schemas.contests import Contest, ContestAbout, ContestOutcome
 from nightscreen.schemas.errors import InputError, NotAllowedError
@@ -166,7 +167,7 @@ def test_asking_again_repeats_one_check_of_one_customer_under_the_cap(world: Wor
         assert run is not None
         asked = next(each for each in first.rows if each["customer_id"] == "C2")
         with sealed_writer(part, journal.sealer) as sink:
-            sink.write(rows_as_part([asked]))
+            sink.write(row_as_part(asked))
         parameters = parameters_again(run, "karma", "100")
     again = world.screen(input=str(part), **parameters)
     assert again.report["rows"]["screened"] == 1

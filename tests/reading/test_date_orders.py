@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from nightscreen.desk.new_file import row_as_part
 from nightscreen.journal import open_journal
 from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import open_source
 from nightscreen.report.verdict import verdict
-from nightscreen.results.ask_again import rows_as_part
 from nightscreen.runs.intake import Intake
 from nightscreen.schemas.columns import Flaw
 from tests.screening import World, consented_on, customer
@@ -174,5 +174,5 @@ def test_rows_that_are_asked_again_keep_a_consent_unreadable() -> None:
     """What the enriched rows cannot hold is not lost on the way into another run."""
     row = {"customer_id": "C1", "bvn": BVN, "consented_at": "2026-01-05"}
     for unreadable in (True, False):
-        part = rows_as_part([{**row, "consent_unreadable": unreadable}]).decode()
+        part = row_as_part({**row, "consent_unreadable": unreadable}).decode()
         assert ("consent_withdrawn_at" in part) is unreadable
