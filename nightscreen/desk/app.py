@@ -26,7 +26,6 @@ from nightscreen.desk import (
 from nightscreen.desk.context import EVERY_BRANCH, DeskError, page
 from nightscreen.desk.pages import POLICY, STATIC, TEMPLATES, html
 from nightscreen.desk.uploads import LARGEST
-from nightscreen.results import case_comments
 from nightscreen.schemas.errors import JournalError
 from nightscreen.web.guard import Guard, headers_of, log
 
@@ -162,7 +161,7 @@ def _routes(desk: Context) -> list[Route]:
             "review",
             on=customer.customer,
             takes_file=True,
-            largest=case_comments.LARGEST + LARGEST_FORM,
+            largest=customer.LARGEST_ATTACHMENT + LARGEST_FORM,
         ),
         get("/customers/{customer_id:path}/attachments/{key}", customer.save_attachment, "people"),
         get("/customers/{customer_id:path}", customer.customer, "people"),

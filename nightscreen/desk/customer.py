@@ -6,10 +6,12 @@ gate holds for every view: where consent has ended a card says so and shows noth
 
 from __future__ import annotations
 
-from base64 import b64decode
+import secrets
+from base64 import b64decode, b64encode
 from collections import defaultdict
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -26,13 +28,13 @@ from nightscreen.desk.rows import branch_of, columns_of_care
 from nightscreen.desk.uploads import plain_name
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.cases import WAITS_FOR
+from nightscreen.journal.engine import writing
 from nightscreen.journal.records import Records
 from nightscreen.operations.consents.links import USUAL, ConsentLinks
 from nightscreen.planning.eligibility import consent_valid, twelve_months_after
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import Subject, lookup_subject, newest_row
 from nightscreen.report.format import STATUSES
-from nightscreen.results.case_comments import LARGEST, GivenFile, add_comment, find_attachment
 from nightscreen.results.enriched import find_row
 from nightscreen.results.notice_delivery import record_action, record_sent
 from nightscreen.results.notices import notice_of
@@ -40,7 +42,7 @@ from nightscreen.results.settle_case import confirm_override, end_override, impo
 from nightscreen.results.tracked_state import TRACKED
 from nightscreen.results.wording import customer_name
 from nightscreen.runs.screening import quote_batch
-from nightscreen.schemas.cases import CaseComment
+from nightscreen.schemas.cases import CaseAttachment, CaseComment
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import MICROS, lagos_day, to_instant, to_micros
 from nightscreen.schemas.columns import Flaw
@@ -71,6 +73,14 @@ REASONS: Final = (
 )
 """What a reviewer chooses from; it goes before the note."""
 WAYS_TO_TELL: Final = ("letter", "text message", "email", "call", "visit")
+LARGEST_ATTACHMENT: Final = 5 * 1024 * 1024  # bytes; a few pages as a scanner has them
+LONGEST_COMMENT: Final = 2000
+_KEPT: Final = (
+    (b"%PDF-", ".pdf", "application/pdf"),
+    (b"\x89PNG\r\n\x1a\n", ".png", "image/png"),
+    (b"\xff\xd8\xff", ".jpg", "image/jpeg"),
+)
+"""First bytes, ending and media type of what may be kept: documents and photographs."""
 LOOKED_S: Final = 15 * 60  # who opened a customer within this time may be at work on it
 
 
@@ -256,28 +266,51 @@ def _newest_review(context: Context, person: Subject) -> str:
 
 
 def comment(context: Context) -> Response:
-    """Write a comment down on the case, and keep the file beside it."""
-    found, file = _found(context), context.file
-    given = None
+    """Write a comment down on the case, and keep the file beside it; both go with the customer.
+
+    A file is of a few types, told by its first bytes: whatever its name says, it is kept under the
+    ending of its type.
+    """
+    found, file, text = _found(context), context.file, context.text("comment")
+    text = text.replace("\r\n", "\n")
+    if not 0 < len(text) <= LONGEST_COMMENT:
+        raise InputError(f"Comment: write 1 to {LONGEST_COMMENT:,} characters.")
+    run_id = found.run.run_id if found.run else ""
+    about: dict[str, Any] = {
+        "key": secrets.token_hex(12),
+        "customer": found.person.pseudonym,
+        "batch": found.person.batch,
+        "run_id": run_id,
+        "at": context.clock(),
+    }
+    made, attached = CaseComment(**about, text=text, by=context.name), list[CaseAttachment]()
     if file is not None:
-        given = GivenFile(plain_name(file.filename or ""), file.file.read(LARGEST + 1))
-    add_comment(
-        context.journal,
-        context.actor,
-        found.person.customer_id,
-        batch=found.person.batch,
-        run_id=found.run.run_id if found.run else "",
-        text=context.text("comment").replace("\r\n", "\n"),
-        file=given,
-    )
+        content = file.file.read(LARGEST_ATTACHMENT + 1)
+        kinds = [kind for begins, *kind in _KEPT if content.startswith(begins)]
+        if len(content) > LARGEST_ATTACHMENT or not kinds:
+            raise InputError("The attachment is no PDF, PNG or JPEG file of at most 5 MB.")
+        ((ending, media_type),) = kinds
+        given = {
+            "file_name": f"{PurePath(plain_name(file.filename or '')).stem or 'file'}{ending}",
+            "media_type": media_type,
+            "content": b64encode(content).decode(),
+        }
+        attached = [CaseAttachment(**about, **given)]
+        named = {"file_name": given["file_name"], "file_size": len(content)}
+        made = made.model_copy(update=named)
+    with writing(context.journal.engine) as connection:
+        Records(context.journal, CaseComment).insert(connection, [made])
+        Records(context.journal, CaseAttachment).insert(connection, attached)
+    whose = {"run_id": run_id, "customer_id": found.person.customer_id}
+    context.record("comment added", **whose, attachment=bool(attached))
     return onward(f"{found.address}&said=comment")
 
 
 def save_attachment(context: Context) -> Response:
     """Give a file that is kept on the case, to be saved and never shown in the page."""
     person, key = _found(context).person, context.request.path_params["key"]
-    kept = find_attachment(context.journal, person.pseudonym, key)
-    if kept is None:
+    kept = Records(context.journal, CaseAttachment).find(key)
+    if kept is None or kept.customer != person.pseudonym:
         raise DeskError(404, "No such file is kept on this case.")
     context.record("attachment taken out", customer_id=person.customer_id)
     return attachment(b64decode(kept.content), kept.file_name, kept.media_type)

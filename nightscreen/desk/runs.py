@@ -5,6 +5,8 @@ The decision on a run's spending is the journal's record; an approved run is res
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,13 +28,12 @@ from nightscreen.journal.read_only import Look
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, state_of
-from nightscreen.report.sign_off import sign_report, signatures_of
 from nightscreen.results.notice_delivery import confirm_proposals
 from nightscreen.runs.approval import decide_spending, is_own_request, resumed, waits_in_inbox
 from nightscreen.runs.release import release as release_run
 from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import DAY_MICROS, MICROS, deadline_instant
-from nightscreen.schemas.contests import Confirmation
+from nightscreen.schemas.contests import Confirmation, Signature
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import from_micro, typed_micro
 from nightscreen.schemas.stops import StopReason
@@ -142,7 +143,7 @@ def run(context: Context) -> Response:
         },
         waits=context.approvals.newest(found.run_id),
         confirmed=Records(context.journal, Confirmation).of_run(found.run_id),
-        signed=signatures_of(context.journal, found),
+        signed=signatures_of(context, found),
         may_resume=may_resume(context, found),
     )
     if follows and context.asked("stands") != [stands]:
@@ -348,8 +349,35 @@ def decide(context: Context) -> Response:
 def sign(context: Context) -> Response:
     """Sign a run's report as it stands."""
     found = find_run(context)
-    sign_report(context.journal, context.actor, found.run_id, note=context.text("note", 2000))
+    if found.report is None:
+        raise InputError("This run has no report yet; it can be signed once it has ended.")
+    earlier = signatures_of(context, found)
+    if any(is_current and same_person(each.by, context.name) for each, is_current in earlier):
+        raise InputError("You have signed this report.")
+    made = Signature(
+        key=f"{found.run_id}:{context.clock()}",
+        batch=found.batch,
+        run_id=found.run_id,
+        at=context.clock(),
+        by=context.name,
+        note=context.text("note", 2000),
+        report=_digest(found),
+    )
+    Records(context.journal, Signature).add([made])
+    context.record("report signed", run_id=found.run_id, report=made.report)
     return onward(f"/runs/{found.run_id}#sign")
+
+
+def signatures_of(context: Context, run: RunRecord) -> list[tuple[Signature, bool]]:
+    """Return who signed a run's report, oldest first; and whether it is still the one they read."""
+    found = Records(context.journal, Signature).of_run(run.run_id)
+    now = _digest(run) if found else ""
+    return [(each, each.report == now) for each in found]
+
+
+def _digest(run: RunRecord) -> str:
+    """Return the SHA-256 of a report, whatever the order of its fields."""
+    return hashlib.sha256(json.dumps(run.report, sort_keys=True).encode()).hexdigest()
 
 
 def confirm(context: Context) -> Response:

@@ -6,6 +6,7 @@ import re
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
+from nightscreen.desk.customer import LARGEST_ATTACHMENT
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.records import Records
@@ -13,7 +14,6 @@ from nightscreen.journal.schema import ErasedPseudonyms
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.subject_access import access_page, gather
-from nightscreen.results.case_comments import LARGEST
 from nightscreen.schemas.cases import CaseAttachment, CaseComment
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def test_attachment_is_kept_sealed_and_given_back_to_be_saved_alone(bank: Office
 def test_what_is_no_comment_or_no_such_file_is_refused(bank: Office) -> None:
     """A page with a picture's name, a file over 5 MB, a blank: the page keeps what was typed."""
     ada = bank.browser("analyst", name="Ada")
-    large = LETTER.ljust(LARGEST + 1)
+    large = LETTER.ljust(LARGEST_ATTACHMENT + 1)
     for file in (("a.png", b"<html><script>"), ("a.pdf", b" %PDF-"), ("a.pdf", large)):
         refused = comment(ada, "See this", file)
         assert refused.status_code == 400
