@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path  # noqa: TC003 - Typer reads the annotation when it runs
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import typer
@@ -17,6 +17,7 @@ from nightscreen.cli.command import command, group
 from nightscreen.cli.context import require_consent, settings_of_command
 from nightscreen.cli.engine import set_engine_defaults
 from nightscreen.cli.runs import hand_to_deployment
+from nightscreen.config.settings import is_loopback
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.users import password_link
 from nightscreen.files.heartbeat import read_vitals
@@ -25,7 +26,6 @@ from nightscreen.journal.audit import Audit
 from nightscreen.portal.app import serve
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.users import Role
-from nightscreen.web.serve import is_open_to_others
 
 if TYPE_CHECKING:
     from nightscreen.config.parameters import ScreenBatch
@@ -50,7 +50,7 @@ NameArgument = Annotated[
 
 @desk_app.callback(invoke_without_command=True, epilog="Example: nightscreen desk --port 8090")
 def desk(
-    context: typer.Context,
+    typed: typer.Context,
     host: HostOption = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = PORT,
     output: Annotated[
@@ -61,15 +61,15 @@ def desk(
     ] = None,
 ) -> None:
     """Serve the desk until stopped; the first start prints the link that makes the first user."""
-    if context.invoked_subcommand is not None:
+    if typed.invoked_subcommand is not None:
         return
     from nightscreen.desk.app import application
     from nightscreen.desk.context import WRITE_WAIT_S, Context
     from nightscreen.web.guard import origin_of
-    from nightscreen.web.serve import serve_app
+    from nightscreen.web.serve import listening, serve_app
 
     settings = settings_of_command()
-    if is_open_to_others(host):
+    if not is_loopback(host):
         behind = (
             "keep this port behind it" if settings.desk_url else "name it in NIGHTSCREEN_DESK_URL"
         )
@@ -80,28 +80,23 @@ def desk(
             err=True,
         )
     keep_at = (output or settings.output).absolute()
-    with journal_of(settings, busy_timeout_s=WRITE_WAIT_S) as journal:
-        desks: list[Context] = []
-
-        def build(at: str) -> Any:  # noqa: ANN401 - an ASGI application
-            names = ("127.0.0.1", "localhost", "[::1]")
-            local = {at, *(f"http://{name}:{urlsplit(at).port}" for name in names)}
-            origins = {origin_of(settings.desk_url)} if settings.desk_url else local
-            starter = EngineStarter(settings)
-            starter.prepare()
-            desks.append(Context(journal, settings, starter, frozenset(origins), keep_at))
-            return application(desks[0])
-
-        def announce(at: str) -> str:
-            token = desks[0].accounts.first_link()
-            first = "" if token is None else f"\nfirst user: {password_link(settings, token, at)}"
-            return f"desk listening on {origin_of(settings.desk_url) or at}{first}"
-
+    with (
+        journal_of(settings, busy_timeout_s=WRITE_WAIT_S) as journal,
+        listening(host, port) as (listener, at),
+    ):
+        names = ("127.0.0.1", "localhost", "[::1]")
+        local = {at, *(f"http://{name}:{urlsplit(at).port}" for name in names)}
+        proxied = origin_of(settings.desk_url)
+        starter = EngineStarter(settings)
+        starter.prepare()
+        origins = frozenset({proxied} if proxied else local)
+        context = Context(journal, settings, starter, origins, keep_at)
+        token = context.accounts.first_link()
+        first = "" if token is None else f"\nfirst user: {password_link(settings, token, at)}"
         serve_app(
-            build,
-            host=host,
-            port=port,
-            announce=announce,
+            application(context),
+            listener,
+            f"desk listening on {proxied or at}{first}",
             proxies=settings.desk_proxies,
             takes_files=True,
         )
@@ -247,7 +242,7 @@ def portal(
 ) -> None:
     """Serve the web pages customers meet: consent, callback, one-time password."""
     settings = settings_of_command()
-    if is_open_to_others(host):
+    if not is_loopback(host):
         typer.echo(
             f"Other machines reach {host}, and the portal does not serve https: let them reach "
             "only a proxy that does, and keep this port behind it.",

@@ -20,7 +20,7 @@ from nightscreen.portal.pages import TEMPLATES, Portal, place_of, policy
 from nightscreen.runs.run import require_service
 from nightscreen.schemas.errors import JournalError
 from nightscreen.web.guard import HEALTH, Guard, headers_of, log
-from nightscreen.web.serve import serve_app
+from nightscreen.web.serve import listening, serve_app
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -118,9 +118,5 @@ def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) 
         UsageError: a setting is missing, or the port is taken.
     """
     app, place = application(journal, settings), place_of(settings)
-    serve_app(
-        lambda _at: app,
-        host=host,
-        port=place.port if port is None else port,
-        announce=lambda at: f"portal listening on {at} for {place.origin}",
-    )
+    with listening(host, place.port if port is None else port) as (listener, at):
+        serve_app(app, listener, f"portal listening on {at} for {place.origin}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import socket
 import sys
-from ipaddress import ip_address
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import h11
@@ -19,7 +19,7 @@ from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Iterator
     from types import FrameType
 
     from starlette.types import ASGIApp
@@ -124,24 +124,9 @@ class AnnouncingServer(uvicorn.Server):
             sys.stdout.flush()
 
 
-def serve_app(
-    build: Callable[[str], ASGIApp],
-    *,
-    host: str,
-    port: int,
-    announce: Callable[[str], str],
-    proxies: str = "",
-    takes_files: bool = False,
-) -> None:
-    """Serve an application until SIGINT or SIGTERM; answers under way are given first.
-
-    Args:
-        build: makes the application, of the address it listens on.
-        host: address to listen on.
-        port: 0 takes a free one.
-        announce: makes the lines to print once it listens, of its address.
-        proxies: whose X-Forwarded-For says where a request comes from.
-        takes_files: a body has as long as a large file needs.
+@contextmanager
+def listening(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
+    """Listen on an address, port 0 for a free one; give the socket and where that is.
 
     Raises:
         UsageError: the port is taken.
@@ -154,43 +139,54 @@ def serve_app(
             f"--port: cannot listen on {host}:{port} ({error.strerror}); choose another with "
             "--port, or --host"
         ) from None
+    with listener:
+        listener.setblocking(False)  # noqa: FBT003 - the name of the method says it
+        shown = f"[{host}]" if ":" in host else host
+        yield listener, f"http://{shown}:{listener.getsockname()[1]}"
+
+
+def serve_app(
+    app: ASGIApp,
+    listener: socket.socket,
+    announcement: str,
+    *,
+    proxies: str = "",
+    takes_files: bool = False,
+) -> None:
+    """Serve an application until SIGINT or SIGTERM; answers under way are given first.
+
+    Args:
+        app: the application.
+        listener: where it listens.
+        announcement: lines to print once it does.
+        proxies: whose X-Forwarded-For says where a request comes from.
+        takes_files: a body has as long as a large file needs.
+    """
 
     class Protocol(ImpatientProtocol):
         body_within_s = FILE_WITHIN_S if takes_files else HEAD_WITHIN_S
 
-    with listener:
-        listener.setblocking(False)  # noqa: FBT003 - the name of the method says it
-        shown = f"[{host}]" if ":" in host else host
-        at = f"http://{shown}:{listener.getsockname()[1]}"
-        config = uvicorn.Config(
-            build(at),
-            http=Protocol,
-            ws="none",
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            server_header=False,
-            proxy_headers=bool(proxies),
-            forwarded_allow_ips=proxies,
-            limit_concurrency=_AT_ONCE,
-            timeout_graceful_shutdown=_END_WITHIN_S,
-        )
-        server = AnnouncingServer(config)
-        server.announcement = announce(at)
-        before = {number: signal.signal(number, _ignore) for number in _STOPS}
-        try:
-            server.run(sockets=[listener])
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def is_open_to_others(host: str) -> bool:
-    """Return whether other machines can reach an address the server listens on."""
+    config = uvicorn.Config(
+        app,
+        http=Protocol,
+        ws="none",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=proxies,
+        limit_concurrency=_AT_ONCE,
+        timeout_graceful_shutdown=_END_WITHIN_S,
+    )
+    server = AnnouncingServer(config)
+    server.announcement = announcement
+    before = {number: signal.signal(number, _ignore) for number in _STOPS}
     try:
-        return not ip_address(host).is_loopback
-    except ValueError:
-        return host != "localhost"
+        server.run(sockets=[listener])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _ignore(_signal: int, _frame: FrameType | None) -> None:
