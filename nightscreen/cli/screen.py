@@ -2,15 +2,21 @@
 
 Parameters and input are checked before the engine is imported, so that a mistake is reported at
 once; a temporary server loads meanwhile.
+
+Run as a program, this is a run that the desk started where no engine server is configured, with its
+parameters on stdin: a process of its own, so that the desk can be stopped and started meanwhile.
 """
 
 from __future__ import annotations
+
+import sys
 
 from nightscreen.cli import engine
 from nightscreen.cli.command import Result, command
 from nightscreen.cli.context import settings_of_command
 from nightscreen.cli.output import about
 from nightscreen.config.parameters import ScreenBatch
+from nightscreen.schemas.errors import NightscreenError
 
 
 @command("screen customers.csv --max-spend 250000 --deadline 06:00", view="summary")
@@ -54,3 +60,13 @@ def screened(parameters: ScreenBatch) -> Result:
     result = engine.ran("screen_batch:screen_batch", parameters)
     more = about(result.document, parameters.output, settings.base_url)
     return result._replace(view="summary", more=more)
+
+
+if __name__ == "__main__":
+    try:
+        given = ScreenBatch.model_validate_json(sys.stdin.read())
+        report = engine.run_flow("screen_batch:screen_batch", given)
+    except NightscreenError as error:
+        sys.stderr.write(f"nightscreen: {error}\n")
+        sys.exit(error.exit_status)
+    sys.exit(engine.EXIT_BY_STATE.get(report["state"], 1))

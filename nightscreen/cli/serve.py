@@ -133,7 +133,7 @@ class EngineStarter:
         log = self._settings.home.absolute() / "desk.runs.log"
         with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as to:
             child = subprocess.Popen(
-                [sys.executable, "-m", "nightscreen.cli.desk_run"],
+                [sys.executable, "-m", "nightscreen.cli.screen"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=to,

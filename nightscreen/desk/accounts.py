@@ -82,9 +82,6 @@ class SignInSource(NamedTuple):
     known: bool
 
 
-AT_THE_HOST: Final = SignInSource("host", known=True)  # a command typed on the desk's own machine
-
-
 class Accounts:
     """Reads and writes the users of a journal, and signs them in."""
 
@@ -370,7 +367,7 @@ class Accounts:
         users = kept | {user.key: [_mark(user), self.clock()]}
         return self._sign("device", word=said.get("word") or secrets.token_urlsafe(), users=users)
 
-    def check(self, name: str, password: str, source: SignInSource = AT_THE_HOST) -> User | None:
+    def check(self, name: str, password: str, source: SignInSource) -> User | None:
         """Return the user of a name and password; None counts as a failure.
 
         An unknown name takes as long as a known one.

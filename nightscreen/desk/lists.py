@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -176,22 +177,23 @@ def _settled(context: Context, run: RunRecord, rows: list[dict[str, Any]]) -> li
 
 def _workbook(rows: list[dict[str, Any]], about: list[tuple[str, str]]) -> bytes:
     sink = io.BytesIO()
-    with xlsxwriter.Workbook(sink, {"in_memory": True, "constant_memory": False}) as book:
+    as_text = {
+        "strings_to_formulas": False,
+        "strings_to_urls": False,
+    }  # whatever a cell begins with
+    with xlsxwriter.Workbook(sink, {"in_memory": True, **as_text}) as book:
         sheet, notes = book.add_worksheet("Decisions"), book.add_worksheet("About")
-        bold, money = book.add_format({"bold": True}), book.add_format({"num_format": "#,##0.00"})
-        for column, name in enumerate(_EXPORTED):
-            sheet.write_string(0, column, name, bold)
-            for line, row in enumerate(rows[:_SHEET_ROWS], start=1):
-                value = row[name]
-                if name == "exposure" and value is not None:
-                    sheet.write_number(line, column, float(value), money)
-                else:
-                    sheet.write_string(line, column, "" if value is None else str(value))
-        sheet.set_column(0, len(_EXPORTED), 18)
+        exposure = _EXPORTED.index("exposure")
+        sheet.set_column(0, len(_EXPORTED) - 1, 18)
+        sheet.set_column(exposure, exposure, 18, book.add_format({"num_format": "#,##0.00"}))
         sheet.freeze_panes(1, 1)
-        for line, (name, value) in enumerate(about):
-            notes.write_string(line, 0, name, bold)
-            notes.write_string(line, 1, value)
+        sheet.write_row(0, 0, _EXPORTED, book.add_format({"bold": True}))
+        for line, row in enumerate(rows[:_SHEET_ROWS], start=1):
+            values = (row[name] for name in _EXPORTED)
+            cells = (v if v is None or isinstance(v, Decimal) else str(v) for v in values)
+            sheet.write_row(line, 0, cells)
+        for line, said in enumerate(about):
+            notes.write_row(line, 0, said)
     return sink.getvalue()
 
 
