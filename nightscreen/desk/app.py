@@ -43,26 +43,9 @@ LARGEST_TABLE: Final = 4 * LARGEST_FORM  # a page of a quarantine, with a field 
 SWEEP_S: Final = 30  # a choice: about so long an upload of no more use lies on the disk
 
 
-_TROUBLE = {
-    "nul": ("This address cannot be read", "It holds a character without a sign (NUL)."),
-    "too_long": ("This address is too long", "It cannot be one of the desk's."),
-    "other_host": (
-        "This page is not here",
-        "Open the desk by the address it printed at its start.",
-    ),
-    "too_large": ("That is too large", "The desk takes no more than that at once."),
-    "other_site": (
-        "This form is not from a page of the desk",
-        "Open the page here, and send its form again.",
-    ),
-    "broken": ("Something is wrong on our side", "It has been noted. Go back and try again."),
-}
-
-
 def _refusal(kind: str, status: int) -> Response:
     """Return the page of a request that reaches no page."""
-    title, sentence = _TROUBLE.get(kind, _TROUBLE["broken"])
-    return html("bare", status, title=title, sentence=sentence)
+    return html("bare", status, kind=kind)
 
 
 def application(desk: Context) -> ASGIApp:

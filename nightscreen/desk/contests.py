@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 
     from nightscreen.desk.context import Context
 
-OUTCOMES = {
-    ContestOutcome.STANDS: "the decision stands",
-    ContestOutcome.CHANGED: "the decision is changed",
-    ContestOutcome.WITHDRAWN: "the customer withdrew it",
-}
 DECISIONS = (Decision.APPROVE, Decision.REVIEW, Decision.DECLINE)
 
 
@@ -39,7 +34,6 @@ def contests(context: Context) -> Response:
         "contests",
         open=[each for each in found if each["answered_at"] is None],
         answered=[each for each in found if each["answered_at"] is not None][-50:],
-        outcomes=OUTCOMES,
         decisions=DECISIONS,
         abouts=tuple(ContestAbout),
     )

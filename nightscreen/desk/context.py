@@ -96,25 +96,9 @@ _DOING: Final = {
 }
 """What a right is needed for, where its word does not say it."""
 BUSY: Final = "The journal is busy, and nothing was saved. Try again in a few seconds."
-SAID: Final = {
-    "saved": "The review is saved.",
-    "proposed": "The override waits for a second person, who confirms it.",
-    "confirmed": "The override is confirmed and saved.",
-    "ended": "The override is not made.",
-    "comment": "The comment is kept on the case.",
-    "contest": "The contest is recorded. It is answered by somebody who did not decide.",
-    "action": "The action is recorded. The next notices include it.",
-    "told": "It is written down that the customer was told.",
-}
-"""What a page says once something was done, by the word in its address."""
 _OF_COMMANDS: Final = re.compile(r"; see(?: all with)?: nightscreen .*", re.DOTALL)
 """What a message says to whoever typed a command; a page has the thing itself."""
 _NOT_MENDED: Final = frozenset({403, 404, 410})  # no other form of the page does better
-_TITLES: Final = {
-    403: "You may not see this",
-    404: "Page not found",
-    413: "That is too large",
-}
 
 
 class DeskError(Exception):
@@ -389,7 +373,7 @@ class Context:
             "here": here,
             "now": self.clock(),
             "error": self.error,
-            "said": SAID.get(self.asked_first("said"), ""),
+            "said": self.asked_first("said"),
             "typed": self.typed,
         }
         return html(template, self.status, **{**shown, **values})
@@ -402,9 +386,8 @@ class Context:
 
     def refusal(self, error: DeskError) -> Response:
         """Return the page of a refused request."""
-        title = _TITLES.get(error.status, "That did not work")
         self.status = error.status
-        return self.page("trouble", title=title, sentence=error.sentence, error="")
+        return self.page("trouble", status=error.status, sentence=error.sentence, error="")
 
 
 def plain_naira(text: str) -> str:

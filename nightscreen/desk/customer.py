@@ -62,16 +62,6 @@ if TYPE_CHECKING:
     from nightscreen.desk.context import Context
     from nightscreen.journal.runs import RunRecord
 
-REASONS: Final = (
-    "The policy is right",
-    "Evidence is of another person",
-    "Evidence is wrong or out of date",
-    "Settled since, proof seen",
-    "Income or security suffices",
-    "Agreed by the committee",
-    "Other, see the note",
-)
-"""What a reviewer chooses from; it goes before the note."""
 WAYS_TO_TELL: Final = ("letter", "text message", "email", "call", "visit")
 LARGEST_ATTACHMENT: Final = 5 * 1024 * 1024  # bytes; a few pages as a scanner has them
 LONGEST_COMMENT: Final = 2000
@@ -183,7 +173,6 @@ def customer(context: Context, *, link: str = "", again: dict[str, Any] | None =
         usual_wait=lagos_day(now) + timedelta(days=USUAL_WAIT_DAYS),
         newest_review=_newest_review(context, person),
         proposal=next(iter(context.reviews.waiting(person.pseudonym)), None),
-        reasons=REASONS,
         decisions=tuple(dict.fromkeys(word.value for word in REVIEWED.values())),
         link=link,
         preset=context.asked_first("decision"),

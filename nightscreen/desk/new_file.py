@@ -62,22 +62,6 @@ _PIECE: Final = 1 << 20
 PURPOSES: Final = get_args(PurposeName)
 _USUAL: Final = {"purpose": "portfolio", "checks": USUAL_CHECKS, "max_spend": "", "policy": ""}
 """What a file is screened with where nothing else is chosen."""
-AT_THE_COUNTER: Final = (
-    ("customer_id", "Customer id", "text"),
-    ("first_name", "First name", "text"),
-    ("middle_name", "Middle name", "text"),
-    ("last_name", "Last name", "text"),
-    ("date_of_birth", "Date of birth", "date"),
-    ("bvn", "BVN", "text"),
-    ("account_number", "Account number", "text"),
-    ("bank_name", "Bank", "text"),
-    ("phone", "Phone", "tel"),
-    ("email", "Email", "email"),
-    ("exposure", "Amount asked for", "text"),
-    ("consent_reference", "Consent reference", "text"),
-    ("consented_at", "Consented on", "date"),
-)
-"""Column, label and kind of each field of the form for one applicant."""
 _OPEN_DATES: Final = (
     "The dates of {0} can be read in two ways, such as {1}, and consent depends on them. Choose "
     "under Date order whether the day or the month is first."
@@ -440,12 +424,13 @@ def begin(context: Context, upload: Upload) -> None:
 def applicant(context: Context) -> Response:
     """Show the form for one applicant at the counter."""
     chosen = {"checks": context.form.get("check", USUAL_CHECKS)}
-    return context.page("applicant", fields=AT_THE_COUNTER, checks=CHECKS, chosen=chosen)
+    return context.page("applicant", checks=CHECKS, chosen=chosen)
 
 
 def take_applicant(context: Context) -> Response:
     """Quote one applicant at the counter, or screen at once."""
-    typed = {name: context.text(name, 200) for name, _, _ in AT_THE_COUNTER}
+    named = [name for name in KNOWN_COLUMNS if name in context.form]
+    typed = {name: context.text(name, 200) for name in ("customer_id", *named)}
     if not typed["customer_id"]:
         raise DeskError(400, "Customer id: every applicant needs one.")
     if context.branches:
