@@ -67,19 +67,6 @@ LONGEST_ADDRESS: Final = 2000  # of a page of ours that somebody comes back to o
 EVERY_BRANCH: Final = "every branch"  # beside the rights of a page that shows all customers
 _FIRST_YEAR: Final = 2000  # no run is older
 _LOOKED_AT: Final = 60  # runs that are searched for a customer's newest row
-NAVIGATION: Final = (
-    ("/", "Tonight", ""),
-    ("/new", "New file", "screen"),
-    ("/approvals", "Approvals", "approvals"),
-    ("/runs", "Runs", "runs"),
-    ("/decisions", "Decisions", "people"),
-    ("/contests", "Contests", "people"),
-    ("/policy", "Policy", "runs"),
-    ("/money", "Money", "money"),
-    ("/audit", "Audit", "audit"),
-    ("/users", "Users", "users"),
-)
-"""Path, word and the right without which the entry is not shown."""
 _DOING: Final = {
     "approve": "Approving",
     "contest": "Recording and answering contests",
@@ -358,19 +345,14 @@ class Context:
 
     def page(self, template: str, **values: object) -> Response:
         """Return a page with the navigation of this user."""
-        waiting = len(self.waiting_approvals) if self.may("approvals") else 0
         here = "/" + self.request.url.path.split("/")[1]
         if here == "/customers" or self.request.url.path.endswith("/decisions"):
             here = "/decisions"
         shown = {
             "user": self.user,
             "may": self.may,
-            "navigation": [
-                (path, word, waiting if path == "/approvals" else 0)
-                for path, word, need in NAVIGATION
-                if self.user is not None and (not need or self.may(need))
-            ],
-            "here": here,
+            "to_approve": len(self.waiting_approvals) if self.may("approvals") else 0,
+            "here": here,  # the entry of the navigation
             "now": self.clock(),
             "error": self.error,
             "said": self.asked_first("said"),

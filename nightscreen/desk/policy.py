@@ -72,7 +72,6 @@ def policy(context: Context, *, of: str = "", tried: Mapping[str, Any] | None = 
     text = text_in_force(context.journal)
     present = read_policy(text)
     runs = _past_runs(context)
-    newest = {run.batch: run for run in reversed(runs)}
     waiting = [each for each in found if each.state == PolicyState.PROPOSED]
     ended = [each for each in reversed(found) if each.state != PolicyState.PROPOSED]
     taken = {present.version, *(each.version for each in found)}
@@ -95,11 +94,6 @@ def policy(context: Context, *, of: str = "", tried: Mapping[str, Any] | None = 
         runs=runs,
         chosen=_chosen(context, runs),
         can_try=bool(runs) and context.may("people") and not context.branches,
-        by_file=[
-            {"batch": batch, "file": Path(run.parameters["policy"]).name}
-            for batch, run in newest.items()
-            if run.parameters.get("policy")
-        ],
         proposals=[
             {
                 "version": each,
