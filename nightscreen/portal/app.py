@@ -1,25 +1,51 @@
-"""The portal as one ASGI application: its addresses.
+"""The portal as one ASGI application: its addresses, and the pages behind links.
 
-The pages behind links are in `links`; `web.guard` wraps everything.
+Behind a link a customer consents, or types a one-time password for a BVN; `web.guard` wraps it all.
+
+Links, states and codes are judged in `operations/`; here an answer becomes a page. A password is
+never shown again, and is in no address, log or cookie.
+
+Of consent there are the link, the departure to the consent screen, the way back, what came. After
+the way back the browser is sent on to a clean address, so that code and state leave its address
+bar. One signed cookie has a random word, which ties a redirect to the browser that started it and
+identifies no person, and what the next page is to say.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+import secrets
+from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlsplit
 
+from itsdangerous import BadData
 from sqlalchemy import text
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 
+from nightscreen.client.wire import consent_address, read_scopes
 from nightscreen.journal.engine import reading
-from nightscreen.portal import links
+from nightscreen.operations.bvn.confirmations import (
+    PATH,
+    LinkView,
+    LinkWord,
+    accept_otp,
+    look_at_link,
+)
+from nightscreen.operations.consents.links import (
+    AskedConsent,
+    ConsentLinks,
+    ExchangeEnd,
+    Refusal,
+    redeem,
+    signing,
+)
 from nightscreen.portal.pages import TEMPLATES, Portal, place_of, policy
 from nightscreen.runs.run import require_service
 from nightscreen.schemas.errors import JournalError
-from nightscreen.web.guard import HEALTH, Guard, headers_of, log
+from nightscreen.web.guard import HEALTH, Guard, headers_of, log, onward, origin_of, read_form
 from nightscreen.web.serve import listening, serve_app
 
 if TYPE_CHECKING:
@@ -36,6 +62,44 @@ if TYPE_CHECKING:
     View = Callable[[Portal, Request], Awaitable[Response]]
 
 LONGEST_BODY = 8192  # bytes; nothing but short forms is sent
+LINK: Final = "/consent/{token}"
+TOLD: Final = "/consent/told"
+OTP_LINK: Final = f"{PATH}{{token}}"
+_LONGEST_TOKEN = 300  # ours, a signed key, are shorter
+_MOST_FIELDS = 20  # our form has one; a form with many is not ours
+_ASKING = (LinkWord.OPEN, LinkWord.WRONG_OTP, LinkWord.MALFORMED)
+_OTP_STATUS = {
+    LinkWord.EXPIRED: 410,
+    LinkWord.CLOSED: 410,
+    LinkWord.BUSY: 409,
+    LinkWord.IN_DOUBT: 502,
+    LinkWord.UNAVAILABLE: 503,
+}
+_COOKIE_S = 900  # a little more than a customer may take on the consent screen
+_WORD_BYTES = 16  # 128 bits: nobody guesses one
+_LONGEST_CODE = 2000  # the service's specification names no length; bounds what a stranger can send
+_READ = ("code", "state", "error")
+
+_LINK_STATUS = {Refusal.USED: 410, Refusal.EXPIRED: 410}
+_STATE_STATUS = {Refusal.USED: 410, Refusal.EXPIRED: 410, Refusal.OTHER_BROWSER: 403}
+_TOLD_STATUS = {
+    "denied": 200,
+    "nothing_granted": 200,
+    "screen_trouble": 502,
+    "screen_refused": 502,
+    "no_code": 400,
+    "code_refused": 400,
+    "in_doubt": 502,
+    "busy": 503,
+    "ours": 502,
+}
+_TOLD_AS = {
+    ExchangeEnd.KEPT: "done",
+    ExchangeEnd.CAPPED: "ours",
+    ExchangeEnd.KEY_REFUSED: "ours",
+    ExchangeEnd.TEST_MODE: "ours",
+}
+_OWN_TROUBLE = frozenset({"server_error", "temporarily_unavailable"})
 
 
 def application(
@@ -54,18 +118,18 @@ def application(
         return Route(path, endpoint, methods=[method], max_body_size=LONGEST_BODY)
 
     routes = [
-        route("GET", links.OTP_LINK, links.show_otp),
-        route("POST", links.OTP_LINK, links.take_otp),
+        route("GET", OTP_LINK, show_otp),
+        route("POST", OTP_LINK, take_otp),
         route("GET", "/", _front),
         route("GET", "/icon.svg", _icon),
         route("GET", HEALTH, _health),
     ]
     if portal.place.callback_path:  # the registered address goes before all others
         routes = [
-            route("GET", portal.place.callback_path, links.come_back),
-            route("GET", links.TOLD, links.told),
-            route("GET", links.LINK, links.start),
-            route("POST", links.LINK, links.depart),
+            route("GET", portal.place.callback_path, come_back),
+            route("GET", TOLD, told),
+            route("GET", LINK, start),
+            route("POST", LINK, depart),
             *routes,
         ]
 
@@ -120,3 +184,196 @@ def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) 
     app, place = application(journal, settings), place_of(settings)
     with listening(host, place.port if port is None else port) as (listener, at):
         serve_app(app, listener, f"portal listening on {at} for {place.origin}")
+
+
+# --- consent ---
+
+
+async def start(portal: Portal, request: Request) -> Response:
+    """Say who asks for what, as often as the link is opened."""
+    asked = await _look(portal, request)
+    if isinstance(asked, Refusal):
+        return _link_refused(portal, asked)
+    screen = origin_of(portal.settings.consent_url)
+    response = portal.page("start", scopes=asked.scopes, screen=urlsplit(screen).netloc)
+    response.headers["content-security-policy"] = policy(screen)
+    return _remember(portal, response, word=_word(portal, request))
+
+
+async def depart(portal: Portal, request: Request) -> Response:
+    """Send the browser to the consent screen."""
+    asked = await _look(portal, request)
+    if isinstance(asked, Refusal):
+        return _link_refused(portal, asked)
+    word, links = _word(portal, request), ConsentLinks(portal.journal)
+    address = consent_address(
+        portal.settings.consent_url,
+        client_id=portal.settings.client_id,
+        redirect_uri=portal.settings.redirect_uri,
+        scopes=read_scopes(asked.scopes),
+        state=await asyncio.to_thread(links.depart, asked, word),
+    )
+    return _remember(portal, onward(address), word=word)
+
+
+async def _look(portal: Portal, request: Request) -> AskedConsent | Refusal:
+    links = ConsentLinks(portal.journal)
+    return await asyncio.to_thread(links.look, request.path_params["token"])
+
+
+def _link_refused(portal: Portal, why: Refusal) -> Response:
+    kind = why if why in _LINK_STATUS else Refusal.UNKNOWN
+    return portal.trouble(f"link_{kind}", _LINK_STATUS.get(why, 404))
+
+
+async def come_back(portal: Portal, request: Request) -> Response:
+    """Accept the redirect of the consent screen, and redirect the browser to the result."""
+    if request.method != "GET":  # to ask for headers alone must use nothing up
+        return portal.trouble("method", 405)
+    given = _read(request)
+    if given is None or not given.get("state"):
+        return portal.trouble("state_unknown", 400)
+    word, links = _held(portal, request).get("word"), ConsentLinks(portal.journal)
+    asked = await asyncio.to_thread(links.come_back, given["state"], word)
+    if isinstance(asked, Refusal):
+        kind = Refusal.UNKNOWN if asked is Refusal.TAMPERED else asked
+        return portal.trouble(f"state_{kind}", _STATE_STATUS.get(asked, 400))
+    done = None
+    if "error" in given:
+        what = _redirect_error(given["error"])
+    elif not 0 < len(given.get("code", "")) <= _LONGEST_CODE:
+        what = "no_code"
+    else:
+        exchanging = redeem(
+            portal.journal,
+            portal.settings,
+            asked,
+            given["code"],
+            channel="portal",
+            transport=portal.transport,
+        )
+        # to the end, even where the customer goes away meanwhile
+        done = await portal.to_the_end(exchanging)
+        what = _TOLD_AS.get(done.ending, done.ending.value)
+        if done.ending is not ExchangeEnd.KEPT:  # whoever looks after the portal sees why
+            said = {"exchange": done.ending.value, "trouble": done.trouble}
+            log("portal", said, in_json=portal.settings.log_format == "json")
+    message = {
+        "what": what,
+        "granted": () if done is None or done.grant is None else done.grant.scopes,
+        "missing": () if done is None else done.missing,
+        "again": "" if what == "done" else links.again(asked),
+    }
+    return _remember(portal, onward(TOLD), word=_word(portal, request), **message)
+
+
+async def told(portal: Portal, request: Request) -> Response:
+    """Return what came of the way back; the address says nothing of it."""
+    message = _held(portal, request)
+    what = message.get("what")
+    if what is None:
+        return portal.trouble("nothing_told", 404)
+    if what == "done":
+        shown = {name: message[name] for name in ("granted", "missing")}
+        return portal.page("done", **shown)
+    again = LINK.format(token=message["again"]) if message["again"] else ""
+    return portal.trouble(what, _TOLD_STATUS[what], again)
+
+
+# --- the cookie ---
+
+
+def _cookie(portal: Portal) -> str:
+    return "__Host-nightscreen" if portal.place.is_secure else "nightscreen"
+
+
+def _held(portal: Portal, request: Request) -> dict[str, Any]:
+    """Return what the browser's cookie holds; nothing where it is not ours or too old."""
+    signed, held = request.cookies.get(_cookie(portal), ""), dict[str, Any]()
+    with suppress(BadData):
+        held = signing(portal.journal, "browser").loads(signed, max_age=_COOKIE_S)
+    return held
+
+
+def _word(portal: Portal, request: Request) -> str:
+    """Return the word that identifies this browser, a new one where it has none."""
+    return _held(portal, request).get("word") or secrets.token_urlsafe(_WORD_BYTES)
+
+
+def _remember(portal: Portal, response: Response, **held: object) -> Response:
+    response.set_cookie(
+        _cookie(portal),
+        str(signing(portal.journal, "browser").dumps(held)),
+        max_age=_COOKIE_S,
+        path="/",
+        secure=portal.place.is_secure,
+        httponly=True,
+        samesite="lax",
+    )
+    return response
+
+
+def _read(request: Request) -> dict[str, str] | None:
+    """Return what came back; None if anything is given twice or cannot be read."""
+    query = request.scope["query_string"].decode("latin-1")
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=50)
+    except ValueError:
+        return None
+    given = [(name, value) for name, value in pairs if name in _READ]
+    return dict(given) if len({name for name, _ in given}) == len(given) else None
+
+
+def _redirect_error(error: str) -> str:
+    """Return what an error of the consent screen means (OAuth 2.0, 4.1.2.1)."""
+    if error == "access_denied":
+        return "denied"
+    return "screen_trouble" if error in _OWN_TROUBLE else "screen_refused"
+
+
+# --- the password for a BVN ---
+
+
+async def show_otp(portal: Portal, request: Request) -> Response:
+    """Ask for the password, as often as the link is opened."""
+    return _otp_page(portal, request, await _look_at_otp(portal, request))
+
+
+async def take_otp(portal: Portal, request: Request) -> Response:
+    """Send a password on, and show the result."""
+    token = request.path_params["token"]
+    form, _ = await read_form(request, _MOST_FIELDS)
+    view = await _look_at_otp(portal, request)
+    typed = form.get("otp", [""])[-1].strip()
+    if view.word not in _ASKING or not typed:
+        return _otp_page(portal, request, view, "missing")
+    clock, transport = portal.journal.clock, portal.transport
+    sending = accept_otp(portal.settings, token, typed, clock=clock, transport=transport)
+    view = await portal.to_the_end(sending)
+    if view.word is LinkWord.CONFIRMED:
+        return onward(request.url.path)
+    return _otp_page(portal, request, view, view.word.value)
+
+
+async def _look_at_otp(portal: Portal, request: Request) -> LinkView:
+    token: str = request.path_params["token"]
+    if not token.isascii() or len(token) > _LONGEST_TOKEN:
+        return LinkView(LinkWord.CLOSED)
+    return await asyncio.to_thread(look_at_link, portal.journal, portal.settings, token)
+
+
+def _otp_page(portal: Portal, request: Request, view: LinkView, fault: str = "") -> Response:
+    """Ask for the password, saying what was wrong with the last, or say how the link stands."""
+    if view.word in _ASKING:
+        return portal.page(
+            "otp",
+            422 if fault else 200,
+            contact=view.masked_contact,
+            attempts_left=view.attempts_left,
+            digits=portal.settings.bvn_consent.otp_digits,
+            fault=fault,
+        )
+    if view.word is LinkWord.CONFIRMED:
+        return portal.page("otp_done")
+    again = request.url.path if view.word in (LinkWord.BUSY, LinkWord.UNAVAILABLE) else ""
+    return portal.trouble(f"otp_{view.word}", _OTP_STATUS[view.word], again)
