@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 MOST_CELLS: Final = 1_200  # of one page: each is a field of its form
 MOST_ROWS: Final = 25
 MOST_BY_RULE: Final = 500
-"""Rows that one rule changes; of each it is asked whether a second person must confirm it."""
+"""Rows that one rule changes; of each it is asked whether one person may decide it alone."""
 LIST, LINES, REFERENCE = "list", "lines", "reference"
 """Choices of an upload: on which list its rows are, their lines in the lender's file, and where
 the evidence is."""
