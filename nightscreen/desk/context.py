@@ -369,7 +369,7 @@ class Context:
     def refusal(self, error: DeskError) -> Response:
         """Return the page of a refused request."""
         self.status = error.status
-        return self.page("trouble", status=error.status, sentence=error.sentence, error="")
+        return self.page("trouble", refused_as=error.status, sentence=error.sentence, error="")
 
 
 def plain_naira(text: str) -> str:
