@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING
 from nightscreen.config.settings import overridden
 from nightscreen.files.inbox import Inbox, Ticket, is_being_written, is_whole
 from nightscreen.inbox.file_intake import (
+    LONGER,
+    LOOKS,
     Examined,
     Fate,
+    Settling,
     decided_runs,
     examine,
     settle,
     ticket_name,
     told_name,
 )
-from nightscreen.inbox.file_intake import LONGER, LOOKS, Settling
 from nightscreen.journal import journal_of
 from nightscreen.policy.load import load_policy
 from nightscreen.policy.versions import policy_in_force
