@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import typer
@@ -11,12 +11,8 @@ from typer.testing import CliRunner
 
 from nightscreen.cli.preflight import diagnose, inspect
 from nightscreen.schemas.errors import InputError, SettingsError
+from tests.cli.conftest import Here
 from tests.screening import consented_on
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.cli.conftest import Here
 
 TABLE = """Customer ID;Surname;BVN;Acct No;Bank;GSM;Consent Ref;Consent Date;cost
 C1;Adebayo;22212345678;0123456789;Access Bank;08031234567;R1;2024-01-02;5

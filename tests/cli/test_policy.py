@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,9 +22,6 @@ from nightscreen.results.backtest import past_run, rows_of
 from nightscreen.results.decide import decide
 from nightscreen.schemas.errors import InputError, NotAllowedError
 from tests.policy.policy_rows import NO_HISTORY, enriched, listing
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROWS = [
     {"customer_id": "=C1"},

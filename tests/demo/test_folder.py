@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from nightscreen.cli.demo import MARKER, prepare_folder
 from nightscreen.schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _earlier(output: Path) -> None:

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 from urllib.parse import urlencode
 
 import httpx
 from argon2 import PasswordHasher
 
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
 from nightscreen.desk.app import application
 from nightscreen.desk.context import Context
 from nightscreen.journal import open_journal
 from nightscreen.journal.engine import BUSY_TIMEOUT_S
+from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.users import Role
 from nightscreen.web.guard import FORM_TYPE
 from tests.portal.visiting import Clock
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nightscreen.config.parameters import ScreenBatch
-    from nightscreen.schemas.approvals import Approval
 
 ORIGIN = "http://127.0.0.1:8090"
 PASSWORD = "palm wine at noon"

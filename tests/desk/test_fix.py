@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import re
 import shutil
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
 from nightscreen.files.sealed_file import unsealed
@@ -22,16 +24,8 @@ from nightscreen.reading.open_file import open_source
 from nightscreen.runs.corrections import keep_to_correct
 from nightscreen.schemas.rows import Header
 from nightscreen.schemas.uploads import Correction, RowToCorrect
-from tests.desk.office import Office
-from tests.screening import CONSENT, World, customer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import httpx
-
-    from tests.desk.office import Browser
-    from tests.screening import Night
+from tests.desk.office import Browser, Office
+from tests.screening import CONSENT, Night, World, customer
 
 CELL = re.compile(r'<input name="c(\d+)\.(\d+)" value="([^"]*)" aria-label="([^"]+), line (\d+)"')
 FORM = {"reference": "form 8"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,9 +11,6 @@ from nightscreen.journal.engine import writing
 from nightscreen.journal.schema import records
 from nightscreen.schemas.errors import SettingsError
 from tests.portal.visiting import PORTAL, Town, Visitor, settings_in
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def client(town: Town, origin: str = PORTAL) -> httpx.AsyncClient:

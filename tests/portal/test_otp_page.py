@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
-from nightscreen.journal import open_journal
+from nightscreen.journal import Journal, open_journal
 from nightscreen.operations.bvn.confirmations import token_for
 from nightscreen.operations.bvn.states import requests_of
 from nightscreen.portal.app import application
@@ -16,12 +17,6 @@ from tests.operations.bvn_in_a_test import BvnWorld, asked
 from tests.portal.visiting import PORTAL, Clock, settings_in
 from tests.privacy.search import Search
 from tests.sandbox.in_process import quick_sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from nightscreen.journal import Journal
 
 
 class Desk:

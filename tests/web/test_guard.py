@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message
 
 from nightscreen.web.guard import Guard, headers_of, log, read_form
-
-if TYPE_CHECKING:
-    from starlette.exceptions import HTTPException
-    from starlette.requests import Request
-    from starlette.types import ASGIApp, Message
 
 OWN = "https://desk.lender.example"
 HOST = (b"host", b"desk.lender.example")
