@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from nightscreen.journal.approvals import Approvals
-from nightscreen.journal.customers import Customers
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.opening import journal_of
 from nightscreen.privacy.erasure import erase, look
@@ -158,7 +157,7 @@ class Lender(RuleBasedStateMachine):
         pseudonyms: list[bytes] = []
         # a run that was killed before it came to this person holds nothing of them
         with journal_of(self.world.read_settings()) as journal, suppress(InputError):
-            found = look(journal, Customers(journal), whom)
+            found = look(journal, whom)
             pseudonyms = list(found.person.pseudonyms().all)
             erase(journal, found)
         words = [person[name].encode() for name in ("bvn", "account_number", "customer_id")]

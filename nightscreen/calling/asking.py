@@ -23,8 +23,8 @@ from nightscreen.calling.stops import FEW
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.client.wire import lookup_request
+from nightscreen.journal.answers import Doubts
 from nightscreen.journal.lookups import WHOLE_RUN
-from nightscreen.journal.unreadable import Doubts, doubts_of
 from nightscreen.planning.freshness import is_closed
 from nightscreen.schemas.calls import NOT_ENDED, UNREAD_TROUBLES, LookupStatus
 from nightscreen.schemas.checks import IdentityKind, Lookup, Outcome
@@ -86,7 +86,8 @@ class Asking(Caller):
         """Return how often lookups were sent of late whose calls are in doubt, by check."""
         journal, run_id, since = self.run.journal, self.run.run_id, self.freshness.doubts_since
         return {
-            check: doubts_of(journal, check, run_id, since(check)) for check in self.table.checks
+            check: journal.answers.doubts(check, run_id, since(check))
+            for check in self.table.checks
         }
 
     def tasks(

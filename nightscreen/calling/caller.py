@@ -23,7 +23,6 @@ from nightscreen.calling.writer import Writer
 from nightscreen.client.api import Client
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.network import Network
-from nightscreen.journal.unreadable import mark_outage
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import family_of
 from nightscreen.schemas.clock import MICROS, next_day
@@ -186,7 +185,8 @@ class Caller:
             stops.stop(StopReason.CANCELLED)
         await self.drain()
         for check, since in stops.unread_outages():
-            await asyncio.to_thread(mark_outage, self.run.journal, self.run.run_id, check, since)
+            mark = self.run.journal.answers.mark_outage
+            await asyncio.to_thread(mark, self.run.run_id, check, since)
         if self.concludes:
             stops.conclude()
         if self.short and stops.ending()[0] == COMPLETED:

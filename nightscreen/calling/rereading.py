@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.classify import ChargeStatus, Classifier, Exchange
 from nightscreen.client.wire import lookup_request
-from nightscreen.journal.unreadable import settle_read, unread_answers
 from nightscreen.schemas.checks import IdentityKind, Lookup
 from nightscreen.schemas.requests import Request
 
 if TYPE_CHECKING:
     from nightscreen.client.response_rules import ResponseRules
     from nightscreen.journal import Journal
-    from nightscreen.journal.unreadable import UnreadAnswer
+    from nightscreen.journal.answers import OpenedAnswer
 
 _ANY_OTHER = "https://other.invalid/"
 """Stands for the second identifier of a check, which no reading of an answer looks at."""
@@ -52,7 +51,7 @@ def reread(journal: Journal, rules: ResponseRules) -> dict[str, Reread]:
     """
     classifier = Classifier(rules)
     found: dict[str, Reread] = {}
-    for block in unread_answers(journal):
+    for block in journal.answers.unread():
         read = []
         for each in block:
             mine = found.setdefault(each.check, Reread())
@@ -68,11 +67,11 @@ def reread(journal: Journal, rules: ResponseRules) -> dict[str, Reread]:
                 read.append((each, reading.outcome, reading.cost_micro))
             else:
                 mine.left_cost_micro += each.cost_micro or 0
-        settle_read(journal, read)
+        journal.answers.settle(read)
     return found
 
 
-def _request(each: UnreadAnswer) -> Request:
+def _request(each: OpenedAnswer) -> Request:
     """Return the request that brought an answer, as far as reading it needs."""
     if each.check in CHECKS:
         kind = IdentityKind(each.kind)

@@ -19,21 +19,15 @@ from nightscreen.cli.context import opened_journal, settings_of_command
 from nightscreen.cli.output import say, view
 from nightscreen.config.declarations import read_declarations
 from nightscreen.files.private_files import make_private_folder, write_private
-from nightscreen.journal.audit import Audit
-from nightscreen.journal.customers import Customers
-from nightscreen.journal.erasure import Erasures, leave_no_trace
-from nightscreen.journal.reviews import Reviews
+from nightscreen.journal.audit import Audit, AuditQuery
+from nightscreen.journal.erasure import leave_no_trace
 from nightscreen.privacy import erasure, purging
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.processing_record import assessment_page, processing_record, record_page
-from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import InputError, UsageError
-from nightscreen.schemas.money import naira_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from nightscreen.journal import Journal
     from nightscreen.privacy.erasure import Found
 
@@ -53,17 +47,15 @@ def explain(
     settings = settings_of_command()
     declared = read_declarations(settings)
     with opened_journal() as journal:
-        customers = Customers(journal)
         cash_flow = explain_cash_flow(journal, CashFlow.of(settings), customer_id)
         document: dict[str, Any] = {"customer_id": customer_id}
         try:
-            people = lookup_subject(journal, customers, customer_id, batch=batch)
+            people = lookup_subject(journal, customer_id, batch=batch)
         except InputError:
             if cash_flow is None or batch:
                 raise
         else:
-            reviews = Reviews(journal)
-            document = explain_decision(journal, customers, reviews, people[0], declared)
+            document = explain_decision(journal, people[0], declared)
             document["other_batches"] = [person.batch for person in people[1:]]
         Audit(journal).write_by_command("customer seen", customer_id=customer_id)
     return {**document, "cash_flow": cash_flow}
@@ -80,9 +72,8 @@ def subject_access(
     settings = settings_of_command()
     declared = read_declarations(settings)
     with opened_journal() as journal:
-        customers = Customers(journal)
-        people = lookup_subject(journal, customers, customer_id)
-        document = gather(journal, customers, people, settings.retention, declared)
+        people = lookup_subject(journal, customer_id)
+        document = gather(journal, people, settings.retention, declared)
         Audit(journal).write_by_command("subject access handed over", customer_id=customer_id)
     file = make_private_folder(output) / f"subject-access-{people[0].pseudonym.hex()[:12]}"
     page, data = file.with_suffix(".html"), file.with_suffix(".json")
@@ -94,7 +85,6 @@ def subject_access(
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")]
 _BVN = re.compile(r"[0-9]{11}")
-_COUNTED = ("kind", "answers", "calls", "states", "sightings", "files")
 
 
 @command("erase --customer-id CUST-0000004", view="erase")
@@ -120,7 +110,7 @@ def erase(
     """Remove one person from the journal and from every past output."""
     if list_:
         with opened_journal() as journal:
-            done = list(_audit(Erasures(journal)))
+            done = _removals(Audit(journal))
         return Result({"erasures": done}, view="erasures")
     if not customer_id and not bvn:
         raise UsageError("say who is to be erased: --customer-id as the file has it, or --bvn")
@@ -181,8 +171,8 @@ def look(journal: Journal, whom: Whom) -> Found:
     Raises:
         InputError: nothing is held of them.
     """
-    erasure.mend(journal)
-    return erasure.look(journal, Customers(journal), whom, inbox=settings_of_command().inbox)
+    purging.mend(journal)
+    return erasure.look(journal, whom, inbox=settings_of_command().inbox)
 
 
 def erase_found(journal: Journal, found: Found, *, more: bool = False) -> dict[str, Any]:
@@ -194,20 +184,15 @@ def erase_found(journal: Journal, found: Found, *, more: bool = False) -> dict[s
         more: others are erased after this one, so that the log is emptied once, after the last.
     """
     done = erasure.erase(journal, found, more=more)
-    went = {"rows": done["rows"], "answers": done["answers"]}
-    Audit(journal).write_by_command("customer erased", **went)
     return {**done, "desk_entries": found.held.entries}
 
 
-def _audit(erasures: Erasures) -> Iterator[dict[str, Any]]:
-    for entry in erasures.audit():
-        yield {
-            **{name: getattr(entry, name) for name in _COUNTED},
-            "rows": entry.file_rows,
-            "at": instant_text(entry.begun_at),
-            "finished_at": instant_text(entry.finished_at),
-            "cost": naira_text(entry.cost_micro),
-        }
+def _removals(audit: Audit) -> list[dict[str, Any]]:
+    """Return what the audit says of erasures and purges, newest first."""
+    actions = (erasure.ERASURE_BEGUN, erasure.ERASURE_ENDED, purging.PURGED)
+    found = [each for action in actions for each in audit.find(AuditQuery(action=action))]
+    found.sort(key=lambda entry: entry["number"], reverse=True)
+    return [{"at": each["at"], "action": each["action"], **each["detail"]} for each in found]
 
 
 @command("purge --dry-run", view="purge")

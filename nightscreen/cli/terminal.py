@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from nightscreen.cli.context import settings_of_command
 from nightscreen.cli.output import duration, say
-from nightscreen.journal.read_only import has_users, look_into
+from nightscreen.journal.actor import has_users
+from nightscreen.journal.opening import look_into
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.money import naira_words
 from nightscreen.tasks.terminal import AT_TERMINAL
@@ -108,7 +109,7 @@ def _desk_has_users(settings: Settings) -> bool:
     if look is None:
         return False
     with look:
-        return has_users(look.engine)
+        return has_users(look)
 
 
 def ask(asked: Approval) -> bool:

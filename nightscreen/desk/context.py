@@ -27,9 +27,8 @@ from nightscreen.desk.uploads import Uploads
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.audit import Audit
-from nightscreen.journal.cases import Cases
+from nightscreen.journal.cases import Cases, Reviews
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.reviews import Reviews
 from nightscreen.results.enriched import find_row
 from nightscreen.schemas.errors import JournalBusyError, NightscreenError, NotAllowedError
 from nightscreen.schemas.users import ALLOWED, RIGHTS

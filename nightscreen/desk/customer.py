@@ -106,7 +106,7 @@ def _found(context: Context) -> _Found:
         key = context.journal.pseudonyms.customer(run.batch, customer_id)
         return _Found(Subject(customer_id, run.batch, key, (run,)), run, row)
     try:
-        person, *others = lookup_subject(context.journal, context.customers, customer_id)
+        person, *others = lookup_subject(context.journal, customer_id)
     except InputError as error:
         raise DeskError(404, str(error)) from None
     run, row = newest_row(context.journal, person) or (None, None)
@@ -121,7 +121,7 @@ def customer(context: Context, *, link: str = "", again: dict[str, Any] | None =
     found = _found(context)
     person, run, row, _ = found
     declared = read_declarations(context.settings)
-    document = explain(context.journal, context.customers, context.reviews, person, declared)
+    document = explain(context.journal, person, declared)
     shown = None if row is None else dict(in_words(context, [row], run.purpose if run else None)[0])
     now = context.clock()
     allowed = row is not None and _consents(row, now)

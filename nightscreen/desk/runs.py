@@ -23,8 +23,7 @@ from nightscreen.files.heartbeat import read_vitals
 from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
-from nightscreen.journal.audit import RUN_STOPPED
-from nightscreen.journal.read_only import Look
+from nightscreen.journal.audit import RUN_STOPPED, Audit
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, state_of
@@ -92,7 +91,7 @@ class Standing:
 def standings(context: Context, found: Iterable[RunRecord]) -> list[Standing]:
     """Return how runs stand."""
     asked = {each.run_id for each in context.waiting_approvals}
-    look, home = Look.of(context.journal), context.settings.home
+    audit, home = Audit(context.journal), context.settings.home
     standing = []
     for run in found:
         if run.run_id in asked and run.stop_reason == StopReason.APPROVAL:
@@ -107,7 +106,7 @@ def standings(context: Context, found: Iterable[RunRecord]) -> list[Standing]:
         facts = {
             "state": state,
             "stop_reason": run.stop_reason,
-            "stopped_by": look.stopped_by(run),
+            "stopped_by": audit.stopped_by(run),
             "held": bool(report.get("held")) and not report.get("released"),
             "approval": None,
         }
@@ -153,8 +152,7 @@ def run(context: Context) -> Response:
 
 def facts_of(context: Context, run: RunRecord) -> dict[str, Any]:
     """Return how a run stands, in words and numbers for a page."""
-    look = Look.of(context.journal)
-    facts = condition_of(run, context.settings, look, context.clock)
+    facts = condition_of(run, context.settings, context.journal, context.clock)
     facts["deadline"] = deadline_words(facts)
     facts["live"] = facts["state"] == RUNNING
     facts["may_stop"] = facts["state"] in {RUNNING, HUNG}

@@ -13,17 +13,19 @@ import secrets
 import sys
 from typing import TYPE_CHECKING
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 from nightscreen.files.private_files import (
     make_private_folder,
     sync_folder,
     write_private,
     write_private_once,
 )
-from nightscreen.files.sealing import fingerprint
-from nightscreen.schemas.errors import JournalKeyError, SettingsError, UsageError
+from nightscreen.files.sealing import Sealer, fingerprint
+from nightscreen.schemas.errors import (
+    JournalDamagedError,
+    JournalKeyError,
+    SettingsError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +37,7 @@ LEAST_PASSPHRASE = 12
 _COST = {"n": 2**17, "r": 8, "p": 1, "maxmem": 2**28}
 """Parameters of scrypt: 128 MB and about half a second a guess."""
 _SEALED_AS = b"scrypt-131072-8-1"
-_SALT_BYTES, _NONCE_BYTES = 16, 12  # 128 bits of salt, as NIST SP 800-132 asks; AES-GCM takes 12
+_SALT_BYTES = 16  # 128 bits, as NIST SP 800-132 asks
 
 
 def decode_key(text: str, source: str) -> bytes:
@@ -69,9 +71,9 @@ def seal_key(key: bytes, passphrase: str) -> bytes:
     """
     if len(passphrase) < LEAST_PASSPHRASE:
         raise UsageError(f"the passphrase has under {LEAST_PASSPHRASE} characters; take a longer")
-    salt, nonce = secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_NONCE_BYTES)
-    sealed = AESGCM(_stretched(passphrase, salt)).encrypt(nonce, key, _SEALED_AS)
-    return _SEALED_AS + b" " + base64.b64encode(salt + nonce + sealed) + b"\n"
+    salt = secrets.token_bytes(_SALT_BYTES)
+    sealed = Sealer(_stretched(passphrase, salt)).seal(key, _SEALED_AS)
+    return _SEALED_AS + b" " + base64.b64encode(salt + sealed) + b"\n"
 
 
 def unseal_key(line: bytes, passphrase: str) -> bytes:
@@ -83,10 +85,8 @@ def unseal_key(line: bytes, passphrase: str) -> bytes:
     try:
         form, text = line.split()
         held = base64.b64decode(text, validate=True)
-        salt, nonce = held[:_SALT_BYTES], held[_SALT_BYTES : _SALT_BYTES + _NONCE_BYTES]
-        sealed = held[_SALT_BYTES + _NONCE_BYTES :]
-        return AESGCM(_stretched(passphrase, salt)).decrypt(nonce, sealed, form)
-    except (ValueError, InvalidTag):
+        return Sealer(_stretched(passphrase, held[:_SALT_BYTES])).open(held[_SALT_BYTES:], form)
+    except (ValueError, JournalDamagedError, JournalKeyError):
         raise JournalKeyError(
             "the passphrase does not open the backup's key, or the file was changed; give the one "
             "the backup was made with"

@@ -78,8 +78,6 @@ class Output:
     # shown from the journal, or is shown in another file
     section: str = ""
     beside: bool = False  # it lies outside the run's folder
-    # the files that hold every row of it, which are quicker to read
-    made_of: tuple[str, ...] = ()
 
     def files(self, folder: Path) -> list[Path]:
         """Return the files of this kind that a run has, in the order of their rows."""
@@ -96,7 +94,6 @@ OUTPUTS: Final = (
         Whose.LISTED,
         "enriched",  # as the rows that tell which approved customers are on it
         erasing=Erasing.DELETE,
-        made_of=(DECISIONS_CSV, ENRICHED_PARTS),
     ),
     Output(
         CALLS_FILE,
@@ -137,11 +134,12 @@ OUTPUTS: Final = (
         for kind in PulledKind
     ),
     _of_people(CASHFLOW_FILE, "what customers can pay back", Whose.LISTED, "enriched"),
-    _of_people(
+    Output(
         QUARANTINE,
         "rows to fix, each with its line and a hint",
         Whose.AS_GIVEN,
         "quarantine",
+        erasing=Erasing.DELETE,
         section="quarantine",
     ),
     Output(
@@ -185,8 +183,8 @@ OUTPUTS: Final = (
         for name in INBOX_TEXTS
     ),
 )
-"""In the order in which an erasure goes through them: a workbook before the list that tells whether
-it goes; rows in clear, by which the person is known, last. So one that was cut short can go on."""
+"""In the order in which an erasure goes through them: rows in clear, by which the person is known,
+last. So one that was cut short can go on."""
 
 
 def declaration_of(name: str) -> Output | None:

@@ -29,7 +29,8 @@ from nightscreen.files.private_files import atomic_write, make_private_folder, w
 from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter, records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from nightscreen.schemas.rows import Problem, RefusedRow, SourceColumn
 
@@ -174,7 +175,7 @@ class RowFilter:
     """Finds rows by what they have in one column, or in some columns together."""
 
     # columns, and the values by which a row is found. A file without these columns has no such row.
-    any_of: Sequence[tuple[tuple[str, ...], Collection[tuple[str, ...]]]] = field(repr=False)
+    any_of: Sequence[tuple[tuple[str, ...], AbstractSet[tuple[str, ...]]]] = field(repr=False)
 
     @property
     def columns(self) -> list[str]:
@@ -193,21 +194,11 @@ class RowFilter:
             found = pc.or_(found, pc.is_in(joined, value_set=among))
         return found
 
-    def of_records(self, head: Sequence[str]) -> Callable[[Sequence[str]], bool]:
-        """Return what tells of the cells of a record under some headings whether it is found."""
-        known = [
-            ([head.index(name) for name in names], {*wanted})
-            for names, wanted in self.any_of
-            if {*names} <= {*head}
-        ]
-
-        def goes(cells: Sequence[str]) -> bool:
-            return any(
-                len(cells) > max(places) and tuple(cells[at] for at in places) in wanted
-                for places, wanted in known
-            )
-
-        return goes
+    def matches(self, row: Mapping[str, str]) -> bool:
+        """Tell of a record whether it is found."""
+        return any(
+            tuple(row.get(name) for name in names) in wanted for names, wanted in self.any_of
+        )
 
     def count(self, file: Path) -> int:
         """Return how many rows of a CSV or Parquet file are found."""
@@ -218,8 +209,8 @@ class RowFilter:
         if file.suffix == ".csv":
             lines = records(file)
             head, _ = next(lines, ([], ""))
-            goes = self.of_records(head)
-            yield from (dict(zip(head, cells, strict=False)) for cells, _ in lines if goes(cells))
+            rows = (dict(zip(head, cells, strict=False)) for cells, _ in lines)
+            yield from filter(self.matches, rows)
             return
         with pq.ParquetFile(file) as content:
             names = [each for each in content.schema_arrow.names if each in self.columns]
@@ -290,8 +281,8 @@ class RunFiles:
             lines = records(file)
             head, raw = next(lines)
             written.write(raw)
-            goes = rows.of_records(head)
-            written.writelines(raw for cells, raw in lines if not goes(cells))
+            named = ((dict(zip(head, cells, strict=False)), raw) for cells, raw in lines)
+            written.writelines(raw for row, raw in named if not rows.matches(row))
         return number
 
     def blank(self, file: Path, rows: RowFilter, fresh: Mapping[str, str | None]) -> int:

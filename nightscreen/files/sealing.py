@@ -60,7 +60,7 @@ class Sealer:
     def _take(self, keys: Sequence[bytes]) -> None:
         for key in keys:
             self._ciphers.setdefault(key_id(key), AESGCM(key))
-        self._newest = key_id(keys[-1])
+            self._newest = key_id(key)
 
     def seal(self, plain: bytes | memoryview, context: bytes) -> bytes:
         """Return key id, nonce and ciphertext in one."""

@@ -11,8 +11,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from nightscreen.config.settings import read_settings
+from nightscreen.journal.copying import back_up_dated
 from nightscreen.ops.status import last_night
-from nightscreen.privacy.housekeeping import back_up_dated, purge_due_now
+from nightscreen.privacy.purging import purge_due_now
 from nightscreen.tasks.monitoring import paging_false_starts, send_morning
 from nightscreen.tasks.own_flow import flow
 

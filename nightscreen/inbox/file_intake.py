@@ -23,7 +23,7 @@ from nightscreen.files.templates import text_templates
 from nightscreen.journal import journal_of
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
-from nightscreen.journal.read_only import look_into
+from nightscreen.journal.opening import look_into
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.reading.open_file import file_digest
 from nightscreen.report.format import DECISIONS, count, lasting, moment, naira, some
@@ -246,7 +246,7 @@ def decided_runs(settings: Settings, run_ids: Sequence[str]) -> list[str]:
     valid, found = span_micros(settings.approval_timeout), []
     with look:
         for run_id in run_ids:
-            run, asked = look.runs.find(run_id), look.approval_of(run_id)
+            run, asked = look.runs.find(run_id), Approvals(look).newest(run_id)
             if run is None or run.state == RUNNING:
                 continue
             state = None if asked is None else asked.state(system_clock(), valid_micros=valid)

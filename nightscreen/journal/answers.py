@@ -1,30 +1,52 @@
-"""Answers at hand: found by pseudonym, opened with the data key.
+"""Answers at hand: found by pseudonym, opened with the data key; and what brought none to read.
 
-Whether an answer is fresh enough, and what it means for a row, is judged in `planning/`.
+Whether an answer is fresh enough, and what it means for a row, is judged in `planning/`. A kept
+body that can be read by now is settled: the answer keeps its call, its time and its cost; only what
+it says becomes known. Calls in doubt are counted, so that a lookup is not bought for ever.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import bindparam, case, exists, func, literal, null, select
+from sqlalchemy import (
+    Integer,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    update,
+)
 
-from nightscreen.journal.calls import NO_ANSWER, OUTAGE, UNREAD, open_answer
-from nightscreen.journal.engine import outlasting, reading, reading_settled
-from nightscreen.journal.schema import answers, calls, runs
-from nightscreen.schemas.calls import CallState
+from nightscreen.journal.calls import (
+    NO_ANSWER,
+    OUTAGE,
+    UNREAD,
+    answer_context,
+    open_answer,
+)
+from nightscreen.journal.engine import carry_out, fetch, outlasting, reading_settled, writing
+from nightscreen.journal.money import Changes, Spent, enter_changes, scopes_of
+from nightscreen.journal.schema import UNSETTLED, answers, calls, runs
+from nightscreen.schemas.calls import UNREAD_TROUBLES, CallState
 from nightscreen.schemas.checks import HITS, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from sqlalchemy import ColumnElement, Engine, Row
+    from sqlalchemy import ColumnElement, Connection, Engine
 
     from nightscreen.files.sealing import Sealer
 
 _BLOCK = 4000  # pseudonyms, each a parameter: SQLite takes 32,766 in one statement
+OPENED_AT_ONCE = 500  # answers: bounds memory, as each comes with its body
 _NEVER = 2**63 - 1  # the highest number that the database holds: no answer comes after it
 _WITH_RECORD = sorted(each.value for each in (*HITS, Outcome.UNREADABLE))
 _RECENT = 20_000  # answers among which those in a row are looked for
@@ -56,19 +78,61 @@ class StoredAnswer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldAnswer:
-    """One answer about a person, opened."""
+class OpenedAnswer:
+    """One answer with its body opened, and what its call tells of it.
 
-    check: str
-    outcome: str
-    answered_at: int
+    Attributes:
+        kind: of the identifier that was asked by.
+        outcome: the word it is kept under.
+        cost_micro: what it cost; None where that is not known.
+        asked: the identifier that was asked about; empty but for one that could not be read.
+    """
+
+    answer_id: int
+    call_id: int
     run_id: str
+    check: str
+    kind: str
+    subject: bytes = field(repr=False)
+    status: int | None
+    answered_at: int
+    cost_micro: int | None
+    outcome: str
+    asked: str = field(repr=False)
     body: bytes = field(repr=False)
+
+
+class Doubts(NamedTuple):
+    """How often a lookup was sent of late without an answer that is known.
+
+    Attributes:
+        attempts: calls in doubt.
+        unread: those of them whose response came and could not be read.
+        unread_ever: the same, however long ago.
+    """
+
+    attempts: int = 0
+    unread: int = 0
+    unread_ever: int = 0
+
+
+class Since(NamedTuple):
+    """From which instants on calls in doubt count, in microseconds.
+
+    Attributes:
+        lost: those that brought nothing.
+        unread: those whose response came and could not be read.
+        session: those of the run itself, whatever the other two say.
+    """
+
+    lost: int
+    unread: int
+    session: int
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Reads stored answers."""
+    """Reads stored answers, and settles those that can be read by now."""
 
     _engine: Engine = field(repr=False)
     _sealer: Sealer = field(repr=False)
@@ -100,8 +164,17 @@ class Answers:
             bodies: whether to read bodies too.
         """
         body = answers.c.body if bodies else literal(b"")
+        query = (
+            select(*_COLUMNS, body.label("body"))
+            .where(
+                answers.c.subject.in_(bindparam("subjects", expanding=True)),
+                answers.c.check == check,
+                answers.c.outcome != NO_ANSWER,
+            )
+            .order_by(answers.c.subject, answers.c.answer_id)
+        )
         for start in range(0, len(subjects), _BLOCK):
-            rows = self._of_subjects(check, subjects[start : start + _BLOCK], body)
+            rows = fetch(self._engine, query, {"subjects": subjects[start : start + _BLOCK]})
             own = {row.subject for row in rows if row.run_id == run_id}  # asked by it ever
             last = {row.subject: row for row in rows}
             yield [
@@ -113,23 +186,6 @@ class Answers:
             ]
 
     @outlasting
-    def _of_subjects(
-        self, check: str, subjects: Sequence[bytes], body: ColumnElement[bytes]
-    ) -> Sequence[Row[Any]]:
-        """Return every answer about some pseudonyms, each's latest last."""
-        query = (
-            select(*_COLUMNS, body.label("body"))
-            .where(
-                answers.c.subject.in_(bindparam("subjects", expanding=True)),
-                answers.c.check == check,
-                answers.c.outcome != NO_ANSWER,
-            )
-            .order_by(answers.c.subject, answers.c.answer_id)
-        )
-        with reading(self._engine) as connection:
-            return connection.execute(query, {"subjects": subjects}).all()
-
-    @outlasting
     def position(self) -> int:
         """Return the place the journal has come to: every answer after it has a higher number.
 
@@ -138,7 +194,6 @@ class Answers:
         with reading_settled(self._engine) as connection:
             return int(connection.execute(select(func.max(answers.c.answer_id))).scalar() or 0)
 
-    @outlasting
     def unreadable_run(self, check: str, most: int) -> int:
         """Return how many charged answers of late could not be read, since the last record.
 
@@ -151,34 +206,16 @@ class Answers:
             .order_by(newest.c.answer_id.desc())
         )
         found = 0
-        with reading(self._engine) as connection:
-            for outcome, cost_micro in connection.execute(query):
-                if outcome != Outcome.UNREADABLE or found == most:
-                    break
-                found += bool(cost_micro)
+        for outcome, cost_micro in fetch(self._engine, query):
+            if outcome != Outcome.UNREADABLE or found == most:
+                break
+            found += bool(cost_micro)
         return found
 
-    @outlasting
     def any_of(self, check: str) -> bool:
         """Return whether there is any answer of a check."""
         query = select(answers.c.answer_id).where(answers.c.check == check).limit(1)
-        with reading(self._engine) as connection:
-            return connection.execute(query).first() is not None
-
-    def about(self, subjects: Sequence[bytes]) -> list[HeldAnswer]:
-        """Return every answer about some identifiers, oldest first.
-
-        Raises:
-            JournalDamagedError: a sealed body does not open.
-        """
-        query = select(answers).where(answers.c.subject.in_(subjects)).order_by(answers.c.answer_id)
-        found = []
-        with reading(self._engine) as connection:
-            for row in connection.execute(query):
-                sealed = (row.check, bytes(row.subject), row.outcome, bytes(row.body))
-                body = open_answer(self._sealer, *sealed)[1]
-                found.append(HeldAnswer(row.check, row.outcome, row.answered_at, row.run_id, body))
-        return found
+        return bool(fetch(self._engine, query))
 
     def before(self, run_id: str, check: str, at: int) -> Counter[str]:
         """Return how many of a run's answered lookups of a check had which outcome before.
@@ -215,9 +252,10 @@ class Answers:
         answered = asked.c.state == CallState.ANSWERED.value
         each = select(latest.label("outcome")).where(*of_run, answered, others).subquery()
         query = select(each.c.outcome, func.count()).group_by(each.c.outcome)
-        with reading(self._engine) as connection:
-            rows = connection.execute(query.where(each.c.outcome.is_not(None))).all()
+        rows = fetch(self._engine, query.where(each.c.outcome.is_not(None)))
         return Counter({outcome: int(number) for outcome, number in rows})
+
+    # --- bodies ---
 
     def body(self, check: str, answer: StoredAnswer) -> bytes:
         """Return an answer's body as it was received.
@@ -227,6 +265,122 @@ class Answers:
             JournalDamagedError: the sealed body does not open.
         """
         return open_answer(self._sealer, check, answer.subject, answer.outcome, answer.sealed)[1]
+
+    def about(self, subjects: Collection[bytes]) -> list[OpenedAnswer]:
+        """Return every answer about some identifiers, oldest first.
+
+        Raises:
+            JournalDamagedError: a sealed body does not open.
+        """
+        blocks = self._opened(answers.c.subject.in_(subjects))
+        return [each for block in blocks for each in block]
+
+    def unread(self) -> Iterator[list[OpenedAnswer]]:
+        """Yield the answers that could not be read, in blocks, oldest first.
+
+        Raises:
+            JournalDamagedError: a body does not open.
+        """
+        return self._opened(answers.c.outcome.in_(UNREAD))
+
+    def _opened(self, which: ColumnElement[bool]) -> Iterator[list[OpenedAnswer]]:
+        of_call = answers.join(calls, answers.c.call_id == calls.c.call_id)
+        query = select(*_OPENED).select_from(of_call).where(which).order_by(answers.c.answer_id)
+        last = 0
+        while rows := fetch(
+            self._engine, query.where(answers.c.answer_id > last).limit(OPENED_AT_ONCE)
+        ):
+            found = []
+            for row in rows:
+                known = row._asdict()
+                sealed = known.pop("body")
+                asked, body = open_answer(self._sealer, row.check, row.subject, row.outcome, sealed)
+                found.append(OpenedAnswer(**known, asked=asked, body=body))
+            yield found
+            last = rows[-1].answer_id
+
+    def settle(self, read: Sequence[tuple[OpenedAnswer, Outcome, int | None]]) -> int:
+        """Write down what answers say that can be read by now; return how many there were.
+
+        One that was erased or read meanwhile is left as it is, so that this may be done twice.
+
+        Args:
+            read: each answer with what it says, and its cost in micro-naira; None where the table
+                does not know that either: its worst cost stays reserved.
+
+        Raises:
+            JournalError: nothing of it was committed.
+        """
+        if not read:
+            return 0
+        with writing(self._engine) as connection:
+            return sum(self._settle_one(connection, *each) for each in read)
+
+    def _settle_one(
+        self, connection: Connection, each: OpenedAnswer, outcome: Outcome, cost_micro: int | None
+    ) -> int:
+        sealed = self._sealer.seal(each.body, answer_context(each.check, each.subject))
+        query = select(calls.c.intent_at, calls.c.reserved_micro, calls.c.cost_micro)
+        row = connection.execute(query.where(calls.c.call_id == each.call_id)).one()
+        # an invoice may have said what it cost since the body was read
+        cost = cost_micro if row.cost_micro is None else row.cost_micro
+        known = {"outcome": outcome.value, "cost_micro": cost}
+        done = connection.execute(
+            update(answers)
+            .where(answers.c.answer_id == each.answer_id, answers.c.outcome == each.outcome)
+            .values(known | {"body": sealed})
+        ).rowcount
+        if not done:
+            return 0
+        answered = known | {"state": CallState.ANSWERED.value, "trouble": None}
+        of_call = calls.c.call_id == each.call_id
+        connection.execute(update(calls).where(of_call).values(answered))
+        if each.outcome == NO_ANSWER and row.cost_micro is None and cost is not None:
+            changes = Changes()
+            scopes = scopes_of(each.run_id, each.check, row.intent_at)
+            changes.add(scopes, Spent(cost, -row.reserved_micro))
+            enter_changes(connection, changes)
+        return 1
+
+    # --- calls in doubt, counted ---
+
+    def doubts(self, check: str, run_id: str, since: Since) -> dict[bytes, Doubts]:
+        """Return the lookups of a check with a call in doubt, and how many of these count.
+
+        What could not be read in an outage counts in its own run's session only, as an attempt.
+        """
+        of_outage = func.coalesce(calls.c.trouble, "") == OUTAGE
+        is_unread = calls.c.trouble.in_(UNREAD_TROUBLES)
+        own = and_(calls.c.run_id == run_id, calls.c.settled_at >= since.session)
+        lost = and_(calls.c.settled_at >= since.lost, ~of_outage)
+        counted = (
+            or_(own, lost),
+            and_(is_unread, or_(own, calls.c.settled_at >= since.unread)),
+            is_unread,
+        )
+        numbers = (func.sum(each.cast(Integer)).cast(Integer) for each in counted)
+        query = (
+            select(calls.c.subject, *numbers)
+            .where(UNSETTLED, calls.c.state == CallState.IN_DOUBT.value, calls.c.check == check)
+            .group_by(calls.c.subject)
+        )
+        rows = fetch(self._engine, query)
+        return {bytes(subject): Doubts(*numbers) for subject, *numbers in rows}
+
+    def mark_outage(self, run_id: str, check: str, since: int) -> None:
+        """Write down that what a run could not read since an instant was an outage of the check.
+
+        Such calls have no age: another run may ask anew.
+        """
+        in_doubt = calls.c.state == CallState.IN_DOUBT.value
+        unread = and_(in_doubt, calls.c.trouble.in_(UNREAD_TROUBLES))
+        outage = update(calls).where(
+            calls.c.run_id == run_id,
+            calls.c.check == check,
+            calls.c.settled_at >= since,
+            or_(unread, calls.c.state == CallState.UNREADABLE.value),
+        )
+        carry_out(self._engine, outage.values(trouble=OUTAGE))
 
 
 _COLUMNS = (
@@ -240,4 +394,9 @@ _COLUMNS = (
         ),
         else_=null(),
     ).label("trouble"),
+)
+_OPENED = (
+    *(answers.c[name] for name in ("answer_id", "call_id", "run_id", "check", "subject")),
+    *(answers.c[name] for name in ("answered_at", "cost_micro", "outcome", "body")),
+    *(calls.c.kind, calls.c.status),
 )

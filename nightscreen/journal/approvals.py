@@ -160,7 +160,9 @@ class Approvals:
             return found
 
     def newest(self, run_id: str) -> Approval | None:
-        """Return a run's newest request, with its decision; None where it never asked."""
+        """Return a run's newest request, with its decision; None: none, or the key is missing."""
+        if self._journal.key_trouble is not None:
+            return None
         return next(reversed(self.of_run(run_id)), None)
 
     def state_of(self, run: RunRecord, *, valid: timedelta) -> ApprovalState | None:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, select, update
 
-from nightscreen.journal.engine import outlasting, reading, recording
+from nightscreen.journal.engine import carry_out, fetch, insert_into
 from nightscreen.journal.schema import askers
-from nightscreen.journal.statements import insert_into
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import ColumnElement, Connection, Engine
 
     from nightscreen.journal.holders import Holders
 
@@ -53,64 +52,46 @@ class Askers:
     _engine: Engine = field(repr=False)
     _holders: Holders = field(repr=False)
 
-    @outlasting
     def join(self, run_id: str, caps: Mapping[str, int]) -> None:
         """Say that this process asks for a run, and which caps it shares."""
-        row = {
-            "run_id": run_id,
-            "holder": self._holders.name,
-            "caps": json.dumps(dict(caps)),
-            "numbers": "{}",
-        }
-        with recording(self._engine) as connection:
-            statement = insert_into(connection.dialect.name, askers).on_conflict_do_update(
-                index_elements=list(askers.primary_key.columns), set_={"caps": row["caps"]}
-            )
-            connection.execute(statement, row)
+        shared = json.dumps(dict(caps))
+        row = {"run_id": run_id, "holder": self._holders.name, "caps": shared, "numbers": "{}"}
+        statement = insert_into(self._engine.dialect.name, askers).values(row)
+        keys = list(askers.primary_key.columns)
+        carry_out(
+            self._engine,
+            statement.on_conflict_do_update(index_elements=keys, set_={"caps": shared}),
+        )
 
-    @outlasting
     def report(self, run_id: str, numbers: Mapping[str, Any]) -> None:
         """Write down how far this process has come."""
-        with recording(self._engine) as connection:
-            mine = (askers.c.run_id == run_id, askers.c.holder == self._holders.name)
-            connection.execute(update(askers).where(*mine).values(numbers=json.dumps(numbers)))
+        numbered = update(askers).values(numbers=json.dumps(numbers))
+        carry_out(self._engine, numbered.where(*self._mine(run_id)))
 
-    @outlasting
     def leave(self, run_id: str, *, forget: bool) -> None:
         """Say that this process asks no more; its numbers stay for the run to read, or go too."""
-        mine = (askers.c.run_id == run_id, askers.c.holder == self._holders.name)
-        with recording(self._engine) as connection:
-            if forget:
-                connection.execute(delete(askers).where(*mine))
-            else:
-                connection.execute(update(askers).where(*mine).values(caps=_NO_CAPS))
+        left = delete(askers) if forget else update(askers).values(caps=_NO_CAPS)
+        carry_out(self._engine, left.where(*self._mine(run_id)))
 
-    @outlasting
+    def _mine(self, run_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+        return askers.c.run_id == run_id, askers.c.holder == self._holders.name
+
     def others(self, run_id: str) -> dict[str, dict[str, Any]]:
         """Return how far the other processes of a run have come, by process, dead ones too."""
         query = select(askers.c.holder, askers.c.numbers).where(
             askers.c.run_id == run_id, askers.c.holder != self._holders.name
         )
-        with reading(self._engine) as connection:
-            rows = connection.execute(query).all()
-        return {row.holder: json.loads(row.numbers) for row in rows}
+        return {row.holder: json.loads(row.numbers) for row in fetch(self._engine, query)}
 
     def asks_elsewhere(self, run_id: str) -> bool:
         """Return whether a living process other than this one asks for a run."""
-        return any(self._holders.alive(name) for name in self._asking(run_id))
-
-    @outlasting
-    def _asking(self, run_id: str) -> list[str]:
         query = select(askers.c.holder).where(
             askers.c.run_id == run_id,
             askers.c.holder != self._holders.name,
             askers.c.caps != _NO_CAPS,
         )
-        with reading(self._engine) as connection:
-            return list(connection.execute(query).scalars())
+        return any(self._holders.alive(row.holder) for row in fetch(self._engine, query))
 
-    @outlasting
     def clear(self, run_id: str) -> None:
         """Forget who asked for a run."""
-        with recording(self._engine) as connection:
-            connection.execute(delete(askers).where(askers.c.run_id == run_id))
+        carry_out(self._engine, delete(askers).where(askers.c.run_id == run_id))

@@ -17,16 +17,25 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import and_, delete, func, insert, or_, select, true, update
 
 from nightscreen.files.person import user_name
-from nightscreen.journal.engine import Turn, reading, recording, writing
+from nightscreen.journal.engine import (
+    Turn,
+    fetch,
+    fetch_value,
+    reading,
+    recording,
+    writing,
+)
 from nightscreen.journal.schema import AUDITED, audit, open_text, put_meta, read_meta, sealed_text
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
+from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from sqlalchemy import ColumnElement, Connection, Row, RowMapping
 
+    from nightscreen.journal.runs import RunRecord
     from nightscreen.journal.storage import Storage
 
 ENDS: Final = "audit"
@@ -179,15 +188,23 @@ class Audit:
     ) -> list[dict[str, Any]]:
         """Return the entries below a number that are asked for, newest first."""
         query = select(audit).where(self._condition(asked), audit.c.number < before)
-        with reading(self._journal.engine) as connection:
-            rows = connection.execute(query.order_by(audit.c.number.desc()).limit(limit)).all()
-        return [self._entry(row) for row in rows]
+        query = query.order_by(audit.c.number.desc()).limit(limit)
+        return [self._entry(row) for row in fetch(self._journal.engine, query)]
+
+    def stopped_by(self, run: RunRecord) -> str | None:
+        """Return who stopped a run at the desk since it was last begun; None where nobody did."""
+        if run.stop_reason != StopReason.CANCELLED:
+            return None
+        of_run = audit.c.run_id == run.run_id, audit.c.action == RUN_STOPPED
+        query = select(audit.c.user).where(*of_run, audit.c.at >= run.begun_at)
+        newest = query.order_by(audit.c.number.desc()).limit(1)
+        found: str | None = fetch_value(self._journal.engine, newest)
+        return found
 
     def number_of(self, asked: AuditQuery) -> int:
         """Return how many entries are asked for."""
         query = select(func.count()).select_from(audit).where(self._condition(asked))
-        with reading(self._journal.engine) as connection:
-            return int(connection.execute(query).scalar_one())
+        return int(fetch_value(self._journal.engine, query))
 
     def _entry(self, row: Row[Any]) -> dict[str, Any]:
         customer = "" if row.sealed is None else self._opened(row.number, row.sealed)

@@ -32,11 +32,14 @@ from sqlalchemy import (
 from nightscreen.journal import askers, lookups
 from nightscreen.journal.disputes import IS_OPEN, dispute
 from nightscreen.journal.engine import (
+    Many,
     Turn,
+    inserting,
     outlast,
     outlasting,
     reading,
     recording,
+    upserting,
     writing,
 )
 from nightscreen.journal.money import (
@@ -57,7 +60,6 @@ from nightscreen.journal.schema import (
     disputes,
     prices,
 )
-from nightscreen.journal.statements import Many, insert_into, inserting
 from nightscreen.schemas.calls import (
     KEPT_STATES,
     CallResult,
@@ -78,9 +80,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from sqlalchemy import Connection, Engine, Row
-    from sqlalchemy.sql.dml import UpdateBase
 
     from nightscreen.files.sealing import Sealer
+    from nightscreen.journal.engine import Columns
     from nightscreen.journal.holders import Holders
     from nightscreen.journal.lookups import ClaimedLookup, Left, LookupRun
     from nightscreen.schemas.clock import Clock
@@ -684,23 +686,20 @@ _ANSWER = inserting(
 )
 
 
-def _price_charged(dialect: str) -> UpdateBase:
-    """Return the write of a charged price: the highest of late stays, with when it was charged."""
-    statement = insert_into(dialect, prices)
-    new, known = statement.excluded, prices.c
+def _price_charged(new: Columns) -> dict[str, Any]:
+    """Return what a charged price changes: the highest of late stays, with when it was charged."""
+    known = prices.c
     is_recent = known.seen_at > new.seen_at - literal_column(str(RECENT_MICROS))
     stays = and_(known.highest_micro > new.highest_micro, is_recent)
-    changed = {
+    return {
         "latest_micro": new.latest_micro,
         "highest_micro": case((stays, known.highest_micro), else_=new.highest_micro),
         "seen_at": case((stays, known.seen_at), else_=new.seen_at),
         "charged_at": new.charged_at,
     }
-    upsert: UpdateBase = statement.on_conflict_do_update(index_elements=["check"], set_=changed)
-    return upsert
 
 
-_PRICES = Many(_price_charged, prices.c.keys())
+_PRICES = upserting(prices, _price_charged)
 
 
 def _read_open(connection: Connection, ids: Sequence[int]) -> dict[int, Row[Any]]:

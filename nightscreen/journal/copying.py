@@ -10,11 +10,13 @@ right version, can be opened anywhere, and is restored by the code that wrote it
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import sqlite3
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, insert, select, text
 
@@ -23,6 +25,7 @@ from nightscreen.files.keys import (
     SEALED_KEY_FILE,
     encode_key,
     keeps_key,
+    read_passphrase,
     seal_key,
     unseal_key,
 )
@@ -45,6 +48,7 @@ from nightscreen.journal.opening import (
     JOURNAL_FILE,
     MARKER,
     has_tables,
+    journal_of,
     journal_url,
     make_private_file,
 )
@@ -57,16 +61,18 @@ from nightscreen.journal.schema import (
     records,
     require_declared,
 )
+from nightscreen.schemas.clock import LAGOS, Clock, system_clock, to_instant
 from nightscreen.schemas.errors import JournalError, JournalKeyError, OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from sqlalchemy import Connection, Engine, Table
 
+    from nightscreen.config.settings import Settings
     from nightscreen.journal.storage import Storage
 
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _BLOCK = 1000  # rows read and written at once: bounds memory, however long a table is
 _BLOCK_OF_RECORDS = 50  # one may hold an attachment of some megabytes
 
@@ -92,6 +98,35 @@ def back_up(journal: Storage, folder: Path, *, passphrase: str = "") -> None:
         if passphrase:
             write_private(partial / SEALED_KEY_FILE, seal_key(journal.lender_key, passphrase))
         write_private(partial / MARKER, f'{{"journal_id": "{journal.journal_id}"}}'.encode())
+
+
+def back_up_dated(
+    settings: Settings,
+    folder: str,
+    *,
+    keep: int,
+    passphrase_file: str = "",
+    clock: Clock = system_clock,
+) -> dict[str, Any]:
+    """Copy the journal into `folder/DAY`, the day of Lagos, and remove the oldest copies.
+
+    Nothing is removed unless the new copy is whole; what is not named as a day is left alone.
+
+    Raises:
+        SettingsError: the passphrase cannot be read.
+        OutputError: there is a copy of today, or the folder cannot be written.
+        JournalError: the journal cannot be read.
+    """
+    passphrase = read_passphrase(Path(passphrase_file) if passphrase_file else None)
+    place = make_private_folder(Path(folder), ours=False)
+    day = f"{to_instant(clock()).astimezone(LAGOS):%Y-%m-%d}"
+    with journal_of(settings, clock=clock) as journal:
+        back_up(journal, place / day, passphrase=passphrase)
+    copies = sorted(each for each in place.iterdir() if _DAY.fullmatch(each.name))
+    for old in copies[:-keep]:
+        shutil.rmtree(old)
+    key = "sealed" if passphrase else "absent"
+    return {"copy": day, "key": key, "removed": len(copies[:-keep])}
 
 
 def _copy_out(engine: Engine, file: Path) -> None:

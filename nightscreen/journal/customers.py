@@ -2,7 +2,7 @@
 
 A state is never lost by a run that is resumed: what it replaced lies in the history, so that
 the run is always compared with the state before it. What differs is judged in
-`results/changes.py`; reviews are in `reviews`.
+`results/changes.py`; reviews are in `cases`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sqlalchemy import func, insert, literal, select, update
 
-from nightscreen.journal.engine import reading, writing
+from nightscreen.journal.engine import blocks, carry_out, fetch, reading, upserting, writing
 from nightscreen.journal.schema import (
     STATE,
     customer_commits,
     customer_history,
     customer_states,
 )
-from nightscreen.journal.statements import Many, blocks, insert_into
 from nightscreen.schemas.decisions import CheckState, KnownCustomer
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
     from sqlalchemy import ColumnElement, Connection, Row
-    from sqlalchemy.sql.dml import UpdateBase
 
     from nightscreen.journal.storage import Storage
     from nightscreen.schemas.decisions import State
@@ -105,23 +103,20 @@ class Customers:
         kept = customer_commits.c
         columns = (kept[name] for name in Commit._fields)
         query = select(*columns).where(which).order_by(kept.last_at)
-        with reading(self._journal.engine) as connection:
-            return [Commit(*row) for row in connection.execute(query)]
+        return [Commit(*row) for row in fetch(self._journal.engine, query)]
 
     def batches(self) -> list[str]:
         """Return the batch names that have customers."""
-        with reading(self._journal.engine) as connection:
-            found = connection.execute(select(customer_commits.c.batch).distinct()).scalars()
-            return sorted(found)
+        query = select(customer_commits.c.batch).distinct()
+        return sorted(row.batch for row in fetch(self._journal.engine, query))
 
     def known(self, customers: Sequence[bytes]) -> dict[bytes, KnownCustomer]:
         """Return the present state of each customer that has one."""
         found: dict[bytes, KnownCustomer] = {}
-        with reading(self._journal.engine) as connection:
-            for block in blocks(customers):
-                query = select(customer_states).where(customer_states.c.customer.in_(block))
-                for row in connection.execute(query):
-                    found[bytes(row.customer)] = self._known(row)
+        for block in blocks(customers):
+            query = select(customer_states).where(customer_states.c.customer.in_(block))
+            for row in fetch(self._journal.engine, query):
+                found[bytes(row.customer)] = self._known(row)
         return found
 
     def known_before(self, customers: Sequence[bytes], instant: int) -> dict[bytes, KnownCustomer]:
@@ -198,13 +193,9 @@ class Customers:
 
     def mark_gone(self, run_id: str, customers: Sequence[bytes]) -> None:
         """Note which customers a run reported gone."""
-        with writing(self._journal.engine) as connection:
-            for block in blocks(customers):
-                connection.execute(
-                    update(customer_states)
-                    .where(customer_states.c.customer.in_(block))
-                    .values(gone_run_id=run_id)
-                )
+        mark = update(customer_states).values(gone_run_id=run_id)
+        some = [mark.where(customer_states.c.customer.in_(block)) for block in blocks(customers)]
+        carry_out(self._journal.engine, *some)
 
     def history(self, customer: bytes) -> list[KnownCustomer]:
         """Return the states a customer had before the present one, oldest first."""
@@ -213,19 +204,8 @@ class Customers:
             .where(customer_history.c.customer == customer)
             .order_by(customer_history.c.history_id)
         )
-        with reading(self._journal.engine) as connection:
-            return [self._known(row) for row in connection.execute(query)]
+        return [self._known(row) for row in fetch(self._journal.engine, query)]
 
 
-def _put(dialect: str) -> UpdateBase:
-    """Insert states; where a customer is known, replace all but when it was first seen."""
-    statement = insert_into(dialect, customer_states)
-    names = ("run_id", "decided_at", "gone_run_id", "state")
-    put: UpdateBase = statement.on_conflict_do_update(
-        index_elements=[customer_states.c.customer],
-        set_={name: statement.excluded[name] for name in names},
-    )
-    return put
-
-
-_PUT = Many(_put, customer_states.c.keys())
+_CHANGES = ("run_id", "decided_at", "gone_run_id", "state")  # all but when it was first seen
+_PUT = upserting(customer_states, lambda new: {name: new[name] for name in _CHANGES})

@@ -2,7 +2,7 @@
 
 An erased person's rows go. Calls stay as tombstones: run, check, times and cost, so that every
 naira still adds up, but no pseudonym and no consent reference. Whose identifiers are meant, and
-what is too old, is decided in `privacy/`; files are rewritten by `privacy/given_files.py`.
+what is too old, is decided in `privacy/`; files are rewritten by `files/run_folder.py`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import delete, false, func, insert, or_, select, update
+from sqlalchemy import delete, false, func, or_, select, update
 
 from nightscreen.journal.audit import Audit
-from nightscreen.journal.engine import reading, told, writing
+from nightscreen.journal.engine import carry_out, reading, told, writing
 from nightscreen.journal.lookups import Lookups
-from nightscreen.journal.records import Records
 from nightscreen.journal.runs import living_runs
 from nightscreen.journal.schema import (
     PASSING_TABLES,
@@ -25,7 +24,6 @@ from nightscreen.journal.schema import (
     answers,
     audit,
     calls,
-    erasures,
     meta,
     metadata,
     put_meta,
@@ -33,19 +31,18 @@ from nightscreen.journal.schema import (
     sightings,
 )
 from nightscreen.schemas.calls import CallState
-from nightscreen.schemas.contests import Hold
 from nightscreen.schemas.errors import InputError, JournalBusyError
+from nightscreen.schemas.money import naira_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Column, ColumnElement, Connection, Row, Table
+    from sqlalchemy import Column, ColumnElement, Connection, Table
 
     from nightscreen.config.settings import Cutoffs
     from nightscreen.journal.schema import ErasedPseudonyms, Ownership
     from nightscreen.journal.storage import Storage
 
-ERASURE, RETENTION = "erasure", "retention"
 _PAGES = "removed_pages"
 """Name in `meta` of the note that the database's files may still hold what was removed."""
 _COUNTED = {answers: "answers", calls: "calls", sightings: "sightings", audit: "entries"}
@@ -62,6 +59,11 @@ class Removed(NamedTuple):
     sightings: int = 0  # sightings deleted
     entries: int = 0  # entries of the audit that name the customer no more
 
+    def numbers(self) -> dict[str, Any]:
+        """Return it as JSON has it, without the audit's entries."""
+        counted = {name: getattr(self, name) for name in ("answers", "calls", "states")}
+        return {**counted, "sightings": self.sightings, "cost": naira_text(self.cost_micro)}
+
 
 class _Going(NamedTuple):
     """Rows of a table that go, or that are left with other values."""
@@ -74,7 +76,7 @@ class _Going(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Erasures:
-    """Removes people and what is too old from the journal, and keeps the audit of it."""
+    """Removes people and what is too old from the journal; the audit of it is the caller's."""
 
     _journal: Storage = field(repr=False)
 
@@ -88,8 +90,8 @@ class Erasures:
         with reading(self._journal.engine) as connection:
             return _number(connection, _before(cutoffs, applicants))
 
-    def erase(self, person: ErasedPseudonyms) -> int:
-        """Remove a person in one transaction; return the number of the audit's line.
+    def erase(self, person: ErasedPseudonyms) -> Removed:
+        """Remove a person in one transaction; return what went.
 
         Raises:
             InputError: a run is under way, or a call about the person.
@@ -98,10 +100,10 @@ class Erasures:
         Lookups(kept.engine, kept.sealer, kept.holders).sweep()
         with writing(self._journal.engine) as connection:
             self.require_rest(connection, person.subjects)
-            return self._remove(connection, ERASURE, list(_of_person(person)), person.audited)
+            return self._remove(connection, list(_of_person(person)), person.audited)
 
-    def purge(self, cutoffs: Cutoffs, applicants: Sequence[str] = ()) -> int:
-        """Remove what is too old by its ground; return the number of the audit's line.
+    def purge(self, cutoffs: Cutoffs, applicants: Sequence[str] = ()) -> Removed:
+        """Remove what is too old by its ground; return what went.
 
         Args:
             cutoffs: the instant of each ground.
@@ -109,7 +111,7 @@ class Erasures:
                 goes; each call stays with its cost and consent, and is found by nobody's pseudonym.
         """
         with writing(self._journal.engine) as connection:
-            return self._remove(connection, RETENTION, list(_before(cutoffs, applicants)))
+            return self._remove(connection, list(_before(cutoffs, applicants)))
 
     def require_rest(self, connection: Connection, subjects: Collection[bytes] = ()) -> None:
         """Refuse to erase while a run is under way: it may have the person, and writes its files.
@@ -129,12 +131,8 @@ class Erasures:
             raise InputError("a call about this person is under way; erase again after it")
 
     def _remove(
-        self,
-        connection: Connection,
-        kind: str,
-        going: Sequence[_Going],
-        audited: Collection[bytes] = (),
-    ) -> int:
+        self, connection: Connection, going: Sequence[_Going], audited: Collection[bytes] = ()
+    ) -> Removed:
         removed = _number(connection, going)
         Audit(self._journal).forget(connection, audited)
         for table, which, leaves, _ in going:
@@ -143,45 +141,7 @@ class Erasures:
             elif leaves:
                 connection.execute(update(table).where(which).values(leaves))
         put_meta(connection, _PAGES, "1")
-        line = {"kind": kind, "begun_at": self._journal.clock(), "file_rows": 0, "files": 0}
-        numbers = {name: value for name, value in removed._asdict().items() if name in erasures.c}
-        query = insert(erasures).values({**line, **numbers}).returning(erasures.c.erasure_id)
-        return int(connection.execute(query).scalar_one())
-
-    def finish(self, number: int, *, file_rows: int, files: int) -> None:
-        """Note that the files of an erasure are rewritten too."""
-        with writing(self._journal.engine) as connection:
-            connection.execute(
-                update(erasures)
-                .where(erasures.c.erasure_id == number)
-                .values(finished_at=self._journal.clock(), file_rows=file_rows, files=files)
-            )
-
-    def audit(self) -> Sequence[Row[Any]]:
-        """Return every erasure and purge as the table has it, newest first."""
-        query = select(erasures).order_by(erasures.c.erasure_id.desc())
-        with reading(self._journal.engine) as connection:
-            return connection.execute(query).all()
-
-    def holds(self) -> set[str]:
-        """Return the runs under legal hold."""
-        return {each.run_id for each in Records(self._journal, Hold).all(state="")}
-
-    def hold(self, run_id: str, reason: str) -> None:
-        """Put a run under legal hold, unless it is already."""
-        if not self._holds_of(run_id):
-            made = Hold(run_id=run_id, reason=reason, at=self._journal.clock())
-            Records(self._journal, Hold).add([made])
-
-    def release(self, run_id: str) -> bool:
-        """End a run's legal hold; the hold stays written down. Tell whether there was one."""
-        held = self._holds_of(run_id)
-        released = [each.model_copy(update={"state": "released"}) for each in held]
-        Records(self._journal, Hold).put(released, self._journal.clock())
-        return bool(held)
-
-    def _holds_of(self, run_id: str) -> list[Hold]:
-        return [each for each in Records(self._journal, Hold).of_run(run_id) if not each.state]
+        return removed
 
 
 # --- the loops over the schema ---
@@ -276,8 +236,7 @@ def leave_no_trace(journal: Storage) -> bool:
                 return False
     except JournalBusyError:
         return False
-    with writing(journal.engine) as connection:
-        connection.execute(delete(meta).where(meta.c.name == _PAGES))
+    carry_out(journal.engine, delete(meta).where(meta.c.name == _PAGES))
     return True
 
 

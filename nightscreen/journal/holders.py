@@ -82,6 +82,12 @@ class Holders(ABC):
         """Give the lock back."""
 
 
+def pid_of(holder: str) -> int | None:
+    """Return the process that a lock's name tells of, None where it tells of none."""
+    pid = holder.partition("-")[0]
+    return int(pid) if pid.isdecimal() else None
+
+
 class FileHolders(Holders):
     """Lock files in a folder that all processes of a journal share."""
 

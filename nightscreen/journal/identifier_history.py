@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import bindparam, func, literal_column, or_, select
 
-from nightscreen.journal.engine import reading, writing
+from nightscreen.journal.engine import fetch, upserting, writing
 from nightscreen.journal.schema import sightings
-from nightscreen.journal.statements import Many, insert_into
 from nightscreen.schemas.clock import DAY_MICROS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
-
-    from sqlalchemy.sql.dml import UpdateBase
 
     from nightscreen.journal.storage import Storage
 
@@ -87,8 +84,7 @@ class Sightings:
         since = _NEVER if at is None else at - REWRITTEN_AFTER
         query = _SEEN if before is None else _SEEN.where(kept.first_at < before)
         given = {"of_kind": kind, "some": identifiers, "of_batch": batch, "since": since}
-        with reading(self._journal.engine) as connection:
-            return list(starmap(Seen, connection.execute(query, given)))
+        return list(starmap(Seen, fetch(self._journal.engine, query, given)))
 
     def keep(
         self, kind: str, batch: str, seen: Iterable[tuple[bytes, bytes, bytes | None]], *, at: int
@@ -114,13 +110,11 @@ class Sightings:
         """Return who was seen with an identifier, and whether with no other of its kind later."""
         kept = sightings.c
         seen = select(kept.customer, func.max(kept.last_at)).where(kept.kind == kind)
-        with reading(self._journal.engine) as connection:
-            mine = seen.where(kept.identifier == identifier).group_by(kept.customer)
-            last = {bytes(who): at for who, at in connection.execute(mine)}
-            others = seen.where(kept.identifier != identifier, kept.customer.in_(last))
-            other = {
-                bytes(who): at for who, at in connection.execute(others.group_by(kept.customer))
-            }
+        engine = self._journal.engine
+        mine = seen.where(kept.identifier == identifier).group_by(kept.customer)
+        last = {bytes(who): at for who, at in fetch(engine, mine)}
+        others = seen.where(kept.identifier != identifier, kept.customer.in_(last))
+        other = {bytes(who): at for who, at in fetch(engine, others.group_by(kept.customer))}
         return {who: at >= other.get(who, 0) for who, at in last.items()}
 
     def of_customers(
@@ -133,8 +127,7 @@ class Sightings:
             .where(kept.customer.in_(customers), kept.batch.in_(batches))
             .order_by(kept.first_at, kept.kind, kept.identifier)
         )
-        with reading(self._journal.engine) as connection:
-            rows = connection.execute(query).all()
+        rows = fetch(self._journal.engine, query)
         return [IdentifierUse(row[0], bytes(row[1]), *row[2:]) for row in rows]
 
 
@@ -149,19 +142,11 @@ _SEEN = select(
     sightings.c.kind == bindparam("of_kind"),
     sightings.c.identifier.in_(bindparam("some", expanding=True)),
 )
-
-
-def _keep(dialect: str) -> UpdateBase:
-    """Insert sightings; one that is there is written again where that is due."""
-    statement = insert_into(dialect, sightings)
-    kept, new = sightings.c, statement.excluded
-    is_due = kept.last_at <= new.last_at - literal_column(str(REWRITTEN_AFTER))
-    upsert: UpdateBase = statement.on_conflict_do_update(
-        index_elements=list(sightings.primary_key.columns),
-        set_={"last_at": new.last_at, "bvn": new.bvn},
-        where=or_(is_due, kept.bvn.is_distinct_from(new.bvn)),
-    )
-    return upsert
-
-
-_KEEP = Many(_keep, sightings.c.keys())
+_KEEP = upserting(
+    sightings,
+    lambda new: {"last_at": new.last_at, "bvn": new.bvn},
+    where=lambda new: or_(
+        sightings.c.last_at <= new.last_at - literal_column(str(REWRITTEN_AFTER)),
+        sightings.c.bvn.is_distinct_from(new.bvn),
+    ),
+)

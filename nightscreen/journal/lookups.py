@@ -24,15 +24,25 @@ from sqlalchemy import (
     update,
 )
 
-from nightscreen.journal.engine import outlasting, reading, recording, release_pages, writing
+from nightscreen.journal.engine import (
+    Many,
+    carry_out,
+    fetch,
+    insert_into,
+    inserting,
+    outlasting,
+    reading,
+    recording,
+    release_pages,
+    writing,
+)
 from nightscreen.journal.schema import LOOKUP, lookup_runs, lookups, run_stops
-from nightscreen.journal.statements import Many, insert_into, inserting
 from nightscreen.schemas.calls import LookupStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Connection, Engine, Row, Select
+    from sqlalchemy import Connection, Engine, Row
 
     from nightscreen.files.sealing import Sealer
     from nightscreen.journal.holders import Holders
@@ -415,12 +425,10 @@ class Lookups:
         with reading(self._engine) as connection:
             return find_run(connection, run_id)
 
-    @outlasting
     def keep_for_the_end(self, run: LookupRun, number: int | None) -> None:
         """Keep a lookup for the closing balance, with the money for it; None keeps none."""
-        with recording(self._engine) as connection:
-            own = lookup_runs.c.run_id == run.run_id
-            connection.execute(update(lookup_runs).where(own).values(closer_id=number))
+        own = lookup_runs.c.run_id == run.run_id
+        carry_out(self._engine, update(lookup_runs).where(own).values(closer_id=number))
 
     @outlasting
     def reached(
@@ -445,7 +453,6 @@ class Lookups:
             first, last = connection.execute(query).one()
         return None if first is None else (int(first), int(last))
 
-    @outlasting
     def next_affordable(
         self, run: LookupRun, but: Collection[str], money_micro: int | None
     ) -> tuple[str, int] | None:
@@ -461,11 +468,9 @@ class Lookups:
         )
         if money_micro is not None:
             query = query.where(lookups.c.worst_micro <= money_micro)
-        with reading(self._engine) as connection:
-            found = connection.execute(query.order_by(lookups.c.lookup_id).limit(1)).first()
-        return None if found is None else (str(found.check), int(found.lookup_id))
+        found = fetch(self._engine, query.order_by(lookups.c.lookup_id).limit(1))
+        return (str(found[0].check), int(found[0].lookup_id)) if found else None
 
-    @outlasting
     def counts(self, run: LookupRun) -> dict[tuple[str, LookupStatus], int]:
         """Return how many lookups have come to which end, by check."""
         query = (
@@ -473,13 +478,12 @@ class Lookups:
             .where(lookups.c.lookup_id.between(run.first_id, run.end_id - 1))
             .group_by(lookups.c.check, lookups.c.state)
         )
-        with reading(self._engine) as connection:
-            rows = connection.execute(query).all()
+        rows = fetch(self._engine, query)
         return {(check, LookupStatus(state)): number for check, state, number in rows}
 
     def in_states(
         self, run: LookupRun, states: Collection[LookupStatus], check: str = ""
-    ) -> Iterator[list[Row[Any]]]:
+    ) -> Iterator[Sequence[Row[Any]]]:
         """Yield the lookups in some states in blocks, in rank: number, check, subject, state."""
         columns = (lookups.c.lookup_id, lookups.c.check, lookups.c.subject, lookups.c.state)
         after = run.first_id - 1
@@ -491,16 +495,11 @@ class Lookups:
             )
             if check:
                 query = query.where(lookups.c.check == check)
-            rows = self._read(query.order_by(lookups.c.lookup_id).limit(_AT_ONCE))
+            rows = fetch(self._engine, query.order_by(lookups.c.lookup_id).limit(_AT_ONCE))
             if not rows:
                 return
             yield rows
             after = rows[-1].lookup_id
-
-    @outlasting
-    def _read(self, query: Select[Any]) -> list[Row[Any]]:
-        with reading(self._engine) as connection:
-            return list(connection.execute(query).all())
 
     @outlasting
     def put_back(self, numbers: Sequence[int], state: LookupStatus) -> None:
@@ -510,25 +509,19 @@ class Lookups:
                 block = [(number, state, 0) for number in numbers[start : start + _AT_ONCE]]
                 change(connection, block, NOBODY, owner=NOBODY)
 
-    @outlasting
     def let_go(self, run: LookupRun) -> None:
         """Let others claim what this process has claimed of a run and will not ask any more."""
         own = lookups.c.lookup_id.between(run.first_id, run.end_id - 1)
-        with recording(self._engine) as connection:
-            connection.execute(
-                update(lookups)
-                .where(_CLAIMED, own, lookups.c.holder == self._holders.name)
-                .values(state=_WAITING, holder=None, attempts=0)
-            )
+        mine = update(lookups).where(_CLAIMED, own, lookups.c.holder == self._holders.name)
+        carry_out(self._engine, mine.values(state=_WAITING, holder=None, attempts=0))
 
     # --- stops ---
 
-    @outlasting
     def stop(self, run_id: str, scope: str, reason: str) -> None:
         """Write down that the run or one of its checks is to stop; the first reason stays."""
-        with recording(self._engine) as connection:
-            statement = insert_into(connection.dialect.name, run_stops).on_conflict_do_nothing()
-            connection.execute(statement, {"run_id": run_id, "scope": scope, "reason": reason})
+        told = {"run_id": run_id, "scope": scope, "reason": reason}
+        statement = insert_into(self._engine.dialect.name, run_stops).values(told)
+        carry_out(self._engine, statement.on_conflict_do_nothing())
 
     @outlasting
     def stops(self, run_id: str) -> dict[str, str]:
@@ -536,11 +529,9 @@ class Lookups:
         with reading(self._engine) as connection:
             return stops_of(connection, run_id)
 
-    @outlasting
     def clear_stops(self, run_id: str) -> None:
         """Forget why a run was to stop: it goes on."""
-        with recording(self._engine) as connection:
-            connection.execute(delete(run_stops).where(run_stops.c.run_id == run_id))
+        carry_out(self._engine, delete(run_stops).where(run_stops.c.run_id == run_id))
 
     # --- the end ---
 
@@ -551,29 +542,14 @@ class Lookups:
         if run is None:
             return
         for start in range(run.first_id, run.end_id, _AT_ONCE):
-            self._delete(start, min(run.end_id, start + _AT_ONCE))
-        self._forget(run_id)
+            some = lookups.c.lookup_id.between(start, min(run.end_id, start + _AT_ONCE) - 1)
+            carry_out(self._engine, delete(lookups).where(some))
+        carry_out(self._engine, delete(lookup_runs).where(lookup_runs.c.run_id == run_id))
         release_pages(self._engine)
-
-    @outlasting
-    def _delete(self, first: int, end: int) -> None:
-        some = lookups.c.lookup_id.between(first, end - 1)
-        with recording(self._engine) as connection:
-            connection.execute(delete(lookups).where(some))
-
-    @outlasting
-    def _forget(self, run_id: str) -> None:
-        with recording(self._engine) as connection:
-            connection.execute(delete(lookup_runs).where(lookup_runs.c.run_id == run_id))
 
     def sweep(self) -> None:
         """Delete the lookups of runs whose process is dead: killed ones could not do it."""
-        for run_id, holder in self._runs():
+        known = select(lookup_runs.c.run_id, lookup_runs.c.holder)
+        for run_id, holder in fetch(self._engine, known):
             if holder != self._holders.name and not self._holders.alive(holder):
                 self.clear(run_id)
-
-    @outlasting
-    def _runs(self) -> list[tuple[str, str]]:
-        with reading(self._engine) as connection:
-            rows = connection.execute(select(lookup_runs.c.run_id, lookup_runs.c.holder)).all()
-        return [(row.run_id, row.holder) for row in rows]

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import func, select
 
-from nightscreen.journal.engine import outlasting, reading
+from nightscreen.journal.engine import fetch, fetch_value, upserting
 from nightscreen.journal.schema import calls, prices, spend
-from nightscreen.journal.statements import adding_up
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReservationStatus
 from nightscreen.schemas.clock import Clock, spending_day
 from nightscreen.schemas.money import SeenPrice
@@ -163,7 +162,7 @@ def _by_scope(rows: Iterable[Row[Any]]) -> dict[str, Spent]:
 
 
 _COUNTERS = select(spend.c.scope, *(spend.c[name] for name in Spent._fields))
-_ADD = adding_up(spend, Spent._fields)
+_ADD = upserting(spend, lambda new: {name: spend.c[name] + new[name] for name in Spent._fields})
 
 
 def enter_changes(connection: Connection, changes: Changes) -> None:
@@ -194,17 +193,14 @@ class Money:
         """Return the present month's counters, over all runs."""
         return self._one(f"month:{spending_day(self._clock())[:7]}")
 
-    @outlasting
     def _one(self, scope: str) -> Spent:
-        with reading(self._engine) as connection:
-            return read_scopes(connection, (scope,))[scope]
+        found = _by_scope(fetch(self._engine, _COUNTERS.where(spend.c.scope == scope)))
+        return found.get(scope, Spent())
 
-    @outlasting
     def _all(self, like: str) -> dict[str, Spent]:
         """Return the scopes of one pattern with their counters, newest first."""
         query = _COUNTERS.where(spend.c.scope.like(like)).order_by(spend.c.scope.desc())
-        with reading(self._engine) as connection:
-            return _by_scope(connection.execute(query))
+        return _by_scope(fetch(self._engine, query))
 
     def by_day(self) -> list[tuple[str, str, Spent]]:
         """Return day, check and counters of all days, newest first."""
@@ -215,14 +211,10 @@ class Money:
         """Return the counters of every run that has asked for anything."""
         return {scope.removeprefix("run:"): each for scope, each in self._all("run:%").items()}
 
-    @outlasting
     def prices(self) -> dict[str, SeenPrice]:
         """Return the prices seen so far, by check."""
-        with reading(self._engine) as connection:
-            rows = connection.execute(select(prices)).all()
-        return {row.check: SeenPrice(*row[1:4]) for row in rows}
+        return {row.check: SeenPrice(*row[1:4]) for row in fetch(self._engine, select(prices))}
 
-    @outlasting
     def price_rises(self, run_id: str) -> int:
         """Return by how much a run's calls cost more than was reserved for them, in micro-naira.
 
@@ -230,5 +222,4 @@ class Money:
         """
         excess = calls.c.cost_micro - calls.c.reserved_micro
         query = select(func.sum(excess)).where(calls.c.run_id == run_id, excess > 0)
-        with reading(self._engine) as connection:
-            return int(connection.execute(query).scalar() or 0)
+        return int(fetch_value(self._engine, query) or 0)

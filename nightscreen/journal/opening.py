@@ -1,5 +1,7 @@
 """Opening a journal: one that is there is recognised by its key, a strange one is refused.
 
+A look is an open that takes no lock and changes nothing, for whoever asks what is wrong.
+
 The journal's parts hang on the `Journal` that this module gives; what they do is in their modules.
 """
 
@@ -8,14 +10,15 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlalchemy import URL, inspect
 
 from nightscreen.files.keys import configured_key, make_key
 from nightscreen.files.private_files import make_private_folder, write_private
-from nightscreen.files.sealing import Pseudonyms
+from nightscreen.files.sealing import Pseudonyms, Sealer
 from nightscreen.journal.answers import Answers
 from nightscreen.journal.askers import Askers
 from nightscreen.journal.calls import Calls
@@ -29,7 +32,7 @@ from nightscreen.journal.engine import (
     told,
     writing,
 )
-from nightscreen.journal.holders import AdvisoryHolders, FileHolders, Holders
+from nightscreen.journal.holders import AdvisoryHolders, FileHolders, Holders, pid_of
 from nightscreen.journal.keyset import (
     LENDER_KEY,
     PSEUDONYM_KEY,
@@ -53,7 +56,7 @@ from nightscreen.journal.schema import (
 )
 from nightscreen.journal.storage import Storage
 from nightscreen.schemas.clock import Clock, system_clock
-from nightscreen.schemas.errors import JournalError
+from nightscreen.schemas.errors import JournalError, JournalKeyError, NightscreenError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +69,8 @@ if TYPE_CHECKING:
 JOURNAL_FILE = "journal.sqlite"
 MARKER = "journal.json"
 _ID = "journal_id"
+PATIENCE_S = 3.0
+"""How long a look waits where another process has the journal locked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,32 +132,58 @@ def journal_of(
     )
 
 
+def look_into(settings: Settings, *, clock: Clock = system_clock) -> Journal | None:
+    """Look into the journal that settings name; None where there never was one.
+
+    Nothing is made, locked, recovered or put in doubt, so that it works on a full disk and beside a
+    run. It works without the key too: then `key_trouble` says why nothing sealed opens.
+
+    Raises:
+        JournalError: it is damaged, locked, of another version, unreachable, or has vanished.
+        SettingsError: its URL cannot be read.
+    """
+    home, found = settings.home, None
+    engine = make_engine(settings.journal_url or journal_url(home), busy_timeout_s=PATIENCE_S)
+    try:
+        file = sqlite_file(engine)
+        if file is not None and not file.exists():  # which a connection would make
+            _refuse_vanished(home)
+            return None
+        facts = _facts_of(engine, home)
+        if facts is not None:
+            data_key = settings.data_key.get_secret_value()
+            found = _unlocked(engine, home, data_key, clock, facts, looks_only=True)
+    finally:
+        if found is None:
+            engine.dispose()
+    return found
+
+
+def pids_at_work(settings: Settings) -> list[int]:
+    """Return the processes of this machine that have an SQLite journal open."""
+    folder = holders_folder(make_engine(settings.journal_url or journal_url(settings.home)))
+    living = [] if folder is None else FileHolders(folder, takes_lock=False).living()
+    return sorted({pid for pid in map(pid_of, living) if pid is not None})
+
+
 def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
     remembered = _remembered(home)
     _private_from_birth(engine, home)
-    facts = facts_of(engine, home)
+    facts = _facts_of(engine, home)
     if facts is None:
         _create(engine, home, data_key)
-        facts = facts_of(engine, home) or {}
-    kept = unlocked(engine, home, data_key, clock, facts)
+        facts = _facts_of(engine, home) or {}
+    journal = _unlocked(engine, home, data_key, clock, facts)
     try:
-        _recognise(home, remembered, kept.journal_id)
-        retire_old_key(engine, kept.holders, kept.lender_key)
+        _recognise(home, remembered, journal.journal_id)
+        retire_old_key(engine, journal.holders, journal.lender_key)
     except BaseException:
-        kept.holders.release()
+        journal.holders.release()
         raise
-    return Journal(
-        **{each.name: getattr(kept, each.name) for each in fields(kept)},
-        calls=Calls(engine, kept.sealer, kept.holders, clock),
-        answers=Answers(engine, kept.sealer),
-        money=Money(engine, clock),
-        runs=Runs(engine, kept.holders, clock),
-        lookups=Lookups(engine, kept.sealer, kept.holders),
-        askers=Askers(engine, kept.holders),
-    )
+    return journal
 
 
-def facts_of(engine: Engine, home: Path) -> dict[str, str] | None:
+def _facts_of(engine: Engine, home: Path) -> dict[str, str] | None:
     """Return a journal's own facts, by name; None where there never was one.
 
     Raises:
@@ -161,33 +192,51 @@ def facts_of(engine: Engine, home: Path) -> dict[str, str] | None:
     look_first(engine)
     with reading(engine) as connection:
         if not inspect(connection).has_table(meta.name):
-            refuse_vanished(home)
+            _refuse_vanished(home)
             return None
         facts = read_meta(connection, VERSION, _ID, LENDER_KEY, PSEUDONYM_KEY)
     require_declared(facts)
     return facts
 
 
-def unlocked(
+def _refuse(trouble: NightscreenError) -> NoReturn:
+    raise trouble
+
+
+class _NoPseudonyms(Pseudonyms):
+    """Of a journal whose key is not at hand."""
+
+    def _of(self, *_parts: str) -> bytes:
+        raise JournalKeyError("without the journal's data key nobody has a pseudonym")
+
+
+def _unlocked(
     engine: Engine,
     home: Path,
     data_key: str,
     clock: Clock,
     facts: Mapping[str, str],
     *,
-    takes_lock: bool = True,
-) -> Storage:
-    """Open a journal by its key; take this process's lock, unless it is only looked into.
+    looks_only: bool = False,
+) -> Journal:
+    """Open a journal by its key and take this process's lock; a look takes none, and needs no key.
 
     Raises:
         JournalKeyError: the key is missing or is another journal's.
         SettingsError: the key cannot be read.
     """
-    lender_key = lender_key_of(engine, configured_key(home, data_key), home)
-    sealer = make_sealer(engine, lender_key, home)
-    pseudonyms = Pseudonyms(open_text(sealer, facts[PSEUDONYM_KEY], PSEUDONYM_KEY))
-    holders = make_holders(engine, takes_lock=takes_lock)
-    return Storage(
+    lender_key, pseudonyms, trouble = b"", Pseudonyms(b""), None
+    try:
+        lender_key = lender_key_of(engine, configured_key(home, data_key), home)
+        sealer = make_sealer(engine, lender_key, home)
+        pseudonyms = Pseudonyms(open_text(sealer, facts[PSEUDONYM_KEY], PSEUDONYM_KEY))
+    except NightscreenError as error:
+        if not looks_only:
+            raise
+        trouble, pseudonyms = error, _NoPseudonyms(b"")
+        sealer = Sealer(reread=partial(_refuse, error))
+    holders = _make_holders(engine, takes_lock=not looks_only)
+    return Journal(
         engine=engine,
         home=home,
         journal_id=facts[_ID],
@@ -196,6 +245,14 @@ def unlocked(
         pseudonyms=pseudonyms,
         holders=holders,
         clock=clock,
+        key_trouble=trouble,
+        fingerprint=facts[LENDER_KEY],
+        calls=Calls(engine, sealer, holders, clock),
+        answers=Answers(engine, sealer),
+        money=Money(engine, clock),
+        runs=Runs(engine, holders, clock),
+        lookups=Lookups(engine, sealer, holders),
+        askers=Askers(engine, holders),
     )
 
 
@@ -210,7 +267,7 @@ def journal_exists(home: Path, url: str = "") -> bool:
     return file is None or file.exists()
 
 
-def make_holders(engine: Engine, *, takes_lock: bool = True) -> Holders:
+def _make_holders(engine: Engine, *, takes_lock: bool) -> Holders:
     """Take this process's lock where every process of the journal looks for it, or only look."""
     folder = holders_folder(engine)
     if folder is not None:
@@ -228,7 +285,7 @@ def _private_from_birth(engine: Engine, home: Path) -> None:
     file = sqlite_file(engine)
     if file is None or file.exists():
         return
-    refuse_vanished(home)
+    _refuse_vanished(home)
     if not file.parent.is_dir():
         raise JournalError(
             f"the journal's folder {file.parent} does not exist; make it or correct "
@@ -274,7 +331,7 @@ def _remembered(home: Path) -> str | None:
         ) from None
 
 
-def refuse_vanished(home: Path) -> None:
+def _refuse_vanished(home: Path) -> None:
     """Refuse to begin anew where HOME remembers a journal: that would buy everything again.
 
     Raises:

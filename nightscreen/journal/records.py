@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
-from nightscreen.journal.engine import reading, writing
+from nightscreen.journal.engine import blocks, fetch, fetch_value, writing
 from nightscreen.journal.schema import RECORD, records
-from nightscreen.journal.statements import blocks
 from nightscreen.schemas.records import JournalRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row, Select
 
     from nightscreen.journal.storage import Storage
 
@@ -138,11 +137,10 @@ class Records(Generic[R]):
     def numbered(self, numbers: Collection[int]) -> list[tuple[int, R]]:
         """Return records by their numbers, as far as they are there, each with its number."""
         found = []
-        with reading(self._journal.engine) as connection:
-            for block in blocks(sorted(numbers)):
-                query = select(records).where(self._mine, records.c.record_id.in_(block))
-                rows = connection.execute(query)
-                found += [(row.record_id, self._read(row)) for row in rows]
+        for block in blocks(sorted(numbers)):
+            query = select(records).where(self._mine, records.c.record_id.in_(block))
+            rows = fetch(self._journal.engine, query)
+            found += [(row.record_id, self._read(row)) for row in rows]
         return found
 
     def of_customers(self, customers: Collection[bytes]) -> list[R]:
@@ -155,11 +153,8 @@ class Records(Generic[R]):
 
         Each comes with the instant from which its period counts.
         """
-        kept = records.c
-        query = select(records).where(self._mine, kept.customer.in_(customers))
-        with reading(self._journal.engine) as connection:
-            rows = connection.execute(query.order_by(kept.created_at, kept.record_id))
-            return [(self._read(row), row.updated_at) for row in rows]
+        rows = fetch(self._journal.engine, self._query(records.c.customer.in_(customers)))
+        return [(self._read(row), row.updated_at) for row in rows]
 
     def of_subjects(self, subjects: Collection[bytes]) -> list[R]:
         """Return the records about some identifiers, those about one oldest first."""
@@ -169,28 +164,30 @@ class Records(Generic[R]):
     def keys(self, *, batch: str) -> set[str]:
         """Return the keys of the records of a batch."""
         query = select(records.c.key).where(self._mine, records.c.batch == batch)
-        with reading(self._journal.engine) as connection:
-            return set(connection.execute(query).scalars())
+        return {row.key for row in fetch(self._journal.engine, query)}
 
     def versions(self) -> dict[int, int]:
         """Return when each record of the kind was last written, by its number."""
         query = select(records.c.record_id, records.c.updated_at).where(self._mine)
-        with reading(self._journal.engine) as connection:
-            return {row.record_id: row.updated_at for row in connection.execute(query)}
+        return {row.record_id: row.updated_at for row in fetch(self._journal.engine, query)}
 
     def stamp(self) -> tuple[int, ...]:
         """Return numbers that change with every record of the kind that comes, goes or changes."""
         kept = records.c
         newest = func.max(kept.record_id), func.max(kept.updated_at)
-        query = select(func.count(), *newest).where(self._mine)
-        with reading(self._journal.engine) as connection:
-            return tuple(connection.execute(query).one())
+        (found,) = fetch(self._journal.engine, select(func.count(), *newest).where(self._mine))
+        return tuple(found)
 
-    def run_ids(self) -> list[str]:
-        """Return the runs that records are about."""
-        with reading(self._journal.engine) as connection:
-            query = select(records.c.run_id).where(self._mine).distinct()
-            return list(connection.execute(query).scalars())
+    def run_ids(self, *, state: str | None = None) -> list[str]:
+        """Return the runs that records, of one state where it is named, are about, oldest first.
+
+        No record is opened for it.
+        """
+        kept = records.c
+        wanted = [kept.state == state] if state is not None else []
+        query = select(kept.run_id).where(self._mine, *wanted).group_by(kept.run_id)
+        query = query.order_by(func.min(kept.record_id))
+        return [row.run_id for row in fetch(self._journal.engine, query)]
 
     def of_run(self, run_id: str) -> list[R]:
         """Return the records about a run, oldest first."""
@@ -199,20 +196,19 @@ class Records(Generic[R]):
     def number_of_run(self, run_id: str) -> int:
         """Return how many records there are about a run."""
         query = select(func.count()).where(self._mine, records.c.run_id == run_id)
-        with reading(self._journal.engine) as connection:
-            return connection.execute(query).scalar_one()
+        return int(fetch_value(self._journal.engine, query))
 
     def select(self, *conditions: ColumnElement[bool]) -> list[R]:
         """Return the records of the kind that a search in the table finds, oldest first."""
-        with reading(self._journal.engine) as connection:
-            return self.read(connection, *conditions)
+        return list(map(self._read, fetch(self._journal.engine, self._query(*conditions))))
 
     def read(self, connection: Connection, *conditions: ColumnElement[bool]) -> list[R]:
         """Return the same within a transaction."""
-        kept = records.c
-        query = select(records).where(self._mine, *conditions)
-        rows = connection.execute(query.order_by(kept.created_at, kept.record_id))
-        return [self._read(row) for row in rows]
+        return list(map(self._read, connection.execute(self._query(*conditions))))
+
+    def _query(self, *conditions: ColumnElement[bool]) -> Select[Any]:
+        oldest = records.c.created_at, records.c.record_id
+        return select(records).where(self._mine, *conditions).order_by(*oldest)
 
     @property
     def _mine(self) -> ColumnElement[bool]:

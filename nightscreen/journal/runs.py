@@ -6,6 +6,7 @@ A run that is marked running while its process is dead was killed; it can be res
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress
@@ -15,9 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import Integer, bindparam, delete, exists, func, insert, select, update
 
 from nightscreen.files.sealed_file import UPLOADS
-from nightscreen.journal.engine import outlasting, reading, writing
+from nightscreen.journal.engine import (
+    carry_out,
+    fetch,
+    fetch_value,
+    outlasting,
+    reading,
+    writing,
+)
 from nightscreen.journal.schema import UNSETTLED, calls, put_meta, read_meta, runs
 from nightscreen.schemas.calls import KEPT_STATES, CallState
+from nightscreen.schemas.clock import MICROS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -91,6 +100,23 @@ def living_runs(connection: Connection, holders: Holders) -> dict[str, str]:
     }
 
 
+class RunActivity(NamedTuple):
+    """What is known of a run's calls; instants in microseconds, money in micro-naira.
+
+    Attributes:
+        last_answer_at: when the last answer arrived, None where none did.
+        answered: answers by check.
+        troubles: attempts without an answer, by check and kind.
+        in_doubt: calls that may have been charged; `in_doubt_micro` is their worst cost.
+    """
+
+    last_answer_at: int | None
+    answered: dict[str, int]
+    troubles: dict[str, dict[str, int]]
+    in_doubt: int
+    in_doubt_micro: int
+
+
 class RunHead(NamedTuple):
     """What of a run is read quickly, for lists of very many."""
 
@@ -146,11 +172,9 @@ class Runs:
         assert run is not None  # noqa: S101 - written in the lines above
         return run
 
-    @outlasting
     def withdraw(self, run_id: str) -> None:
         """Forget a run that came to nothing; calls it may have made are kept."""
-        with writing(self._engine) as connection:
-            connection.execute(delete(runs).where(runs.c.run_id == run_id))
+        carry_out(self._engine, delete(runs).where(runs.c.run_id == run_id))
 
     def finish(
         self, run_id: str, *, state: str, stop_reason: str | None, report: Mapping[str, Any]
@@ -178,21 +202,14 @@ class Runs:
             moved = json.dumps({**run.parameters, "input": path}, sort_keys=True)
             self._change(run_id, {"parameters": moved})
 
-    @outlasting
     def _change(self, run_id: str, values: Mapping[str, str | int | None]) -> None:
-        with writing(self._engine) as connection:
-            connection.execute(update(runs).where(runs.c.run_id == run_id).values(values))
+        carry_out(self._engine, update(runs).where(runs.c.run_id == run_id).values(values))
 
-    @outlasting
     def held_elsewhere(self, run_id: str) -> bool:
         """Return whether a living process other than this one works on the run."""
-        with reading(self._engine) as connection:
-            row = connection.execute(
-                select(runs.c.holder, runs.c.state).where(runs.c.run_id == run_id)
-            ).first()
-        if row is None or row.state != RUNNING or row.holder in (None, self._holders.name):
-            return False
-        return not self._holders.dead(row.holder)
+        of_run = runs.c.run_id == run_id, runs.c.state == RUNNING
+        holder = fetch_value(self._engine, select(runs.c.holder).where(*of_run))
+        return holder not in {None, self._holders.name} and not self._holders.dead(holder)
 
     def find(self, run_id: str) -> RunRecord | None:
         """Return a run, or None."""
@@ -213,22 +230,17 @@ class Runs:
         """Return runs whole, newest first."""
         return self._select(_NEWEST.where(runs.c.run_id.in_([head.run_id for head in heads])))
 
-    @outlasting
     def heads(self) -> list[RunHead]:
         """Return every run, newest first, without its report."""
-        with reading(self._engine) as connection:
-            query = _NEWEST.with_only_columns(*(runs.c[name] for name in RunHead._fields))
-            return [RunHead(*row) for row in connection.execute(query)]
+        query = _NEWEST.with_only_columns(*(runs.c[name] for name in RunHead._fields))
+        return [RunHead(*row) for row in fetch(self._engine, query)]
 
     def of_input(self, digest: str, *, flow: str) -> list[RunRecord]:
         """Return the runs of a flow that read a file of this content, newest first."""
         return self._select(_NEWEST.where(runs.c.input_digest == digest, runs.c.flow == flow))
 
-    @outlasting
     def _select(self, query: Select[Any]) -> list[RunRecord]:
-        with reading(self._engine) as connection:
-            rows = connection.execute(query).all()
-        return [self._read(row) for row in rows]
+        return [self._read(row) for row in fetch(self._engine, query)]
 
     def _read(self, row: Row[Any]) -> RunRecord:
         known, living = row._asdict(), None
@@ -247,9 +259,8 @@ class Runs:
         """
         columns = [calls.c[name] for name in names or calls.c.keys()]
         of_run = calls.c.run_id == run_id
-        with reading(self._engine) as connection:
-            ends = select(func.min(calls.c.call_id), func.max(calls.c.call_id)).where(of_run)
-            first, last = connection.execute(ends).one()
+        ends = select(func.min(calls.c.call_id), func.max(calls.c.call_id)).where(of_run)
+        ((first, last),) = fetch(self._engine, ends)
         if first is None:
             return
         whose = calls.c.run_id.concat("")  # by an index of runs, each block would sort them all
@@ -259,15 +270,35 @@ class Runs:
             .order_by(calls.c.call_id)
             .limit(block)
         )
-        while True:
-            with reading(self._engine) as connection:
-                rows = connection.execute(query, {"first": first}).all()
-            if not rows:
-                return
+        while rows := fetch(self._engine, query, {"first": first}):
             yield rows
             first = rows[-1][0] + 1
 
-    @outlasting
+    def activity(self, run_id: str, *, alive: bool) -> RunActivity:
+        """Return what became of a run's calls so far.
+
+        Where a process works on the run, an intent is in flight, not in doubt.
+        """
+        doubtful = {CallState.IN_DOUBT.value, *(() if alive else (CallState.INTENT.value,))}
+        kept = calls.c
+        kinds = (kept.check, kept.state, kept.trouble, kept.cost_micro.is_not(None).label("known"))
+        sums = func.count(), func.sum(kept.reserved_micro), func.max(kept.settled_at)
+        query = select(*kinds, *sums).where(kept.run_id == run_id).group_by(*kinds[:3], "known")
+        answered: Counter[str] = Counter()
+        troubles: dict[str, dict[str, int]] = {}
+        last: int | None = None
+        number = micro = 0
+        for check, state, trouble, known, count, reserved, settled_at in fetch(self._engine, query):
+            if state == CallState.ANSWERED.value:
+                answered[check] += count
+                last = max(last or 0, settled_at)
+            elif trouble:
+                mine = troubles.setdefault(check, {})
+                mine[trouble] = mine.get(trouble, 0) + count
+            if state in doubtful and not known:
+                number, micro = number + count, micro + int(reserved)
+        return RunActivity(last, dict(answered), troubles, number, micro)
+
     def unanswered(self, run_id: str) -> dict[tuple[str, bytes], str]:
         """Return the lookups of a run that have no answer from it.
 
@@ -296,15 +327,12 @@ class Runs:
             .where(calls.c.run_id == run_id, calls.c.state != CallState.ANSWERED.value, ~has_answer)
             .group_by(calls.c.check, calls.c.subject)
         )
-        with reading(self._engine) as connection:
-            rows = connection.execute(query).all()
         words = ("unreadable", "in_doubt", "failed")
         return {
             (check, bytes(subject)): next(compress(words, holds), "pending")
-            for check, subject, *holds in rows
+            for check, subject, *holds in fetch(self._engine, query)
         }
 
-    @outlasting
     def telling_call(self, run_id: str, check: str, subject: bytes) -> Row[Any] | None:
         """Return the call of a run about a subject that tells most; None where it made none.
 
@@ -317,14 +345,12 @@ class Runs:
             calls.c.call_id.desc(),
         )
         query = select(calls).where(*mine).order_by(*order).limit(1)
-        with reading(self._engine) as connection:
-            return connection.execute(query).first()
+        return next(iter(fetch(self._engine, query)), None)
 
     def calls_about(self, subjects: Sequence[bytes]) -> Sequence[Row[Any]]:
         """Return every call about some identifiers, oldest first."""
         query = select(calls).where(calls.c.subject.in_(subjects)).order_by(calls.c.call_id)
-        with reading(self._engine) as connection:
-            return connection.execute(query).all()
+        return fetch(self._engine, query)
 
     @outlasting
     def in_doubt(self) -> list[Row[Any]]:
@@ -339,25 +365,20 @@ class Runs:
             row for row in rows if row.state == CallState.IN_DOUBT.value or row.holder not in alive
         ]
 
-    @outlasting
     def has_answers(self, run_id: str) -> bool:
         """Return whether the service has answered any lookup of a run."""
         answered = calls.c.state.in_(KEPT_STATES)
         query = select(calls.c.call_id).where(calls.c.run_id == run_id, answered).limit(1)
-        with reading(self._engine) as connection:
-            return connection.execute(query).first() is not None
+        return bool(fetch(self._engine, query))
 
-    @outlasting
     def recent_outcomes(self) -> list[tuple[str, str, str, int]]:
         """Return how many answers of late had which outcome: check, kind, outcome, number."""
         known = (calls.c.check, calls.c.kind, func.coalesce(calls.c.outcome, "").label("outcome"))
         answered = select(*known).where(calls.c.state.in_(KEPT_STATES))
         recent = answered.order_by(calls.c.call_id.desc()).limit(_RECENT_OUTCOMES).subquery()
         query = select(*recent.c, func.count()).group_by(*recent.c)
-        with reading(self._engine) as connection:
-            return [(*row[:3], int(row[3])) for row in connection.execute(query)]
+        return [(*row[:3], int(row[3])) for row in fetch(self._engine, query)]
 
-    @outlasting
     def seconds_per_answer(self) -> dict[str, float]:
         """Return the mean seconds an answer took of late, by check."""
         recent = (
@@ -370,8 +391,7 @@ class Runs:
         query = select(recent.c.check, func.avg(recent.c.settled_at - recent.c.sent_at)).group_by(
             recent.c.check
         )
-        with reading(self._engine) as connection:
-            return {check: float(mean) / 1_000_000 for check, mean in connection.execute(query)}
+        return {check: float(mean) / MICROS for check, mean in fetch(self._engine, query)}
 
     def date_order(self, batch: str) -> str:
         """Return the order of dates that was answered last for a batch name; empty if none was."""
@@ -384,7 +404,6 @@ class Runs:
         with writing(self._engine) as connection:
             put_meta(connection, _DATE_ORDER.format(batch), order)
 
-    @outlasting
     def last_balance(self) -> int | None:
         """Return the newest balance the service told, in micro-naira."""
         query = (
@@ -393,6 +412,5 @@ class Runs:
             .order_by(calls.c.call_id.desc())
             .limit(1)
         )
-        with reading(self._engine) as connection:
-            found = connection.execute(query).scalar()
+        found = fetch_value(self._engine, query)
         return None if found is None else int(found)

@@ -496,22 +496,6 @@ records = Table(
     info={"of_person": _records_of_person, "old": _old_records},
 )
 
-
-erasures = Table(
-    "erasures",
-    metadata,
-    Column("erasure_id", _Id, primary_key=True, autoincrement=True),
-    Column("kind", Text, nullable=False),  # erasure, retention
-    Column("begun_at", BigInteger, nullable=False),
-    Column("finished_at", BigInteger),  # null until every file was rewritten
-    *_required(BigInteger, "answers", "calls"),
-    Column("states", BigInteger, nullable=False),  # states, their history, and reviews
-    *_required(BigInteger, "file_rows", "files"),
-    Column("cost_micro", BigInteger, nullable=False),  # what the tombstones hold
-    Column("sightings", BigInteger, nullable=False),
-    info={"kept": WITH_JOURNAL},
-)
-
 # --- what was pulled of who consented ---
 
 TRANSACTION = Seal("transaction", ("customer", "record_key"))

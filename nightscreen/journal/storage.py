@@ -19,11 +19,17 @@ if TYPE_CHECKING:
     from nightscreen.files.sealing import Pseudonyms, Sealer
     from nightscreen.journal.holders import Holders
     from nightscreen.schemas.clock import Clock
+    from nightscreen.schemas.errors import NightscreenError
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """An open journal without its parts."""
+    """An open journal without its parts.
+
+    Attributes:
+        key_trouble: why nothing sealed opens, where the journal is looked into without its key.
+        fingerprint: of the lender's key that is in force.
+    """
 
     engine: Engine = field(repr=False)
     home: Path
@@ -33,6 +39,8 @@ class Storage:
     pseudonyms: Pseudonyms = field(repr=False)
     holders: Holders = field(repr=False)
     clock: Clock = field(repr=False)
+    key_trouble: NightscreenError | None
+    fingerprint: str
 
     def be_patient(self, give_up: timedelta) -> None:
         """Wait for a database that is away or locked, for so long at a time."""

@@ -82,13 +82,10 @@ def between_runs(
 
 def _run_before(journal: Journal, run: RunRecord) -> RunRecord | None:
     """Return the last run that ended before a run began and knows its closing balance."""
-    earlier = journal.runs.ended_before(run.started_at, limit=_LOOKED_AT)
-    with_balance = (
-        each
-        for each in earlier
-        if ((each.report or {}).get("balance") or {}).get("closing") is not None
-    )
-    return next(with_balance, None)
+    for each in journal.runs.ended_before(run.started_at, limit=_LOOKED_AT):
+        if ((each.report or {}).get("balance") or {}).get("closing") is not None:
+            return each
+    return None
 
 
 def _others_under_way(connection: Connection, before: RunRecord, run: RunRecord) -> bool:

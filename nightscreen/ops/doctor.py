@@ -18,8 +18,8 @@ from nightscreen.client.network import Network, parse_address
 from nightscreen.client.prices import load_prices
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.files.private_files import LEAST_FREE_BYTES, free_bytes
-from nightscreen.journal.opening import JOURNAL_FILE
-from nightscreen.journal.read_only import Look, look_into, pids_at_work
+from nightscreen.journal.opening import JOURNAL_FILE, look_into, pids_at_work
+from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.operations.transactions.cashflow import CashFlow
 from nightscreen.ops.status import (
@@ -43,11 +43,13 @@ from nightscreen.schemas.errors import (
 )
 from nightscreen.schemas.money import MICRO, naira_words, to_micro
 from nightscreen.schemas.stops import REFUSALS, StopReason, refusals
+from nightscreen.schemas.wallet import OPEN, WalletGap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nightscreen.config.settings import Settings
+    from nightscreen.journal import Journal
 
 OK, WARNING, WRONG = "ok", "warning", "wrong"
 HOME_DISK = "disk (home)"
@@ -211,7 +213,7 @@ def _journal_trouble(settings: Settings, error: NightscreenError) -> HealthFindi
     return HealthFinding("journal", WRONG, str(error), Remedy(first, command))
 
 
-def _key(look: Look) -> HealthFinding:
+def _key(look: Journal) -> HealthFinding:
     mark = look.fingerprint[:8]
     if look.key_trouble is None:
         return HealthFinding("key", OK, f"fits the journal (fingerprint {mark})")
@@ -219,10 +221,10 @@ def _key(look: Look) -> HealthFinding:
     return HealthFinding("key", WRONG, says, Remedy("put the right data key back"))
 
 
-def _wallet(look: Look) -> list[HealthFinding]:
+def _wallet(look: Journal) -> list[HealthFinding]:
     """Say what left the wallet between runs, and has no reason yet."""
     found = []
-    for run_id in look.runs_with_open_gaps():
+    for run_id in Records(look, WalletGap).run_ids(state=OPEN):
         run = look.runs.find(run_id)
         between = ((run.report if run else None) or {}).get("balance", {}).get("between_runs")
         if between is not None:

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.client.prices import load_prices
 from nightscreen.files.heartbeat import read_vitals
-from nightscreen.journal.read_only import look_into, pid_of
+from nightscreen.journal.approvals import Approvals
+from nightscreen.journal.audit import Audit
+from nightscreen.journal.holders import pid_of
+from nightscreen.journal.opening import look_into
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import (
@@ -34,8 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.config.settings import Settings
-    from nightscreen.journal.read_only import Look, RunActivity
-    from nightscreen.journal.runs import RunRecord
+    from nightscreen.journal import Journal
+    from nightscreen.journal.runs import RunActivity, RunRecord
     from nightscreen.schemas.clock import Clock
 
 SILENT_S = 120  # age of a living run's signs from which its process counts as hung
@@ -62,7 +65,7 @@ def resume_command(run_id: str, flow: str, *options: str) -> str:
     return "" if words is None else " ".join((words, "--run", run_id, *options))
 
 
-def newest_runs(look: Look, clock: Clock) -> list[RunRecord]:
+def newest_runs(look: Journal, clock: Clock) -> list[RunRecord]:
     """Return the newest run of each flow and batch that had one of late, newest first.
 
     The very newest is among them, however old it is. A run made good by a later run of the same
@@ -89,10 +92,10 @@ def state_of(home: Path, run: RunRecord, now: int) -> str:
     return HUNG if now - signs["at"] > SILENT_S * MICROS else RUNNING
 
 
-def condition_of(run: RunRecord, settings: Settings, look: Look, clock: Clock) -> dict[str, Any]:
+def condition_of(run: RunRecord, settings: Settings, look: Journal, clock: Clock) -> dict[str, Any]:
     """Return the facts of a run; instants are microseconds, money is micro-naira."""
     now, holder = clock(), run.holder
-    activity = look.pulse(run.run_id, alive=holder is not None)
+    activity = look.runs.activity(run.run_id, alive=holder is not None)
     report, signs = run.report or {}, read_vitals(settings.home, run.run_id) or {}
     running = run.state == RUNNING
     live = signs if running else {}
@@ -100,14 +103,16 @@ def condition_of(run: RunRecord, settings: Settings, look: Look, clock: Clock) -
     checks = _checks(report, signs, activity)
     spent, missing = look.money.of_run(run.run_id), _missing(settings, checks, look, now)
     last = max(activity.last_answer_at or 0, signs.get("last_answer_at") or 0) or None
-    approval = look.approval_of(run.run_id) if run.stop_reason == StopReason.APPROVAL else None
+    approval = (
+        Approvals(look).newest(run.run_id) if run.stop_reason == StopReason.APPROVAL else None
+    )
     return {
         "run_id": run.run_id,
         "flow": run.flow,
         "batch": run.batch,
         "state": state_of(settings.home, run, now),
         "stop_reason": run.stop_reason,
-        "stopped_by": look.stopped_by(run),
+        "stopped_by": Audit(look).stopped_by(run),
         "held": bool(report.get("held")) and not report.get("released"),
         "approval": None
         if approval is None
@@ -176,7 +181,7 @@ def _deadline(run: RunRecord) -> int | None:
 
 
 def _missing(
-    settings: Settings, checks: Mapping[str, Mapping[str, Any]], look: Look, now: int
+    settings: Settings, checks: Mapping[str, Mapping[str, Any]], look: Journal, now: int
 ) -> int | None:
     """Return the worst cost of the lookups that are still to be asked; None where unknown."""
     if any(check["left"] is None for check in checks.values()):
@@ -193,7 +198,7 @@ def _missing(
     return missing
 
 
-def caps_in_the_way(settings: Settings, look: Look, missing_micro: int) -> list[str]:
+def caps_in_the_way(settings: Settings, look: Journal, missing_micro: int) -> list[str]:
     """Return what is to be done about caps of day and month that leave less than is needed."""
     day = f"wait for the next day, {DAY_BEGINS},"
     scopes = (
@@ -298,7 +303,7 @@ def last_night(settings: Settings) -> dict[str, Any]:
         return _night_of(look, system_clock())
 
 
-def _night_of(look: Look, now: int) -> dict[str, Any]:
+def _night_of(look: Journal, now: int) -> dict[str, Any]:
     night = spending_day(now)
     newest = (
         (run.finished_at or run.started_at, run) for run in look.runs.newest(limit=_MOST_OF_A_NIGHT)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from nightscreen.config.settings import IN_DOUBT_AGE
-from nightscreen.journal.unreadable import Since
+from nightscreen.journal.answers import Since
 from nightscreen.schemas.checks import Outcome
 
 if TYPE_CHECKING:

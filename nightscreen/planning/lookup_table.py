@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nightscreen.files.workspace import Workspace
+    from nightscreen.files.sealed_file import Workspace
     from nightscreen.schemas.plan import CheckIdentity
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nightscreen.files.frame import Frame
-    from nightscreen.files.workspace import Workspace
+    from nightscreen.files.sealed_file import Workspace
     from nightscreen.journal.answers import StoredAnswer
     from nightscreen.planning.freshness import Freshness
     from nightscreen.schemas.plan import CheckIdentity

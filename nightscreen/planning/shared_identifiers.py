@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from nightscreen.files.frame import Frame
-    from nightscreen.files.workspace import Workspace
+    from nightscreen.files.sealed_file import Workspace
     from nightscreen.journal.storage import Storage
 
 MOST_CUSTOMERS = 20

@@ -11,10 +11,10 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.journal.actor import CONTEST, OVERRIDE
+from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.engine import writing
 from nightscreen.journal.records import Records
-from nightscreen.journal.reviews import Reviews
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.results.notices import withdraw_notices
 from nightscreen.results.reviews import DEFAULT_DAYS
@@ -68,7 +68,7 @@ def open_contest(
     actor.require(journal, CONTEST)
     _require(said, "What the customer says")
     customers = Customers(journal)
-    batch = batch or lookup_subject(journal, customers, customer_id)[0].batch
+    batch = batch or lookup_subject(journal, customer_id)[0].batch
     runs = journal.runs.newest(batch=batch, limit=None)
     if not runs and batch not in customers.batches():
         raise InputError(f"there is no batch {batch}; see: nightscreen runs list")

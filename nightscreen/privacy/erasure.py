@@ -10,42 +10,45 @@ keeps in `journal/erasure.py`; retention by age is `purging`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.files.outputs import Erasing, Output, Whose, declared_as
 from nightscreen.files.run_folder import RowFilter, RunFiles, read_columns, rows_in
-from nightscreen.files.sealed_file import UPLOADS, drop_sealed
-from nightscreen.files.workspace import sweep_workspaces
+from nightscreen.files.sealed_file import UPLOADS, drop_sealed, sweep_workspaces
+from nightscreen.journal.audit import Audit
 from nightscreen.journal.consents import Consents
+from nightscreen.journal.customers import Customers
 from nightscreen.journal.engine import reading
-from nightscreen.journal.erasure import ERASURE, Erasures, Removed, leave_no_trace
+from nightscreen.journal.erasure import Erasures, Removed, leave_no_trace
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.records import Records
-from nightscreen.journal.runs import RUNNING
 from nightscreen.journal.schema import KINDS, TOMBSTONE
-from nightscreen.privacy.given_files import AsGiven, DroppedFile, Named, dropped_files
 from nightscreen.privacy.person import (
     IDENTIFYING,
+    AsGiven,
+    DroppedFile,
     InRun,
     KnownPerson,
+    Named,
     Whom,
+    dropped_files,
     parts_in_clear,
 )
+from nightscreen.privacy.purging import held_runs
 from nightscreen.schemas.bvn import BvnRequest
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.consented import PULLS as TRANSACTIONS
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.money import naira_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from nightscreen.journal import Journal
-    from nightscreen.journal.customers import Customers
     from nightscreen.journal.runs import RunRecord
 
+ERASURE = "erasure"  # why files were rewritten, as their manifest says
+ERASURE_BEGUN, ERASURE_ENDED = "erasure begun", "customer erased"  # what the audit says
 _NAMELESS = {Whose.BY_CALL.value: TOMBSTONE.hex(), "consent_reference": None}
 """What stands in the calls of an erased person."""
 
@@ -62,8 +65,8 @@ class Found:
         in_runs: the runs that have such rows.
         whole: where files lie that name the person, and go whole.
         unread: where files lie that nobody can read, and so go whole.
-        going: the files, as the lender gave them, that go whole.
-        dropped: those of inboxes.
+        going: the files that go whole.
+        dropped: those of them that lie in an inbox, and in no run's folder.
         held: what the journal holds.
     """
 
@@ -75,7 +78,7 @@ class Found:
     whole: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     going: set[Path] = field(default_factory=set, repr=False)
-    dropped: list[DroppedFile] = field(default_factory=list, repr=False)
+    dropped: list[Path] = field(default_factory=list, repr=False)
     held: Removed = field(default_factory=Removed)
 
     @property
@@ -86,11 +89,7 @@ class Found:
     def document(self) -> dict[str, Any]:
         """Return what would go as JSON has it; nothing in it is personal."""
         return {
-            "answers": self.held.answers,
-            "calls": self.held.calls,
-            "states": self.held.states,
-            "sightings": self.held.sightings,
-            "cost": naira_text(self.held.cost_micro),
+            **self.held.numbers(),
             "runs": len(self.in_runs),
             "absent_folders": self.absent,
             "rows": self.rows,
@@ -98,7 +97,9 @@ class Found:
             "removed_unread": self.unread,
         }
 
-    def outputs(self, *whose: Whose) -> Iterator[tuple[Path, Output, RunRecord, RowFilter]]:
+    def outputs(
+        self, *whose: Whose
+    ) -> Iterator[tuple[Path, Output, RunRecord, RowFilter | AsGiven]]:
         """Yield the files of runs, one declaration after the other, and what is theirs in each."""
         named = [InRun.of(run, self.person) for run in self.runs]
         for declared in declared_as(*whose):
@@ -107,38 +108,22 @@ class Found:
                 for file in declared.files(Path(each.run.folder)):
                     yield file, declared, each.run, mine
 
-    def enter(self, named: Named, place: str) -> bool:
-        """Count a file that goes whole, if it does; tell whether."""
+    def enter(self, file: Path, named: Named, place: str) -> bool:
+        """Note a file that goes whole, if it does; tell whether."""
         self.rows += len(named.rows)
         self.whole += [place] if named.anywhere else []
         self.unread += [place] if named.unread else []
-        return named.anywhere or named.unread
+        self.going.update([file] if named.anywhere or named.unread else [])
+        return file in self.going
 
     def look_at_given(self, file: Path, mine: AsGiven, place: str, batch: str) -> bool:
         """Learn the person's identifiers of a file as it was given; tell whether it goes."""
         named = mine.look(file)
-        if not self.enter(named, place):
-            return False
         self.person.learn(named.rows, batch)
-        self.going.add(file)
-        return True
+        return self.enter(file, named, place)
 
 
-def _names_them(file: Path, declared: Output, mine: RowFilter) -> Named:
-    """Tell whether a file that is made of others has a row of the person."""
-    parts = [sorted(file.parent.glob(each)) for each in declared.made_of]
-    if not all(parts):
-        return Named(unread=True)
-    return Named(anywhere=any(mine.count(part) for part in chain.from_iterable(parts)))
-
-
-def look(
-    journal: Journal,
-    customers: Customers,
-    whom: Whom,
-    *,
-    inbox: Path | None = None,
-) -> Found:
+def look(journal: Journal, whom: Whom, *, inbox: Path | None = None) -> Found:
     """Find all that is held of a person; nothing is changed.
 
     The inboxes that runs came from are known; the present one is given.
@@ -154,7 +139,7 @@ def look(
     person = KnownPerson(whom, journal)
     found = Found(person, there, len(runs) - len(there))
     if whom.customer_id:
-        names = {*customers.batches(), *(run.batch for run in runs), TRANSACTIONS}
+        names = {*Customers(journal).batches(), *(run.batch for run in runs), TRANSACTIONS}
         person.customers = {(name, whom.customer_id) for name in names if whom.named_in(name)}
     if whom.bvn:
         person.values["bvn"] = {whom.bvn}
@@ -193,16 +178,16 @@ def _look_into(found: Found, *whose: Whose) -> None:
     """Count what is the person's in files of runs, and learn what those as given tell of them."""
     for file, declared, run, mine in found.outputs(*whose):
         place = f"{run.run_id}/{declared.pattern}"
-        if declared.erasing is not Erasing.DELETE:
-            if isinstance(mine, AsGiven):
-                found.person.learn(mine.look(file).rows, run.batch)
+        if isinstance(mine, AsGiven):
+            others = not declared.section and _has_only_others(run, found)
+            number = int(not others and found.look_at_given(file, mine, place, run.batch))
+        elif declared.erasing is not Erasing.DELETE:
             number = mine.count(file)
             found.rows += number
-        elif isinstance(mine, AsGiven):
-            others = _has_only_others(run, found)
-            number = not others and found.look_at_given(file, mine, place, run.batch)
         else:
-            number = found.enter(_names_them(file, declared, mine), place)
+            known = run.run_id in found.in_runs
+            goes = Named(anywhere=known, unread=not known and not parts_in_clear(run))
+            number = int(found.enter(file, goes, place))
         if number:
             found.in_runs.add(run.run_id)
 
@@ -245,7 +230,7 @@ def _look_at_dropped(file: DroppedFile, found: Found) -> None:
     mine = found.person.as_given(file.batch)
     if file.screened:
         if found.look_at_given(file.path, mine, file.place, file.batch):
-            found.dropped.append(file)
+            found.dropped.append(file.path)
     elif mine.look(file.path).anywhere:
         raise InputError(
             "a file in the inbox that is not screened yet names this person: take it out, or their "
@@ -266,7 +251,7 @@ def _recall(journal: Journal, person: KnownPerson) -> None:
 
 def _refuse_held(journal: Journal, found: Found) -> None:
     batches = {batch for batch, _ in found.person.customers}
-    held = Erasures(journal).holds()
+    held = held_runs(journal)
     for run in found.runs:
         unknown = not parts_in_clear(run) and run.batch in batches
         if run.run_id in held and (run.run_id in found.in_runs or unknown):
@@ -274,18 +259,6 @@ def _refuse_held(journal: Journal, found: Found) -> None:
                 f"run {run.run_id} is under legal hold and involves this person; a hold goes "
                 f"first: nightscreen purge --release {run.run_id}"
             )
-
-
-def mend(journal: Journal) -> int:
-    """Bring manifests up to files that an erasure or purge rewrote before it was cut short.
-
-    Returns:
-        How many folders there were.
-    """
-    runs = journal.runs.newest(limit=None)
-    folders = [RunFiles.of(Path(run.folder), ERASURE) for run in runs if run.state != RUNNING]
-    at = instant_text(journal.clock()) or ""
-    return sum(bool(folder.finish(at)) for folder in folders)
 
 
 def erase(journal: Journal, found: Found, *, more: bool = False) -> dict[str, Any]:
@@ -302,8 +275,9 @@ def erase(journal: Journal, found: Found, *, more: bool = False) -> dict[str, An
         OutputError: a file cannot be rewritten; erase again once that is mended.
     """
     journal.calls.recover()
-    erasures = Erasures(journal)
-    number = erasures.erase(found.person.pseudonyms())
+    audit = Audit(journal)
+    removed = Erasures(journal).erase(found.person.pseudonyms())
+    audit.write_by_command(ERASURE_BEGUN, **removed.numbers())
     emptied = not more and leave_no_trace(journal)
     sweep_workspaces(journal.home, journal.holders.alive)
     drop_sealed(journal.home / UPLOADS)
@@ -313,7 +287,7 @@ def erase(journal: Journal, found: Found, *, more: bool = False) -> dict[str, An
         folder.sweep()
     found.runs = resting
     _take_out(found, folders, Whose.LISTED, Whose.BY_PSEUDONYM, Whose.BY_CALL, Whose.AS_GIVEN)
-    beside = [file.path for file in found.dropped if file.path.exists()]
+    beside = [path for path in found.dropped if path.exists()]
     for path in beside:
         path.unlink()
     _take_out(found, folders, Whose.IN_CLEAR)  # last: they tell whose the others are
@@ -324,7 +298,7 @@ def erase(journal: Journal, found: Found, *, more: bool = False) -> dict[str, An
             f"run {run_id} was resumed meanwhile, so that its files were left as they are; erase "
             "again after it"
         )
-    erasures.finish(number, file_rows=found.rows, files=files)
+    audit.write_by_command(ERASURE_ENDED, rows=found.rows, answers=found.held.answers, files=files)
     return {**found.document(), "files": files, "log_emptied": emptied}
 
 
@@ -332,15 +306,9 @@ def _take_out(found: Found, folders: Mapping[str, RunFiles], *whose: Whose) -> N
     """Take the person out of files of runs."""
     for file, declared, run, mine in found.outputs(*whose):
         folder = folders[run.run_id]
-        match declared.erasing:
-            case Erasing.DELETE:
-                named = Named(anywhere=file in found.going)
-                if not isinstance(mine, AsGiven):
-                    named = _names_them(file, declared, mine)
-                if named.anywhere or named.unread:
-                    folder.remove([file])
-            case Erasing.BLANK:
-                folder.blank(file, mine, _NAMELESS)
-            case _:
-                if folder.drop(file, mine) and declared.beside and not rows_in(file):
-                    file.unlink()
+        if isinstance(mine, AsGiven) or declared.erasing is Erasing.DELETE:
+            folder.remove({file} & found.going)
+        elif declared.erasing is Erasing.BLANK:
+            folder.blank(file, mine, _NAMELESS)
+        elif folder.drop(file, mine) and declared.beside and not rows_in(file):
+            file.unlink()

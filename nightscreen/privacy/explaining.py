@@ -1,44 +1,54 @@
 """Explaining: one customer's decision end to end, from the journal and the run's own files.
 
-The customer's id stands as given; every other identifier is masked or left out. What is handed to
-the customers themselves is in `subject_access`.
+The customer's id stands as given; every other identifier is masked or left out. How records are
+shown is one loop over all kinds: a kind says under which name its records stand (`section`) and
+which fields are not shown (`unshown`); one that is a part of another is shown within it. What is
+handed to the customers themselves is in `subject_access`.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.checks.declaration import Compare
 from nightscreen.checks.karma import LISTINGS
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.declarations import NOTHING_DECLARED, Declarations, basis_words
+from nightscreen.journal.cases import Reviews
+from nightscreen.journal.customers import Customers
+from nightscreen.journal.loan_offers import loan_history
+from nightscreen.journal.records import Records
+from nightscreen.journal.schema import KINDS
+from nightscreen.privacy.contests import contest_document
 from nightscreen.privacy.lookup_subject import newest_row, shown_rows, subjects_of
-from nightscreen.privacy.record_views import review_document, shown_records
 from nightscreen.results.decide import applied_rules
 from nightscreen.results.enriched import row_table
 from nightscreen.results.final_decision import final_columns, standing_reviews
-from nightscreen.results.tracked_state import TRACKED
+from nightscreen.results.tracked_state import TRACKED, rests_on
 from nightscreen.results.wording import missing_checks
 from nightscreen.schemas.cases import CaseComment
-from nightscreen.schemas.clock import DAY_MICROS, instant_text, to_micros
-from nightscreen.schemas.contests import Contest, CustomerAction, ToldNotice
+from nightscreen.schemas.clock import DAY_MICROS, instant_text, to_instant, to_micros
+from nightscreen.schemas.consented import Grant
+from nightscreen.schemas.contests import WAITS, Contest, CustomerAction, Review, ToldNotice
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.enriched import ACCOUNT_BVNS, SIGNALS
 from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.offers import Offer
 from nightscreen.schemas.policy import Policy, PolicyRule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Row
 
+    from nightscreen.config.settings import Retention
     from nightscreen.journal import Journal
-    from nightscreen.journal.customers import Customers
-    from nightscreen.journal.reviews import Reviews
     from nightscreen.journal.runs import RunRecord
     from nightscreen.privacy.lookup_subject import Subject
     from nightscreen.schemas.decisions import KnownCustomer
+    from nightscreen.schemas.records import JournalRecord
 
 _LISTING_FIELDS = (
     "identity_kind",
@@ -51,16 +61,15 @@ _LISTING_FIELDS = (
 
 
 def explain(
-    journal: Journal,
-    customers: Customers,
-    reviews: Reviews,
-    person: Subject,
-    declared: Declarations = NOTHING_DECLARED,
+    journal: Journal, person: Subject, declared: Declarations = NOTHING_DECLARED
 ) -> dict[str, Any]:
     """Return a customer's decision end to end, as JSON has it."""
     found = newest_row(journal, person)
     run, row = found if found is not None else (None, None)
-    known = customers.known([person.pseudonym]).get(person.pseudonym)
+    told = () if run is None else shown_rows(person, run, "changes")
+    changes = [each for _, rows in told for each in rows]
+    reviews = Reviews(journal)
+    known = Customers(journal).known([person.pseudonym]).get(person.pseudonym)
     now = journal.clock()
     calls: Sequence[Row[Any]] = ()
     if row is not None:
@@ -85,7 +94,7 @@ def explain(
         "evidence": [] if run is None else evidence(row or {}, now, run.purpose, declared),
         "lookups": [lookup(call, declared) for call in calls],
         "cost": naira_text(sum(call.cost_micro or 0 for call in calls)),
-        "changes": [] if run is None else shown_changes(_changes(person, run)),
+        "changes": shown_changes(changes),
         "last_answered": last_answered(known),
         **final_columns(settled),
         "decided_why": None if settled is None else settled.note,
@@ -94,10 +103,6 @@ def explain(
         ],
         **shown_records(journal, [person], (Contest, ToldNotice, CustomerAction, CaseComment)),
     }
-
-
-def _changes(person: Subject, run: RunRecord) -> list[dict[str, Any]]:
-    return [row for _, rows in shown_rows(person, run, "changes") for row in rows]
 
 
 def reasons(run: RunRecord, customer_id: str, policy_text: str | None) -> list[dict[str, Any]]:
@@ -259,3 +264,97 @@ def last_answered(known: KnownCustomer | None) -> dict[str, Any] | None:
             if name != LISTED_PART
         },
     }
+
+
+# --- records ---
+
+
+_NEVER = {"key", "customer", "subject", "customer_id"}
+"""Fields that no kind is shown with: pseudonyms, and the id that stands above all of it."""
+
+
+def shown_records(
+    journal: Journal,
+    people: Sequence[Subject],
+    kinds: Iterable[type[JournalRecord]] = KINDS,
+    *,
+    retention: Retention | None = None,
+) -> dict[str, list[dict[str, Any]]]:
+    """Return what is held of a customer in some batch names, by section, oldest first.
+
+    Until when each is kept is shown where the periods are given.
+    """
+    anywhere = journal.pseudonyms.customers_anywhere([people[0].customer_id])
+    found: dict[str, list[dict[str, Any]]] = {}
+    for model in kinds:
+        if model.section:
+            here = [anywhere] if model.everywhere else [person.pseudonym for person in people]
+            found[model.section] = [
+                {**_kept_until(record, since, retention), **_shown(journal, record)}
+                for record, since in Records(journal, model).with_periods(here)
+            ]
+    return found
+
+
+def _kept_until(
+    record: JournalRecord, since: int, retention: Retention | None
+) -> dict[str, str | None]:
+    if retention is None:
+        return {}
+    if record.searched_state in record.waiting:
+        return {"kept_until": None}
+    return {"kept_until": kept_until(since, getattr(retention, f"{record.ground.value}_days"))}
+
+
+def kept_until(at: int, days: int) -> str | None:
+    """Return the end of a period that begins at an instant."""
+    return instant_text(to_micros(to_instant(at) + timedelta(days=days)))
+
+
+def review_document(review: Review, known: KnownCustomer | None, now: int) -> dict[str, Any]:
+    """Return a review and whether it still stands."""
+    return {
+        "run_id": review.run_id,
+        "listed": review.listed,
+        "decision": review.decision,
+        "overrides": review.overrides,
+        "reviewer": review.reviewer,
+        "confirmed_by": review.confirmed_by or None,
+        "imported_by": review.imported_by or None,
+        "waits_for_second_person": review.state == WAITS,
+        "note": review.note,
+        "reviewed_at": instant_text(review.reviewed_at),
+        "until": instant_text(review.until),
+        "stands": rests_on(review, known) and review.until > now and not review.state,
+    }
+
+
+def _shown(journal: Journal, record: JournalRecord) -> dict[str, Any]:
+    """Return a record as JSON has it, with what other kinds say of it."""
+    if isinstance(record, Review):
+        known = Customers(journal).known([record.customer]).get(record.customer)
+        return review_document(record, known, journal.clock())
+    if isinstance(record, Contest):
+        return contest_document(record, journal.clock())
+    document = own_view(record)
+    if isinstance(record, Grant):
+        document["grant_id"] = record.grant_id  # by which calls name their consent
+    if isinstance(record, Offer):
+        news = loan_history(journal, [record.subject]).get(record.subject, [])
+        document["history"] = [own_view(each) for each in news]
+    return document
+
+
+def own_view(record: JournalRecord) -> dict[str, Any]:
+    """Return the fields of a record that its customer may see: instants as ISO text, naira."""
+    fields = record.model_dump(mode="json", exclude=_NEVER | record.unshown)
+    fields |= fields.pop("held", {})
+    return dict(_plain(name, value) for name, value in fields.items() if name not in _NEVER)
+
+
+def _plain(name: str, value: Any) -> tuple[str, Any]:  # noqa: ANN401 - any field
+    if isinstance(value, int) and (name == "at" or name.endswith(("_at", "until"))):
+        return name, instant_text(value)
+    if name.endswith("_micro"):
+        return name.removesuffix("_micro"), naira_text(value)
+    return name, value

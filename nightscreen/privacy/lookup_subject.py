@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.files.outputs import OUTPUTS, Whose
 from nightscreen.files.quarantine import records
 from nightscreen.files.run_folder import RowFilter
+from nightscreen.journal.customers import Customers
 from nightscreen.operations.bvn.states import requests_to
 from nightscreen.results.enriched import find_row
 from nightscreen.schemas.columns import IDENTIFIERS
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from nightscreen.files.outputs import Output
     from nightscreen.files.sealing import Pseudonyms
     from nightscreen.journal import Journal
-    from nightscreen.journal.customers import Customers
     from nightscreen.journal.runs import RunHead, RunRecord
 
 _AT_ONCE = 20  # runs: bounds memory, as each comes with its report
@@ -40,9 +40,7 @@ class Subject:
     runs: tuple[RunHead | RunRecord, ...]  # the batch's runs, newest first
 
 
-def lookup_subject(
-    journal: Journal, customers: Customers, customer_id: str, *, batch: str = ""
-) -> list[Subject]:
+def lookup_subject(journal: Journal, customer_id: str, *, batch: str = "") -> list[Subject]:
     """Return the customer in each batch name that knows it, most recently screened first.
 
     Raises:
@@ -51,7 +49,7 @@ def lookup_subject(
     heads_by_batch: dict[str, list[RunHead]] = {}
     for head in journal.runs.heads():
         heads_by_batch.setdefault(head.batch, []).append(head)
-    found = []
+    found, customers = [], Customers(journal)
     asked = {each.batch for each in requests_to(journal, customer_id)}
     for name in [batch] if batch else heads_by_batch:
         pseudonym = journal.pseudonyms.customer(name, customer_id)

@@ -14,22 +14,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nightscreen.config.settings import Cutoffs
 from nightscreen.files.outputs import OUTPUTS
 from nightscreen.files.run_folder import RunFiles
-from nightscreen.files.sealed_file import UPLOADS, drop_sealed
-from nightscreen.files.workspace import sweep_workspaces
+from nightscreen.files.sealed_file import UPLOADS, drop_sealed, sweep_workspaces
+from nightscreen.journal import journal_of
 from nightscreen.journal.audit import Audit
-from nightscreen.journal.erasure import RETENTION, Erasures, Removed, leave_no_trace
+from nightscreen.journal.erasure import Erasures, Removed, leave_no_trace
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import DAY_MICROS, instant_text
-from nightscreen.schemas.contests import Contest, ContestState
+from nightscreen.schemas.contests import Contest, ContestState, Hold
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.money import naira_text
 
 if TYPE_CHECKING:
-    from nightscreen.config.settings import Retention
+    from nightscreen.config.settings import Retention, Settings
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
+
+RETENTION = "retention"  # why files were removed, as their manifest says
+PURGED = "purged"  # what the audit says
 
 
 class Outdated(NamedTuple):
@@ -56,8 +58,6 @@ class Purgeable:
     # runs under legal hold; nothing of theirs goes, nor any evidence in the journal
     held_runs: list[str] = field(default_factory=list)
     live_runs: list[str] = field(default_factory=list)  # runs under way; the same
-    # folders that an earlier rewriting was cut short in
-    unfinished: list[RunFiles] = field(default_factory=list)
     journal: Removed = field(default_factory=Removed)  # what goes from the journal
     journal_waits: str = ""  # why nothing goes from the journal; empty where it does
     # runs of applicants that are past their period: what was answered in them goes
@@ -67,18 +67,14 @@ class Purgeable:
     @property
     def anything(self) -> bool:
         """Return whether anything would go."""
-        return bool(self.outdated or self.unfinished or self.audit or any(self.journal))
+        return bool(self.outdated or self.audit or any(self.journal))
 
     def document(self) -> dict[str, Any]:
         """Return what would go as JSON has it; nothing in it is personal."""
         return {
             "files": [each.document() for each in self.outdated],
             "journal": {
-                "answers": self.journal.answers,
-                "calls": self.journal.calls,
-                "states": self.journal.states,
-                "sightings": self.journal.sightings,
-                "cost": naira_text(self.journal.cost_micro),
+                **self.journal.numbers(),
                 "answered_before": instant_text(self.cutoffs.journal_answers),
                 "decided_before": instant_text(self.cutoffs.decisions),
                 "waits_for": self.journal_waits or None,
@@ -95,7 +91,7 @@ def due(journal: Journal, retention: Retention) -> Purgeable:
     erasures = Erasures(journal)
     found = Purgeable(retention.cutoffs(now))
     found.audit = Audit(journal).before(found.cutoffs.audit)
-    held = erasures.holds()
+    held = held_runs(journal)
     waiting = Records(journal, Contest).all(state=ContestState.OPEN)
     contested = {each.batch for each in waiting}
     for run in journal.runs.newest(limit=None)[::-1]:
@@ -121,9 +117,6 @@ def _look_into(run: RunRecord, now: int, found: Purgeable, *, applied: bool) -> 
     They `applied` where none of the batch has a contest that waits.
     """
     folder = Path(run.folder)
-    left = RunFiles.of(folder, RETENTION)
-    if left.touched:
-        found.unfinished.append(left)
     ended = run.finished_at or run.started_at
     age = (now - ended) // DAY_MICROS
     cutoffs = found.cutoffs
@@ -145,16 +138,17 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
         OutputError: a folder cannot be written; purge again once that is mended.
     """
     drop_sealed(journal.home / UPLOADS)
+    mend(journal)
     if not found.anything:
         return {**found.document(), "removed_files": 0, "log_emptied": leave_no_trace(journal)}
     sweep_workspaces(journal.home, journal.holders.alive)
-    Audit(journal).drop_before(found.cutoffs.audit)
-    erasures = Erasures(journal)
+    audit = Audit(journal)
+    audit.drop_before(found.cutoffs.audit)
     waits = bool(found.journal_waits)
     before = Cutoffs.all_at(0) if waits else found.cutoffs
-    number = erasures.purge(before, () if waits else found.applicants)
+    removed = Erasures(journal).purge(before, () if waits else found.applicants)
     emptied = leave_no_trace(journal)
-    folders = {each.path: each for each in found.unfinished}
+    folders: dict[Path, RunFiles] = {}
     for each in found.outdated:
         if not journal.runs.held_elsewhere(each.run_id):
             rewritten = folders.setdefault(each.folder, RunFiles.of(each.folder, RETENTION))
@@ -162,26 +156,54 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
             rewritten.remove(each.files)
     at = instant_text(journal.clock()) or ""
     files = sum(folder.finish(at) for folder in folders.values())
-    erasures.finish(number, file_rows=0, files=files)
+    audit.write_by_command(PURGED, **removed.numbers(), files=files)
     return {**found.document(), "removed_files": files, "log_emptied": emptied}
 
 
+def purge_due_now(settings: Settings) -> dict[str, Any]:
+    """Purge by the periods of the settings; return the numbers alone."""
+    with journal_of(settings) as journal:
+        done = purge(journal, due(journal, settings.retention))
+    return {"removed_files": done["removed_files"], "log_emptied": done["log_emptied"]}
+
+
+def held_runs(journal: Journal) -> set[str]:
+    """Return the runs under legal hold."""
+    return {each.run_id for each in Records(journal, Hold).all(state="")}
+
+
 def hold(journal: Journal, run_id: str, reason: str) -> None:
-    """Put a run under legal hold.
+    """Put a run under legal hold, unless it is already.
 
     Raises:
         InputError: the journal knows no such run.
     """
     if journal.runs.find(run_id) is None:
         raise InputError(f"there is no run {run_id} in this journal; see: nightscreen runs list")
-    Erasures(journal).hold(run_id, reason)
+    if run_id not in held_runs(journal):
+        Records(journal, Hold).add([Hold(run_id=run_id, reason=reason, at=journal.clock())])
 
 
 def release(journal: Journal, run_id: str) -> None:
-    """End a run's legal hold.
+    """End a run's legal hold; the hold stays written down.
 
     Raises:
         InputError: it is under none.
     """
-    if not Erasures(journal).release(run_id):
+    kept = Records(journal, Hold)
+    held = [each for each in kept.of_run(run_id) if not each.state]
+    if not held:
         raise InputError(f"run {run_id} is under no legal hold; see: nightscreen purge --dry-run")
+    kept.put([each.model_copy(update={"state": "released"}) for each in held], journal.clock())
+
+
+def mend(journal: Journal) -> int:
+    """Bring manifests up to files that an erasure or purge rewrote before it was cut short.
+
+    Returns:
+        How many folders there were.
+    """
+    runs = journal.runs.newest(limit=None)
+    folders = [RunFiles.of(Path(run.folder), RETENTION) for run in runs if run.state != RUNNING]
+    at = instant_text(journal.clock()) or ""
+    return sum(bool(folder.finish(at)) for folder in folders)

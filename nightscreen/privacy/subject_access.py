@@ -16,18 +16,20 @@ from nightscreen.client.response_parser import parse_answer
 from nightscreen.config.declarations import NOTHING_DECLARED, Declarations
 from nightscreen.files.outputs import OUTPUTS, Whose
 from nightscreen.journal.calls import UNREAD
+from nightscreen.journal.customers import Customers
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.schema import KINDS
 from nightscreen.operations.bvn.states import PERSONAL, is_theirs, requests_to
 from nightscreen.operations.transactions.records import PullStore
 from nightscreen.privacy.explaining import (
+    kept_until,
     last_answered,
     lookup,
     plain,
     shown_changes,
+    shown_records,
 )
 from nightscreen.privacy.lookup_subject import runs_of, shown_rows, subjects_of
-from nightscreen.privacy.record_views import kept_until, shown_records
 from nightscreen.report.page import templates
 from nightscreen.results.enriched import find_row
 from nightscreen.schemas.answers import BvnDetails, Record
@@ -44,8 +46,7 @@ if TYPE_CHECKING:
 
     from nightscreen.config.settings import Retention
     from nightscreen.journal import Journal
-    from nightscreen.journal.answers import HeldAnswer
-    from nightscreen.journal.customers import Customers
+    from nightscreen.journal.answers import OpenedAnswer
     from nightscreen.journal.runs import RunRecord
     from nightscreen.privacy.lookup_subject import Subject
     from nightscreen.schemas.bvn import BvnRequest
@@ -60,7 +61,6 @@ _UNSEEN = {each.name: each.unseen for check in CHECKS.values() for each in check
 
 def gather(
     journal: Journal,
-    customers: Customers,
     people: Sequence[Subject],
     retention: Retention,
     declarations: Declarations = NOTHING_DECLARED,
@@ -90,7 +90,7 @@ def gather(
         "made_at": instant_text(now),
         "batches": [
             {
-                **_batch(customers, person),
+                **_batch(journal, person),
                 **shown_records(journal, [person], [Review], retention=retention),
             }
             for person in people
@@ -134,7 +134,8 @@ def _asked_row(request: BvnRequest) -> dict[str, Any]:
     }
 
 
-def _batch(customers: Customers, person: Subject) -> dict[str, Any]:
+def _batch(journal: Journal, person: Subject) -> dict[str, Any]:
+    customers = Customers(journal)
     known = customers.known([person.pseudonym]).get(person.pseudonym)
     return {
         "batch": person.batch,
@@ -222,7 +223,9 @@ def own_lookup(
     return {**found, "kept_until": kept_until(call.intent_at, days)}
 
 
-def own_answer(answer: HeldAnswer, rows: Sequence[Mapping[str, Any]], days: int) -> dict[str, Any]:
+def own_answer(
+    answer: OpenedAnswer, rows: Sequence[Mapping[str, Any]], days: int
+) -> dict[str, Any]:
     """Return one answer of the service, what is about other people withheld."""
     document: dict[str, Any] = {
         "check": answer.check,

@@ -25,8 +25,8 @@ from openpyxl.reader.excel import ExcelReader
 from openpyxl.utils.exceptions import InvalidFileException
 
 from nightscreen.reading.batches import LONGEST_CELL, MOST_COLUMNS, RawTable, SourceRow
-from nightscreen.reading.columns import HEADER_SEARCH_ROWS, ID_WEIGHT
-from nightscreen.reading.mapping_file import nearest
+from nightscreen.reading.columns import HEADER_SEARCH_ROWS, ID_WEIGHT, Vocabulary
+from nightscreen.reading.mapping_file import Mapping, nearest
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from openpyxl.workbook import Workbook
 
-    from nightscreen.reading.columns import Vocabulary
-    from nightscreen.reading.mapping_file import Mapping
 
 LAST_ROW = 1_048_576  # the number of the last row that a sheet can have
 UNREADABLE = (
@@ -212,14 +210,24 @@ def read_workbook(path: Path, vocabulary: Vocabulary, mapping: Mapping | None) -
     )
 
 
-def visible_sheets(path: Path) -> list[str]:
-    """Return the names of a workbook's sheets that are not hidden.
+def read_sheets(path: Path, vocabulary: Vocabulary, *, hidden: bool = False) -> list[RawTable]:
+    """Return each sheet of a workbook as a table of text, hidden ones too where asked for.
+
+    Raises:
+        InputError: it is no workbook, or is damaged.
+    """
+    names = sheet_names(path, hidden=hidden)
+    return [read_workbook(path, vocabulary, Mapping(sheet=name)) for name in names]
+
+
+def sheet_names(path: Path, *, hidden: bool = False) -> list[str]:
+    """Return the names of a workbook's sheets, of hidden ones too where asked for.
 
     Raises:
         InputError: it is no workbook, or is damaged.
     """
     with _open(path) as workbook:
-        return _visible(workbook)
+        return [sheet.title for sheet in workbook.worksheets] if hidden else _visible(workbook)
 
 
 def _visible(workbook: Workbook) -> list[str]:

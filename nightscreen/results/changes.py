@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nightscreen.files.run_folder import RunFolder
-    from nightscreen.files.workspace import Workspace
+    from nightscreen.files.sealed_file import Workspace
     from nightscreen.journal import Journal
     from nightscreen.schemas.contests import Review
     from nightscreen.schemas.decisions import KnownCustomer

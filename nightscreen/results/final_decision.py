@@ -11,8 +11,8 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.files.sealing import pieces_of
+from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.reviews import Reviews
 from nightscreen.results.tracked_state import decided_reasons, listed_decision, rests_on
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.outcomes import StoodDecision

@@ -22,8 +22,8 @@ from nightscreen.files.private_files import atomic_write
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.files.run_folder import RowFilter, RunFiles
 from nightscreen.files.sealing import pieces_of
+from nightscreen.journal.cases import Reviews
 from nightscreen.journal.records import Records
-from nightscreen.journal.reviews import Reviews
 from nightscreen.results.enriched import columns_of_parts, read_customers
 from nightscreen.results.final_decision import resting_reviews
 from nightscreen.schemas.checks import Purpose

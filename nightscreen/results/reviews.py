@@ -10,8 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.reviews import Reviews
 from nightscreen.results.tracked_state import evidence_digest, listed_decision, rests_on
 from nightscreen.schemas.clock import DAY_MICROS, LAGOS, lagos_day, to_micros
 from nightscreen.schemas.contests import Review

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nightscreen.config.declarations import read_declarations
 from nightscreen.files.person import same_person
 from nightscreen.journal.actor import OVERRIDE, REVIEW
-from nightscreen.journal.cases import Cases
+from nightscreen.journal.cases import Cases, Reviews
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.engine import writing
 from nightscreen.journal.records import Records
-from nightscreen.journal.reviews import Reviews
 from nightscreen.results.enriched import find_row
 from nightscreen.results.notices import rewrite_reviewed
 from nightscreen.results.reviews import DEFAULT_DAYS, judge_rows

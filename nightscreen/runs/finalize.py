@@ -26,9 +26,9 @@ from nightscreen.files.outputs import (
     enriched_parts,
 )
 from nightscreen.files.quarantine import quarantined
+from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.identifier_history import Sightings
-from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.wallet import OpeningBalance, between_runs, keep_gap
 from nightscreen.planning.eligibility import slots_of
 from nightscreen.planning.plan import read_row_plan

@@ -52,7 +52,7 @@ from nightscreen.values.phones import judge_phone
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from nightscreen.files.workspace import Workspace
+    from nightscreen.files.sealed_file import Workspace
     from nightscreen.reading.open_file import TableSource
     from nightscreen.runs.screening_run import ScreeningRun
     from nightscreen.schemas.rows import Header, SourceBatch

@@ -21,7 +21,7 @@ from nightscreen.client.response_rules import load_response_rules
 from nightscreen.config.declarations import read_declarations
 from nightscreen.files.places import is_url
 from nightscreen.files.run_folder import RunFolder
-from nightscreen.files.workspace import sweep_workspaces
+from nightscreen.files.sealed_file import sweep_workspaces
 from nightscreen.journal import Journal, journal_of
 from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.clock import LAGOS, Clock, deadline_instant, system_clock, to_instant

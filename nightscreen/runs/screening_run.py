@@ -23,11 +23,9 @@ from nightscreen.files.memory_tuning import trim_memory, tune_allocator
 from nightscreen.files.outputs import PROBLEMS
 from nightscreen.files.places import is_url
 from nightscreen.files.quarantine import append_problems
-from nightscreen.files.sealed_file import input_in_clear
-from nightscreen.files.workspace import Workspace
+from nightscreen.files.sealed_file import Workspace, input_in_clear
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.lookups import NewLookup
-from nightscreen.journal.unreadable import doubts_of
 from nightscreen.planning.customers import gather_customers, planning_queries
 from nightscreen.planning.eligibility import slots_of
 from nightscreen.planning.freshness import Freshness, is_closed
@@ -326,7 +324,7 @@ def make_plan(run: ScreeningRun) -> None:
 
 def closed_lookups(run: ScreeningRun, check: str) -> set[bytes]:
     """Return a check's lookups that are left alone until their calls in doubt are old enough."""
-    sent_of_late = doubts_of(run.journal, check, run.run_id, run.freshness.doubts_since(check))
+    sent_of_late = run.journal.answers.doubts(check, run.run_id, run.freshness.doubts_since(check))
     return {
         subject
         for subject, sent in sent_of_late.items()

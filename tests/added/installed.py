@@ -17,7 +17,6 @@ import pytest
 
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
-from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.lookup_subject import lookup_subject
@@ -122,9 +121,8 @@ def test_the_desk_shows_it_and_its_subject_sees_it() -> None:
     settings = read_settings(_env_file=None, base_url="http://127.0.0.1:1")
     with open_journal(FOLDER / "home") as journal:
         for customer_id, number, shown in (("C2", 2, True), ("C5", 5, False)):
-            customers = Customers(journal)
-            people = lookup_subject(journal, customers, customer_id)
-            text = json.dumps(gather(journal, customers, people, settings.retention), default=str)
+            people = lookup_subject(journal, customer_id)
+            text = json.dumps(gather(journal, people, settings.retention), default=str)
             assert (lines(20)[phone(number)][0] in text) == shown, customer_id
             assert "phone_owner" in text
 
@@ -133,7 +131,7 @@ def test_the_desk_shows_it_and_its_subject_sees_it() -> None:
 def test_who_is_erased_is_gone() -> None:
     """Neither the number nor its pseudonym stays in any file."""
     with open_journal(FOLDER / "home") as journal:
-        found = look(journal, Customers(journal), Whom(customer_id="C3"))
+        found = look(journal, Whom(customer_id="C3"))
         pseudonyms = found.person.pseudonyms().all
         done = erase(journal, found)
         assert (done["calls"], done["answers"]) == (3, 3)

@@ -13,7 +13,6 @@ import nightscreen
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
-from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.lookup_subject import lookup_subject
@@ -64,12 +63,11 @@ def test_its_subject_sees_what_is_theirs_and_can_be_erased() -> None:
     """What nothing can tell to be the customer's is withheld; all of it goes."""
     settings = read_settings(_env_file=None, base_url="http://127.0.0.1:1")
     with open_journal(FOLDER / "home") as journal:
-        customers = Customers(journal)
-        people = lookup_subject(journal, customers, "C5")
-        text = json.dumps(gather(journal, customers, people, settings.retention), default=str)
+        people = lookup_subject(journal, "C5")
+        text = json.dumps(gather(journal, people, settings.retention), default=str)
         assert "phone_owner" in text
         assert SOMEBODY_ELSE not in text
-        found = look(journal, Customers(journal), Whom(customer_id="C4"))
+        found = look(journal, Whom(customer_id="C4"))
         pseudonyms = found.person.pseudonyms().all
         done = erase(journal, found)
         assert (done["calls"], done["answers"]) == (3, 3)

@@ -864,8 +864,8 @@ _PEOPLE = (
         (
             Edit(
                 _FORGET,
-                "for file in found.dropped if file",
-                "for file in found.dropped[:0] if file",
+                "for path in found.dropped if path",
+                "for path in found.dropped[:0] if path",
             ),
         ),
         ("tests/inbox/test_inbox.py::test_erasing_reaches_the_dropped_file_in_every_format",),
@@ -1218,7 +1218,7 @@ _DECIDING = (
         (
             Edit(
                 "nightscreen/journal/actor.py",
-                "        elif has_users(journal.engine):\n",
+                "        elif has_users(journal):\n",
                 "        elif has_users(journal.engine) and not self.account:\n",
             ),
         ),

@@ -11,8 +11,8 @@ from nightscreen.config.settings import read_settings
 from nightscreen.desk.accounts import Accounts
 from nightscreen.journal import journal_of
 from nightscreen.journal.approvals import Approvals
+from nightscreen.journal.cases import Reviews
 from nightscreen.journal.records import Records
-from nightscreen.journal.reviews import Reviews
 from nightscreen.policy.versions import version_in_force, versions
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import Opening, Sandbox

@@ -100,15 +100,15 @@ def test_comments_go_with_the_customer_who_is_shown_them(bank: Office) -> None:
     ada = bank.browser("analyst", name="Ada")
     comment(ada, "The letter.", ("letter.pdf", LETTER))
     comment(ada, "Another's", at="/customers/C4")
-    journal, customers = bank.journal, bank.context.customers
-    people = lookup_subject(journal, customers, "C3")
-    held = gather(journal, customers, people, bank.settings.retention)
+    journal = bank.journal
+    people = lookup_subject(journal, "C3")
+    held = gather(journal, people, bank.settings.retention)
     ((said,), (file,)) = held["comments"], held["attachments"]
     assert (said["text"], said["by"], said["file_name"]) == ("The letter.", "Ada", "letter.pdf")
     content = b64encode(LETTER).decode()
     assert file["content"] == content
     assert f"data:application/pdf;base64,{content}" in access_page(held)
-    document = explain(journal, customers, bank.context.reviews, people[0])
+    document = explain(journal, people[0])
     assert [each["text"] for each in document["comments"]] == ["The letter."]
     Erasures(journal).erase(ErasedPseudonyms(customers=[people[0].pseudonym]))
     assert kept(bank) == (1, 0)

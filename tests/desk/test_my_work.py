@@ -337,8 +337,8 @@ def test_whoever_settles_a_case_is_named_everywhere(bank: Office, way: str) -> N
     if way == "override":
         assert exported(bank, ada, who) == ("", ""), "it waits for the second person"
         assert bem.post(f"/customers/{who}/override", do="confirm").status_code == 303
-    person = lookup_subject(bank.journal, bank.context.customers, who)[0]
-    document = explain(bank.journal, bank.context.customers, bank.context.reviews, person)
+    person = lookup_subject(bank.journal, who)[0]
+    document = explain(bank.journal, person)
     assert (document["final_decision"], document["decided_by"]) == ("approve", by)
     assert document["decided_why"]
     assert exported(bank, ada, who) == ("approve", by)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from nightscreen.files.sealed_file import Workspace
 from nightscreen.files.sealing import Sealer
-from nightscreen.files.workspace import Workspace
 from nightscreen.schemas.errors import JournalDamagedError, JournalError
 
 SEALER = Sealer(b"k" * 32)

@@ -32,7 +32,6 @@ from nightscreen.inbox.file_intake import (
 )
 from nightscreen.journal import open_journal
 from nightscreen.journal.approvals import Approvals
-from nightscreen.journal.customers import Customers
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
 from nightscreen.privacy.purging import due, purge
@@ -198,7 +197,7 @@ def test_a_stopped_run_goes_on_when_its_file_is_dropped_again(desk: Desk) -> Non
     assert (report["run_id"], report["state"]) == (stopped["run_id"], "completed")
     assert float(report["cost"]["total"]) == float(desk.charged)
     with open_journal(desk.folder / "home") as journal:
-        erase(journal, look(journal, Customers(journal), Whom(customer_id="C1")))
+        erase(journal, look(journal, Whom(customer_id="C1")))
     manifest = desk.dropped / "done" / report["run_id"] / "manifest.json"
     assert "input/book.csv" not in json.loads(manifest.read_text("utf-8"))["files"]
 
@@ -393,18 +392,17 @@ def test_erasing_reaches_the_dropped_file_in_every_format(desk: Desk, name: str)
     assert len(copies) == 3
     with open_journal(desk.folder / "home") as journal:
         whom = Whom(customer_id=gone["customer_id"])
-        customers = Customers(journal)
         for place in (desk.dropped / name, waiting / name):
             place.write_bytes(content)
             with pytest.raises(InputError, match="not screened yet"):
-                look(journal, customers, whom, inbox=desk.dropped)
+                look(journal, whom, inbox=desk.dropped)
             assert all(path.exists() for path in copies)
             place.unlink()
         (waiting / ".ticket.json").write_text(json.dumps({"name": f"{gone['bvn']} {name}"}))
         with pytest.raises(InputError, match="not screened yet"):
-            look(journal, customers, whom, inbox=desk.dropped)
+            look(journal, whom, inbox=desk.dropped)
         (waiting / ".ticket.json").unlink()
-        done = erase(journal, look(journal, customers, whom, inbox=desk.dropped))
+        done = erase(journal, look(journal, whom, inbox=desk.dropped))
     assert not [path for path in copies if path.exists()]
     assert (desk.dropped / "failed" / "b" / name).read_bytes() == others
     (report,) = desk.reports()
@@ -433,7 +431,7 @@ def test_a_refused_row_goes_from_the_input_after_its_quarantine_was_purged(desk:
         purge(journal, due(journal, Retention()))
         assert not (folder / "quarantine.csv").exists()
         whom = Whom(customer_id=people[2]["customer_id"])
-        erase(journal, look(journal, Customers(journal), whom))
+        erase(journal, look(journal, whom))
     assert not (folder / "input" / "book.csv").exists()
 
 
@@ -450,7 +448,7 @@ def test_a_file_that_nobody_can_read_goes_and_so_does_text_without_headings(desk
     desk.screen([customer(number) for number in range(1, 6)])
     with open_journal(desk.folder / "home") as journal:
         whom = Whom(bvn=person["bvn"])
-        done = erase(journal, look(journal, Customers(journal), whom, inbox=desk.dropped))
+        done = erase(journal, look(journal, whom, inbox=desk.dropped))
     assert done["removed_unread"] == ["failed/a"]
     assert not (desk.dropped / "failed" / "a" / "book.xlsx").exists()
     assert "failed/b" in done["removed_whole"]

@@ -9,7 +9,7 @@ import pytest
 
 from nightscreen.journal import open_journal
 from nightscreen.journal.engine import writing
-from nightscreen.journal.read_only import look_into
+from nightscreen.journal.opening import look_into
 from nightscreen.journal.schema import VERSION, declared_version, metadata, put_meta
 from nightscreen.schemas.errors import (
     JournalError,

@@ -9,8 +9,10 @@ from typing import cast
 import pytest
 from sqlalchemy import create_engine, text
 
+from nightscreen.config.settings import Cutoffs
 from nightscreen.journal import Journal
 from nightscreen.journal.engine import _WRITE_LOCK, reading, recording
+from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.holders import AdvisoryHolders
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import Caps, ReservationStatus
@@ -129,7 +131,7 @@ def test_a_change_of_the_whole_journal_waits_for_all_who_record(server_place: Pl
     """An erasure or a rotation never meets a group of outcomes half written."""
     journal, other = (server_place.open(busy_timeout_s=0.3) for _ in range(2))
     with recording(other.engine), pytest.raises(JournalBusyError):
-        journal.runs.withdraw("run-1")
+        Erasures(journal).purge(Cutoffs.all_at(0))
 
 
 def test_a_place_in_the_journal_waits_for_answers_half_written(server_place: Place) -> None:

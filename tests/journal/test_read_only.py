@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nightscreen.journal.read_only import look_into
+from nightscreen.journal.opening import look_into
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import JournalError
 from tests.begun import begin_run
@@ -28,10 +28,10 @@ def test_a_run_under_way_is_seen_from_outside(place: Place) -> None:
         found = look.runs.find(RUN)
         assert found is not None
         assert (found.state, found.holder) == ("running", journal.holders.name)
-        pulse = look.pulse(RUN, alive=True)
+        pulse = look.runs.activity(RUN, alive=True)
         assert (pulse.answered, pulse.troubles) == ({"karma": 1}, {"karma": {"timeout": 1}})
         assert (pulse.in_doubt, pulse.in_doubt_micro) == (1, PRICE)
-        assert look.pulse(RUN, alive=False).in_doubt == 2
+        assert look.runs.activity(RUN, alive=False).in_doubt == 2
 
 
 def test_a_journal_that_is_gone_is_no_empty_place(sqlite_place: Place, tmp_path: Path) -> None:

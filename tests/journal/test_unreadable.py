@@ -9,19 +9,12 @@ import pytest
 
 from nightscreen.journal import Journal
 from nightscreen.journal.actor import Actor
+from nightscreen.journal.answers import Doubts, Since
+from nightscreen.journal.disputes import settle_call
 from nightscreen.journal.erasure import Erasures
-from nightscreen.journal.invoices import settle_call
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.money import Spent
 from nightscreen.journal.schema import ErasedPseudonyms
-from nightscreen.journal.unreadable import (
-    Doubts,
-    Since,
-    doubts_of,
-    mark_outage,
-    settle_read,
-    unread_answers,
-)
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import CallResult, CallState, Reservation, ReserveRequest
 from nightscreen.schemas.checks import Outcome
@@ -59,12 +52,12 @@ def test_what_is_read_after_all_keeps_its_call_its_time_and_its_cost(journal: Jo
     journal.calls.settle("run-1", [unread(pair) for pair in pairs])
     before = journal.answers.latest("karma", [subject(1)])[subject(1)]
     rotate_key(journal)
-    found = [each for block in unread_answers(journal) for each in block]
+    found = [each for block in journal.answers.unread() for each in block]
     assert {each.asked for each in found} == {"22200000001"}
     assert {each.body for each in found} == {b"not\x00yet"}
     read = [(each, Outcome.LISTED, None) for each in found if each.subject != subject(5)]
-    assert settle_read(journal, read) == 4
-    assert settle_read(journal, read) == 0
+    assert journal.answers.settle(read) == 4
+    assert journal.answers.settle(read) == 0
     after = journal.answers.latest("karma", [subject(1)])[subject(1)]
     assert after._replace(sealed=b"", outcome="") == before._replace(sealed=b"", outcome="")
     assert after.outcome == Outcome.LISTED
@@ -98,10 +91,10 @@ def test_a_kept_body_of_a_call_in_doubt_may_be_read_after_all(
     """Its reservation is given back where the corrected table knows the cost."""
     (pair,) = reserve(journal, 1)
     journal.calls.settle("run-1", [lost(pair, "unreadable")])
-    (found,) = [each for block in unread_answers(journal) for each in block]
+    (found,) = [each for block in journal.answers.unread() for each in block]
     assert (found.body, found.asked, found.cost_micro) == (b"<html>", "22200000001", None)
-    assert settle_read(journal, [(found, Outcome.LISTED, cost)]) == 1
-    assert settle_read(journal, [(found, Outcome.LISTED, cost)]) == 0
+    assert journal.answers.settle([(found, Outcome.LISTED, cost)]) == 1
+    assert journal.answers.settle([(found, Outcome.LISTED, cost)]) == 0
     assert journal.answers.latest("karma", [subject(1)])[subject(1)].outcome == Outcome.LISTED
     assert journal.money.of_run("run-1") == Spent(cost or 0, reserved, 1)
     assert verify_journal(journal) == []
@@ -113,9 +106,9 @@ def test_what_an_invoice_settled_is_not_counted_again_where_it_can_be_read(
     """The invoice's figure stays; the body that is read after all adds nothing to it."""
     (pair,) = reserve(journal, 1)
     journal.calls.settle("run-1", [lost(pair, "unreadable")])
-    ((found,),) = unread_answers(journal)
+    ((found,),) = journal.answers.unread()
     settle_call(journal, Actor("Ada"), found.call_id, PRICE // 2)
-    assert settle_read(journal, [(found, Outcome.LISTED, PRICE)]) == 1
+    assert journal.answers.settle([(found, Outcome.LISTED, PRICE)]) == 1
     assert journal.money.of_run("run-1") == Spent(PRICE // 2, 0, 1)
     assert verify_journal(journal) == []
 
@@ -134,7 +127,7 @@ def test_calls_in_doubt_are_counted_by_what_came_and_when(journal: Journal) -> N
     )
 
     def counted(run_id: str, lost: int, unread: int, session: int) -> dict[bytes, Doubts]:
-        return doubts_of(journal, "karma", run_id, Since(lost, unread, session))
+        return journal.answers.doubts("karma", run_id, Since(lost, unread, session))
 
     assert counted("run-2", 50, 50, 0) == {
         subject(1): Doubts(1, 0, 0),
@@ -143,9 +136,9 @@ def test_calls_in_doubt_are_counted_by_what_came_and_when(journal: Journal) -> N
     assert counted("run-2", 150, 150, 0)[subject(2)] == Doubts(0, 0, 1)
     assert counted("run-2", 150, 50, 0)[subject(2)] == Doubts(0, 1, 1)
     assert counted("run-1", 150, 150, 100)[subject(2)] == Doubts(1, 1, 1)
-    mark_outage(journal, "run-1", "karma", 150)
+    journal.answers.mark_outage("run-1", "karma", 150)
     assert counted("run-2", 50, 50, 0)[subject(2)] == Doubts(1, 1, 1)
-    mark_outage(journal, "run-1", "karma", 0)
+    journal.answers.mark_outage("run-1", "karma", 0)
     assert counted("run-2", 50, 50, 0) == {
         subject(1): Doubts(1, 0, 0),
         subject(2): Doubts(0, 0, 0),
@@ -157,8 +150,8 @@ def test_an_erased_person_is_not_read_again(journal: Journal) -> None:
     """Nothing of the answer is left, and every naira still adds up."""
     pairs = reserve(journal, 1, 2)
     journal.calls.settle("run-1", [unread(pair) for pair in pairs])
-    found = [each for block in unread_answers(journal) for each in block]
+    found = [each for block in journal.answers.unread() for each in block]
     Erasures(journal).erase(ErasedPseudonyms([subject(1)]))
-    assert settle_read(journal, [(each, Outcome.LISTED, None) for each in found]) == 1
-    assert list(unread_answers(journal)) == []
+    assert journal.answers.settle([(each, Outcome.LISTED, None) for each in found]) == 1
+    assert list(journal.answers.unread()) == []
     assert verify_journal(journal) == []

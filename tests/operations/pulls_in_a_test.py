@@ -17,7 +17,6 @@ from nightscreen.calling.caller import Caller
 from nightscreen.config.settings import Retention, Settings, read_settings
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.consents import Consents
-from nightscreen.journal.customers import Customers
 from nightscreen.operations.transactions.pull import AccountPull, Due, Pull, TransactionPull
 from nightscreen.operations.transactions.records import PullStore, Version
 from nightscreen.privacy.lookup_subject import Subject
@@ -161,7 +160,7 @@ class Lender(World):
 def held_of(journal: Journal, customer: str) -> dict[str, Any]:
     """Return what subject access shows of a customer."""
     person = Subject(customer, PULLS, journal.pseudonyms.customer(PULLS, customer), ())
-    return gather(journal, Customers(journal), [person], Retention())
+    return gather(journal, [person], Retention())
 
 
 def consent_at(box: SandboxProcess, journal: Journal, customers: Iterable[str]) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
-from nightscreen.journal.customers import Customers
 from nightscreen.operations.bvn.confirmations import BvnConfirmations, LinkWord, accept_otp
 from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.privacy.lookup_subject import lookup_subject
@@ -335,11 +334,10 @@ def test_subject_access_shows_requests_and_the_record(world: BvnWorld) -> None:
     world.request(rows)
     world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows})
     with open_journal(world.folder / "home") as journal:
-        customers = Customers(journal)
 
         def held(customer_id: str) -> dict[str, Any]:
-            people = lookup_subject(journal, customers, customer_id)
-            return gather(journal, customers, people, Retention())
+            people = lookup_subject(journal, customer_id)
+            return gather(journal, people, Retention())
 
         mine, theirs = held("C1"), held("C2")
         access_page(mine)

@@ -17,9 +17,9 @@ from nightscreen.calling.lookup_task import LookupTask
 from nightscreen.config.settings import ContestClocks
 from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
+from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.loan_offers import linked_offers
-from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.runs import KILLED
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.loans.offers import LoanOffers

@@ -13,8 +13,8 @@ from packaging.utils import canonicalize_name
 
 from nightscreen.config.settings import read_settings, setting_names
 from nightscreen.journal import open_journal
-from nightscreen.journal.copying import restore
-from nightscreen.privacy.housekeeping import back_up_dated, purge_due_now
+from nightscreen.journal.copying import back_up_dated, restore
+from nightscreen.privacy.purging import purge_due_now
 from nightscreen.schemas.errors import OutputError, SettingsError
 from tests.docs.pages import ROOT
 

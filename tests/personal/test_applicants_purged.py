@@ -11,7 +11,7 @@ import pytest
 from nightscreen.config.settings import ContestClocks, Cutoffs, Retention
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.actor import Actor
-from nightscreen.journal.audit import Audit
+from nightscreen.journal.audit import Audit, AuditQuery
 from nightscreen.journal.schema import KINDS, TOMBSTONE
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.contests import open_contest
@@ -133,4 +133,4 @@ def test_each_ground_has_its_own_period(tmp_path: Path) -> None:
         instant = system_clock() + later * DAY_MICROS
         with open_journal(tmp_path / "home", clock=lambda: instant) as journal:  # noqa: B023
             purge(journal, due(journal, Retention()))
-            assert len(Audit(journal).find()) == kept
+            assert len(Audit(journal).find(AuditQuery(action="signed in"))) == kept

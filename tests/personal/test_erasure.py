@@ -14,13 +14,13 @@ import pytest
 
 from nightscreen.files.run_folder import NOTE, RunFiles
 from nightscreen.journal import Journal, open_journal
-from nightscreen.journal.customers import Customers
-from nightscreen.journal.erasure import Erasures
+from nightscreen.journal.audit import Audit
 from nightscreen.journal.schema import TOMBSTONE
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import erase, look, mend
+from nightscreen.privacy.erasure import ERASURE_BEGUN, ERASURE_ENDED, erase, look
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.person import Whom
+from nightscreen.privacy.purging import hold, mend, release
 from nightscreen.schemas.errors import InputError, OutputError
 from tests.begun import begin_run
 from tests.journal.conftest import sealed_starts
@@ -69,12 +69,19 @@ def journal(world: World, nights: list[Night]) -> Iterator[Journal]:
 
 def erased(journal: Journal, **whom: str) -> dict[str, Any]:
     """Erase somebody."""
-    return erase(journal, look(journal, Customers(journal), Whom(**whom)))
+    return erase(journal, look(journal, Whom(**whom)))
+
+
+def audited(journal: Journal) -> list[dict[str, Any]]:
+    """Return what the audit says of erasures, newest first."""
+    return [
+        each for each in Audit(journal).find() if each["action"] in {ERASURE_BEGUN, ERASURE_ENDED}
+    ]
 
 
 def needles(journal: Journal) -> list[bytes]:
     """Return everything by which the erased person would be recognised."""
-    found = look(journal, Customers(journal), Whom(customer_id="CUST-3"))
+    found = look(journal, Whom(customer_id="CUST-3"))
     person = found.person.pseudonyms()
     pseudonyms = person.all
     words = (ERASED["bvn"], ERASED["account_number"], "8031234567", "erased@example.ng", "CUST-3")
@@ -113,9 +120,8 @@ def test_the_books_still_add_up(journal: Journal, nights: list[Night], world: Wo
 
 
 def test_other_rows_stay_as_they_were(journal: Journal, nights: list[Night]) -> None:
-    """The same rows in the same order, the same schema, quarantine byte for byte."""
+    """The same rows in the same order, the same schema, lists byte for byte."""
     tables = [night.table for night in nights]
-    quarantine = (nights[0].folder / "quarantine.csv").read_bytes().splitlines(keepends=True)
     lists = (nights[0].folder / "decisions.csv").read_bytes().splitlines(keepends=True)
     erased(journal, customer_id="CUST-3")
     for night, table in zip(nights, tables, strict=True):
@@ -123,13 +129,6 @@ def test_other_rows_stay_as_they_were(journal: Journal, nights: list[Night]) -> 
         assert len(rest) == len(OTHERS)
         assert night.rows == rest
         assert night.table.schema.equals(table.schema, check_metadata=True)
-    left = [
-        screening_run
-        for screening_run in quarantine
-        if b"Repeated" not in screening_run and b"Nameless" not in screening_run
-    ]
-    assert (nights[0].folder / "quarantine.csv").read_bytes() == b"".join(left)
-    assert b"Other" in b"".join(left)
     left = [screening_run for screening_run in lists if b"CUST-3" not in screening_run]
     assert (nights[0].folder / "decisions.csv").read_bytes() == b"".join(left)
 
@@ -144,7 +143,7 @@ def test_the_manifest_tells_of_it(journal: Journal, nights: list[Night]) -> None
             assert told["sha256"] == hashlib.sha256(held).hexdigest(), name
             assert told["bytes"] == len(held)
         assert manifest["files"]["enriched/part-00000.parquet"]["rows"] == len(OTHERS)
-        assert manifest["files"]["quarantine.csv"]["rows"] == 1
+        assert "quarantine.csv" not in manifest["files"]
         (note,) = manifest["rewritten"]
         assert note["reason"] == "erasure"
         assert "quarantine.csv" in note["files"]
@@ -155,13 +154,17 @@ def test_the_person_is_not_found_any_more(journal: Journal) -> None:
     """Subject access and a second erasure know nobody; the audit knows that something was."""
     erased(journal, customer_id="CUST-3")
     with pytest.raises(InputError, match="no such customer"):
-        lookup_subject(journal, Customers(journal), "CUST-3")
+        lookup_subject(journal, "CUST-3")
     with pytest.raises(InputError, match="nothing is held"):
         erased(journal, customer_id="CUST-3")
-    (screening_run,) = Erasures(journal).audit()
-    assert (screening_run.kind, screening_run.answers, screening_run.calls) == ("erasure", 3, 3)
-    assert screening_run.finished_at is not None
-    assert screening_run.files
+    ended, begun = audited(journal)
+    assert (begun["action"], begun["detail"]["answers"], begun["detail"]["calls"]) == (
+        ERASURE_BEGUN,
+        3,
+        3,
+    )
+    assert ended["action"] == ERASURE_ENDED
+    assert ended["detail"]["files"]
 
 
 def test_a_person_in_the_file_again_is_asked_anew(world: World, nights: list[Night]) -> None:
@@ -262,7 +265,7 @@ def test_a_run_taken_up_again_meanwhile_is_told(
     journal: Journal, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its files are its own then; the erasure is not passed off as done."""
-    found = look(journal, Customers(journal), Whom(customer_id="CUST-3"))
+    found = look(journal, Whom(customer_id="CUST-3"))
     run = found.runs[0]
     same = ("flow", "batch", "purpose", "input_digest", "folder", "parameters")
     with open_journal(world.folder / "home") as other, monkeypatch.context() as patched:
@@ -277,9 +280,10 @@ def test_a_run_taken_up_again_meanwhile_is_told(
         with pytest.raises(InputError, match="is under way"):
             erase(journal, found)
     assert erased(journal, customer_id="CUST-3")["rows"]
-    assert [screening_run.finished_at is None for screening_run in Erasures(journal).audit()] == [
-        False,
-        True,
+    assert [entry["action"] for entry in audited(journal)] == [
+        ERASURE_ENDED,
+        ERASURE_BEGUN,
+        ERASURE_BEGUN,
     ]
 
 
@@ -291,34 +295,36 @@ def test_a_run_under_way_is_waited_for(journal: Journal, world: World) -> None:
         )
         with pytest.raises(InputError, match="run-live is under way"):
             erased(journal, customer_id="CUST-3")
-    assert lookup_subject(journal, Customers(journal), "CUST-3")
+    assert lookup_subject(journal, "CUST-3")
 
 
 def test_a_legal_hold_goes_first(journal: Journal, nights: list[Night]) -> None:
     """A held run's person is not erased before the hold is released."""
     run_id = nights[0].report["run_id"]
-    Erasures(journal).hold(run_id, "claim 7")
+    hold(journal, run_id, "claim 7")
     with pytest.raises(InputError, match="legal hold"):
         erased(journal, customer_id="CUST-3")
-    assert Erasures(journal).release(run_id)
+    release(journal, run_id)
     assert erased(journal, customer_id="CUST-3")["answers"] == 3
 
 
-def test_a_workbook_that_names_the_person_goes_and_is_told_first(
+def test_workbook_and_quarantine_that_name_the_person_go_and_are_told_first(
     world: World, journal: Journal, nights: list[Night]
 ) -> None:
-    """It goes whole, whatever reviewers wrote into it; that of a night without them stays."""
-    other = world.screen(OTHERS, **OPTIONS)
-    ids = [night.report["run_id"] for night in nights]
-    found = look(journal, Customers(journal), Whom(customer_id="CUST-3"))
-    assert found.document()["removed_whole"] == [f"{run}/decisions.xlsx" for run in ids]
+    """They go whole, whatever reviewers wrote into them; those of a night without them stay."""
+    other = world.screen([*OTHERS, REFUSED], **OPTIONS)
+    gone = ("quarantine.csv", "decisions.xlsx")
+    places = [f"{night.report['run_id']}/{name}" for name in gone for night in nights]
+    found = look(journal, Whom(customer_id="CUST-3"))
+    assert found.document()["removed_whole"] == places
     done = erase(journal, found)
-    assert done["removed_whole"] == [f"{run}/decisions.xlsx" for run in ids]
-    for night in nights:
-        assert not (night.folder / "decisions.xlsx").exists()
-        manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
-        assert "decisions.xlsx" not in manifest["files"]
-    assert (other.folder / "decisions.xlsx").exists()
+    assert done["removed_whole"] == places
+    for name in gone:
+        for night in nights:
+            assert not (night.folder / name).exists()
+            manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+            assert name not in manifest["files"]
+        assert (other.folder / name).exists()
 
 
 def test_a_workbook_that_shows_an_approved_customer_goes(

@@ -14,7 +14,6 @@ from nightscreen.config.settings import Retention
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
-from nightscreen.journal.customers import Customers
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.loans.loan_book import import_outcomes
@@ -99,7 +98,7 @@ def test_nothing_is_left_of_one_and_everything_of_the_other(folder: Path, whom: 
         pseudonym = journal.pseudonyms.customers_anywhere([GONE])
         (offer,) = Records(journal, Offer).of_customers([pseudonym])
         spent = journal.money.today()
-        erase(journal, look(journal, Customers(journal), whom))
+        erase(journal, look(journal, whom))
         assert verify_journal(journal) == []
         assert journal.money.today() == spent
         assert not Consents(journal).history(GONE)
@@ -127,9 +126,8 @@ def test_nothing_is_left_of_one_and_everything_of_the_other(folder: Path, whom: 
 def test_a_person_is_shown_what_every_flow_holds(folder: Path) -> None:
     """Requests, records, offers, loans, consents and what was pulled; tokens of nobody."""
     with open_journal(folder / "home") as journal:
-        customers = Customers(journal)
         (grant,) = Consents(journal).history(GONE)
-        held = gather(journal, customers, lookup_subject(journal, customers, GONE), Retention())
+        held = gather(journal, lookup_subject(journal, GONE), Retention())
         nothing_kept = dict.fromkeys(Retention.model_fields, 0)
         old = due(journal, Retention.model_construct(None, **nothing_kept)).outdated
     parts = ("rows", "bvn_requests", "loan_offers", "loan_outcomes", "consents", "pulls")

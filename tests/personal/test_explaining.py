@@ -101,12 +101,12 @@ def ask(
 
 def people(nights: Nights, customer_id: str = "0007") -> list[Subject]:
     """Return a customer in every batch."""
-    return lookup_subject(nights.journal, nights.customers, customer_id)
+    return lookup_subject(nights.journal, customer_id)
 
 
 def explained(nights: Nights) -> dict[str, Any]:
     """Return the explanation of the declined customer."""
-    return explain(nights.journal, nights.customers, nights.reviews, people(nights)[0])
+    return explain(nights.journal, people(nights)[0])
 
 
 def test_a_declined_customer_is_explained_end_to_end(nights: Nights) -> None:
@@ -172,7 +172,7 @@ def test_an_unknown_customer_is_bad_usage(nights: Nights) -> None:
     with pytest.raises(InputError, match="leading zeros"):
         people(nights, "7")
     with pytest.raises(InputError):
-        lookup_subject(nights.journal, nights.customers, "0007", batch="elsewhere")
+        lookup_subject(nights.journal, "0007", batch="elsewhere")
 
 
 def test_files_that_are_gone_leave_what_the_journal_knows(nights: Nights) -> None:
@@ -186,7 +186,7 @@ def test_files_that_are_gone_leave_what_the_journal_knows(nights: Nights) -> Non
 
 def gathered(nights: Nights) -> dict[str, Any]:
     """Return all that is held of the declined customer."""
-    return gather(nights.journal, nights.customers, people(nights), Retention())
+    return gather(nights.journal, people(nights), Retention())
 
 
 def test_all_that_is_held_is_handed_over(nights: Nights) -> None:

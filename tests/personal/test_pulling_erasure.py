@@ -9,7 +9,6 @@ import pytest
 
 from nightscreen.config.settings import Retention
 from nightscreen.journal import Journal
-from nightscreen.journal.customers import Customers
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.operations.transactions.records import PullStore
 from nightscreen.privacy.erasure import erase, look
@@ -34,7 +33,7 @@ def lender(tmp_path: Path) -> Lender:
 
 def erased(journal: Journal, **whom: str) -> dict[str, Any]:
     """Erase a person and return what went."""
-    return erase(journal, look(journal, Customers(journal), Whom(**whom)))
+    return erase(journal, look(journal, Whom(**whom)))
 
 
 @pytest.mark.parametrize("moved_on", [False, True])

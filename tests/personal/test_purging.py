@@ -10,9 +10,9 @@ import pytest
 from nightscreen.config.settings import Retention
 from nightscreen.files.run_folder import RunFiles
 from nightscreen.journal import open_journal
-from nightscreen.journal.erasure import Erasures
+from nightscreen.journal.audit import Audit, AuditQuery
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.purging import due, hold, purge, release
+from nightscreen.privacy.purging import PURGED, due, hold, purge, release
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.errors import InputError
 from tests.begun import begin_run
@@ -100,8 +100,8 @@ def test_evidence_leaves_calls_with_cost_and_time(world: World, night: Night) ->
         rows = [row for block in journal.runs.calls(run_id) for row in block]
         assert {bytes(row.subject) for row in rows} == {bytes(16)}
         assert all(row.cost_micro is not None and row.settled_at for row in rows)
-        (line,) = Erasures(journal).audit()
-        assert (line.kind, line.answers, line.files) == ("retention", 9, 7)
+        (line,) = Audit(journal).find(AuditQuery(action=PURGED))
+        assert (line["detail"]["answers"], line["detail"]["files"]) == (9, 7)
     assert purged(world, 2193)["journal"]["calls"] == 0
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from nightscreen.files.sealed_file import Workspace
 from nightscreen.files.sealing import Sealer
-from nightscreen.files.workspace import Workspace
 from nightscreen.planning import lookup_table
 from nightscreen.planning.lookup_table import NeededPieces
 from nightscreen.schemas.plan import NEEDED

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.frame import Frame
+from nightscreen.files.sealed_file import Workspace
 from nightscreen.files.sealing import Pseudonyms, Sealer
-from nightscreen.files.workspace import Workspace
 from nightscreen.journal.answers import StoredAnswer
 from nightscreen.planning.customers import gather_customers, planning_queries
 from nightscreen.planning.eligibility import slots_of

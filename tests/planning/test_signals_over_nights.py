@@ -10,8 +10,6 @@ import pytest
 
 from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
-from nightscreen.journal.customers import Customers
-from nightscreen.journal.reviews import Reviews
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.explaining import explain
@@ -155,7 +153,7 @@ def test_an_erased_person_is_counted_no_more(world: World) -> None:
             Whom(customer_id="C11"),
             Whom(customer_id="C21", batch="salaried"),
         ):
-            erased[whom.customer_id] = erase(journal, look(journal, Customers(journal), whom))
+            erased[whom.customer_id] = erase(journal, look(journal, whom))
     assert erased["C1"]["sightings"] == 2
     night = screened(
         world,
@@ -176,12 +174,10 @@ def test_what_is_shared_is_explained_and_shown_without_naming_others(world: Worl
     screened(world, "salaried", customer(1, phone=PHONE))
     screened(world, "traders", other(2, 1, "bvn", *ACCOUNT, phone=PHONE))
     with open_journal(world.folder / "home") as journal:
-        customers, reviews = Customers(journal), Reviews(journal)
         second, first = (
-            explain(journal, customers, reviews, lookup_subject(journal, customers, each)[0])
-            for each in ("C2", "C1")
+            explain(journal, lookup_subject(journal, each)[0]) for each in ("C2", "C1")
         )
-        held = gather(journal, customers, lookup_subject(journal, customers, "C1"), Retention())
+        held = gather(journal, lookup_subject(journal, "C1"), Retention())
         other_one = journal.pseudonyms.customers_anywhere(["C2"]).hex()
     assert second["signals"] == {
         "batch_same_bvn": 1,
@@ -204,6 +200,6 @@ def test_accounts_whose_rows_were_purged_are_erased_with_the_customer(world: Wor
     for part in (night.folder / "enriched").iterdir():
         part.unlink()
     with open_journal(world.folder / "home") as journal:
-        done = erase(journal, look(journal, Customers(journal), Whom(customer_id="C1")))
+        done = erase(journal, look(journal, Whom(customer_id="C1")))
         assert done["answers"] == done["calls"] == 2
         assert verify_journal(journal) == []

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from nightscreen.files.run_folder import RunFolder
-from nightscreen.files.workspace import Workspace
+from nightscreen.files.sealed_file import Workspace
 from nightscreen.journal import open_journal
+from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.reviews import Reviews
 from nightscreen.results.changes import Comparison
 from nightscreen.schemas.contests import Review
 from tests.results.enriched_in_a_test import ASKED_AT, write_part

@@ -9,7 +9,6 @@ import pytest
 
 from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
-from nightscreen.journal.customers import Customers
 from nightscreen.policy.versions import decide_version, propose
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
@@ -53,7 +52,7 @@ def test_an_erased_customer_leaves_the_file_of_a_second_policy(world: World, str
     before = path.read_text("utf-8").splitlines()
     gone = before[1].partition(",")[0]
     with open_journal(world.folder / "home") as journal:
-        erase(journal, look(journal, Customers(journal), Whom(customer_id=gone.strip('"'))))
+        erase(journal, look(journal, Whom(customer_id=gone.strip('"'))))
     after = path.read_text("utf-8").splitlines()
     assert after == [line for line in before if not line.startswith(f"{gone},")]
 

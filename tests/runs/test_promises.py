@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.journal import open_journal
-from nightscreen.journal.customers import Customers
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
@@ -219,8 +218,7 @@ def test_what_an_erased_customer_cost_stays_in_the_books(world: World) -> None:
     row = HAVE_ACCOUNTS[0]
     night = world.screen(HAVE_ACCOUNTS[:2], checks=["bank_account"], batch="borrowers")
     with open_journal(world.folder / "home") as journal:
-        customers = Customers(journal)
-        done = erase(journal, look(journal, customers, Whom(customer_id=row["customer_id"])))
+        done = erase(journal, look(journal, Whom(customer_id=row["customer_id"])))
         assert (done["calls"], done["cost"]) == (1, "10.00")
         assert journal.money.of_run(night.report["run_id"]).spent_micro == 20 * MICROS
         assert verify_journal(journal) == []

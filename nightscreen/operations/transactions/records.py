@@ -25,10 +25,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import insert, literal, select, union_all, update
 
 from nightscreen.client.validation_errors import read_model
-from nightscreen.journal.engine import reading, writing
+from nightscreen.journal.engine import blocks, reading, writing
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import TRANSACTION, records, transaction_records
-from nightscreen.journal.statements import blocks
 from nightscreen.schemas.answers import read_instant, read_number
 from nightscreen.schemas.clock import to_micros
 from nightscreen.schemas.consented import RawRecords, find_records

@@ -1,0 +1,60 @@
+"""Files as the lender gave them: which of them name a person, whatever their form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import openpyxl
+import pytest
+
+from nightscreen.privacy.person import AsGiven
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BVN = "22200000003"
+PERSON = AsGiven({"12"}, {}, {"bvn": {BVN}, "phone": {"+2348031234567"}})
+
+
+@pytest.mark.parametrize(
+    ("text", "is_named", "rows"),
+    [
+        (f"customer_id,bvn\n12,{BVN}\n13,\n", True, [{"customer_id": "12", "bvn": BVN}]),
+        ("customer_id,tenor\n13,12\n", False, []),
+        ("Cust ID;BVN\n12;\n", True, [{"customer_id": "12"}]),
+        (f"customer_id,bvn\n13,{BVN}\n", False, []),
+        (f"customer_id,bvn\n,{BVN}\n", True, [{"customer_id": "", "bvn": BVN}]),
+        ("customer_id,phone\n,0803 123 4567\n", True, [{"customer_id": "", "phone": None}]),
+        (f'customer_id,bvn\n13,1\n14,"{BVN},x\n15,2,3\n', True, []),
+        ("name,tenor\nAda,12\n", True, []),
+        (f"please call {BVN} back\n", True, []),
+        ("nothing to see\n", False, []),
+        ("", False, []),
+    ],
+)
+def test_a_text_names_a_person_by_id_or_where_nobody_else_is_named(
+    tmp_path: Path, text: str, is_named: bool, rows: list[dict[str, str | None]]
+) -> None:
+    """A number in another column is nobody's id; a row with another's id is that customer's."""
+    path = tmp_path / "given.csv"
+    path.write_text(text)
+    found = PERSON.look(path)
+    assert (found.anywhere, found.unread) == (is_named, False)
+    assert len(found.rows) == len(rows)
+    for learned, row in zip(found.rows, rows, strict=True):
+        assert all(learned[name] == value for name, value in row.items() if value is not None)
+
+
+def test_a_hidden_sheet_is_looked_into_and_what_nobody_can_read_is_told(tmp_path: Path) -> None:
+    """A workbook counts as a whole; one that is damaged may name anybody."""
+    book = openpyxl.Workbook()
+    first = book.worksheets[0]
+    first.append(["customer_id", "bvn"])
+    first.append(["13", ""])
+    hidden = book.create_sheet("notes")
+    hidden.append(["Ada", f"BVN {BVN}"])
+    hidden.sheet_state = "hidden"
+    book.save(tmp_path / "book.xlsx")
+    assert PERSON.look(tmp_path / "book.xlsx").anywhere
+    (tmp_path / "broken.xlsx").write_bytes((tmp_path / "book.xlsx").read_bytes()[:200])
+    assert PERSON.look(tmp_path / "broken.xlsx").unread
