@@ -1386,7 +1386,7 @@ _ONE_BY_ONE = (
                 _PERSON_RUN, "if worker == run_id or not is_under_way(journal, worker):", "if True:"
             ),
         ),
-        ("tests/operations/test_bvn_requests.py::test_calls_of_the_dead_alone_are_learnt[sqlite]",),
+        ("tests/journal/test_bvn_requests.py::test_calls_of_the_dead_alone_are_learnt[sqlite]",),
     ),
 )
 """Runs that ask person by person."""
