@@ -1,4 +1,4 @@
-"""Approvals as records of the journal: asked, decided, used, void, listed without the engine."""
+"""Approvals as records of the journal: asked, decided, used."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ def test_a_run_that_spends_or_is_done_is_not_decided_about(journal: Journal) -> 
     found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
     found.decide("run-1", ApprovalDecision.APPROVED, by="chief", max_spend_micro=60 * MICROS)
     assert found.use("run-1", valid=TIMEOUT, cap_micro=60 * MICROS) is not None
+    assert found.use("run-1", valid=TIMEOUT, cap_micro=None) is None
+    assert found.use("run-1", valid=TIMEOUT, cap_micro=61 * MICROS) is None
     with pytest.raises(InputError, match="spends already"):
         found.decide("run-1", ApprovalDecision.REFUSED, by="other")
     journal.runs.finish("run-1", state="stopped", stop_reason="budget", report={})

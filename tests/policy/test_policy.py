@@ -112,6 +112,7 @@ MISTAKES: list[tuple[str, str, int, str]] = [
         7,
         "never 'nome'; did you mean none?",
     ),
+    ("no status of an account", "bvn_account_status = 'sleeping'", 7, "is never 'sleeping'"),
     ("amount and text", "exposure > 'lots'", 7, '"lots" to DECIMAL(20,2); correct it'),
     ("no such day", "date_of_birth < date '2020-13-01'", 7, 'out of range: "2020-13-01"'),
     ("types that do not meet", "full_name > 5", 7, "Cannot compare"),
@@ -169,6 +170,18 @@ def test_what_only_sounds_sensitive_is_allowed() -> None:
         "purpose = 'origination' and ecosystem_extra is not null "
         "and ecosystem_extra ->> '$.employer.sector' = 'trade'"
     )
+    assert told(one(when)) == []
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        "bvn_account_status in ('dormant', 'post_no_debit')",
+        "list_contains(bvn_account_statuses, 'frozen')",
+    ],
+)
+def test_statuses_of_accounts_are_named_by_their_words(when: str) -> None:
+    """A rule may rest on the row's own account, or on any that the person has."""
     assert told(one(when)) == []
 
 

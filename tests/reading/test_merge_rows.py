@@ -55,11 +55,13 @@ def test_customers_scattered_over_many_chunks_are_put_together(
 
 
 def test_an_identifier_that_differs_is_named_and_not_used(world: World) -> None:
-    """A customer with two BVNs is asked about by neither; the account on which rows agree is."""
+    """A customer with two BVNs is asked about by neither; the account on which rows agree is.
+
+    The setting merges rows, as the option does.
+    """
     other = customer(9)["bvn"]
-    night = world.screen(
-        _loans((1, "10", "Active", {}), (1, "20", "Active", {"bvn": other})), merge_rows=True
-    )
+    world.settings["merge_rows"] = True
+    night = world.screen(_loans((1, "10", "Active", {}), (1, "20", "Active", {"bvn": other})))
     assert night.column("karma_status") == ["invalid", "invalid"]
     assert night.column("bank_account_source") == ["asked", "asked"]
     found = [row for row in _problems(night.folder) if row["code"] == "differs_between_rows"]
@@ -69,11 +71,17 @@ def test_an_identifier_that_differs_is_named_and_not_used(world: World) -> None:
 
 
 def test_a_withdrawal_on_any_row_holds_for_the_customer(world: World) -> None:
-    """Consent of the newest row is no consent where another row withdraws it later."""
+    """Consent of the newest row is no consent where another row withdraws it later.
+
+    The mapping merges rows, as the option does.
+    """
+    mapping = world.folder / "book.toml"
+    mapping.write_text('merge_rows = true\nloan_status = "Loan Status"\n')
     withdrawn = {**CONSENT, "consent_withdrawn_at": CONSENT["consented_at"]}
     night = world.screen(
-        _loans((1, "10", "Active", {}), (1, "20", "Active", withdrawn)), merge_rows=True
+        _loans((1, "10", "Active", {}), (1, "20", "Active", withdrawn)), mapping=str(mapping)
     )
+    assert night.report["rows"]["customers"] == 1
     assert night.column("ecosystem_status") == ["refused", "refused"]
 
 

@@ -108,3 +108,32 @@ def test_what_is_requested_is_read_and_held_against_the_figures(world: World) ->
     problems = (next((world.folder / "out").glob("*/problems.csv"))).read_text()
     assert "requested_amount_unreadable" in problems
     assert "requested_tenor_days_unreadable" in problems
+
+
+def test_a_policy_may_rest_on_figures_and_absence_is_no_obstacle(world: World) -> None:
+    """A rule on a figure decides where there is one; who has none is approved as before."""
+    policy = world.folder / "policy.toml"
+    policy.write_text(
+        """
+        name = "cash"
+        version = "1"
+        [[rules]]
+        code = "MANY_LENDERS"
+        effect = "review"
+        when = "tx_lenders >= 3 or requested_amount > 5000000"
+        team = "Many lenders."
+        customer = "We are looking into it."
+        [[rules]]
+        code = "APPROVE"
+        effect = "approve"
+        when = "karma_status = 'clear'"
+        team = "Clear."
+        customer = "Passed."
+        """
+    )
+    held(world, "C1", tx_lenders=4)
+    held(world, "C2", tx_lenders=1)
+    rows = screened(world, *(customer(n) for n in (1, 2, 3)), policy=str(policy))
+    clear = {name for name, row in rows.items() if row["karma_status"] == "clear"}
+    assert {"C1", "C2", "C3"} == clear
+    assert [rows[f"C{n}"]["decision"] for n in (1, 2, 3)] == ["review", "approve", "approve"]

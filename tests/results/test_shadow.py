@@ -47,7 +47,8 @@ def strict(tmp_path: Path) -> Path:
 
 def test_an_erased_customer_leaves_the_file_of_a_second_policy(world: World, strict: Path) -> None:
     """The other lines stay as they are."""
-    night = world.screen(ROWS, shadow=str(strict))
+    world.settings["shadow"] = strict
+    night = world.screen(ROWS)
     path = night.folder / "shadow.csv"
     before = path.read_text("utf-8").splitlines()
     gone = before[1].partition(",")[0]
