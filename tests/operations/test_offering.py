@@ -323,6 +323,8 @@ def test_key_that_is_no_distributors_is_told_in_one_line(lender: Lender, night: 
     found = lender.offer(night)
     assert (found.report["state"], found.report["stop_reason"]) == ("stopped", "auth")
     assert found.report["notices"] == [REFUSALS["distributor"]]
+    in_flight = lender.read_settings().max_in_flight["loans"]
+    assert len(lender.calls("loan_start")) <= in_flight + 1  # two that are refused stop the run
     lender.is_distributor(now=True)
     resumed = lender.offer(run=found.report["run_id"])
     assert resumed.folder == found.folder
@@ -376,7 +378,9 @@ def test_test_mode_offers_nothing(lender: Lender, night: Night) -> None:
     lender.sandbox.faults = FaultPlan(0, rates={"all": {"mock_response": 1.0}})
     found = lender.offer(night)
     assert found.report["state"] == "test_mode"
+    assert found.offers.keys() == chosen(night)
     assert set(states(found.offers).values()) <= {"pending", "failed"}
+    assert {row["url"] for row in found.offers.values()} == {None}
     assert not (found.folder / "manifest.json").exists()
 
 

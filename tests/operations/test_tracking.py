@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections import defaultdict
 from pathlib import Path
@@ -157,6 +158,19 @@ def test_what_a_dead_run_saw_is_told_by_the_next(lender: Lender, offers: Offered
     resumed = lender.track(run=run_id)
     assert resumed.changes
     assert lender.track().changes == []
+
+
+def test_two_runs_at_once_tell_each_change_once(lender: Lender, offers: Offered) -> None:
+    """Whichever writes down what it saw tells it."""
+
+    async def both() -> list[Offered]:
+        runs = (lender.ran(LoanTracking, asked(lender)) for _ in range(2))
+        return list(await asyncio.gather(*runs))
+
+    done = asyncio.run(both())
+    told = [each["reference"] for one in done for each in one.changes if each["field"] == "status"]
+    assert sorted(told) == sorted(offers.loans_offered)
+    assert all({row["status"] for row in one.loans.values()} == {"PENDING"} for one in done)
 
 
 def test_old_lists_and_ended_loans_are_purged(tmp_path: Path) -> None:
