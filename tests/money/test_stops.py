@@ -179,6 +179,19 @@ def test_the_daily_quota_comes_back_at_noon_within_a_run(tmp_path: Path) -> None
     honest(report, bureau)
 
 
+def test_a_lost_opening_is_asked_of_another_check(tmp_path: Path) -> None:
+    """Where the first lookup fails for good, another check opens the books."""
+    bureau = desk(tmp_path, attempts=2, tolerated_failure_pct=100)
+    bureau.service.before = lambda operation, _, number: (
+        LOST if operation == "bank_account" and number < 2 else None
+    )
+    report = bureau.night().report
+    asked = [entry[0] for entry in bureau.service.ledger[:3]]
+    assert asked == ["bank_account", "bank_account", "ecosystem"]
+    assert report["state"] == "completed"
+    assert not report["balance"]["exact"]
+
+
 def test_closing_after_a_failure_sends_nothing_more(tmp_path: Path) -> None:
     """Where whoever asked is gone, what was queued is not asked and paid for any more."""
     bureau = Bureau(tmp_path, rows=80)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sqlalchemy import delete
 
 from nightscreen.journal.engine import writing
@@ -14,6 +17,7 @@ from nightscreen.journal.schema import answers
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.sandbox.people import account_of
 from nightscreen.schemas.clock import MICROS
+from tests.how_many import examples
 from tests.screening import CONSENT, Night, Unasked, World, customer
 
 DAY = 24 * 3600 * MICROS
@@ -141,6 +145,39 @@ def test_a_run_whose_answers_were_erased_meanwhile_is_not_completed(nights: Nigh
     again = nights.screen(run=night.report["run_id"])
     assert again.report["state"] == "completed"
     agree(again)
+
+
+_AGES = st.sampled_from([0, 1, 5, 14, 30, 60])
+
+
+@settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    limits=st.dictionaries(st.sampled_from(LIMITS), _AGES),
+    earlier=st.lists(st.tuples(st.integers(0, 7), _AGES), max_size=2),
+    caps=st.lists(st.sampled_from(["15", "60", "150"]), max_size=1),
+    between=_AGES,
+)
+def test_pending_in_the_report_is_pending_in_the_rows(
+    limits: dict[str, int], earlier: list[tuple[int, int]], caps: list[str], between: int
+) -> None:
+    """Whatever the limits, what is known and how often a run is resumed; nothing at its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        nights = nights_below(Path(folder))
+        rows = [person(number) for number in range(1, 8)]
+        rows.append({**person(50, known_as="S"), **_account(rows[2])})
+        for first, days in earlier:
+            nights.screen(rows[first:])
+            nights.after(days)
+        given = [f"{name}={days}" for name, days in limits.items()]
+        run_id = ""
+        for cap in [*caps, "100000"]:
+            if run_id:
+                night = nights.after(between).screen(run=run_id, max_spend=cap)
+            else:
+                night = nights.screen(rows, freshness=given, max_spend=cap)
+            run_id = night.report["run_id"]
+            agree(night)
+        assert night.report["state"] == "completed"
 
 
 def _account(row: dict[str, str]) -> dict[str, str]:

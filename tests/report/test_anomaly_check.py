@@ -33,10 +33,15 @@ NIGHTS: dict[str, tuple[dict[str, int], dict[str, int] | None, list[dict[str, An
     "below half the median": ({"clear": 4900, "listed": 100}, None, USUAL, 1),
     "above twice the median": ({"clear": 4400, "listed": 600}, None, USUAL, 1),
     "all alike on the first night": ({"clear": 500}, None, [], 1),
+    "few answers, all alike": ({"clear": 499}, None, [], 0),
     "not all alike on the first night": ({"clear": 900, "listed": 20}, None, [], 0),
     "alike as ever": ({"clear": 900}, None, ALIKE, 0),
     "three listings where one was expected": ({"clear": 497, "listed": 3}, None, RARE, 0),
     "held nights are no measure": ({"clear": 100, "listed": 4900}, None, [*FAULTY, *USUAL], 2),
+    "nights without answers are no measure": (
+        *({"clear": 4600, "listed": 400}, None),
+        *([report("empty", clear=0, listed=0), *USUAL], 0),
+    ),
     # who was clear before will mostly be clear again; too many listings hold all the same
     "only the clear asked again": ({"clear": 4990, "listed": 10}, {"clear": 5000}, USUAL, 0),
     "only the clear, all alike": ({"clear": 5000, "listed": 0}, {"clear": 5000}, USUAL, 0),
@@ -60,6 +65,13 @@ def test_a_night_unlike_its_fellows_is_held(night: str) -> None:
     if again is not None:
         tonight["checks"]["karma"]["asked_again"] = again
     assert len(plausible(tonight, [tonight, *earlier])) == holding
+
+
+def test_what_holds_a_night_is_told_with_check_rate_and_median() -> None:
+    """Whoever looks at it is given the figures."""
+    assert plausible(report("t", clear=4900, listed=100), USUAL) == [
+        "Karma: 2.00% listed, against a median of 5.00% over the last 14 nights"
+    ]
 
 
 def held_run(tmp_path: Path) -> tuple[Nights, RunFolder]:

@@ -75,6 +75,16 @@ def test_the_verdict_says_rows_and_whether_to_publish(standard_nights: StandardN
         assert re.search(rf"{word}[^<]*publishable: {publish}\.", page), name
         stopped = "It stopped early: the spending cap was reached."
         assert (stopped in page) is (name == "capped"), name
+        loud = any("loud" in (each.get("class") or "") for each in read(page).all("div"))
+        assert loud is (name == "test-mode"), name
+
+
+def test_the_page_in_the_folder_is_that_of_the_report(
+    nights: dict[str, Night], pages: dict[str, str]
+) -> None:
+    """Nothing of the moment, the machine or earlier drawings is in a page."""
+    for name in ("plain", "killed"):
+        assert (nights[name].folder / "report.html").read_text("utf-8") == pages[name]
 
 
 ODD: list[tuple[dict[str, Any], str]] = [
