@@ -43,7 +43,6 @@ from nightscreen.operations.consents.links import revoke as revoke_grant
 from nightscreen.operations.loans.offers import LoanOffers, list_products
 from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.operations.transactions.pull import AccountPull, TransactionPull, scope_of
-from nightscreen.portal.pages import place_of
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.consented import GrantState
@@ -248,6 +247,8 @@ def link(
     """Print the link to give to a customer; nothing is sent."""
     settings = settings_of_command()
     require_consent(settings)
+    from nightscreen.portal.pages import place_of  # no other command here needs pages
+
     scopes, place = read_scopes(scope), place_of(settings)
     try:
         lasting = TypeAdapter(timedelta).validate_python(valid_for.strip().upper())

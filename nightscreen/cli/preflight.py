@@ -1,22 +1,17 @@
-"""What is looked at before anything is spent: `nightscreen inspect`, and checks before the engine.
+"""Checks before the engine starts: a mistake is reported at once and costs nothing.
 
-A mistake is reported at once and costs nothing. The diagnosis is made in `runs.diagnosis`.
-Checks are made cheapest first, and nothing is made on disk before everything given has been looked
+They are made cheapest first, and nothing is made on disk before everything given has been looked
 at. The flow checks again what it needs, because a deployment starts it without this module.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from nightscreen.cli.command import Result, command
-from nightscreen.cli.output import say
-from nightscreen.config.settings import overridden, read_settings
+from nightscreen.cli.inspect import say_open_dates
+from nightscreen.config.settings import overridden
 from nightscreen.files.keys import decode_key
 from nightscreen.files.places import is_url, try_to_write
 from nightscreen.files.private_files import make_private_folder
@@ -24,19 +19,16 @@ from nightscreen.files.sealed_file import input_in_clear, is_sealed
 from nightscreen.journal import journal_of
 from nightscreen.journal.opening import journal_exists
 from nightscreen.policy.load import load_policy
-from nightscreen.reading.date_orders import ORDERS, DateOrders
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
-from nightscreen.runs.diagnosis import diagnose as diagnosis_of
 from nightscreen.runs.run import require_same_input, require_service
 from nightscreen.runs.screening_run import resolve
 from nightscreen.schemas.clock import deadline_instant, system_clock
-from nightscreen.schemas.errors import InputError, OutputError, SettingsError, UsageError
+from nightscreen.schemas.errors import InputError, OutputError, SettingsError
 
 if TYPE_CHECKING:
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
-    from nightscreen.reading.open_file import TableSource
 
 
 _PATHS = ("mapping", "policy")
@@ -50,69 +42,6 @@ _LASTING = (
     *_PATHS,
 )
 """What a run holds from start to end."""
-
-
-@command("inspect customers.csv", view="inspect")
-def inspect(
-    input: Annotated[  # noqa: A002 - the name users see
-        Path, typer.Argument(metavar="INPUT", help="CSV, XLSX or Parquet.")
-    ],
-    mapping: Annotated[
-        Path | None, typer.Option(help="TOML file that says what the headings mean.")
-    ] = None,
-    merge_rows: Annotated[
-        bool,
-        typer.Option("--merge-rows", help="The rows of one customer_id are one customer."),
-    ] = False,
-    date_order: Annotated[
-        str, typer.Option(metavar="dmy|mdy|ymd", help="Order of dates that the file leaves open.")
-    ] = "",
-) -> Result:
-    """Show how a file is understood and what is wrong with it; nothing is spent.
-
-    Ends with 2 where no row of it would be screened.
-    """
-    diagnosis = diagnose(input, mapping, merge_rows=merge_rows, date_order=date_order)
-    if not diagnosis["rows"]["screened"]:
-        say("No row would be screened: see the problems above.")
-    return Result(diagnosis, 0 if diagnosis["rows"]["screened"] else 2)
-
-
-def diagnose(
-    path: Path,
-    mapping_path: Path | None = None,
-    *,
-    merge_rows: bool = False,
-    date_order: str = "",
-) -> dict[str, Any]:
-    """Read a whole file and say how it is understood.
-
-    Raises:
-        UsageError: the file, the mapping or the settings cannot be used.
-    """
-    if date_order and date_order not in ORDERS:
-        raise UsageError(f"--date-order: {date_order} is none of {', '.join(ORDERS)}")
-    settings = read_settings()
-    mapping = read_mapping(mapping_path) if mapping_path else None
-    source = open_source(path, mapping=mapping)
-    if not date_order:
-        say_open_dates(source)
-    merge = merge_rows or settings.merge_rows or (mapping is not None and mapping.merge_rows)
-    return diagnosis_of(source, DateOrders(source, date_order), merge=merge)
-
-
-def say_open_dates(source: TableSource) -> None:
-    """Say at a terminal what to type where the order of consent dates is open; consent needs it."""
-    open_ = DateOrders(source).open_consent() if sys.stderr.isatty() else None
-    if open_ is not None:
-        say(
-            f"The file does not show how the dates of {open_[0]} are written ({open_[1]}): a "
-            "consent counts only once the order is known. Give --date-order dmy where the day is "
-            "first, mdy where the month is; until then the batch's last answer counts."
-        )
-
-
-# --- before the engine ---
 
 
 def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:

@@ -186,11 +186,12 @@ def _by_batch(context: Context, asked: _Asked) -> tuple[list[RunHead], list[dict
             batches[run.batch].append(spent)
     if counted and not (asked.since or asked.until) and asked.has("", WITHDRAWN, *counted):
         batches[WITHDRAWN] = list(counted.values())
-    found = [
-        {"batch": batch, "runs": len(each), **_counters(reduce(Spent.plus, each))}
-        for batch, each in batches.items()
+    totals = {batch: reduce(Spent.plus, each) for batch, each in batches.items()}
+    dearest = sorted(totals, key=lambda batch: -totals[batch].bound_micro)
+    return runs, [
+        {"batch": batch, "runs": len(batches[batch]), **_counters(totals[batch])}
+        for batch in dearest
     ]
-    return runs, sorted(found, key=lambda each: -each["spent_micro"] - each["doubt_micro"])
 
 
 def _counters(spent: Spent) -> dict[str, Any]:

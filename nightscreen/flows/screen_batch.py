@@ -11,10 +11,12 @@ from prefect.client.schemas.objects import State
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
 from nightscreen.runs.screening import run_screening
-from nightscreen.schemas.naming import batch_name
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.naming import batch_name, contains_identifier
 from nightscreen.tasks.engine_run import EngineRunner, named
-from nightscreen.tasks.inbox import newest_input
 from nightscreen.tasks.own_flow import flow
+
+_WILD = frozenset("*?[")
 
 
 def batch_and_purpose(given: dict[str, Any]) -> str:
@@ -40,3 +42,31 @@ async def screen_batch(parameters: ScreenBatch) -> dict[str, Any] | State[Any]:
         settings = read_settings()
         parameters = await asyncio.to_thread(newest_input, parameters)
     return await runner.ended(await run_screening(parameters, settings, runner=runner))
+
+
+def newest_input(parameters: ScreenBatch) -> ScreenBatch:
+    """Return the parameters of a scheduled run with the newest file in the place of a pattern.
+
+    On the command line the shell expands patterns.
+
+    Raises:
+        InputError: no file matches the pattern, or the newest one's name holds an identifier.
+    """
+    pattern = Path(parameters.input)
+    if pattern.exists() or not _WILD.intersection(parameters.input):
+        return parameters
+    below = pattern.relative_to(pattern.anchor) if pattern.anchor else pattern
+    found = [path for path in Path(pattern.anchor).glob(str(below)) if path.is_file()]
+    if not found:
+        raise InputError(
+            f"no file matches {parameters.input}, seen from {Path.cwd()}: has tonight's extract "
+            "arrived, does the pattern fit its name, or did the watch of the inbox screen it "
+            "already (nightscreen runs list)?"
+        )
+    newest = max(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+    if contains_identifier(newest.name):
+        raise InputError(
+            f"the newest file that matches {parameters.input} has what looks like a customer's "
+            "number or email address in its name, which is shown everywhere: rename it"
+        )
+    return parameters.model_copy(update={"input": str(newest)})

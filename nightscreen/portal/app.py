@@ -205,6 +205,8 @@ async def depart(portal: Portal, request: Request) -> Response:
     asked = await _look(portal, request)
     if isinstance(asked, Refusal):
         return _link_refused(portal, asked)
+    if not portal.departures.lets(asked.link):
+        return portal.trouble("pace", 429, again=request.url.path)
     word, links = _word(portal, request), ConsentLinks(portal.journal)
     address = consent_address(
         portal.settings.consent_url,
@@ -347,6 +349,8 @@ async def take_otp(portal: Portal, request: Request) -> Response:
     typed = form.get("otp", [""])[-1].strip()
     if view.word not in _ASKING or not typed:
         return _otp_page(portal, request, view, "missing")
+    if not portal.tries.lets(token):
+        return portal.trouble("pace", 429, again=request.url.path)
     clock, transport = portal.journal.clock, portal.transport
     sending = accept_otp(portal.settings, token, typed, clock=clock, transport=transport)
     view = await portal.to_the_end(sending)

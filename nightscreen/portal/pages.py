@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from base64 import b64encode
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TEMPLATES = DATA / "pages" / "portal"
 USUAL_PORT = 8080  # as in deploy/, behind a proxy; not 8090, the desk's
+# choices: a person needs fewer, and a program that guesses gets nowhere
+DEPARTURES_A_MINUTE = 10  # how often one link leads to the consent screen; each is a record
+TRIES_A_MINUTE = 6  # how often a password is typed under one link
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _PHONE = re.compile(r"\+?[\d ()-]{7,20}")
 _templates = cache(html_templates)
@@ -76,6 +81,24 @@ def place_of(settings: Settings) -> Place:
     return Place(origin, path if is_ours else "")
 
 
+class RateLimit:
+    """Lets something begin so many times a minute, for each key; in this process alone."""
+
+    def __init__(self, times: int) -> None:
+        self._times = times
+        self._begun: defaultdict[str, deque[float]] = defaultdict(deque)
+
+    def lets(self, key: str) -> bool:
+        """Return whether it may begin once more, and count it if so."""
+        now, begun = time.monotonic(), self._begun[key]
+        while begun and now - begun[0] >= 60:  # noqa: PLR2004 - a minute
+            begun.popleft()
+        if len(begun) >= self._times:
+            return False
+        begun.append(now)
+        return True
+
+
 @dataclass(slots=True)
 class Portal:
     """The portal's parts."""
@@ -84,6 +107,8 @@ class Portal:
     settings: Settings  # the service, the consent screen, the portal's address and names
     transport: Transport | None = None  # another way to the service than sockets, for tests
     place: Place = field(init=False)
+    departures: RateLimit = field(default_factory=lambda: RateLimit(DEPARTURES_A_MINUTE))
+    tries: RateLimit = field(default_factory=lambda: RateLimit(TRIES_A_MINUTE))
     _under_way: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def __post_init__(self) -> None:

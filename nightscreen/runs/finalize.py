@@ -114,13 +114,15 @@ def _enriched(run: ScreeningRun, assembly: Assembly, written: WrittenRows) -> It
         row_plan = read_row_plan(run.workspace, slots, number)
         signals = run.workspace.get(f"signals-{number:05d}")
         chunk = Chunk(assembly, read_chunk(run, number), row_plan, signals)
-        table = decide(chunk.table().combine_chunks(), policy, purpose=run.purpose)
+        table = chunk.table()
         written.shared_micro.update(chunk.shared_micro)
+        del chunk, row_plan, signals  # its answers, before it is decided and written
+        table = decide(table.combine_chunks(), policy, purpose=run.purpose)
         for check in run.wanted.checks:
             pending = pc.equal(table[f"{check}_status"], NoAnswer.PENDING.value)
             written.pending += pc.sum(pending).as_py() or 0
         yield table
-        del table, chunk  # before the next is made
+        del table  # before the next is made
 
 
 def _expanded(

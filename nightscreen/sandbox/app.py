@@ -136,9 +136,13 @@ def _kind(name: str, value: object) -> Any:  # noqa: ANN401 - a type of any kind
     return str | None
 
 
+def _name_route(call: Call) -> None:
+    """Give a call its address, by which faults are drawn and the ledger is read."""
+    call.identity = f"{call.scope['method']} {call.scope['path']}"
+
+
 def _no_such_route(call: Call) -> Reply:
     method, path = call.scope["method"], call.scope["path"]
-    call.identity = f"{method} {path}"
     text = f"{method} {path} not found"
     if call.sandbox.manners.unknown_route == "recorded":
         text = (
@@ -148,7 +152,7 @@ def _no_such_route(call: Call) -> Reply:
     return Answer.error("unknown_route", text, 404).reply()
 
 
-_NOWHERE: Final = Operation("unknown", "", "", _no_such_route, lambda _call: None)
+_NOWHERE: Final = Operation("unknown", "", "", _no_such_route, _name_route)
 
 
 async def _unknown(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,7 +1,6 @@
-"""Files that wait: the inbox that is watched, and the newest file of a scheduled run's pattern.
+"""The inbox that is watched: looked at every second, as network shares tell nobody of changes.
 
-The inbox is looked at every second, as network shares tell nobody of changes. What becomes of a
-file is `inbox.file_intake`; on the command line the shell expands patterns.
+What becomes of a file is `inbox.file_intake`.
 """
 
 from __future__ import annotations
@@ -33,20 +32,17 @@ from nightscreen.policy.versions import policy_in_force
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.runs.run import require_service
 from nightscreen.schemas.clock import system_clock
-from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.naming import contains_identifier
 from nightscreen.tasks.server import is_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from typing import Any
 
-    from nightscreen.config.parameters import ScreenBatch, WatchInbox
+    from nightscreen.config.parameters import WatchInbox
     from nightscreen.config.settings import Settings
 
 LOOK_S = 1.0  # how often the folder is looked at
 LEFT_OVER_S = 15.0  # how often files are looked for that another process took and left
-_WILD = frozenset("*?[")
 _QUICKEST_S = 0.05  # so that a settling time of nothing does not keep a processor busy
 
 
@@ -172,29 +168,3 @@ def open_watch(
     inbox = Inbox.open(settings.inbox, settings.home)
     until_s = None if forever else time.monotonic() + 60.0 * options.minutes
     return InboxWatch(inbox, options, settings, until_s, tell)
-
-
-def newest_input(parameters: ScreenBatch) -> ScreenBatch:
-    """Return the parameters with the newest file in the place of a pattern.
-
-    Raises:
-        InputError: no file matches the pattern, or the newest one's name holds an identifier.
-    """
-    pattern = Path(parameters.input)
-    if pattern.exists() or not _WILD.intersection(parameters.input):
-        return parameters
-    below = pattern.relative_to(pattern.anchor) if pattern.anchor else pattern
-    found = [path for path in Path(pattern.anchor).glob(str(below)) if path.is_file()]
-    if not found:
-        raise InputError(
-            f"no file matches {parameters.input}, seen from {Path.cwd()}: has tonight's extract "
-            "arrived, does the pattern fit its name, or did the watch of the inbox screen it "
-            "already (nightscreen runs list)?"
-        )
-    newest = max(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
-    if contains_identifier(newest.name):
-        raise InputError(
-            f"the newest file that matches {parameters.input} has what looks like a customer's "
-            "number or email address in its name, which is shown everywhere: rename it"
-        )
-    return parameters.model_copy(update={"input": str(newest)})

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from nightscreen.cli.preflight import diagnose, inspect
+from nightscreen.cli.inspect import diagnose, inspect
 from nightscreen.schemas.errors import InputError, SettingsError
 from tests.cli.conftest import Here
 from tests.screening import consented_on

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.flows.screen_batch import batch_and_purpose
+from nightscreen.flows.screen_batch import batch_and_purpose, newest_input
 from nightscreen.runs.run_report import quote_document
 from nightscreen.schemas.errors import InputError, JournalError, UnexpectedFault, foremost
 from nightscreen.tasks import engine_run
 from nightscreen.tasks.engine_run import shield_until_done
 from nightscreen.tasks.error_boundary import sanitize_errors, sanitized
-from nightscreen.tasks.inbox import newest_input
 
 BVN = "22212345678"
 

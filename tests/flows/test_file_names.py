@@ -8,10 +8,10 @@ import pytest
 from pydantic import ValidationError
 
 from nightscreen.config.parameters import ScreenBatch
+from nightscreen.flows.screen_batch import newest_input
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name
-from nightscreen.tasks.inbox import newest_input
 
 KINDS = (ScreenBatch, RequestBvns, ConfirmBvns)
 SOMEBODYS = ("22212345678.csv", "customer 0803 123 4567.xlsx", "ade@example.ng.csv")

@@ -9,6 +9,7 @@ import pytest
 
 from nightscreen.journal.engine import writing
 from nightscreen.journal.schema import records
+from nightscreen.portal.pages import DEPARTURES_A_MINUTE
 from nightscreen.schemas.errors import SettingsError
 from tests.portal.visiting import PORTAL, Town, Visitor, settings_in
 
@@ -29,6 +30,14 @@ async def test_only_the_form_of_a_link_may_lead_away(town: Town, visitor: Visito
     policy = page.headers["content-security-policy"]
     assert "form-action 'self' https://screen.service.example https:;" in policy
     assert len(page.headers.get_list("content-security-policy")) == 1
+
+
+async def test_departures_from_one_link_are_slowed(town: Town, visitor: Visitor) -> None:
+    """Each leaves a row in the journal."""
+    token = town.link().token
+    for _ in range(DEPARTURES_A_MINUTE):
+        assert (await visitor.press(token)).status_code == 303
+    assert (await visitor.press(token)).status_code == 429
 
 
 async def test_cookies_are_kept_to_the_host(town: Town, visitor: Visitor) -> None:

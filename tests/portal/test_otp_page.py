@@ -13,6 +13,7 @@ from nightscreen.journal import Journal, open_journal
 from nightscreen.operations.bvn.confirmations import token_for
 from nightscreen.operations.bvn.states import requests_of
 from nightscreen.portal.app import application
+from nightscreen.portal.pages import TRIES_A_MINUTE
 from tests.operations.bvn_in_a_test import BvnWorld, asked
 from tests.portal.visiting import PORTAL, Clock, settings_in
 from tests.privacy.search import Search
@@ -96,6 +97,14 @@ async def test_what_cannot_be_a_password_is_not_sent(desk: Desk) -> None:
         assert page.status_code == 422, typed
         assert "You can try 3 times" in page.text, typed
         assert desk.world.sandbox.ledger.count == before, typed
+
+
+async def test_many_tries_a_minute_are_slowed(desk: Desk) -> None:
+    """Also those that are not sent."""
+    for _ in range(TRIES_A_MINUTE):
+        assert (await desk.type("12")).status_code == 422
+    page = await desk.type("12")
+    assert (page.status_code, heading(page)) == (429, "That was too often in a short time")
 
 
 async def test_links_that_are_none_say_nothing(desk: Desk) -> None:

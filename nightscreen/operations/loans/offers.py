@@ -26,6 +26,7 @@ from nightscreen.client import wire
 from nightscreen.client.classify import ChargeStatus
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.files.outputs import MANIFEST, OFFERS_CSV, OFFERS_FILE, REPORT
+from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
 from nightscreen.operations.person_run import (
     Account,
@@ -38,8 +39,8 @@ from nightscreen.operations.person_run import (
 from nightscreen.report.anomaly_check import HELD, RELEASED
 from nightscreen.results.decision_files import csv_bytes
 from nightscreen.results.enriched import read_customers
-from nightscreen.results.final_decision import resting_reviews
 from nightscreen.results.notices import contested
+from nightscreen.results.tracked_state import rests_on
 from nightscreen.results.wording import customer_name
 from nightscreen.schemas.answers import LoanProducts, LoanStarted
 from nightscreen.schemas.checks import Operation, Purpose, SubjectKind
@@ -199,7 +200,7 @@ def candidates(
     A row to which nothing is offered, whatever was before, has another word than `PENDING`.
     """
     names, wanted = journal.pseudonyms, frozenset(parameters.decisions)
-    reviews = resting_reviews(journal, source.batch)
+    reviews = Reviews(journal).active(source.batch, journal.clock())
     disputed = contested(journal, source.batch)
     found: list[Offered] = []
     number = 0
@@ -217,7 +218,7 @@ def candidates(
             by = "policy"  # the newest decision holds, whoever made it
             if (customer := known.get(each)) is not None:
                 part = customer.state.get(LISTED_PART)
-                if review := reviews.get(each):
+                if (review := reviews.get(each)) and rests_on(review, customer):
                     decision, by = review.decision, "review"
                 elif part is not None and part.run_id != source.run_id:
                     decision = str(part.values["decision"])
