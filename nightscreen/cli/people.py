@@ -19,7 +19,7 @@ from nightscreen.cli.context import opened_journal, settings_of_command
 from nightscreen.cli.output import say, view
 from nightscreen.config.declarations import read_declarations
 from nightscreen.files.private_files import make_private_folder, write_private
-from nightscreen.journal.audit import Audit, AuditQuery
+from nightscreen.journal.audit import NEWEST, Audit, AuditQuery
 from nightscreen.journal.erasure import leave_no_trace
 from nightscreen.privacy import erasure, purging
 from nightscreen.privacy.lookup_subject import lookup_subject
@@ -189,8 +189,12 @@ def erase_found(journal: Journal, found: Found, *, more: bool = False) -> dict[s
 
 def _removals(audit: Audit) -> list[dict[str, Any]]:
     """Return what the audit says of erasures and purges, newest first."""
-    actions = (erasure.ERASURE_BEGUN, erasure.ERASURE_ENDED, purging.PURGED)
-    found = [each for action in actions for each in audit.find(AuditQuery(action=action))]
+    erasures = (erasure.ERASURE_BEGUN, erasure.ERASURE_ENDED)
+    found = [
+        each
+        for action in (*erasures, purging.PURGE_BEGUN, purging.PURGED)
+        for each in audit.find(AuditQuery(action=action), limit=NEWEST)
+    ]
     found.sort(key=lambda entry: entry["number"], reverse=True)
     return [{"at": each["at"], "action": each["action"], **each["detail"]} for each in found]
 

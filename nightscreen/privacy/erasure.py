@@ -24,17 +24,8 @@ from nightscreen.journal.erasure import Erasures, Removed, leave_no_trace
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import KINDS, TOMBSTONE
-from nightscreen.privacy.person import (
-    IDENTIFYING,
-    AsGiven,
-    DroppedFile,
-    InRun,
-    KnownPerson,
-    Named,
-    Whom,
-    dropped_files,
-    parts_in_clear,
-)
+from nightscreen.privacy.given_files import AsGiven, DroppedFile, Named, dropped_files
+from nightscreen.privacy.person import IDENTIFYING, InRun, KnownPerson, Whom, parts_in_clear
 from nightscreen.privacy.purging import held_runs
 from nightscreen.schemas.bvn import BvnRequest
 from nightscreen.schemas.clock import instant_text
@@ -276,8 +267,9 @@ def erase(journal: Journal, found: Found, *, more: bool = False) -> dict[str, An
     """
     journal.calls.recover()
     audit = Audit(journal)
-    removed = Erasures(journal).erase(found.person.pseudonyms())
-    audit.write_by_command(ERASURE_BEGUN, **removed.numbers())
+    # first, so that an erasure that is cut short anywhere is known to have begun
+    audit.write_by_command(ERASURE_BEGUN, **found.held.numbers())
+    Erasures(journal).erase(found.person.pseudonyms())
     emptied = not more and leave_no_trace(journal)
     sweep_workspaces(journal.home, journal.holders.alive)
     drop_sealed(journal.home / UPLOADS)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunRecord
 
 RETENTION = "retention"  # why files were removed, as their manifest says
-PURGED = "purged"  # what the audit says
+PURGE_BEGUN, PURGED = "purge begun", "purged"  # what the audit says
 
 
 class Outdated(NamedTuple):
@@ -147,6 +147,7 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
     waits = bool(found.journal_waits)
     before = Cutoffs.all_at(0) if waits else found.cutoffs
     removed = Erasures(journal).purge(before, () if waits else found.applicants)
+    audit.write_by_command(PURGE_BEGUN, **removed.numbers())  # it may be cut short from here on
     emptied = leave_no_trace(journal)
     folders: dict[Path, RunFiles] = {}
     for each in found.outdated:

@@ -7,13 +7,12 @@ This module finds out which kind of file it is and what is wrong with it as a fi
 from __future__ import annotations
 
 import hashlib
-import re
 import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.files.quarantine import unescape_formula
-from nightscreen.reading.columns import Vocabulary, fold, meanings, understand, unique_headings
+from nightscreen.reading.columns import Vocabulary, fold, understand, unique_headings
 from nightscreen.reading.csv_rows import read_csv
 from nightscreen.reading.mapping_file import Mapping
 from nightscreen.reading.text import open_text
@@ -52,10 +51,6 @@ FOREIGN = (
     (b"Rar!", "a RAR archive: unpack it and give the file inside"),
     (b"ARROW1", "an Arrow or Feather file"),
 )
-_NO_TEXT = tuple(magic for magic, _ in FOREIGN if magic not in {b"<", b"{\\rtf"})
-_CELLS, _WORDS = (re.compile(rf'[{blank},;|\t:{{}}"\[\]\n]+') for blank in ("", r"\s"))
-_ID = "customer_id"
-"""What a column is known as that says whose a row is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +119,9 @@ def sheets_of(path: Path) -> list[str]:
     """
     if not read_start(path).startswith(ZIP_MAGIC):
         return []
-    from nightscreen.reading.workbook import sheet_names  # noqa: PLC0415 - see _table
+    from nightscreen.reading.workbook import visible_sheets  # noqa: PLC0415 - see _table
 
-    return sheet_names(path)
+    return visible_sheets(path)
 
 
 def headings_of(path: Path, mapping: Mapping | None = None) -> list[str]:
@@ -159,7 +154,7 @@ def returned_tables(path: Path, headings: Iterable[str]) -> Iterator[ReturnedTab
         InputError: it cannot be read.
     """
     start = read_start(path)
-    ids = frozenset([fold(_ID)])
+    ids = frozenset([fold("customer_id")])
     vocabulary = Vocabulary(frozenset(map(fold, headings)), ids)
 
     def rows(table: RawTable) -> Iterator[tuple[int, list[str]]]:
@@ -177,56 +172,6 @@ def returned_tables(path: Path, headings: Iterable[str]) -> Iterator[ReturnedTab
         tables = [read_csv(open_text(path, start), vocabulary)]
     for table in tables:
         yield ReturnedTable(table.sheet or "", table.headings, rows(table))
-
-
-def records_as_given(path: Path) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Yield every record of a file in any format, after what its columns are known as.
-
-    Of a workbook those of each sheet, hidden ones too. Where no heading means `customer_id`, and of
-    a broken record, no column is known; of a text it is then a line's parts that are given.
-
-    Raises:
-        InputError: nobody can read it.
-    """
-    if not path.stat().st_size:
-        return
-    start = read_start(path)
-    if start.startswith(ZIP_MAGIC):
-        from nightscreen.reading.workbook import read_sheets  # noqa: PLC0415 - see _table
-
-        tables = read_sheets(path, Vocabulary(), hidden=True)
-    elif start.startswith(PARQUET_MAGIC):
-        tables = [_table(path, start, None)]
-    elif start.startswith(_NO_TEXT):
-        raise InputError(f"{path}: no text, and no table")
-    else:
-        text = open_text(path, start)
-        tables = [read_csv(text, Vocabulary())]
-        if _ID not in _known(tables[0]):
-            with text.open() as lines:
-                yield from (((), _parts(line)) for line in lines)
-            return
-    for table in tables:
-        known = _known(table)
-        if _ID not in known:
-            known = ()
-            yield known, list(table.headings)
-        for row in table.rows():
-            cells = [unescape_formula(cell) for cell in row.texts]
-            if row.fault:
-                yield (), [part for cell in cells for part in _parts(cell)]
-            else:
-                yield known, cells
-
-
-def _known(table: RawTable) -> tuple[str, ...]:
-    """Return what the columns of a table are known as; empty texts for those that are not."""
-    return tuple(next(iter(meanings(each)), "") for each in table.headings)
-
-
-def _parts(text: str) -> list[str]:
-    """Return the cells, and the words, that a text may be made of."""
-    return [*_CELLS.split(text), *_WORDS.split(text)]
 
 
 def file_digest(path: Path) -> str:

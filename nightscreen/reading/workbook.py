@@ -210,24 +210,24 @@ def read_workbook(path: Path, vocabulary: Vocabulary, mapping: Mapping | None) -
     )
 
 
-def read_sheets(path: Path, vocabulary: Vocabulary, *, hidden: bool = False) -> list[RawTable]:
-    """Return each sheet of a workbook as a table of text, hidden ones too where asked for.
+def read_sheets(path: Path, vocabulary: Vocabulary) -> list[RawTable]:
+    """Return each visible sheet of a workbook as a table of text.
 
     Raises:
         InputError: it is no workbook, or is damaged.
     """
-    names = sheet_names(path, hidden=hidden)
+    names = visible_sheets(path)
     return [read_workbook(path, vocabulary, Mapping(sheet=name)) for name in names]
 
 
-def sheet_names(path: Path, *, hidden: bool = False) -> list[str]:
-    """Return the names of a workbook's sheets, of hidden ones too where asked for.
+def visible_sheets(path: Path) -> list[str]:
+    """Return the names of a workbook's visible sheets.
 
     Raises:
         InputError: it is no workbook, or is damaged.
     """
     with _open(path) as workbook:
-        return [sheet.title for sheet in workbook.worksheets] if hidden else _visible(workbook)
+        return _visible(workbook)
 
 
 def _visible(workbook: Workbook) -> list[str]:

@@ -284,6 +284,7 @@ def test_a_run_taken_up_again_meanwhile_is_told(
         ERASURE_ENDED,
         ERASURE_BEGUN,
         ERASURE_BEGUN,
+        ERASURE_BEGUN,
     ]
 
 

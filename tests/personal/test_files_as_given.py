@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import openpyxl
 import pytest
 
-from nightscreen.privacy.person import AsGiven
+from nightscreen.privacy.given_files import AsGiven
+from nightscreen.reading.mapping_file import Mapping
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,8 @@ PERSON = AsGiven({"12"}, {}, {"bvn": {BVN}, "phone": {"+2348031234567"}})
         (f"customer_id,bvn\n13,{BVN}\n", False, []),
         (f"customer_id,bvn\n,{BVN}\n", True, [{"customer_id": "", "bvn": BVN}]),
         ("customer_id,phone\n,0803 123 4567\n", True, [{"customer_id": "", "phone": None}]),
-        (f'customer_id,bvn\n13,1\n14,"{BVN},x\n15,2,3\n', True, []),
+        (f'customer_id,bvn\n13,1\n14,"{BVN},x\n15,2,3\n', True, [{}]),
+        (f"customer_id,bvn,IPPIS No\n12,{BVN},900\n", True, [{"customer_id": "12"}]),
         ("name,tenor\nAda,12\n", True, []),
         (f"please call {BVN} back\n", True, []),
         ("nothing to see\n", False, []),
@@ -58,3 +60,23 @@ def test_a_hidden_sheet_is_looked_into_and_what_nobody_can_read_is_told(tmp_path
     assert PERSON.look(tmp_path / "book.xlsx").anywhere
     (tmp_path / "broken.xlsx").write_bytes((tmp_path / "book.xlsx").read_bytes()[:200])
     assert PERSON.look(tmp_path / "broken.xlsx").unread
+
+
+@pytest.mark.parametrize("place", ["A1", "H300"])
+def test_a_workbook_is_looked_into_beside_its_table(tmp_path: Path, place: str) -> None:
+    """A title above the headings, a remark beside the columns: the workbook names the person."""
+    book = openpyxl.Workbook()
+    sheet = book.worksheets[0]
+    sheet["A2"], sheet["B2"], sheet["A3"] = "customer_id", "bvn", "13"
+    sheet[place] = f"For BVN {BVN}"
+    book.save(tmp_path / "book.xlsx")
+    assert PERSON.look(tmp_path / "book.xlsx").anywhere
+
+
+def test_a_heading_that_only_a_mapping_knows_says_whose_a_row_is(tmp_path: Path) -> None:
+    """Another column that looks like an id is none."""
+    mapping = Mapping(columns={"customer_id": ("Ref",)})
+    mapped = AsGiven({"12"}, {}, {"bvn": {BVN}}, mapping=mapping)
+    path = tmp_path / "given.csv"
+    path.write_text("Ref,Customer No\n12,99\n13,12\n")
+    assert [row["customer_id"] for row in mapped.look(path).rows] == ["12"]

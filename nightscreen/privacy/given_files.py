@@ -1,0 +1,214 @@
+"""Files as the lender gave them: which of them name a person, in whatever format and wording.
+
+They are what is dropped into an inbox, what stands beside it there, and a run's quarantine; such a
+file goes whole (`erasure`). By what a person is known is in `person`.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import openpyxl
+
+from nightscreen.files.inbox import DONE, FAILED, TAKEN, WAITING
+from nightscreen.files.outputs import Whose, declaration_of
+from nightscreen.files.quarantine import unescape_formula
+from nightscreen.reading.columns import understand
+from nightscreen.reading.open_file import (
+    FOREIGN,
+    PARQUET_MAGIC,
+    START_BYTES,
+    ZIP_MAGIC,
+    open_source,
+)
+from nightscreen.reading.text import open_text
+from nightscreen.reading.workbook import UNREADABLE
+from nightscreen.schemas.columns import CUSTOMERS
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.naming import batch_name
+from nightscreen.values.phones import NATIONAL_DIGITS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from nightscreen.journal.runs import RunRecord
+    from nightscreen.reading.mapping_file import Mapping as ColumnMapping
+    from nightscreen.reading.open_file import TableSource
+    from nightscreen.schemas.columns import InputKind
+
+ID_COLUMN = Whose.LISTED.value
+_BLANKS = re.compile(r"[\s\-().]")
+_NOT_DIGITS = re.compile(r"\D")
+_CELLS, _WORDS = (re.compile(rf'[{blank},;|\t:{{}}"\[\]\n]+') for blank in ("", r"\s"))
+_NO_TEXT = (
+    *(ZIP_MAGIC, PARQUET_MAGIC),
+    *(magic for magic, _ in FOREIGN if magic not in {b"<", b"{\\rtf"}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedFile:
+    """A file of an inbox that is in no run's folder."""
+
+    path: Path  # where it lies
+    batch: str  # the batch name that its customers' ids are of
+    screened: bool  # it was dealt with; else it is written, waits or is being screened
+
+    @property
+    def place(self) -> str:
+        """Return where it lies, without its name, which may hold anything."""
+        return "/".join(self.path.parent.parts[-2:])
+
+
+def dropped_files(runs: Sequence[RunRecord], inbox: Path | None) -> Iterator[DroppedFile]:
+    """Yield the files of the inboxes that a journal's runs came from, and of the present one.
+
+    What lies in the folder of a run is declared in `files/outputs.py`.
+    """
+    roots = set() if inbox is None else {inbox.absolute()}
+    batches: dict[Path, RunRecord] = {}
+    for each in runs:
+        folder, given = Path(each.folder), Path(each.parameters.get("input") or "")
+        batches[folder] = batches[given] = each
+        if folder.parent.name == DONE:
+            roots.add(folder.parent.parent)
+        if given.parent.parent.name in {TAKEN, WAITING, FAILED}:
+            roots.add(given.parents[2])
+    for root in sorted(root for root in roots if (root / TAKEN).is_dir()):
+        for screened, patterns in (
+            (False, ("*", f"{TAKEN}/*/*", f"{WAITING}/*/*")),
+            (True, (f"{FAILED}/*/*", f"{DONE}/*/*", f"{DONE}/*/*/*")),
+        ):
+            for path in sorted(chain.from_iterable(map(root.glob, patterns))):
+                declared = declaration_of(path.name)
+                is_output = declared is not None and declared.whose is not Whose.AS_GIVEN
+                is_owned = not batches.keys().isdisjoint(path.parents)
+                if path.is_file() and not (path.is_symlink() or is_output or is_owned):
+                    run = batches.get(path)
+                    batch = batch_name(path)[:80] if run is None else run.batch
+                    yield DroppedFile(path, batch, screened)
+
+
+@dataclass(slots=True)
+class Named:
+    """What a file has of a person."""
+
+    # their rows by the known names of the columns, as far as they can be read
+    rows: list[dict[str, str]] = field(default_factory=list, repr=False)
+    anywhere: bool = False  # it names the person, in a row or elsewhere
+    unread: bool = False  # nobody can tell whom it names
+
+
+@dataclass(frozen=True, slots=True)
+class AsGiven:
+    """Finds a person's rows under the lender's own headings, and files that name the person."""
+
+    ids: set[str] = field(repr=False)  # customer ids that mean the person
+    own_bvn: Mapping[str, set[str]] = field(repr=False)  # whose every row goes
+    values: Mapping[str, set[str]] = field(repr=False)  # identifiers by column
+    kind: InputKind = CUSTOMERS  # what the rows of the file are
+    mapping: ColumnMapping | None = None  # what the lender says of the headings
+
+    def _by_columns(self, known: Sequence[str | None]) -> Callable[[Sequence[str]], bool]:
+        """Return what tells of a row's cells whether it is the person's.
+
+        A row without a customer's id is theirs where it has one of their identifiers.
+        """
+        places = [place for place, name in enumerate(known) if name == ID_COLUMN]
+
+        def goes(cells: Sequence[str]) -> bool:
+            given = {cells[place].strip() for place in places if place < len(cells)} - {""}
+            if given & self.ids or _mention(cells, self.own_bvn):
+                return True
+            return not given and _mention(cells, self.values)
+
+        return goes
+
+    def _mentions(self, cells: Sequence[str]) -> bool:
+        """Tell whether cells whose meaning is not known name the person."""
+        return any(cell.strip() in self.ids for cell in cells) or _mention(cells, self.values)
+
+    def _known(self, head: Sequence[str]) -> list[str | None]:
+        """Return the known names of headings; of those that mean nothing any more, their own."""
+        try:
+            header, layout = understand(Path(), head, self.mapping, kind=self.kind)
+        except InputError:
+            return [name if name in self.kind.columns else None for name in head]
+        known = dict(zip(layout.order, header.columns, strict=True))
+        return [known[at].known if at in known else None for at in range(len(head))]
+
+    def look(self, path: Path) -> Named:
+        """Return what a file in any format has of the person; nothing is changed."""
+        try:
+            source = open_source(path, mapping=self.mapping, kind=self.kind)
+            found = Named(list(self._rows(source)))
+            found.anywhere = bool(found.rows)
+            if source.format == "xlsx" and not found.anywhere:
+                found.anywhere = self._in_cells(path)
+        except InputError:
+            return self._in_text(path)
+        return found
+
+    def _rows(self, source: TableSource) -> Iterator[dict[str, str]]:
+        """Yield the person's rows; of a broken one, whose columns cannot be told, nothing."""
+        known = self._known(source.table.headings)
+        goes = self._by_columns(known)
+        for row in source.table.rows():
+            cells = [unescape_formula(cell) for cell in row.texts]
+            if row.fault:
+                if self._mentions([part for cell in cells for part in _split(cell)]):
+                    yield {}
+            elif goes(cells):
+                named = zip(known, cells, strict=False)
+                yield {name: cell.strip() for name, cell in named if name}
+
+    def _in_cells(self, workbook: Path) -> bool:
+        """Return whether any cell of any sheet names the person."""
+        try:
+            with closing(openpyxl.load_workbook(workbook, read_only=True, data_only=True)) as book:
+                for sheet in book.worksheets:
+                    sheet.reset_dimensions()  # what a file says of its own size may be wrong
+                    for row in sheet.iter_rows(values_only=True):
+                        cells = [unescape_formula(str(cell)) for cell in row if cell is not None]
+                        if self._mentions(cells):
+                            return True
+        except UNREADABLE:
+            raise InputError("the workbook cannot be read") from None
+        return False
+
+    def _in_text(self, path: Path) -> Named:
+        """Look through a text that is no table, line by line."""
+        with path.open("rb") as file:
+            start = file.read(START_BYTES)
+        if start.startswith(_NO_TEXT):
+            return Named(unread=True)
+        try:
+            with open_text(path, start).open() as lines:
+                return Named(anywhere=any(self._mentions(_split(line)) for line in lines))
+        except InputError:
+            return Named(unread=True)
+
+
+def _split(text: str) -> list[str]:
+    """Return the cells, and the words, that a text may be made of."""
+    return [*_CELLS.split(text), *_WORDS.split(text)]
+
+
+def _mention(cells: Sequence[str], values: Mapping[str, set[str]]) -> bool:
+    """Return whether a record as it came has one of some identifiers."""
+    bvns, emails = values.get("bvn", set()), values.get("email", set())
+    accounts = {each.rpartition("-")[2] for each in values.get("account", set())}
+    phones = {each[-NATIONAL_DIGITS:] for each in values.get("phone", set())}
+    for cell in cells:
+        text = _BLANKS.sub("", cell)
+        digits = _NOT_DIGITS.sub("", cell)
+        if any(bvn in text for bvn in bvns) or text in accounts:
+            return True
+        if digits[-NATIONAL_DIGITS:] in phones or cell.strip().casefold() in emails:
+            return True
+    return False
