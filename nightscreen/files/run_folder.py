@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nightscreen.files.outputs import MANIFEST, PROBLEMS, QUARANTINE, REPORT
+from nightscreen.files.outputs import INBOX_TEXTS, MANIFEST, PROBLEMS, QUARANTINE, REPORT
 from nightscreen.files.places import (
     folder_to_publish,
     is_url,
@@ -157,11 +157,15 @@ class RunFolder:
         return rows
 
     def files(self) -> dict[str, dict[str, Any]]:
-        """Return name, bytes, rows and SHA-256 of every file of the folder but the manifest."""
+        """Return name, bytes, rows and SHA-256 of the folder's files.
+
+        The manifest is none of them, nor what the inbox writes beside them once the run has ended.
+        """
         found: dict[str, dict[str, Any]] = {}
         for path in sorted(self.path.rglob("*")):
             name = path.relative_to(self.path).as_posix()
-            if path.is_file() and name != MANIFEST and not path.name.endswith(".part"):
+            ours = name not in {MANIFEST, *INBOX_TEXTS} and not path.name.endswith(".part")
+            if path.is_file() and ours:
                 found[name] = {
                     "bytes": path.stat().st_size,
                     "rows": self.rows.get(name),
