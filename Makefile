@@ -36,7 +36,7 @@ $(STAMP): $(RUNTIME) requirements-dev.lock
 demo: $(RUNTIME) ## screen 10,000 made-up customers twice against the embedded simulator
 	$(BIN)/nightscreen demo
 
-test: $(STAMP) ## run what every change needs, a process for each of up to four cores
+test: $(STAMP) ## run what every change needs, in a process more than there are cores, four at most
 	$(PYTEST) -m 'not long'
 
 test-all: $(STAMP) ## run all tests, also the long ones, then the quick half under each shifted clock

@@ -79,6 +79,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LongestFi
     return LongestFirst(config, log)
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Have a process more than there are cores: a third of the time tests wait for others."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Begin a session in its first process; the workers of that process inherit it."""
     how_many.choose(quick="not long" in config.option.markexpr)
