@@ -15,7 +15,7 @@ from nightscreen.journal.actor import Actor
 from nightscreen.journal.calls import CRASHED
 from nightscreen.journal.copying import back_up
 from nightscreen.journal.copying import restore as restore_journal
-from nightscreen.journal.disputes import settle_call
+from nightscreen.journal.invoices import settle_call
 from nightscreen.journal.keyset import LINKS_LAST, rotate_link_key
 from nightscreen.journal.keyset import rotate_key as rotate
 from nightscreen.schemas.clock import instant_text

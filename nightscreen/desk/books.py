@@ -25,7 +25,7 @@ from nightscreen.desk.pages import TITLES
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.journal.audit import NEWEST, AuditQuery
 from nightscreen.journal.calls import CRASHED
-from nightscreen.journal.disputes import confirm_invoice, disputed_calls, settle_call
+from nightscreen.journal.invoices import confirm_invoice, disputed_calls, settle_call
 from nightscreen.journal.money import Spent
 from nightscreen.journal.wallet import explain_gap, open_gaps
 from nightscreen.schemas.clock import LAGOS, instant_text, spending_day, to_micros

@@ -10,8 +10,8 @@ import pytest
 from nightscreen.journal import Journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.answers import Doubts, Since
-from nightscreen.journal.disputes import settle_call
 from nightscreen.journal.erasure import Erasures
+from nightscreen.journal.invoices import settle_call
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.money import Spent
 from nightscreen.journal.schema import ErasedPseudonyms
