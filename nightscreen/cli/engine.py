@@ -138,10 +138,11 @@ def run_flow(path: str, *given: object, shown: bool = True, **options: object) -
         if not shown:
             return in_loop(work(*given, **options))
         from nightscreen.cli.terminal import ask_on_terminal, show_progress
+        from nightscreen.tasks.server import beside
 
         async def watched() -> Any:  # noqa: ANN401 - as above
             ask_on_terminal()
-            async with show_progress():
+            async with beside(show_progress()):
                 return await work(*given, **options)
 
         return in_loop(watched())

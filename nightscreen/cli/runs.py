@@ -25,8 +25,6 @@ from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.money import Spent
 from nightscreen.journal.runs import RUNNING
 from nightscreen.ops.status import COMMANDS, HUNG, resume_command, state_of
-from nightscreen.runs.approval import decide_spending, resumed, waits_in_inbox
-from nightscreen.runs.run import require_service
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
@@ -148,6 +146,13 @@ def approve(
     ] = "",
 ) -> Result:
     """Approve the spending of a run that waits for it, and resume the run under that cap."""
+    from nightscreen.runs.approval import (  # loads the tables
+        decide_spending,
+        resumed,
+        waits_in_inbox,
+    )
+    from nightscreen.runs.run import require_service
+
     if refuse and max_spend:
         raise UsageError("--refuse spends nothing: leave --max-spend out")
     cap = read_options(ScreenBatch, {"max_spend": max_spend}).cap

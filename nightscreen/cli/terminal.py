@@ -10,7 +10,6 @@ import asyncio
 import select
 import sys
 import time
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from nightscreen.cli.context import settings_of_command
@@ -22,8 +21,6 @@ from nightscreen.schemas.money import naira_words
 from nightscreen.tasks.terminal import AT_TERMINAL
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
     from nightscreen.schemas.approvals import Approval
@@ -33,19 +30,11 @@ _LOOK_S = 0.25  # how soon progress is shown, and an answer or a stop noticed
 _LINE_EVERY_S = 10.0  # a choice: six lines a minute; more would fill what keeps them
 
 
-@asynccontextmanager
-async def show_progress() -> AsyncIterator[None]:
-    """Show how far the newest run of this process has come, while the body runs."""
-    task = asyncio.get_running_loop().create_task(_lines())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
+async def show_progress() -> None:
+    """Show how far the newest run of this process has come, until it is cancelled.
 
-
-async def _lines() -> None:
-    """Write what a batch needs at once, then a line now and then where something was done."""
+    What a batch needs is written at once, then a line now and then where something was done.
+    """
     terminal = AT_TERMINAL.get()
     while terminal is not None:
         run = terminal.run
@@ -58,7 +47,7 @@ async def _lines() -> None:
         written = before
         while terminal.run is run:
             await asyncio.sleep(_LINE_EVERY_S)
-            if (done := _done(run)) != written:
+            if terminal.run is run and (done := _done(run)) != written:
                 written = done
                 say(_so_far(run, (time.monotonic() - began_s) / max(1, done - before)))
 

@@ -20,7 +20,7 @@ from nightscreen.checks.registry import CHECKS
 from nightscreen.config.parameters import USUAL_CHECKS, PurposeName
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.rows import Filter, rows_of_run
-from nightscreen.desk.uploads import TYPED, chosen_mapping
+from nightscreen.desk.uploads import TYPED, chosen_batch, chosen_mapping
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal.runs import RUNNING
@@ -334,7 +334,7 @@ def _submitted(
     if open_ is not None:
         raise InputError(_OPEN_DATES.format(*open_))
     if upload.choices.get("declared"):
-        batch = context.uploads.parameters(upload).batch
+        batch = chosen_batch(upload)
         context.journal.runs.keep_date_order(batch, upload.choices["declared"])
     act(context, upload)
     return onward(address + anchor)

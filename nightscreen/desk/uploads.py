@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nightscreen.config.parameters import USUAL_CHECKS, ScreenBatch
 from nightscreen.files.private_files import make_private_folder, write_private
-from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, UPLOADS, sealed_writer
+from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, sealed_writer
 from nightscreen.journal.engine import Turn, recording
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING, upload_of
@@ -26,7 +26,7 @@ from nightscreen.runs.approval import upload_of_run
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.naming import batch_name, contains_identifier
-from nightscreen.schemas.uploads import FIXES, GONE, HELD, Upload
+from nightscreen.schemas.uploads import FIXES, GONE, HELD, UPLOADS, Upload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -163,7 +163,7 @@ class Uploads:
             write_private(file, mapping_toml(mapping).encode())
         given = {
             "input": str(self.path(upload.upload_id)),
-            "batch": chosen.get("batch") or batch_name(Path(upload.name))[:80],
+            "batch": chosen_batch(upload),
             "output": str(self.output),
             "checks": chosen.get("checks") or USUAL_CHECKS,
             "mapping": "" if mapping == Mapping() else str(file),
@@ -217,6 +217,11 @@ class Uploads:
             return False
         ended = run.finished_at or upload.at
         return self._is_refused(run) or self.journal.clock() - ended > RESUMABLE_DAYS * DAY_MICROS
+
+
+def chosen_batch(upload: Upload) -> str:
+    """Return the batch that an upload is screened as."""
+    return upload.choices.get("batch") or batch_name(Path(upload.name))[:80]
 
 
 def chosen_mapping(upload: Upload) -> Mapping:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from nightscreen.files.sealing import Sealer
 
 SUFFIX: Final = ".sealed"
-UPLOADS: Final = "desk"  # folder of HOME for files that were uploaded to the desk
 RESUMABLE_DAYS: Final = 7  # a sealed input is kept for so long after its run was stopped
 MAGIC: Final = b"nightscreen sealed 1\n"
 _PIECE = 1 << 20  # sealed and opened at once: bounds memory, however large the file is

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import ColumnElement, Connection, Dialect, Executable, Row, Table
+    from sqlalchemy import ColumnElement, Dialect, Executable, Row, Table
     from sqlalchemy.pool import ConnectionPoolEntry
     from sqlalchemy.sql.base import ReadOnlyColumnCollection
     from sqlalchemy.sql.dml import UpdateBase

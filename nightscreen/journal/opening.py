@@ -225,7 +225,8 @@ def _unlocked(
         JournalKeyError: the key is missing or is another journal's.
         SettingsError: the key cannot be read.
     """
-    lender_key, pseudonyms, trouble = b"", Pseudonyms(b""), None
+    lender_key, trouble = b"", None
+    pseudonyms: Pseudonyms = _NoPseudonyms(b"")
     try:
         lender_key = lender_key_of(engine, configured_key(home, data_key), home)
         sealer = make_sealer(engine, lender_key, home)
@@ -233,7 +234,7 @@ def _unlocked(
     except NightscreenError as error:
         if not looks_only:
             raise
-        trouble, pseudonyms = error, _NoPseudonyms(b"")
+        trouble = error
         sealer = Sealer(reread=partial(_refuse, error))
     holders = _make_holders(engine, takes_lock=not looks_only)
     return Journal(

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Integer, bindparam, delete, exists, func, insert, select, update
 
-from nightscreen.files.sealed_file import UPLOADS
 from nightscreen.journal.engine import (
     carry_out,
     fetch,
@@ -27,6 +26,7 @@ from nightscreen.journal.engine import (
 from nightscreen.journal.schema import UNSETTLED, calls, put_meta, read_meta, runs
 from nightscreen.schemas.calls import KEPT_STATES, CallState
 from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.uploads import UPLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.files.outputs import Erasing, Output, Whose, declared_as
 from nightscreen.files.run_folder import RowFilter, RunFiles, read_columns, rows_in
-from nightscreen.files.sealed_file import UPLOADS, drop_sealed, sweep_workspaces
+from nightscreen.files.sealed_file import drop_sealed, sweep_workspaces
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.customers import Customers
@@ -31,6 +31,7 @@ from nightscreen.schemas.bvn import BvnRequest
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.consented import PULLS as TRANSACTIONS
 from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.uploads import UPLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -176,8 +177,9 @@ def _look_into(found: Found, *whose: Whose) -> None:
             number = mine.count(file)
             found.rows += number
         else:
-            known = run.run_id in found.in_runs
-            goes = Named(anywhere=known, unread=not known and not parts_in_clear(run))
+            parts = parts_in_clear(run)  # who was only refused has no line in a workbook
+            known = run.run_id in found.in_runs and any(map(mine.count, parts))
+            goes = Named(anywhere=known, unread=not parts)
             number = int(found.enter(file, goes, place))
         if number:
             found.in_runs.add(run.run_id)

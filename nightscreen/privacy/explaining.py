@@ -143,7 +143,7 @@ def rule_words(policy: Policy, rule: PolicyRule, purpose: str | None) -> dict[st
     """Return a rule as it stood for a purpose, with its thresholds in place."""
     return {
         "effect": rule.effect.value,
-        "when": policy.conditions()[policy.rules.index(rule)],
+        "when": policy.condition(rule),
         "team": policy.sentence(rule.team, purpose),
         "customer": policy.sentence(rule.customer, purpose),
         "action": None if rule.action is None else policy.sentence(rule.action, purpose),

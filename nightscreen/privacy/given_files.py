@@ -34,7 +34,7 @@ from nightscreen.schemas.naming import batch_name
 from nightscreen.values.phones import NATIONAL_DIGITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from nightscreen.journal.runs import RunRecord
     from nightscreen.reading.mapping_file import Mapping as ColumnMapping
@@ -114,20 +114,15 @@ class AsGiven:
     kind: InputKind = CUSTOMERS  # what the rows of the file are
     mapping: ColumnMapping | None = None  # what the lender says of the headings
 
-    def _by_columns(self, known: Sequence[str | None]) -> Callable[[Sequence[str]], bool]:
-        """Return what tells of a row's cells whether it is the person's.
+    def _is_theirs(self, cells: Sequence[str], places: Sequence[int]) -> bool:
+        """Tell whether a row, whose ids are in these places, is the person's.
 
         A row without a customer's id is theirs where it has one of their identifiers.
         """
-        places = [place for place, name in enumerate(known) if name == ID_COLUMN]
-
-        def goes(cells: Sequence[str]) -> bool:
-            given = {cells[place].strip() for place in places if place < len(cells)} - {""}
-            if given & self.ids or _mention(cells, self.own_bvn):
-                return True
-            return not given and _mention(cells, self.values)
-
-        return goes
+        given = {cells[place].strip() for place in places if place < len(cells)} - {""}
+        if given & self.ids or _mention(cells, self.own_bvn):
+            return True
+        return not given and _mention(cells, self.values)
 
     def _mentions(self, cells: Sequence[str]) -> bool:
         """Tell whether cells whose meaning is not known name the person."""
@@ -157,13 +152,13 @@ class AsGiven:
     def _rows(self, source: TableSource) -> Iterator[dict[str, str]]:
         """Yield the person's rows; of a broken one, whose columns cannot be told, nothing."""
         known = self._known(source.table.headings)
-        goes = self._by_columns(known)
+        places = [place for place, name in enumerate(known) if name == ID_COLUMN]
         for row in source.table.rows():
             cells = [unescape_formula(cell) for cell in row.texts]
             if row.fault:
                 if self._mentions([part for cell in cells for part in _split(cell)]):
                     yield {}
-            elif goes(cells):
+            elif self._is_theirs(cells, places):
                 named = zip(known, cells, strict=False)
                 yield {name: cell.strip() for name, cell in named if name}
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nightscreen.config.settings import Cutoffs
 from nightscreen.files.outputs import OUTPUTS
 from nightscreen.files.run_folder import RunFiles
-from nightscreen.files.sealed_file import UPLOADS, drop_sealed, sweep_workspaces
+from nightscreen.files.sealed_file import drop_sealed, sweep_workspaces
 from nightscreen.journal import journal_of
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.erasure import Erasures, Removed, leave_no_trace
@@ -24,6 +24,7 @@ from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import DAY_MICROS, instant_text
 from nightscreen.schemas.contests import Contest, ContestState, Hold
 from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.uploads import UPLOADS
 
 if TYPE_CHECKING:
     from nightscreen.config.settings import Retention, Settings

@@ -47,13 +47,13 @@ def release(journal: Journal, actor: Actor, run_id: str, reason: str) -> dict[st
     if (folder.path / REPORT).exists():
         folder.write_json(REPORT, report)
         folder.write_text("report.html", report_page(report))
-    if (folder.path / REPORT).exists() and (folder.path / MANIFEST).exists():
-        manifest = json.loads((folder.path / MANIFEST).read_text("utf-8"))
-        fresh = folder.files()
-        manifest["files"] |= {name: fresh[name] for name in (REPORT, "report.html")}
-        manifest["publishable"] = report["publishable"]
-        folder.write_json(MANIFEST, manifest)
-        folder.publish()
+        if (folder.path / MANIFEST).exists():
+            manifest = json.loads((folder.path / MANIFEST).read_text("utf-8"))
+            fresh = folder.files()
+            manifest["files"] |= {name: fresh[name] for name in (REPORT, "report.html")}
+            manifest["publishable"] = report["publishable"]
+            folder.write_json(MANIFEST, manifest)
+            folder.publish()
     journal.runs.keep_report(run_id, report)
     if report["publishable"]:
         publish_cases(journal, run, folder.path)

@@ -209,12 +209,21 @@ class Policy(BaseModel):
             for column in self.carried
         }
 
+    def condition(self, rule: PolicyRule) -> str:
+        """Return a rule's condition with thresholds and definitions in place of their names."""
+        return filled(rule.when, self._fillings())
+
     def conditions(self) -> tuple[str, ...]:
-        """Return the rules' conditions with thresholds and definitions in place of their names."""
+        """Return the conditions of all rules, as `condition` gives each."""
+        values = self._fillings()
+        return tuple(filled(rule.when, values) for rule in self.rules)
+
+    def _fillings(self) -> dict[str, str]:
+        """Return what stands in conditions for the names of thresholds and definitions."""
         values = {name: f"{value:f}" for name, value in self.thresholds.items()}
         for name, text in self.definitions.items():
             values[name] = filled(text, values)
-        return tuple(filled(rule.when, values) for rule in self.rules)
+        return values
 
     def sentence(self, words: PurposeSentence | ShortWords, purpose: str | None) -> str:
         """Return a rule's sentence for a purpose, with the thresholds in place of their names.

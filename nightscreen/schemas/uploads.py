@@ -11,6 +11,7 @@ from pydantic import Field
 
 from nightscreen.schemas.records import Ground, JournalRecord
 
+UPLOADS: Final = "desk"  # folder of HOME for files that were uploaded to the desk
 HELD: Final = "held"
 GONE: Final = "gone"
 FIXES: Final = "fixes"

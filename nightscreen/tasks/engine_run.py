@@ -42,7 +42,7 @@ from nightscreen.schemas.errors import SettingsError, UnexpectedFault
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.monitoring import paging_false_starts, watching
-from nightscreen.tasks.server import is_cancelled, show_quote, show_report, tag_run, tried
+from nightscreen.tasks.server import beside, is_cancelled, show_quote, show_report, tag_run, tried
 from nightscreen.tasks.temporary_server import is_temporary
 from nightscreen.tasks.terminal import AT_TERMINAL, shown_at_terminal
 
@@ -161,26 +161,14 @@ async def shield_until_done(work: Coroutine[Any, Any, object]) -> None:
         raise asyncio.CancelledError
 
 
-@asynccontextmanager
-async def _beside(
-    look: Callable[[], Coroutine[Any, Any, object]], asking: Asking
-) -> AsyncIterator[None]:
-    """Look every half second while the body runs; a look that fails stops the asking."""
-
-    async def keep_looking() -> None:
-        try:
-            while True:
-                await look()
-                await asyncio.sleep(LOOK_S)
-        except Exception as error:  # noqa: BLE001 - every check's task gets it
-            asking.writer.breaks(error)
-
-    looking = asyncio.get_running_loop().create_task(keep_looking())
+async def _keep_looking(look: Callable[[], Coroutine[Any, Any, object]], asking: Asking) -> None:
+    """Look every half second; a look that fails stops the asking."""
     try:
-        yield
-    finally:
-        looking.cancel()
-        await asyncio.wait([looking])
+        while True:
+            await look()
+            await asyncio.sleep(LOOK_S)
+    except Exception as error:  # noqa: BLE001 - every check's task gets it
+        asking.writer.breaks(error)
 
 
 # --- stations as task runs ---
@@ -317,7 +305,7 @@ class EngineRunner(Runner):
             return
         started, totals = await start_workers(run.run_id, number), Totals()
         try:
-            async with _beside(partial(totals.look, asking), asking):
+            async with beside(_keep_looking(partial(totals.look, asking), asking)):
                 yield
                 await _workers_left(run)
         finally:
@@ -461,7 +449,7 @@ async def ask_as_worker(run_id: str) -> dict[str, int]:
     try:
         with handle_sigterm(run.stops, told, asking.client.aclose):
             try:
-                async with _beside(heed, asking), asyncio.TaskGroup() as group:
+                async with beside(_keep_looking(heed, asking)), asyncio.TaskGroup() as group:
                     for check in run.operations:
                         group.create_task(ask_check(check, asking, runner))
             finally:

@@ -22,7 +22,7 @@ from nightscreen.ops.vitals import Alarm, Alarms, RecentSpeed, vitals_of
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.tasks import telemetry
-from nightscreen.tasks.server import tried
+from nightscreen.tasks.server import beside, tried
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -89,14 +89,12 @@ async def watching(run: Run, phase: Callable[[], str]) -> AsyncIterator[None]:
             await asyncio.sleep(EVERY_S)
 
     await asyncio.to_thread(sweep_vitals, run.settings.home)
-    keeper = asyncio.get_running_loop().create_task(keep())
     if meter is not None:
         meter.begin(run)
     try:
-        yield
+        async with beside(keep()):
+            yield
     finally:
-        keeper.cancel()
-        await asyncio.wait([keeper])
         await tried(monitor.look(), "the run could not be looked at")
         if meter is not None:
             await asyncio.to_thread(meter.end, run)

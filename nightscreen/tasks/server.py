@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -26,7 +27,7 @@ from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import AsyncIterator, Coroutine, Mapping
 
     from nightscreen.calling.run import Run
     from nightscreen.config.parameters import ScreenBatch
@@ -48,6 +49,17 @@ async def tried(
         return None if task.cancelled() else task.result()
     logging.getLogger(__name__).warning("%s: %s", otherwise, type(error).__name__)
     return None
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
+    """Have work go on while the body runs; it is cancelled at the end, and waited for."""
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def show_quote(run: ScreeningRun) -> None:

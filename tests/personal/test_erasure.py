@@ -328,6 +328,16 @@ def test_workbook_and_quarantine_that_name_the_person_go_and_are_told_first(
         assert (other.folder / name).exists()
 
 
+def test_the_workbook_of_a_night_that_only_refused_the_person_stays(
+    world: World, journal: Journal, nights: list[Night]
+) -> None:
+    """It has no line of theirs; the refused rows, which have, go."""
+    refused = world.screen([*OTHERS, NAMELESS], **OPTIONS)
+    erased(journal, customer_id="CUST-3")
+    assert not (refused.folder / "quarantine.csv").exists()
+    assert (refused.folder / "decisions.xlsx").exists()
+
+
 def test_a_workbook_that_shows_an_approved_customer_goes(
     world: World, journal: Journal, nights: list[Night]
 ) -> None:

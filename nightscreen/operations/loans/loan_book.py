@@ -12,7 +12,7 @@ import re
 import secrets
 from collections import Counter
 from datetime import datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.files.outputs import QUARANTINE, REPORT
@@ -255,7 +255,7 @@ def _standing(
     """Return a loan's status by its status word, else by its amounts and days."""
     word = row["status"]
     if word is not None:
-        if (known := loan_standings().get(fold(word))) is not None:
+        if (known := _standing_of(word)) is not None:
             return known
         issues.add(number, "status", STATUS_UNKNOWN)
     if row["written_off_at"] is not None:
@@ -263,6 +263,11 @@ def _standing(
     if row["outstanding"] is not None and not row["outstanding"] and row["paid"]:
         return LoanStanding.CLOSED
     return LoanStanding.PAST_DUE if days else LoanStanding.OPEN
+
+
+@lru_cache(maxsize=1000)  # a book has a row for each loan and day, and a dozen words
+def _standing_of(word: str) -> LoanStanding | None:
+    return loan_standings().get(fold(word))
 
 
 BLOCK = 20_000  # rows whose decisions are looked up and whose outcomes are written down at once
