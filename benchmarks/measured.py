@@ -30,12 +30,6 @@ def run_words() -> str:
     return f"{processor}, {load_words()}, {platform.system()}, {python}, {when}"
 
 
-def process_cpu_s(pid: int) -> float:
-    """Return the CPU seconds of one process alone."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(int(each) for each in fields[_CPU_FIELDS][:2]) / _TICKS_S
-
-
 def tree_cpu_s(root: int | None = None) -> float:
     """Return the CPU seconds of a process, of what it started, and of what of that has ended."""
     spent = _processes()[1]

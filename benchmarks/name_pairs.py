@@ -25,7 +25,6 @@ TRADITIONS = ("yoruba", "igbo", "hausa", "south_south", "middle_belt")
 SETS = ("tune", "report")
 TITLES = ("MR", "MRS", "ALHAJI", "CHIEF", "DR.", "ENGR", "PASTOR", "HAJIA", "MALLAM", "BARR")
 BESIDE = "qwertyuiop asdfghjkl zxcvbnm"
-LEAST_RECALL = 0.90
 _LONG_ENOUGH = 6
 _LATIN_SLIPS = ("left out", "doubled", "swapped", "next key")
 

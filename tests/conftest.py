@@ -55,10 +55,14 @@ SCREENED_BY_OTHERS = {"browser", "cli", "demo", "flows", "ops", "privacy"}
 """Folders of tests whose nights are screened by commands or in an engine."""
 WRITTEN_BY_FLOWS = {
     *SCREENED_BY_OTHERS,
+    "checks",
     "inbox",
     "operations",
     "personal",
+    "planning",
+    "policy",
     "portal",
+    "reading",
     "results",
     "runs",
 }

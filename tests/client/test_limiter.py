@@ -1,6 +1,7 @@
 """The cap keeps its height under constant failures and finds limits nobody told it of.
 
-A discrete-event simulation stands in for the service; nothing here waits for a clock.
+Retries wait by class of failure, with full jitter, and end. A discrete-event simulation stands in
+for the service; nothing here waits for a clock.
 """
 
 from __future__ import annotations

@@ -15,25 +15,22 @@ from nightscreen.schemas.stops import StopReason
 HOUR = 3600 * 1_000_000
 
 
-def stopped_line(
-    reason: StopReason, *, deadline_at: int | None = HOUR, every_s: float = 0.01
-) -> Any:  # noqa: ANN401
+def stopped_line() -> Any:  # noqa: ANN401
     """Return what waiting needs of a line: why it stopped and until when it may wait."""
-    stops = Stops(
-        deadline_at=deadline_at, progress={"karma": CheckProgress(wanted=2, paid=1, failed=1)}
-    )
-    stops.stop(reason)
+    progress = {"karma": CheckProgress(wanted=2, paid=1, failed=1)}
+    stops = Stops(deadline_at=HOUR, progress=progress)
+    stops.stop(StopReason.OUTAGE)
     return SimpleNamespace(
         stops=stops,
         wallet=Wallet(stops),
         clock=lambda: 0,
-        settings=SimpleNamespace(resume_every=timedelta(seconds=every_s)),
+        settings=SimpleNamespace(resume_every=timedelta(seconds=600)),
     )
 
 
 async def test_a_run_that_waits_can_be_cancelled() -> None:
     """Cancelling replaces a stop that may pass, and the waiting ends."""
-    line = stopped_line(StopReason.OUTAGE, every_s=600)
+    line = stopped_line()
     waiting = asyncio.get_running_loop().create_task(wait_and_resume(line, lambda: None))
     await asyncio.sleep(0)
     assert (line.stops.resting_since, line.stops.resting_until) == (0, 600_000_000)

@@ -1,4 +1,4 @@
-"""Keeping: rotation of the data key, backup and restore, while runs go on and after crashes."""
+"""Keeping: rotation of the keys of data and links, backup and restore, also after crashes."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nightscreen.config.settings import Cutoffs
+from nightscreen.files.keys import encode_key
 from nightscreen.journal import Journal
 from nightscreen.journal.copying import back_up
 from nightscreen.journal.engine import writing
@@ -76,7 +77,7 @@ def test_records_are_rotated_verified_copied_and_erased(journal: Journal, tmp_pa
         connection.execute(records.update().values(sealed=b"x" * 80))
     (told,) = verify_journal(journal)
     assert told.startswith("1 sealed values of the table records")
-    with open_journal(tmp_path / "copy", data_key=_key(journal)) as copy:
+    with open_journal(tmp_path / "copy", data_key=encode_key(journal.lender_key).decode()) as copy:
         assert len(Records(copy, Contest).all()) == 2
 
 
@@ -99,9 +100,3 @@ def test_every_kind_is_shown_to_the_customer_or_is_about_none() -> None:
     }
     within_another = {LoanNews}  # its offer
     assert {model for model in KINDS if not model.section} == about_no_customer | within_another
-
-
-def _key(journal: Journal) -> str:
-    from base64 import b64encode  # noqa: PLC0415 - of use here alone
-
-    return b64encode(journal.lender_key).decode()

@@ -21,15 +21,6 @@ ROWS = 50
 ATTEMPTS = 5
 
 
-def after_number(first: int, fault: Canned, operation: str = "") -> Any:  # noqa: ANN401 - a Fault
-    """Return a fault for all calls from a number on, of one operation or all."""
-
-    def fails(asked: str, _: str, number: int) -> Canned | None:
-        return fault if number >= first and operation in {"", asked} else None
-
-    return fails
-
-
 def honest(report: dict[str, Any], bureau: Bureau) -> None:
     """Every row is there, and every naira that the service charged; the rest are laws."""
     assert report["rows"]["screened"] == bureau.rows
@@ -61,7 +52,7 @@ def desk(below: Path, **settings: Any) -> Bureau:  # noqa: ANN401 - settings of 
 def test_an_outage_stops_the_run_and_a_resume_ends_it(tmp_path: Path) -> None:
     """A service that goes silent in mid-run is probed, given up, and resumed later."""
     bureau = desk(tmp_path)
-    bureau.service.before = after_number(70, LOST)
+    bureau.service.before = lambda _, __, number: LOST if number >= 70 else None
     report = bureau.night().report
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
     honest(report, bureau)

@@ -86,7 +86,7 @@ def figures(
         for id_, statement in zip(ids, statements, strict=True)
         for each in statement
     ]
-    table, customers = tables(items, AS_OF)
+    table, customers = tables(items)
     held = [{**each, "customer_id": id_} for id_ in ids for each in accounts]
     linked = pa.Table.from_pylist(held, ACCOUNTS) if held else NO_ACCOUNTS
     rows = lender.features(table, customers, linked).to_pylist()
@@ -95,13 +95,13 @@ def figures(
 
 def matches(lender: CashFlow, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return which rules took which transactions."""
-    return lender.matches(*tables(items, AS_OF))
+    return lender.matches(*tables(items))
 
 
-def tables(items: Sequence[Mapping[str, Any]], as_of: datetime) -> tuple[pa.Table, pa.Table]:
+def tables(items: Sequence[Mapping[str, Any]]) -> tuple[pa.Table, pa.Table]:
     """Return transactions and customers as `CashFlow` takes them."""
     ids = dict.fromkeys(each["customer_id"] for each in items)
-    customers = [{"customer_id": each, "checked_at": as_of} for each in ids]
+    customers = [{"customer_id": each, "checked_at": AS_OF} for each in ids]
     return (
         pa.Table.from_pylist([dict(each) for each in items], TRANSACTIONS),
         pa.Table.from_pylist(customers, CUSTOMERS),

@@ -21,24 +21,17 @@ from nightscreen.operations.transactions.pull import AccountPull, Due, Pull, Tra
 from nightscreen.operations.transactions.records import PullStore, Version
 from nightscreen.privacy.lookup_subject import Subject
 from nightscreen.privacy.subject_access import gather
-from nightscreen.sandbox.faults import NO_WAIT
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.sandbox.state import Sandbox
 from nightscreen.schemas.consented import PULLS, Grant, TokenAnswer
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.pulls import PullTransactions
 from nightscreen.schemas.stops import StopReason
+from tests.sandbox.in_process import quick_sandbox
 from tests.screening import World
 
 LIST = "transaction:list"
 CALLBACK = "https://lender.example/callback"
-
-
-def quick_sandbox(**opening: Any) -> Sandbox:  # noqa: ANN401 - as Opening has them
-    """Return a sandbox that answers at once."""
-    sandbox = Sandbox(Opening(**opening))
-    sandbox.latency.default = NO_WAIT
-    return sandbox
 
 
 @dataclass

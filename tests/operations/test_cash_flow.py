@@ -17,14 +17,12 @@ from nightscreen.operations.transactions.cashflow import (
 )
 from nightscreen.schemas.errors import SettingsError
 from tests.operations.cash_flow_in_a_test import (
-    AS_OF,
     alive,
     cash_flow,
     each_month,
     figures,
     item,
     matches,
-    tables,
 )
 
 SALARY = 200_000
@@ -44,15 +42,9 @@ SALARIES = (
 
 def test_a_salary_is_found_with_and_without_the_word(lender: CashFlow) -> None:
     """Six months from one source in one amount are a salary, whatever the narration calls it."""
-    items = [
-        {**each, "customer_id": narration}
-        for narration in SALARIES
-        for each in alive() + each_month(28, SALARY, narration)
-    ]
-    rows = lender.features(*tables(items, AS_OF)).to_pylist()
-    assert [row["customer_id"] for row in rows] == [*SALARIES]
-    for row in rows:
-        assert row["tx_salary"] is True, row
+    rows = figures(lender, *(alive() + each_month(28, SALARY, each) for each in SALARIES))
+    for narration, row in zip(SALARIES, rows, strict=True):
+        assert row["tx_salary"] is True, narration
         assert (row["tx_salary_day"], row["tx_income_sources"], row["tx_months"]) == (28, 1, 6)
         assert row["tx_income_monthly"] == row["tx_salary_monthly"] == Decimal(SALARY)
         assert row["tx_salary_last"] == date(2026, 6, 28)

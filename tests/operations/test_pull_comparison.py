@@ -242,8 +242,6 @@ def test_instants_are_utc(text: str) -> None:
 )
 def test_whatever_comes_can_be_viewed_and_written(value: Any, name: str) -> None:  # noqa: ANN401
     """No value of any field breaks the view, nor the table that is made of it."""
-    import json  # noqa: PLC0415 - only here
-
     view = FIELDS.view(parse_text(json.dumps({name: value}).encode()))
     whole = {"customer_id": "C", "record_key": "k", "change": "added", "seen_at": datetime.now(UTC)}
     pa.Table.from_pylist([{**view.values, **whole}], schema=FIELDS.schema)

@@ -14,7 +14,8 @@ from nightscreen.sandbox.transactions import transactions_of
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.pulls import PulledKind
 from nightscreen.schemas.stops import StopReason
-from tests.operations.pulls_in_a_test import LIST, Lender, quick_sandbox, username
+from tests.operations.pulls_in_a_test import LIST, Lender, username
+from tests.sandbox.in_process import quick_sandbox
 
 
 @pytest.fixture(autouse=True)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import openpyxl
 import pytest
 
 from nightscreen.privacy.given_files import AsGiven
 from nightscreen.reading.mapping_file import Mapping
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BVN = "22200000003"
 PERSON = AsGiven({"12"}, {}, {"bvn": {BVN}, "phone": {"+2348031234567"}})

@@ -8,22 +8,24 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
-import httpx
 import pytest
 
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.consents.links import ConsentLinks
 from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID
 from nightscreen.schemas.consented import GrantState
-from tests.portal.visiting import CALLBACK, CUSTOMER, LIST, PORTAL, PROFILE, VIEW, Town, Visitor
+from tests.portal.visiting import (
+    CALLBACK,
+    CUSTOMER,
+    LIST,
+    PORTAL,
+    PROFILE,
+    VIEW,
+    Town,
+    Visitor,
+    heading,
+)
 from tests.privacy.search import Search
-
-
-def heading(page: httpx.Response) -> str:
-    """Return the heading of a page."""
-    found = re.search(r"<h1>(.*?)</h1>", page.text)
-    assert found, page.text
-    return found[1]
 
 
 def changed(address: str, **parameters: str | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from nightscreen.operations.bvn.states import requests_of
 from nightscreen.portal.app import application
 from nightscreen.portal.pages import TRIES_A_MINUTE
 from tests.operations.bvn_in_a_test import BvnWorld, asked
-from tests.portal.visiting import PORTAL, Clock, settings_in
+from tests.portal.visiting import PORTAL, Clock, heading, settings_in
 from tests.privacy.search import Search
 from tests.sandbox.in_process import quick_sandbox
 
@@ -56,13 +55,6 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     desk = Desk(tmp_path)
     yield desk
     desk.journal.close()
-
-
-def heading(page: httpx.Response) -> str:
-    """Return the heading of a page."""
-    found = re.search(r"<h1>(.*?)</h1>", page.text)
-    assert found, page.text
-    return found[1]
 
 
 async def test_right_password_confirms(desk: Desk) -> None:

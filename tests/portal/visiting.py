@@ -5,6 +5,7 @@ A `Visitor` is one browser: it keeps cookies and follows nothing by itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -33,6 +34,13 @@ SCREEN = "https://screen.service.example"
 CALLBACK = "/consent/callback"
 LIST, VIEW, PROFILE = "transaction:list", "transaction:view", "profile:view"
 CUSTOMER = "CUST-7700155-OBI"
+
+
+def heading(page: httpx.Response) -> str:
+    """Return the heading of a page."""
+    found = re.search(r"<h1>(.*?)</h1>", page.text)
+    assert found, page.text
+    return found[1]
 
 
 @dataclass

@@ -267,8 +267,6 @@ def test_a_hostile_mapping_is_one_line(tmp_path: Path) -> None:
 
 def test_a_mapping_without_end_is_not_read_to_its_end() -> None:
     """A device that never ends is refused after the first megabyte."""
-    from pathlib import Path  # noqa: PLC0415 - the only path of the module that is no fixture's
-
     with pytest.raises(SettingsError, match="over 1 MB"):
         read_mapping(Path("/dev/zero"))
 

@@ -1,4 +1,4 @@
-"""The numbers behind the report: exposure not screened, what is new, the timeline, findings."""
+"""The numbers behind the report: what is new, and branches that may name a customer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A second policy tried beside the one in force, sign-offs, and overrides, in the report."""
+"""A second policy tried beside the one in force, and a policy that nobody approved."""
 
 from __future__ import annotations
 

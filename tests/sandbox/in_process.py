@@ -23,9 +23,9 @@ VALIDATION = "/v2/verification"
 DATA = "/v2/aggregator"
 
 
-def quick_sandbox() -> Sandbox:
+def quick_sandbox(**opening: Any) -> Sandbox:  # noqa: ANN401 - as Opening has them
     """Return a sandbox that answers at once."""
-    sandbox = Sandbox(Opening())
+    sandbox = Sandbox(Opening(**opening))
     sandbox.latency.default = NO_WAIT
     return sandbox
 

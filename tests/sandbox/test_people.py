@@ -1,4 +1,4 @@
-"""The people: stable, linked, as often listed and missing as others; their lives and batches."""
+"""Magic identifiers: each does what its row says, and docs/sandbox.md shows them all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program: its one line, its end, its refusals."""
+"""The program: its one line, and its end."""
 
 from __future__ import annotations
 
