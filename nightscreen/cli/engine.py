@@ -90,10 +90,13 @@ def begin_engine() -> None:
         temporary_server.begin(read_settings().home, reaper.begin())
 
 
-def prepare_engine() -> None:
-    """Make sure of a server, and load what every flow needs while a temporary one starts.
+def prepare_engine(module: str) -> None:
+    """Make sure of a server, and load what a flow needs while a temporary one starts.
 
     That server ends with this process, however it ends.
+
+    Args:
+        module: where the flow is.
 
     Raises:
         SettingsError: the server that is named cannot be reached, or refuses us.
@@ -107,8 +110,11 @@ def prepare_engine() -> None:
         say(_STARTING)
         from prefect.settings import PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS as PATIENCE
 
-        import nightscreen.tasks.engine_run  # noqa: F401 - while the server starts
+        import_module(module)
+        from nightscreen.tasks.own_flow import LOADED_ON_THE_WAY
 
+        for each in LOADED_ON_THE_WAY:
+            import_module(each)
         temporary_server.wait(PATIENCE.value())
         return
     from prefect.settings import PREFECT_API_URL
@@ -132,9 +138,10 @@ def run_flow(path: str, *given: object, shown: bool = True, **options: object) -
         options: its arguments by name.
     """
     with graceful_sigint():
-        prepare_engine()
-        module, _, name = path.partition(":")
-        work = getattr(import_module(f"nightscreen.flows.{module}"), name)
+        below, _, name = path.partition(":")
+        module = f"nightscreen.flows.{below}"
+        prepare_engine(module)
+        work = getattr(import_module(module), name)
         if not shown:
             return in_loop(work(*given, **options))
         from nightscreen.cli.terminal import ask_on_terminal, show_progress

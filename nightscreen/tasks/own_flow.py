@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 PATIENCE_S = 120.0  # as long as a command waits: a busy machine starts a server slowly
+LOADED_ON_THE_WAY = (
+    *("prefect.flow_engine", "prefect.task_engine", "prefect.utilities.visualization", "fastapi"),
+    *("pyarrow.dataset", "nightscreen.runs.finalize"),
+)
+"""What a run loads beside its flow: nothing that two processes must not share."""
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 from nightscreen.files.memory_tuning import collect_seldom
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.schemas.errors import NightscreenError
+from nightscreen.tasks.server_database import begin_database
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 LOGIN = "PREFECT_API_AUTH_STRING"
 SERVER_LOGIN = "PREFECT_SERVER_API_AUTH_STRING"
+DATABASE = "prefect.db"
 UMASK = 0o077
 """Of every server of ours: Prefect makes its database readable to all users of the machine."""
 
@@ -104,7 +106,7 @@ def server_environment(folder: Path, port: int, login: str, pages: str = "") -> 
     origins = pages or f"{here},http://localhost:{port}"
     return {
         "PREFECT_HOME": str(folder),
-        "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder}/prefect.db",
+        "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder}/{DATABASE}",
         SERVER_LOGIN: login,
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": origins,
         "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": origins,  # its other name, which goes first
@@ -144,6 +146,7 @@ def begin(home: Path, group: int = 0, **settings: str) -> None:
         **os.environ,
         "PREFECT_PROFILES_PATH": _profiles(),
         **settings,
+        "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",  # two seconds; who saves one registers it
         **server_environment(folder, port, login),
     }
     process = _started(listening, group, environment)
@@ -283,11 +286,15 @@ def _serve(listening: socket.socket) -> None:
         return
     print(_HERE, flush=True)  # noqa: T201 - what the command reads
     os.dup2(2, 1)  # nobody reads on: what the server may write there must not stop it
+    database = Path(os.environ["PREFECT_HOME"]) / DATABASE
+    write = None if database.exists() else begin_database()
     import uvicorn  # noqa: PLC0415 - after the answer, for which the command may wait
     from prefect.server.api.server import create_app  # noqa: PLC0415 - the same
 
     app = create_app(ephemeral=True, final=True)
     if sys.stdin.readline().strip() == _GO:
+        if write is not None:
+            write(database)
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
         threading.Thread(target=_end_with_stdin, args=(server,), daemon=True).start()
         server.run([listening])

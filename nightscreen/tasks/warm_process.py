@@ -19,17 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from prefect.runner import _starter_engine
 
+from nightscreen.tasks.own_flow import LOADED_ON_THE_WAY
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from anyio.abc import TaskStatus
 
 _ENGINE = "prefect.engine"
-_LOADED = (
-    *("prefect.flow_engine", "prefect.task_engine", "prefect.utilities.visualization"),
-    *("pyarrow.dataset", "nightscreen.runs.finalize"),
-)
-"""What a run loads on its way, beside its flow: nothing that two processes must not share."""
 _SHARE_OF_MEMORY = 0.75
 """Of the machine's, that one run may take: beyond it the run fails, and not what runs beside it."""
 _FORKS = multiprocessing.get_context("forkserver")
@@ -40,7 +37,7 @@ def start_runs_warm(modules: Iterable[str]) -> None:
 
     Call this once, before the runner starts, where the environment is that of its runs.
     """
-    _FORKS.set_forkserver_preload([*modules, *_LOADED])
+    _FORKS.set_forkserver_preload([*modules, *LOADED_ON_THE_WAY])
     forkserver.ensure_running()
     _starter_engine.run_process = _run_process  # type: ignore[assignment,attr-defined]
 

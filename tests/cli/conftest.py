@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def here(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
     """Return the command without an engine: to start one fails the test."""
 
-    def refuse() -> None:
+    def refuse(_: str) -> None:
         raise AssertionError("the engine was about to start")
 
     monkeypatch.setattr(engine, "begin_engine", lambda: None)

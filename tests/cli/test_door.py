@@ -8,8 +8,10 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -31,7 +33,7 @@ from nightscreen.schemas.errors import NightscreenError
 from nightscreen.tasks import temporary_server
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
 from tests.cli.test_up import PATIENCE_S, bearing, started, until
-from tests.services import answering, free_port, start_engine_server
+from tests.services import EngineServer, answering, free_port, start_engine_server
 
 NOBODY = 65534  # the uid of a user who owns nothing
 MORNING = "/deployments/name/morning-summary/morning"
@@ -441,3 +443,35 @@ def test_a_temporary_server_that_dies_is_not_waited_for(tmp_path: Path) -> None:
             temporary_server.wait(600)
     finally:
         temporary_server._stop()
+
+
+MAKES_DATABASE = """
+import sys
+from pathlib import Path
+from nightscreen.tasks.server_database import begin_database
+
+begin_database()(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.engine
+def test_a_temporary_servers_database_is_the_one_that_prefect_makes(
+    tmp_path: Path, engine_server: EngineServer
+) -> None:
+    """The same tables and version; one that is there already stays as it is."""
+
+    def found(database: Path) -> tuple[set[tuple[str, ...]], list[tuple[str]]]:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as opened:
+            tables = opened.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
+            # Constraints stand in the order of a set, another one each time.
+            lines = {(*of, *sorted(re.split(r",?\s*\n", sql or ""))) for *of, sql in tables}
+            return lines, opened.execute("SELECT version_num FROM alembic_version").fetchall()
+
+    made, there = tmp_path / "made.db", tmp_path / "there.db"
+    there.write_text("kept")
+    for database in (made, there):
+        command = [sys.executable, "-c", MAKES_DATABASE, str(database)]
+        subprocess.run(command, check=True, cwd=tmp_path)
+    assert found(made) == found(engine_server.folder / "prefect.db")
+    assert there.read_text() == "kept"
+    assert {file.name for file in tmp_path.iterdir()} == {"made.db", "there.db"}
