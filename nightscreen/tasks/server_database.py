@@ -37,7 +37,7 @@ def begin_database() -> Writes:
 
     forks = multiprocessing.get_context("fork")
     received, sent = forks.Pipe(duplex=False)
-    forks.Process(target=_make, args=(received, sent)).start()
+    forks.Process(target=_make, args=(received, sent), daemon=True).start()
     sent.close()
 
     def write(database: Path) -> None:

@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import sqlite3
@@ -32,7 +33,7 @@ from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.tasks import temporary_server
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
-from tests.cli.test_up import PATIENCE_S, bearing, started, until
+from tests.cli.test_up import MARK, PATIENCE_S, bearing, started, until
 from tests.services import EngineServer, answering, free_port, start_engine_server
 
 NOBODY = 65534  # the uid of a user who owns nothing
@@ -475,3 +476,26 @@ def test_a_temporary_servers_database_is_the_one_that_prefect_makes(
     assert found(made) == found(engine_server.folder / "prefect.db")
     assert there.read_text() == "kept"
     assert {file.name for file in tmp_path.iterdir()} == {"made.db", "there.db"}
+
+
+BEGINS_SERVER = """
+import sys
+from pathlib import Path
+from nightscreen.tasks import temporary_server
+
+temporary_server.begin(Path(sys.argv[1]))
+sys.stdin.read()
+"""
+
+
+def test_a_command_killed_before_its_server_serves_leaves_no_process(tmp_path: Path) -> None:
+    """The server ends, and with it the process that makes its database."""
+    mark = secrets.token_hex(8)
+    command = [sys.executable, "-c", BEGINS_SERVER, str(tmp_path / "home")]
+    env = {**surroundings(tmp_path), MARK: mark}
+    env.pop("PREFECT_API_URL", None)
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stdin=subprocess.PIPE) as begun:
+        until(lambda: len(bearing(mark)) == 3)
+        begun.kill()
+        until(lambda: not bearing(mark))
+    assert not [*tmp_path.rglob("*.db")]
