@@ -12,8 +12,6 @@ from pathlib import Path
 
 from tests.broken.behaviours import BEHAVIOURS, ROOT
 
-_NAMES = [broken.name for broken in BEHAVIOURS]
-
 
 @cache
 def named_in(file: str) -> frozenset[str]:
@@ -47,16 +45,11 @@ def test_a_broken_behaviour_applies_to_the_code_as_it_is() -> None:
 
 
 def test_the_tests_of_a_broken_behaviour_exist() -> None:
-    """Each is a file of tests, or names a test in one."""
+    """Each is a file of tests, or names a test in one; its promise is a sentence."""
     for broken in BEHAVIOURS:
         assert broken.tests, broken.name
+        assert broken.promise.endswith("."), broken.name
         for test in broken.tests:
             file, _, name = test.partition("::")
             assert (ROOT / file).is_file(), test
             assert not name or name.partition("[")[0] in named_in(file), test
-
-
-def test_names_and_promises_are_told_apart() -> None:
-    """No two behaviours have one name, and each promise is one sentence."""
-    assert len(set(_NAMES)) == len(_NAMES)
-    assert all(broken.promise.endswith(".") for broken in BEHAVIOURS)
