@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.opening import journal_of
@@ -117,9 +118,9 @@ class Lender(RuleBasedStateMachine):
                 run_id = night.report["run_id"]
                 with journal_of(self.world.read_settings()) as journal:
                     Approvals(journal).decide(
+                        Actor("chief"),
                         run_id,
                         ApprovalDecision.APPROVED,
-                        by="chief",
                         max_spend_micro=cap * MICROS,
                     )
                 night = self.world.screen_by(Asking(), run=run_id, max_spend=str(cap))

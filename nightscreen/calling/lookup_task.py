@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nightscreen.client.classify import CallOutcome, ChargeStatus, FailureReason
+from nightscreen.client.response_rules import ChargeStatus, FailureReason
 from nightscreen.planning.freshness import is_closed
 from nightscreen.schemas.calls import (
     CallResult,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from nightscreen.calling.writer import Change
+    from nightscreen.client.classify import CallOutcome
     from nightscreen.schemas.requests import Request
 
 RELEASED = "released"

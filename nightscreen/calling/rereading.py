@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.client.classify import ChargeStatus, Classifier, Exchange
+from nightscreen.client.classify import Classifier
+from nightscreen.client.response_rules import ChargeStatus, Exchange
 from nightscreen.client.wire import lookup_request
 from nightscreen.schemas.checks import IdentityKind, Lookup
 from nightscreen.schemas.requests import Request

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from nightscreen.client.classify import BODY_KEPT, ChargeStatus
+from nightscreen.client.classify import BODY_KEPT
+from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.client.retry import LONE_WAIT_S
 from nightscreen.journal.lookups import WHOLE_RUN
 from nightscreen.schemas.calls import LookupStatus

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nightscreen.calling.stops import Objection
-from nightscreen.client.classify import ChargeStatus
+from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.schemas.money import MOST_COST_MICRO, naira_words
 from nightscreen.schemas.stops import StopReason
 

@@ -146,11 +146,7 @@ def approve(
     ] = "",
 ) -> Result:
     """Approve the spending of a run that waits for it, and resume the run under that cap."""
-    from nightscreen.runs.approval import (  # loads the tables
-        decide_spending,
-        resumed,
-        waits_in_inbox,
-    )
+    from nightscreen.runs.approval import resumed, waits_in_inbox  # loads the tables
     from nightscreen.runs.run import require_service
 
     if refuse and max_spend:
@@ -164,9 +160,8 @@ def approve(
             raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
         most = None if cap is None else to_micro(cap)
         actor = Actor.by_command(settings)
-        approval = decide_spending(
-            journal, actor, run_id, decision, note=note, max_spend_micro=most
-        )
+        approvals = Approvals(journal)
+        approval = approvals.decide(actor, run_id, decision, note=note, max_spend_micro=most)
         parameters = resumed(run, approval, journal.clock())
     document: dict[str, Any] = {"approval": approval.document()}
     if refuse:

@@ -20,9 +20,9 @@ from nightscreen.cli.runs import hand_to_deployment
 from nightscreen.config.settings import is_loopback
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.users import password_link
-from nightscreen.files.heartbeat import read_vitals
 from nightscreen.journal import journal_of
 from nightscreen.journal.audit import Audit
+from nightscreen.ops.vitals import read_vitals
 from nightscreen.portal.app import serve
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.users import Role

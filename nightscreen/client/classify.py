@@ -39,20 +39,6 @@ if TYPE_CHECKING:
 
     from nightscreen.schemas.requests import Request
 
-__all__ = [
-    "Break",
-    "CallOutcome",
-    "ChargeStatus",
-    "Classifier",
-    "Exchange",
-    "FailureReason",
-    "Outcome",
-    "ResponseRules",
-    "StopScope",
-    "StopSignal",
-    "load_response_rules",
-]
-
 MESSAGE_CHARACTERS = 1000
 """Only this much of a message is matched; a longer text is a page, not a message."""
 

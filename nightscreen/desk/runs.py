@@ -19,7 +19,6 @@ from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.pages import REPORT_POLICY
 from nightscreen.desk.rows import Filter, rows_of_run
-from nightscreen.files.heartbeat import read_vitals
 from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
@@ -27,8 +26,9 @@ from nightscreen.journal.audit import RUN_STOPPED, Audit
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, state_of
+from nightscreen.ops.vitals import read_vitals
 from nightscreen.results.notice_delivery import confirm_proposals
-from nightscreen.runs.approval import decide_spending, is_own_request, resumed, waits_in_inbox
+from nightscreen.runs.approval import resumed, waits_in_inbox
 from nightscreen.runs.release import release as release_run
 from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import DAY_MICROS, MICROS, deadline_instant
@@ -303,7 +303,7 @@ def _shown(context: Context, approval: Approval) -> dict[str, Any]:
             for check, counts in (approval.quote.get("checks") or {}).items()
         },
         "until": min(filter(None, ends), default=None),
-        "own": run is not None and is_own_request(context.journal, context.actor, approval, run),
+        "own": run is not None and context.approvals.is_own(context.actor, approval, run),
     }
 
 
@@ -325,8 +325,7 @@ def decide(context: Context) -> Response:
             raise InputError("Most to spend: write naira such as 50000.")
         if most > approval.offered_micro:
             raise InputError("Most to spend may be lowered, not raised above what was asked for.")
-    decided = decide_spending(
-        context.journal,
+    decided = context.approvals.decide(
         context.actor,
         run_id,
         ApprovalDecision.REFUSED if refused else ApprovalDecision.APPROVED,

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 from nightscreen.config.parameters import USUAL_CHECKS, ScreenBatch
 from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, sealed_writer
+from nightscreen.journal.approvals import upload_of_run
 from nightscreen.journal.engine import Turn, recording
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING, upload_of
 from nightscreen.journal.schema import records
 from nightscreen.reading.mapping_file import Mapping, mapping_toml
-from nightscreen.runs.approval import upload_of_run
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import DAY_MICROS
 from nightscreen.schemas.naming import batch_name, contains_identifier

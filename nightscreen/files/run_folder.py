@@ -237,7 +237,6 @@ class RunFiles:
     # the files changed or removed so far, by their path in the folder
     touched: list[str] = field(default_factory=list)
     beside: int = 0  # how many files outside the folder were changed; no manifest tells of them
-    rows: int = 0  # rows taken out
 
     @classmethod
     def of(cls, path: Path, reason: str) -> Self:
@@ -274,7 +273,6 @@ class RunFiles:
         if not number:
             return 0
         self.touch(file)
-        self.rows += number
         if file.suffix == ".parquet":
             _copy(file, lambda group: group.filter(pc.invert(rows.of_rows(group))))
             return number

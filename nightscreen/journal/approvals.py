@@ -2,7 +2,8 @@
 
 A run that needs one writes its request and ends, so that what waits is a record and no process.
 Each request, and each decision that replaces another, is a record of its own: none is overwritten.
-Who must ask is decided in `planning/price.py`.
+A decision comes by the command, at the terminal or at the desk, and is used when the run is
+resumed. Who must ask is decided in `planning/price.py`.
 """
 
 from __future__ import annotations
@@ -12,21 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
-from nightscreen.journal.engine import reading, writing
+from nightscreen.journal.actor import SPENDING
+from nightscreen.journal.engine import fetch_value, reading, writing
 from nightscreen.journal.records import Records
-from nightscreen.journal.runs import RUNNING
-from nightscreen.journal.schema import records, runs
+from nightscreen.journal.runs import RUNNING, upload_of
+from nightscreen.journal.schema import audit, records, runs
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import span_micros
-from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.errors import InputError, NotAllowedError
+from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.stops import StopReason
+from nightscreen.schemas.uploads import Upload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import timedelta
 
     from sqlalchemy import Connection
 
+    from nightscreen.journal.actor import Actor
+    from nightscreen.journal.opening import Journal
     from nightscreen.journal.runs import RunRecord
     from nightscreen.journal.storage import Storage
 
@@ -37,66 +42,56 @@ _STOPPED, _COMPLETED = "stopped", "completed"
 class Approvals:
     """Writes and reads approvals."""
 
-    _journal: Storage = field(repr=False)
+    _journal: Journal = field(repr=False)
 
     @property
     def _records(self) -> Records[Approval]:
         return Records(self._journal, Approval)
 
-    def ask(
-        self,
-        run_id: str,
-        *,
-        by: str,
-        reason: str,
-        quote: Mapping[str, Any],
-        ceiling_micro: int,
-        cap_micro: int | None,
-        deployment_id: str | None = None,
-    ) -> Approval:
+    def ask(self, run_id: str, **asked: Any) -> Approval:  # noqa: ANN401 - as `Approval` has it
         """Write down that a run waits for approval; an earlier request of the run is replaced."""
         with writing(self._journal.engine) as connection:
-            asked = Approval(
-                key=Approval.next_key(run_id, self._of_run(connection, run_id)),
-                run_id=run_id,
-                at=self._journal.clock(),
-                asked_by=by,
-                reason=reason,
-                quote=dict(quote),
-                ceiling_micro=ceiling_micro,
-                cap_micro=cap_micro,
-                deployment_id=deployment_id,
-            )
-            self._records.insert(connection, [asked])
-        return asked
+            key = Approval.next_key(run_id, self._of_run(connection, run_id))
+            found = Approval(key=key, run_id=run_id, at=self._journal.clock(), **asked)
+            self._records.insert(connection, [found])
+        return found
 
     def decide(
         self,
+        actor: Actor,
         run_id: str,
         decision: ApprovalDecision,
         *,
-        by: str,
         note: str = "",
         max_spend_micro: int | None = None,
         seen: str | None = None,
     ) -> Approval:
-        """Write down a decision on the newest request of a run.
+        """Approve or refuse the spending of a run that waits.
 
         A decision may be replaced by another until the run spends on it, and again once the run
         has stopped.
 
         Args:
+            actor: who decides.
             run_id: the run.
             decision: what was decided.
-            by: who decided.
             note: why.
             max_spend_micro: what the whole run may spend; what was offered where none is named.
             seen: key of the record that the approver looked at; None where they name the run alone.
 
         Raises:
+            NotAllowedError: the actor may not approve, or asked for it and somebody else can
+                decide.
             InputError: the run never asked, spends on its approval now, is completed, or another
                 record has taken the place of the one that was seen.
         """
+        actor.require(self._journal, SPENDING)
+        asked, run = self.newest(run_id), self._journal.runs.find(run_id)
+        if asked is not None and run is not None and self.is_own(actor, asked, run):
+            raise NotAllowedError(
+                "You asked for this yourself; somebody else must approve it.",
+                needs="a second person",
+            )
         with writing(self._journal.engine) as connection:
             every = self._of_run(connection, run_id)
             if not every:
@@ -122,7 +117,7 @@ class Approvals:
             at = self._journal.clock()
             decided: dict[str, Any] = {
                 "decision": decision,
-                "decided_by": by,
+                "decided_by": actor.name,
                 "decided_at": at,
                 "max_spend_micro": cap if decision is ApprovalDecision.APPROVED else None,
                 "note": note,
@@ -135,7 +130,26 @@ class Approvals:
                 decided["key"] = Approval.next_key(run_id, every)
                 done = found.model_copy(update=decided)
                 self._records.insert(connection, [done], at)
-            return done
+        granted = naira_text(done.max_spend_micro)
+        actor.note(self._journal, f"spending {decision}", run_id=run_id, max_spend=granted)
+        return done
+
+    def is_own(self, actor: Actor, asked: Approval, run: RunRecord) -> bool:
+        """Tell whether an actor asked for a run's spending, and is not the only one who can decide.
+
+        Who uploaded its file asked, and who resumed it last. A file that was not uploaded was asked
+        for by whoever, or whatever, started its run.
+        """
+        if actor.alone:
+            return False
+        uploaded = upload_of_run(self._journal, run)
+        resumed = select(audit.c.user).where(
+            audit.c.run_id == run.run_id,
+            audit.c.action == "run resumed",
+            audit.c.at <= asked.at,
+        )
+        last = fetch_value(self._journal.engine, resumed.order_by(audit.c.number.desc()).limit(1))
+        return actor.is_one_of([asked.asked_by if uploaded is None else uploaded.user, last or ""])
 
     def use(self, run_id: str, *, valid: timedelta, cap_micro: int | None) -> Approval | None:
         """Return the approval that a run may spend on, and note that it does; None where none is.
@@ -195,3 +209,9 @@ class Approvals:
         newest = {each.run_id: each for each in sorted(asked, key=lambda each: each.number)}
         waiting = (each for each in newest.values() if each.decision is None)
         return sorted(waiting, key=lambda each: each.at)
+
+
+def upload_of_run(journal: Storage, run: RunRecord) -> Upload | None:
+    """Return the upload that a run screens; None where its file came another way."""
+    kept = Records(journal, Upload)
+    return kept.find(upload_of(journal.home, run)) or next(iter(kept.of_run(run.run_id)), None)

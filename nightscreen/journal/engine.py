@@ -18,7 +18,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 from sqlalchemy.engine import URL, make_url
@@ -349,15 +349,15 @@ def reading_settled(engine: Engine) -> AbstractContextManager[Connection]:
     return _transaction(engine, _lock_whole, reads=True)
 
 
-@contextmanager
-def snapshot(engine: Engine) -> Iterator[Connection]:
-    """One read transaction in which every statement sees the same instant of the journal."""
-    with told(engine), engine.connect() as connection:
-        if engine.dialect.name == "postgresql":
-            connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
-        else:
-            connection.execution_options(reads=True)
-        yield connection
+def snapshot(engine: Engine) -> AbstractContextManager[Connection]:
+    """Give one read transaction in which every statement sees the same instant of the journal."""
+    return _transaction(engine, _see_one_instant, reads=True)
+
+
+def _see_one_instant(connection: Connection) -> None:
+    if connection.dialect.name == _POSTGRESQL:  # SQLite's transactions do so by themselves
+        frozen = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+        connection.exec_driver_sql(frozen)
 
 
 # --- one query, or statements that bear being carried out twice ---

@@ -25,7 +25,9 @@ from nightscreen.journal.engine import (
 )
 from nightscreen.journal.schema import UNSETTLED, calls, put_meta, read_meta, runs
 from nightscreen.schemas.calls import KEPT_STATES, CallState
+from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.plan import SeenCharges
 from nightscreen.schemas.uploads import UPLOADS
 
 if TYPE_CHECKING:
@@ -371,13 +373,15 @@ class Runs:
         query = select(calls.c.call_id).where(calls.c.run_id == run_id, answered).limit(1)
         return bool(fetch(self._engine, query))
 
-    def recent_outcomes(self) -> list[tuple[str, str, str, int]]:
-        """Return how many answers of late had which outcome: check, kind, outcome, number."""
-        known = (calls.c.check, calls.c.kind, func.coalesce(calls.c.outcome, "").label("outcome"))
-        answered = select(*known).where(calls.c.state.in_(KEPT_STATES))
+    def charges_of_late(self) -> dict[tuple[str, str], SeenCharges]:
+        """Return what was answered and charged of late, by check and kind of identity."""
+        is_hit = calls.c.outcome.in_(HITS).cast(Integer).label("hit")
+        answered = select(calls.c.check, calls.c.kind, is_hit).where(calls.c.state.in_(KEPT_STATES))
         recent = answered.order_by(calls.c.call_id.desc()).limit(_RECENT_OUTCOMES).subquery()
-        query = select(*recent.c, func.count()).group_by(*recent.c)
-        return [(*row[:3], int(row[3])) for row in fetch(self._engine, query)]
+        sums = func.count(), func.coalesce(func.sum(recent.c.hit), 0)
+        query = select(recent.c.check, recent.c.kind, *sums).group_by(recent.c.check, recent.c.kind)
+        rows = fetch(self._engine, query)
+        return {(check, kind): SeenCharges(*map(int, sums)) for check, kind, *sums in rows}
 
     def seconds_per_answer(self) -> dict[str, float]:
         """Return the mean seconds an answer took of late, by check."""

@@ -12,12 +12,12 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.client.prices import load_prices
-from nightscreen.files.heartbeat import read_vitals
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.holders import pid_of
 from nightscreen.journal.opening import look_into
 from nightscreen.journal.runs import KILLED, RUNNING
+from nightscreen.ops.vitals import read_vitals
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import (
     DAY_MICROS,

@@ -1,21 +1,27 @@
 """Vital signs of a run: its live numbers, the pace, the end in sight, and what wakes a person.
 
-Numbers and ids only. `files.heartbeat` stores the signs; the engine wakes the person. No own clock.
+Numbers and ids only, in one small file a run under HOME that is replaced whole every few seconds
+and that other processes read. It is beside the journal and not in it, so that writing it costs the
+journal nothing. The engine wakes the person. No own clock.
 """
 
 from __future__ import annotations
 
+import json
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.files.private_files import LEAST_FREE_BYTES, free_bytes
+from nightscreen.files.private_files import LEAST_FREE_BYTES, free_bytes, write_passing
 from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.errors import OutputError
 from nightscreen.schemas.stops import TEST_MODE, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from nightscreen.calling.run import Run
     from nightscreen.calling.stops import Stops
@@ -26,6 +32,8 @@ WINDOW_S, SAMPLE_S, SURE_S = 600, 10, 30
 """How far back the pace is measured, how often a sample is kept, and the span it must have."""
 OUTAGE_S = 15 * 60  # silence of the service after which a person is woken
 PACE_S = 300  # span over which a pace must have been measured before it wakes anybody
+FOLDER = "vitals"
+KEPT = 20  # runs whose last signs are kept
 _COUNTS = ("wanted", "done", "failed", "in_doubt", "cap", "in_flight")
 
 
@@ -108,6 +116,39 @@ def vitals_of(run: Run, pace: RecentSpeed, now: int, *, phase: str) -> dict[str,
             "output": free_bytes(run.folder.path),
         },
     }
+
+
+def write_vitals(home: Path, run_id: str, signs: Mapping[str, Any]) -> bool:
+    """Replace a run's heartbeat.
+
+    Return whether that succeeded, because a full disk must stop no run.
+    """
+    try:
+        (home / FOLDER).mkdir(mode=0o700, exist_ok=True)
+        write_passing(home / FOLDER / f"{run_id}.json", json.dumps(signs).encode())
+    except (OSError, OutputError):
+        return False
+    return True
+
+
+def read_vitals(home: Path, run_id: str) -> dict[str, Any] | None:
+    """Return a run's last signs, None where there are none or they cannot be read."""
+    try:
+        found = json.loads((home / FOLDER / f"{run_id}.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def sweep_vitals(home: Path) -> None:
+    """Remove the signs of all but the newest runs."""
+    with suppress(OSError):
+        files = sorted((home / FOLDER).glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+        for file in files[:-KEPT]:
+            file.unlink(missing_ok=True)
+
+
+# --- what wakes a person ---
 
 
 class Alarm(StrEnum):

@@ -7,18 +7,16 @@ it is sent. `plan` decides which lookups are needed.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.money import naira_words
-from nightscreen.schemas.plan import CheckQuote, First, Quote
+from nightscreen.schemas.plan import CheckQuote, Quote, SeenCharges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,14 +36,6 @@ _SPREAD = 3.3
 
 _DRIFT = 0.1
 """Share by which a night's customers differ from those seen so far."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenCharges:
-    """The journal's figures for one check and identity."""
-
-    answers: int = 0  # answers in all runs
-    charged: int = 0  # those that were charged
 
 
 def rank(needed: LookupRanking, prices_micro: Mapping[str, int]) -> NDArray[np.int64]:
@@ -116,7 +106,6 @@ def quote(
         balance_micro,
         affordable=len(funded),
         rows_short=len(np.unique(short)),
-        first=_first(needed, funded),
     )
 
 
@@ -162,15 +151,6 @@ def _lines(
     return tuple(sorted(lines, key=lambda line: (line.check, line.kind)))
 
 
-def _first(needed: LookupRanking, funded: NDArray[np.int64]) -> First | None:
-    """Return what the affordable lookups are for."""
-    if not len(funded):
-        return None
-    fresh = int((needed.tier[funded] == 0).sum())
-    last = int(needed.exposure_kobo[funded[-1]])
-    return First(fresh, len(funded) - fresh, last)
-
-
 def _rates(calls: int, seen: SeenCharges, guess: float) -> tuple[float, float, float]:
     """Return low, expected and high share of calls that are charged.
 
@@ -187,21 +167,6 @@ def _rates(calls: int, seen: SeenCharges, guess: float) -> tuple[float, float, f
     noise = share * (1 - share) * (1 / calls + 1 / seen.answers)
     spread = _SPREAD * math.sqrt(max(noise, 1 / (calls * seen.answers))) + _DRIFT * share
     return max(0.0, share - spread), share, min(1.0, share + spread)
-
-
-def seen_rates(
-    outcomes: Iterable[tuple[str, str, str, int]],
-) -> dict[tuple[str, str], SeenCharges]:
-    """Return what was seen by check and identity.
-
-    An outcome is check, kind, the word of the answer, and how many there were of late.
-    """
-    found: dict[tuple[str, str], SeenCharges] = {}
-    for check, kind, outcome, answers in outcomes:
-        before = found.get((check, kind), SeenCharges())
-        charged = answers if outcome in HITS else 0
-        found[(check, kind)] = SeenCharges(before.answers + answers, before.charged + charged)
-    return found
 
 
 def approval_reason(

@@ -1,7 +1,7 @@
-"""Approval of a run's spending: whether it is needed, what is asked, who decides, what was granted.
+"""Approval of a run's spending: whether it is needed, what is asked, what was granted.
 
-A run that needs it writes its request into the journal and ends; `decide_spending` writes the
-decision, for the command, the terminal and the desk alike, and it is used when the run is resumed.
+A run that needs it writes its request into the journal and ends. Decisions are in
+`journal/approvals.py`; one is used when the run is resumed.
 """
 
 from __future__ import annotations
@@ -12,30 +12,22 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
-
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.files.inbox import WAITING
-from nightscreen.journal.actor import SPENDING, Actor
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
-from nightscreen.journal.engine import reading
-from nightscreen.journal.records import Records
-from nightscreen.journal.runs import upload_of
-from nightscreen.journal.schema import audit
 from nightscreen.planning.price import RECENT_RUNS, approval_reason
 from nightscreen.runs.run_report import quote_document
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import LAGOS, deadline_instant, span_micros, to_instant
-from nightscreen.schemas.errors import NotAllowedError, UsageError
+from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.money import naira_text, to_micro
 from nightscreen.schemas.stops import StopReason
-from nightscreen.schemas.uploads import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nightscreen.config.settings import Settings
-    from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
     from nightscreen.runs.screening_run import ScreeningRun
 
@@ -91,7 +83,7 @@ def may_spend(
         )
     asked = approvals.ask(
         run.run_id,
-        by=by,
+        asked_by=by,
         reason=reason,
         quote=quote_document(run),
         ceiling_micro=run.spent_before_micro + run.quote.high_micro,
@@ -113,70 +105,14 @@ def _use(run: ScreeningRun) -> bool:
 
 def _grant_on_the_spot(run: ScreeningRun, asked: Approval) -> bool:
     """Write down that the person at the terminal approved, and cap the run at what was shown."""
-    actor = Actor.by_command(run.settings)
+    approvals, actor = Approvals(run.journal), Actor.by_command(run.settings)
     with suppress(UsageError):  # somebody else decided in the meantime: that holds
-        decide_spending(run.journal, actor, run.run_id, ApprovalDecision.APPROVED, seen=asked.key)
-    found = Approvals(run.journal).newest(run.run_id)
+        approvals.decide(actor, run.run_id, ApprovalDecision.APPROVED, seen=asked.key)
+    found = approvals.newest(run.run_id)
     if found is not None and found.max_spend_micro is not None:
         run.caps = replace(run.caps, run_micro=found.max_spend_micro)
         run.journal.runs.set_cap(run.run_id, found.max_spend_micro)
     return _use(run)
-
-
-def decide_spending(
-    journal: Journal,
-    actor: Actor,
-    run_id: str,
-    decision: ApprovalDecision,
-    *,
-    note: str = "",
-    max_spend_micro: int | None = None,
-    seen: str | None = None,
-) -> Approval:
-    """Approve or refuse the spending of a run that waits; the arguments are those of `Approvals`.
-
-    Raises:
-        NotAllowedError: the actor may not approve, or asked for it and somebody else can decide.
-        InputError: the run does not wait, or what was seen has changed.
-    """
-    actor.require(journal, SPENDING)
-    approvals = Approvals(journal)
-    asked, run = approvals.newest(run_id), journal.runs.find(run_id)
-    if asked is not None and run is not None and is_own_request(journal, actor, asked, run):
-        raise NotAllowedError(
-            "You asked for this yourself; somebody else must approve it.", needs="a second person"
-        )
-    decided = approvals.decide(
-        run_id, decision, by=actor.name, note=note, max_spend_micro=max_spend_micro, seen=seen
-    )
-    word, granted = f"spending {decision}", naira_text(decided.max_spend_micro)
-    actor.note(journal, word, run_id=run_id, max_spend=granted)
-    return decided
-
-
-def is_own_request(journal: Journal, actor: Actor, asked: Approval, run: RunRecord) -> bool:
-    """Tell whether an actor asked for a run's spending, and is not the only one who can decide.
-
-    Who uploaded its file asked, and who resumed it last. A file that was not uploaded was asked
-    for by whoever, or whatever, started its run.
-    """
-    if actor.alone:
-        return False
-    uploaded = upload_of_run(journal, run)
-    resumed = select(audit.c.user).where(
-        audit.c.run_id == run.run_id,
-        audit.c.action == "run resumed",
-        audit.c.at <= asked.at,
-    )
-    with reading(journal.engine) as connection:
-        last = connection.execute(resumed.order_by(audit.c.number.desc()).limit(1)).scalar()
-    return actor.is_one_of([asked.asked_by if uploaded is None else uploaded.user, last or ""])
-
-
-def upload_of_run(journal: Journal, run: RunRecord) -> Upload | None:
-    """Return the upload that a run screens; None where its file came another way."""
-    kept = Records(journal, Upload)
-    return kept.find(upload_of(journal.home, run)) or next(iter(kept.of_run(run.run_id)), None)
 
 
 def waits_in_inbox(run: RunRecord, settings: Settings) -> bool:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from nightscreen.report.calls import CallFigures
     from nightscreen.runs.screening_run import ScreeningRun
-    from nightscreen.schemas.plan import First
 
 _EARLIER = {
     "unreadable": LookupStatus.UNREADABLE,
@@ -52,7 +51,6 @@ def quote_document(run: ScreeningRun) -> dict[str, Any]:
         "balance": naira_text(quote.balance_micro),
         "affordable": quote.affordable,
         "affordable_rows": None if quote.affordable is None else plan.rows - quote.rows_short,
-        "goes_first": first_document(quote.first),
         "checks": {
             check: {
                 "rows_refused": counts.rows_refused,
@@ -82,18 +80,6 @@ def quote_document(run: ScreeningRun) -> dict[str, Any]:
         "saved_by_reuse": naira_text(
             sum(counts.saved_by_reuse_micro for counts in plan.checks.values())
         ),
-    }
-
-
-def first_document(first: First | None) -> dict[str, Any] | None:
-    """Return what the money goes to first; exposure as decimal text in naira."""
-    if first is None:
-        return None
-    kobo = first.least_exposure_kobo
-    return {
-        "never_screened": first.never_screened,
-        "overdue": first.overdue,
-        "down_to_exposure": None if kobo < 0 else f"{kobo // 100}.{kobo % 100:02d}",
     }
 
 

@@ -32,10 +32,7 @@ from nightscreen.planning.freshness import Freshness, is_closed
 from nightscreen.planning.lookup_table import NeededPieces
 from nightscreen.planning.plan import Planner, Wanted
 from nightscreen.planning.price import quote as make_quote
-from nightscreen.planning.price import (
-    rank,
-    seen_rates,
-)
+from nightscreen.planning.price import rank
 from nightscreen.planning.shared_identifiers import (
     COUNTED,
     PLACEHOLDERS,
@@ -350,7 +347,7 @@ def make_price(run: ScreeningRun) -> Quote:
     run.quote = make_quote(
         needed,
         prices_micro=latest,
-        seen=seen_rates(run.journal.runs.recent_outcomes()),
+        seen=run.journal.runs.charges_of_late(),
         seconds=run.journal.runs.seconds_per_answer(),
         max_in_flight=run.settings.max_in_flight,
         cap_micro=money_left(run),

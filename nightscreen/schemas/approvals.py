@@ -57,7 +57,7 @@ class Approval(JournalRecord, kind="approval", ground=Ground.APPROVALS):
     quote: dict[str, Any]
     ceiling_micro: int
     cap_micro: int | None
-    deployment_id: str | None
+    deployment_id: str | None = None
     decision: ApprovalDecision | None = None
     decided_by: str | None = None
     decided_at: int | None = None

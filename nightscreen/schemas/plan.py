@@ -106,6 +106,13 @@ class Plan:
     needed: int = 0  # lookups to be asked, over all checks
 
 
+class SeenCharges(NamedTuple):
+    """How many answers of one check and identity there were of late, and those charged of them."""
+
+    answers: int = 0
+    charged: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class CheckQuote:
     """One check's share of a quote; money in micro-naira, time in seconds."""
@@ -123,15 +130,6 @@ class CheckQuote:
 
 
 @dataclass(frozen=True, slots=True)
-class First:
-    """What the affordable lookups are for, in the order in which they are asked."""
-
-    never_screened: int  # lookups of applicants and of customers never screened before
-    overdue: int  # lookups of evidence that has grown old
-    least_exposure_kobo: int  # naira at risk of the last row reached, in kobo; -1 where unknown
-
-
-@dataclass(frozen=True, slots=True)
 class Quote:
     """A whole quote."""
 
@@ -143,7 +141,6 @@ class Quote:
     # known
     affordable: int | None = None
     rows_short: int = 0  # rows that would lack an answer then
-    first: First | None = None  # what the money pays for first
 
     @property
     def calls(self) -> int:

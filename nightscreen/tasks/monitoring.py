@@ -17,8 +17,14 @@ from typing import TYPE_CHECKING, Any
 from prefect.context import FlowRunContext
 from prefect.events import emit_event
 
-from nightscreen.files.heartbeat import sweep_vitals, write_vitals
-from nightscreen.ops.vitals import Alarm, Alarms, RecentSpeed, vitals_of
+from nightscreen.ops.vitals import (
+    Alarm,
+    Alarms,
+    RecentSpeed,
+    sweep_vitals,
+    vitals_of,
+    write_vitals,
+)
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.tasks import telemetry
@@ -90,14 +96,14 @@ async def watching(run: Run, phase: Callable[[], str]) -> AsyncIterator[None]:
 
     await asyncio.to_thread(sweep_vitals, run.settings.home)
     if meter is not None:
-        meter.begin(run)
+        run.stops.heard = meter.hear
     try:
         async with beside(keep()):
             yield
     finally:
         await tried(monitor.look(), "the run could not be looked at")
         if meter is not None:
-            await asyncio.to_thread(meter.end, run)
+            await asyncio.to_thread(meter.flush)
 
 
 @contextmanager

@@ -16,9 +16,9 @@ from nightscreen.calling.lookup_task import LookupTask
 from nightscreen.calling.stops import CheckProgress, Stops
 from nightscreen.calling.wallet import Wallet
 from nightscreen.calling.writer import Writer
-from nightscreen.client.classify import CallOutcome, ChargeStatus
+from nightscreen.client.classify import CallOutcome
 from nightscreen.client.limiter import AdaptiveCap
-from nightscreen.client.response_rules import FailureReason
+from nightscreen.client.response_rules import ChargeStatus, FailureReason
 from nightscreen.journal import Journal
 from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.checks import IdentityKind, Outcome

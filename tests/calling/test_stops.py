@@ -13,8 +13,8 @@ from nightscreen.calling.stops import (
     Stops,
     Until,
 )
-from nightscreen.client.classify import CallOutcome, ChargeStatus
-from nightscreen.client.response_rules import FailureReason, StopScope, StopSignal
+from nightscreen.client.classify import CallOutcome
+from nightscreen.client.response_rules import ChargeStatus, FailureReason, StopScope, StopSignal
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.stops import ADDRESS, TEST_MODE, StopReason
 

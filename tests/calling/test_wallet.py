@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from nightscreen.calling.stops import CheckProgress, Stops
 from nightscreen.calling.wallet import Wallet
-from nightscreen.client.classify import CallOutcome, ChargeStatus
+from nightscreen.client.classify import CallOutcome
+from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.schemas.stops import StopReason
 
 NAIRA = 1_000_000

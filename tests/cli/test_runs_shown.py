@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nightscreen.files.heartbeat import write_vitals
 from nightscreen.journal import open_journal
 from nightscreen.ops.status import COMMANDS
+from nightscreen.ops.vitals import write_vitals
 from nightscreen.sandbox.state import Opening, Sandbox
 from tests.begun import begin_run
 from tests.cli.conftest import Here

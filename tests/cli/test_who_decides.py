@@ -49,7 +49,7 @@ def bank(night: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
             report = {"state": state, "held": ["odd"]} if reason is None else {}
             office.journal.runs.finish(run_id, state=state, stop_reason=reason, report=report)
         office.context.approvals.ask(
-            WAITS, by="x", reason="", quote={"quoted": {}}, ceiling_micro=1, cap_micro=None
+            WAITS, asked_by="x", reason="", quote={"quoted": {}}, ceiling_micro=1, cap_micro=None
         )
         propose(office.journal, read_text(None), by="Ada", note="as it is")
         yield office

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.client import wire
-from nightscreen.client.classify import CallOutcome, ChargeStatus, Classifier
+from nightscreen.client.classify import CallOutcome, Classifier
 from nightscreen.client.response_parser import parse_answer
-from nightscreen.client.response_rules import Break, Exchange
+from nightscreen.client.response_rules import Break, ChargeStatus, Exchange
 from nightscreen.schemas.checks import IdentityKind, Operation, Outcome
 from tests.client.lookups import bank_account, ecosystem, karma, selfie
 

@@ -9,8 +9,9 @@ import pytest
 
 from nightscreen.checks.karma import listings_of
 from nightscreen.client.api import BODY_BYTES, Client
-from nightscreen.client.classify import Break, CallOutcome, ChargeStatus, Classifier, Exchange
+from nightscreen.client.classify import CallOutcome, Classifier
 from nightscreen.client.response_parser import parse_answer
+from nightscreen.client.response_rules import Break, ChargeStatus, Exchange
 from nightscreen.schemas.checks import IdentityKind, Outcome
 from tests.client.fakes import Canned, FakeTransport
 from tests.client.lookups import karma

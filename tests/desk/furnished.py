@@ -91,7 +91,7 @@ def wait_for_approval(office: Office, by: str) -> None:
     office.journal.runs.finish(WAITING, state="stopped", stop_reason="approval", report=report)
     office.context.approvals.ask(
         WAITING,
-        by=by,
+        asked_by=by,
         reason="quoted above what is usual",
         quote=quote,
         ceiling_micro=to_micro(Decimal(quote["quoted"]["high"])),

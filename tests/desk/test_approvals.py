@@ -12,8 +12,8 @@ import pytest
 
 from nightscreen.cli.serve import EngineStarter
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.files.heartbeat import FOLDER
 from nightscreen.files.private_files import make_private_folder
+from nightscreen.ops.vitals import FOLDER
 from nightscreen.reading.open_file import file_digest
 from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.approvals import ApprovalDecision
@@ -50,7 +50,7 @@ def office(tmp_path: Path) -> Iterator[Office]:
         runs.finish(RUN, state="stopped", stop_reason="approval", report={})
         office.context.approvals.ask(
             RUN,
-            by="Ada",
+            asked_by="Ada",
             reason="quoted above what is usual",
             quote=quote,
             ceiling_micro=to_micro(Decimal(quote["quoted"]["high"])),
@@ -136,7 +136,7 @@ def test_whoever_resumed_a_run_does_not_approve_it(office: Office) -> None:
     assert waiting is not None
     office.context.approvals.ask(
         RUN,
-        by="root",
+        asked_by="root",
         reason=waiting.reason,
         quote=waiting.quote,
         ceiling_micro=waiting.ceiling_micro,

@@ -446,7 +446,7 @@ def test_run_of_an_upload_is_asked_for_by_who_brought_it_and_a_refusal_removes_t
         quote = quote_batch(parameters, office.settings)
         office.context.approvals.ask(
             RUN,
-            by="root",
+            asked_by="root",
             reason="quoted above what is usual",
             quote=quote,
             ceiling_micro=to_micro(Decimal(quote["quoted"]["high"])),

@@ -15,11 +15,11 @@ import openpyxl
 import pytest
 
 from nightscreen.desk.pages import lagos, naira
-from nightscreen.files.heartbeat import write_vitals
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RunRecord
+from nightscreen.ops.vitals import write_vitals
 from nightscreen.reading.open_file import open_source
 from nightscreen.results import settle_case
 from nightscreen.results.enriched import find_row

@@ -32,6 +32,7 @@ from nightscreen.inbox.file_intake import (
     told_name,
 )
 from nightscreen.journal import open_journal
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
 from nightscreen.privacy.erasure import erase, look
 from nightscreen.privacy.person import Whom
@@ -247,7 +248,7 @@ def test_a_file_that_waits_for_approval_is_gone_on_with_once_somebody_decided(
     assert decided_runs(desk.set_up, [run_id]) == []
     assert desk.calls() == []
     with open_journal(desk.folder / "home") as journal:
-        Approvals(journal).decide(run_id, decision, by="chief")
+        Approvals(journal).decide(Actor("chief"), run_id, decision)
     assert decided_runs(desk.set_up, [run_id]) == [run_id]
     ticket = desk.inbox.take_waiting(run_id)
     assert ticket is not None

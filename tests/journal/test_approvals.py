@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from nightscreen.journal import Journal
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
 from nightscreen.schemas.approvals import Approval, ApprovalDecision
 from nightscreen.schemas.clock import MICROS
@@ -21,7 +22,7 @@ def ask(journal: Journal, run_id: str = "run-1", cap_micro: int | None = None) -
     """Have a run ask for approval."""
     return Approvals(journal).ask(
         run_id,
-        by="analyst-1",
+        asked_by="analyst-1",
         reason="it is expected to cost N30",
         quote=QUOTE,
         ceiling_micro=57 * MICROS,
@@ -35,19 +36,21 @@ def test_a_run_that_spends_or_is_done_is_not_decided_about(journal: Journal) -> 
     found = Approvals(journal)
     begin_run(journal, "run-1")
     ask(journal)
-    found.decide("run-1", ApprovalDecision.APPROVED, by="chief")
-    found.decide("run-1", ApprovalDecision.APPROVED, by="chief", max_spend_micro=60 * MICROS)
+    found.decide(Actor("chief"), "run-1", ApprovalDecision.APPROVED)
+    found.decide(Actor("chief"), "run-1", ApprovalDecision.APPROVED, max_spend_micro=60 * MICROS)
     assert found.use("run-1", valid=TIMEOUT, cap_micro=60 * MICROS) is not None
     assert found.use("run-1", valid=TIMEOUT, cap_micro=None) is None
     assert found.use("run-1", valid=TIMEOUT, cap_micro=61 * MICROS) is None
     with pytest.raises(InputError, match="spends already"):
-        found.decide("run-1", ApprovalDecision.REFUSED, by="other")
+        found.decide(Actor("other"), "run-1", ApprovalDecision.REFUSED)
     journal.runs.finish("run-1", state="stopped", stop_reason="budget", report={})
-    more = found.decide("run-1", ApprovalDecision.APPROVED, by="chief", max_spend_micro=90 * MICROS)
+    more = found.decide(
+        Actor("chief"), "run-1", ApprovalDecision.APPROVED, max_spend_micro=90 * MICROS
+    )
     assert (more.used_at, more.max_spend_micro) == (None, 90 * MICROS)
     journal.runs.finish("run-1", state="completed", stop_reason=None, report={})
     with pytest.raises(InputError, match="nothing left to decide"):
-        found.decide("run-1", ApprovalDecision.REFUSED, by="other")
+        found.decide(Actor("other"), "run-1", ApprovalDecision.REFUSED)
 
 
 def test_a_decision_on_what_has_changed_meanwhile_is_not_written(journal: Journal) -> None:
@@ -56,8 +59,8 @@ def test_a_decision_on_what_has_changed_meanwhile_is_not_written(journal: Journa
     first = ask(journal)
     second = ask(journal)
     with pytest.raises(InputError, match="has changed"):
-        found.decide("run-1", ApprovalDecision.APPROVED, by="chief", seen=first.key)
-    found.decide("run-1", ApprovalDecision.REFUSED, by="chief", seen=second.key)
+        found.decide(Actor("chief"), "run-1", ApprovalDecision.APPROVED, seen=first.key)
+    found.decide(Actor("chief"), "run-1", ApprovalDecision.REFUSED, seen=second.key)
     with pytest.raises(InputError, match="has changed"):
-        found.decide("run-1", ApprovalDecision.APPROVED, by="other", seen=second.key)
+        found.decide(Actor("other"), "run-1", ApprovalDecision.APPROVED, seen=second.key)
     assert found.newest("run-1").decision is ApprovalDecision.REFUSED  # type: ignore[union-attr]  # it was asked above

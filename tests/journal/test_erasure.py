@@ -69,7 +69,7 @@ def subjects_of_calls(journal: Journal) -> list[bytes]:
 def test_a_call_stays_as_a_tombstone(journal: Journal) -> None:
     """Its answer and pseudonym go; cost, counters and outcomes stay, the journal is sound."""
     answered(journal, 1, 2, 3)
-    spent, seen = journal.money.of_run("run-1"), journal.runs.recent_outcomes()
+    spent, seen = journal.money.of_run("run-1"), journal.runs.charges_of_late()
     erasures = Erasures(journal)
     assert erasures.held_of(ErasedPseudonyms([subject(2)])) == Removed(1, 1, 0, PRICE)
     erasures.erase(ErasedPseudonyms([subject(2)]))
@@ -78,7 +78,7 @@ def test_a_call_stays_as_a_tombstone(journal: Journal) -> None:
         subject(1),
         subject(3),
     }
-    assert (journal.money.of_run("run-1"), journal.runs.recent_outcomes()) == (spent, seen)
+    assert (journal.money.of_run("run-1"), journal.runs.charges_of_late()) == (spent, seen)
     assert verify_journal(journal) == []
     assert leave_no_trace(journal)
 

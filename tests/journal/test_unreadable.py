@@ -62,8 +62,7 @@ def test_what_is_read_after_all_keeps_its_call_its_time_and_its_cost(journal: Jo
     assert after._replace(sealed=b"", outcome="") == before._replace(sealed=b"", outcome="")
     assert after.outcome == Outcome.LISTED
     assert journal.answers.body("karma", after) == b"not\x00yet"
-    outcomes = {outcome: number for *_, outcome, number in journal.runs.recent_outcomes()}
-    assert outcomes == {"listed": 4, "unreadable": 1}
+    assert journal.runs.charges_of_late() == {("karma", "bvn"): (5, 4)}
     assert journal.runs.unanswered("run-1") == {("karma", subject(5)): "unreadable"}
     assert verify_journal(journal) == []
 

@@ -18,11 +18,10 @@ from nightscreen.calling.run import Run
 from nightscreen.client import wire
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
-from nightscreen.files.heartbeat import read_vitals
 from nightscreen.journal import open_journal
 from nightscreen.operations.person_run import Account, close_run
 from nightscreen.ops.doctor import diagnose
-from nightscreen.ops.vitals import ASKING, WRITING
+from nightscreen.ops.vitals import ASKING, WRITING, read_vitals
 from nightscreen.report.page import summary_markdown
 from nightscreen.runs.run import open_api_run
 from nightscreen.runs.screening_run import open_screening

@@ -16,7 +16,6 @@ import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from nightscreen.config.settings import read_settings
-from nightscreen.files.heartbeat import write_vitals
 from nightscreen.journal import Journal, open_journal
 from nightscreen.ops import doctor
 from nightscreen.ops.doctor import (
@@ -24,6 +23,7 @@ from nightscreen.ops.doctor import (
     diagnose,
 )
 from nightscreen.ops.status import COMMANDS
+from nightscreen.ops.vitals import write_vitals
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.prefect_health import look_at_engine

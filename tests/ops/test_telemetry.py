@@ -10,7 +10,6 @@ from typing import Any
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from nightscreen.calling.asking import Asking
-from nightscreen.calling.run import Run
 from nightscreen.tasks.telemetry import Meter
 from tests.money.service_in_memory import LOST, Bureau
 
@@ -23,12 +22,10 @@ class Kept:
     def __init__(self) -> None:
         self.reader = InMemoryMetricReader()
         self.meter = Meter(self.reader)
-        self.runs: list[Run] = []
 
     async def measure(self, asking: Asking) -> None:
         """Measure the run of a night."""
-        self.runs.append(asking.run)
-        self.meter.begin(asking.run)
+        asking.run.stops.heard = self.meter.hear
 
     def points(self, name: str) -> list[Any]:
         """Return the points of one measure."""

@@ -91,12 +91,12 @@ def test_evidence_leaves_calls_with_cost_and_time(world: World, night: Night) ->
     """After six years no body, no pseudonym, no state is left; every naira still adds up."""
     with open_journal(world.folder / "home") as journal:
         run_id = night.report["run_id"]
-        before = (journal.money.of_run(run_id), journal.runs.recent_outcomes())
+        before = (journal.money.of_run(run_id), journal.runs.charges_of_late())
     done = purged(world, 2193)
     assert done["journal"]["answers"] == done["journal"]["calls"] == 9
     assert done["journal"]["states"] == 4  # three customers, and the open case of one
     with open_journal(world.folder / "home") as journal:
-        assert (journal.money.of_run(run_id), journal.runs.recent_outcomes()) == before
+        assert (journal.money.of_run(run_id), journal.runs.charges_of_late()) == before
         rows = [row for block in journal.runs.calls(run_id) for row in block]
         assert {bytes(row.subject) for row in rows} == {bytes(16)}
         assert all(row.cost_micro is not None and row.settled_at for row in rows)

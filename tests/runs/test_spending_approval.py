@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nightscreen.journal import open_journal
+from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
 from nightscreen.ops.doctor import diagnose
 from nightscreen.runs.approval import resumed
@@ -33,7 +34,7 @@ def bureau(tmp_path: Path) -> Bureau:
 def decide(bureau: Bureau, run_id: str, decision: ApprovalDecision, **more: Any) -> dict[str, Any]:  # noqa: ANN401
     """Write a decision down as an approver does; return the parameters that resume the run."""
     with open_journal(bureau.below / "home", clock=bureau.loop.micros) as journal:
-        found = Approvals(journal).decide(run_id, decision, by="chief", **more)
+        found = Approvals(journal).decide(Actor("chief"), run_id, decision, **more)
         run = journal.runs.find(run_id)
         assert run is not None
         return resumed(run, found, bureau.loop.micros()).model_dump(exclude_unset=True)

@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from nightscreen.client.api import Client
-from nightscreen.client.classify import CallOutcome, Classifier, Exchange
+from nightscreen.client.classify import CallOutcome, Classifier
+from nightscreen.client.response_rules import Exchange
 from nightscreen.config.settings import TIMEOUTS_S
 from nightscreen.sandbox.app import OPERATIONS, application
 from nightscreen.sandbox.faults import NO_WAIT

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from nightscreen.client.classify import FailureReason
 from nightscreen.client.response_parser import parse_answer
+from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import records
 from nightscreen.operations.person_run import CallRule, OutputTable, Recorded, RecordRun

@@ -24,8 +24,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
 
-from nightscreen.client.classify import CallOutcome, ChargeStatus, FailureReason
 from nightscreen.client.response_parser import parse_answer, parse_json
+from nightscreen.client.response_rules import ChargeStatus, FailureReason
 from nightscreen.client.wire import exchange
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.keyset import LINKS_LAST, link_keys
@@ -41,6 +41,7 @@ from nightscreen.values.identifiers import judge_customer_id
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from nightscreen.client.classify import CallOutcome
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nightscreen.client import wire
-from nightscreen.client.classify import ChargeStatus
 from nightscreen.client.response_parser import parse_answer
+from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.files.outputs import MANIFEST, OFFERS_CSV, OFFERS_FILE, REPORT
 from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers

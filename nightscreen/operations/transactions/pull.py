@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from nightscreen.calling.stops import TOLERATED_FROM
 from nightscreen.client import wire
-from nightscreen.client.classify import FailureReason
 from nightscreen.client.response_parser import parse_answer
+from nightscreen.client.response_rules import FailureReason
 from nightscreen.files.outputs import CHANGES_FILE, QUARANTINE
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.files.quarantine import QuarantineWriter
