@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.client.classify import BODY_KEPT
-from nightscreen.client.response_rules import ChargeStatus
+from nightscreen.client.response_rules import ChargeStatus, FailureReason
 from nightscreen.client.retry import LONE_WAIT_S
 from nightscreen.journal.lookups import WHOLE_RUN
 from nightscreen.schemas.calls import LookupStatus
@@ -611,8 +611,10 @@ class Stops:
         elif reading.stop is not None:
             word, whole_run = Objection(str(reading.stop)), str(reading.stop_scope) == "run"
             evidence.refused = (word, whole_run)
-            is_low = is_poor or self.probes_wallet
-            enough = 1 if word is Objection.BALANCE and is_low else None
+            is_low = word is Objection.BALANCE and (is_poor or self.probes_wallet)
+            # said of the account in so many words, whoever is asked about
+            is_plain = reading.trouble is FailureReason.DISTRIBUTOR and not evidence.proved
+            enough = 1 if is_low or is_plain else None
             stopped = self.hear(check, word, witness, mark=mark, enough=enough, whole_run=whole_run)
         if reading.verdict in BODY_KEPT:
             self.silence.sign_of_life()

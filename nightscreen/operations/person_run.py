@@ -209,6 +209,7 @@ class PersonRun(ABC, Generic[P, T]):
     async def ask(self, caller: Caller) -> None:
         """Make every call that is left, until none is or something stops the run.
 
+        The first is made alone: where the key may not ask at all, the service hears of one person.
         Whoever is asked by another process is waited for: it may yet give them back.
 
         Raises:
@@ -221,6 +222,8 @@ class PersonRun(ABC, Generic[P, T]):
             async with turns:
                 return self._may_ask(caller) and await self.turn(caller, person)
 
+        for first in self.due()[:1]:
+            await one(first)
         while (due := self.due()) and self._may_ask(caller):
             async with asyncio.TaskGroup() as group:
                 had = [group.create_task(one(person)) for person in due]

@@ -307,9 +307,13 @@ def _service(
     except SettingsError as error:
         says = f"NIGHTSCREEN_{error}"
         return HealthFinding("service", WRONG, says, Remedy("correct it in .env"))
-    if trouble in {"address", "auth"}:
+    if trouble == "auth":
         says, _, first = REFUSALS[trouble].partition(": ")
         return HealthFinding("service", WRONG, f"{says} ({settings.base_url})", Remedy(first))
+    if trouble == "address":  # the one free question is about loans, which screening never asks
+        says = f"{settings.base_url} has no list of loan products: none are offered or tracked"
+        first = "correct NIGHTSCREEN_BASE_URL, unless screening runs are answered there"
+        return HealthFinding("service", WARNING, says, Remedy(first))
     host = parse_address(settings.base_url).url.netloc.decode("ascii")
     return HealthFinding("service", OK, f"{host} can be reached (no paid call was made)")
 

@@ -40,11 +40,11 @@ RUN = "20260301-220000-a1b2c3"
 def examined(home: Path, way: str | None = None, **more: Any) -> Diagnosis:  # noqa: ANN401 - settings of any kind
     """Ask the doctor, who finds this in the way to the service."""
     given = {"base_url": "https://service.example", "api_key": "made-up"}
-    after = more.pop("more", ())
+    after, trouble = more.pop("more", ()), more.pop("trouble", None)
     found = diagnose(
         read_settings(home=home, **{**given, **more}),
         reaching=lambda _: way,
-        knocking=lambda *_: None,
+        knocking=lambda *_: trouble,
         more=after,
     )
     assert lines_of(found)[-1].startswith("safe to run again: ")
@@ -130,6 +130,18 @@ def test_an_outage_is_mended_by_its_cause(
     assert found.exit_status == status
     assert found.safe is (status != 2)
     assert ("no run can start: service" in (found.why_not or "")) is (status == 2)
+
+
+@pytest.mark.parametrize(("trouble", "safe"), [("auth", False), ("address", True)])
+def test_a_service_without_loans_may_screen_all_the_same(
+    tmp_path: Path, trouble: str, *, safe: bool
+) -> None:
+    """The free question is about loans: a 404 there stops no screening run, a refused key does."""
+    found = examined(tmp_path, trouble=trouble)
+    service = next(each for each in found.findings if each.name == "service")
+    assert service.standing == ("warning" if safe else "wrong")
+    assert ("has no list of loan products" in service.says) is safe
+    assert (found.safe, found.exit_status) == (safe, 0 if safe else 2)
 
 
 def test_a_full_disk_is_to_be_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
