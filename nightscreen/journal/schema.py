@@ -60,7 +60,7 @@ from nightscreen.schemas.contests import (
     ToldNotice,
 )
 from nightscreen.schemas.errors import JournalDamagedError, JournalVersionError
-from nightscreen.schemas.offers import LoanNews, Offer
+from nightscreen.schemas.offers import Offer
 from nightscreen.schemas.outcomes import LoanOutcome
 from nightscreen.schemas.pulls import Pulled
 from nightscreen.schemas.uploads import Correction, Dismissal, RowToCorrect, Upload
@@ -427,7 +427,7 @@ sightings = Table(
 
 KINDS: Final[tuple[type[JournalRecord], ...]] = (
     *(Review, OpenCase, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
-    *(BvnRequest, Offer, LoanNews, LoanOutcome, Grant, ConsentLink, Pulled, CashFigures),
+    *(BvnRequest, Offer, LoanOutcome, Grant, ConsentLink, Pulled, CashFigures),
     *(CaseComment, CaseAttachment, WalletGap, Signature, Hold, User, Approval, Upload, Share),
     *(Correction, Dismissal, RowToCorrect),
 )
@@ -452,10 +452,7 @@ def _records_of_person(person: ErasedPseudonyms) -> ColumnElement[bool]:
 
 
 def _old_records(cutoffs: Cutoffs) -> ColumnElement[bool]:
-    """What waits stays whatever its age: an open contest, or a policy in force.
-
-    What was seen of a loan stays as long as its offer: the oldest view tells when money went out.
-    """
+    """What waits stays whatever its age: an open contest, or a policy in force."""
     kept = records.c
     periods = {model.kind: getattr(cutoffs, model.ground.value) for model in KINDS}
     waiting = [
@@ -463,13 +460,8 @@ def _old_records(cutoffs: Cutoffs) -> ColumnElement[bool]:
         for model in KINDS
         if model.waiting
     ]
-    offers = records.alias().c
-    kept_offers = select(offers.subject).where(
-        offers.kind == Offer.kind, offers.updated_at >= cutoffs.decisions
-    )
-    seen = (kept.kind == LoanNews.kind) & kept.subject.in_(kept_offers)
     old = kept.updated_at < case(periods, value=kept.kind)
-    return old & not_(or_(*waiting, seen))
+    return old & not_(or_(*waiting))
 
 
 RECORD = Seal("record", ("kind", "key"))

@@ -17,7 +17,6 @@ from nightscreen.checks.registry import CHECKS
 from nightscreen.config.declarations import NOTHING_DECLARED, Declarations, basis_words
 from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.loan_offers import loan_history
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import KINDS
 from nightscreen.privacy.contests import contest_document
@@ -35,7 +34,6 @@ from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.enriched import ACCOUNT_BVNS, SIGNALS
 from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.money import naira_text
-from nightscreen.schemas.offers import Offer
 from nightscreen.schemas.policy import Policy, PolicyRule
 
 if TYPE_CHECKING:
@@ -339,9 +337,6 @@ def _shown(journal: Journal, record: JournalRecord) -> dict[str, Any]:
     document = own_view(record)
     if isinstance(record, Grant):
         document["grant_id"] = record.grant_id  # by which calls name their consent
-    if isinstance(record, Offer):
-        news = loan_history(journal, [record.subject]).get(record.subject, [])
-        document["history"] = [own_view(each) for each in news]
     return document
 
 
@@ -349,12 +344,20 @@ def own_view(record: JournalRecord) -> dict[str, Any]:
     """Return the fields of a record that its customer may see: instants as ISO text, naira."""
     fields = record.model_dump(mode="json", exclude=_NEVER | record.unshown)
     fields |= fields.pop("held", {})
-    return dict(_plain(name, value) for name, value in fields.items() if name not in _NEVER)
+    return _plain({name: value for name, value in fields.items() if name not in _NEVER})
 
 
-def _plain(name: str, value: Any) -> tuple[str, Any]:  # noqa: ANN401 - any field
-    if isinstance(value, int) and (name == "at" or name.endswith(("_at", "until"))):
-        return name, instant_text(value)
-    if name.endswith("_micro"):
-        return name.removesuffix("_micro"), naira_text(value)
-    return name, value
+def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            shown[name] = _plain(value)
+        elif isinstance(value, list):
+            shown[name] = [_plain(each) if isinstance(each, dict) else each for each in value]
+        elif isinstance(value, int) and (name == "at" or name.endswith(("_at", "until"))):
+            shown[name] = instant_text(value)
+        elif name.endswith("_micro"):
+            shown[name.removesuffix("_micro")] = naira_text(value)
+        else:
+            shown[name] = value
+    return shown

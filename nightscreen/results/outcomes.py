@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.files.sealing import pieces_of
-from nightscreen.journal.loan_offers import linked_offers, loan_history
 from nightscreen.journal.records import Records
 from nightscreen.policy.engine import locked_connection
 from nightscreen.reading.columns import fold
 from nightscreen.reading.merge_rows import loan_standings
 from nightscreen.results.final_decision import decisions_as_of
 from nightscreen.schemas.clock import LAGOS, lagos_day, to_instant
+from nightscreen.schemas.offers import LinkState, Offer
 from nightscreen.schemas.outcomes import (
     BadLoan,
     LoanDay,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from nightscreen.files.sealing import Pseudonyms
     from nightscreen.journal import Journal
-    from nightscreen.schemas.offers import LoanNews, Offer
 
 Z = 1.959964  # of the normal distribution: intervals hold 95 times of 100
 NO_DECISION = "none"  # stands for the decision where no run had decided before the money went out
@@ -125,14 +124,16 @@ def loan_key(journal: Journal, loan_id: str) -> str:
     return journal.pseudonyms.subject("loan outcome", loan_id).hex()
 
 
+def linked_offers(journal: Journal) -> list[Offer]:
+    """Return every offer that has a reference, in the order they were made."""
+    found = Records(journal, Offer).all(state=LinkState.OFFERED.value)
+    return sorted(found, key=lambda each: (each.offered_at or 0, each.subject))
+
+
 def followed_outcomes(journal: Journal) -> list[LoanOutcome]:
     """Return what `loans track` has seen of loans that were paid out."""
-    history = loan_history(journal)
-    found = [
-        outcome
-        for offer in linked_offers(journal)
-        if (outcome := _followed(journal, offer, history.get(offer.subject, []))) is not None
-    ]
+    followed = (_followed(journal, offer) for offer in linked_offers(journal))
+    found = [each for each in followed if each is not None]
     asked = [(each.customer_id, each.disbursed_at) for each in found]
     return [
         each.model_copy(update={"stood": stood})
@@ -140,13 +141,14 @@ def followed_outcomes(journal: Journal) -> list[LoanOutcome]:
     ]
 
 
-def _followed(journal: Journal, offer: Offer, seen: Sequence[LoanNews]) -> LoanOutcome | None:
+def _followed(journal: Journal, offer: Offer) -> LoanOutcome | None:
     """Return a followed loan as an outcome; None where no money went out as far as was seen.
 
     The service gives no days past due: a loan is past due from the day its word first said so to
     the last day it still did.
     """
-    views = [(each.at, _standing(each.now.status), each.now) for each in seen if each.now.status]
+    seen = [view for view in offer.history if view.now.status]
+    views = [(each.at, _standing(each.now.status), each.now) for each in seen]
     lent = [view for view in views if view[1] is not LoanStanding.NOT_LENT]
     if not lent or offer.reference is None:
         return None

@@ -6,11 +6,9 @@ offer (`operations/loans/offers.py`).
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -76,6 +74,17 @@ class LoanSnapshot:
     can_cancel: bool | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LoanView:
+    """A view of a loan that showed something new."""
+
+    at: int
+    run_id: str  # the run that reports what is new
+    now: LoanSnapshot
+    # when the service had last answered about the loan; None at the first view
+    before_at: int | None = None
+
+
 class Offer(
     JournalRecord,
     kind="offer",
@@ -104,11 +113,9 @@ class Offer(
     phone: str | None = Field(None, repr=False)
     reference: str | None = Field(None, repr=False)
     url: str | None = Field(None, repr=False)
-    seen: LoanSnapshot | None = Field(None, repr=False)  # the last known state of the loan
+    history: tuple[LoanView, ...] = Field((), repr=False)  # of the loan, oldest first
     offered_at: int | None = None
     loan: bytes | None = None  # pseudonym of the reference; subject of the calls that follow it
-    status: str | None = None  # the service's last word for the loan
-    status_at: int | None = None  # when that word was first seen
     followed_at: int | None = None  # when the service last answered about it
     closed_at: int | None = None  # when it was seen to have ended
 
@@ -117,19 +124,20 @@ class Offer(
         """Return what the calls that made the link and followed the loan are found by."""
         return {self.subject, self.loan or self.subject}
 
+    @property
+    def seen(self) -> LoanSnapshot | None:
+        """Return the last known state of the loan."""
+        return self.history[-1].now if self.history else None
 
-class LoanNews(JournalRecord, kind="loan_news", ground=Ground.DECISIONS, everywhere=True):
-    """The differences at one view of a loan, seen `at`; `run_id` is the run that reports it.
-
-    Attributes:
-        subject: names the offer, whose customer and batch it has.
-    """
-
-    key: str = Field(default_factory=partial(secrets.token_hex, 12))
-    now: LoanSnapshot = Field(repr=False)
-    # as it was seen before; None at the first view
-    before: LoanSnapshot | None = Field(None, repr=False)
-    before_at: int | None = None  # when that was
+    @property
+    def words(self) -> list[dict[str, Any]]:
+        """Return each status word the loan has had, and when it was first seen."""
+        found: list[dict[str, Any]] = []
+        for view in self.history:
+            word = view.now.status
+            if word is not None and (not found or found[-1]["status"] != word):
+                found.append({"status": word, "at": view.at})
+        return found
 
 
 class OfferLoans(QuotedRunParameters):

@@ -60,8 +60,8 @@ class JournalRecord(BaseModel):
         Args:
             kind: names the kind in the journal.
             ground: on which ground records of the kind are kept.
-            section: under which name subject access shows them; empty where they are shown
-                within others, or are about no customer.
+            section: under which name subject access shows them; empty where they are about no
+                customer.
             period_from: fields of the instant from which its period counts, the first that is not
                 None; without any it is when the record was written.
             waiting: states in which a record is kept whatever its age.

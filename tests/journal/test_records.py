@@ -25,7 +25,6 @@ from nightscreen.schemas.contests import (
     Signature,
     ToldNotice,
 )
-from nightscreen.schemas.offers import LoanNews
 from nightscreen.schemas.records import JournalRecord
 from nightscreen.schemas.uploads import Upload
 from nightscreen.schemas.users import User
@@ -90,7 +89,7 @@ def test_every_kind_is_listed_and_says_how_long_it_is_kept() -> None:
 
 
 def test_every_kind_is_shown_to_the_customer_or_is_about_none() -> None:
-    """A kind has a name and a view in subject access, or is shown within another kind."""
+    """A kind has a name and a view in subject access."""
     shown = {model.kind for model in KINDS if model.section}
     assert all(model.unshown <= model.model_fields.keys() for model in KINDS)
     assert len({model.section for model in KINDS if model.section}) == len(shown)
@@ -98,5 +97,4 @@ def test_every_kind_is_shown_to_the_customer_or_is_about_none() -> None:
         *(Confirmation, PolicyVersion, Signature, WalletGap),
         *(User, Approval, Upload, Share, Hold),
     }
-    within_another = {LoanNews}  # its offer
-    assert {model for model in KINDS if not model.section} == about_no_customer | within_another
+    assert {model for model in KINDS if not model.section} == about_no_customer

@@ -19,11 +19,11 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.loan_offers import linked_offers
 from nightscreen.journal.runs import KILLED
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.loans.offers import LoanOffers
 from nightscreen.privacy.contests import answer_contest, open_contest
+from nightscreen.results.outcomes import linked_offers
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.schemas.contests import ContestOutcome, Review

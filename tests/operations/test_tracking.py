@@ -13,10 +13,10 @@ import pytest
 
 from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
-from nightscreen.journal.loan_offers import linked_offers
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.loans.tracking import LoanTracking
 from nightscreen.privacy.purging import due, purge
+from nightscreen.results.outcomes import linked_offers
 from nightscreen.sandbox.faults import FaultPlan
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.offers import TrackLoans
@@ -188,7 +188,7 @@ def test_old_lists_and_ended_loans_are_purged(tmp_path: Path) -> None:
     with open_journal(lender.folder / "home", clock=late.clock) as journal:
         purge(journal, due(journal, Retention()))
         left = linked_offers(journal)
-        assert {each.status for each in left} <= {"RUNNING", "PENDING"}
+        assert {each.words[-1]["status"] for each in left} <= {"RUNNING", "PENDING"}
         assert len(left) >= len(open_before)
         assert verify_journal(journal) == []
     assert not (offered.folder / "offers.parquet").exists()

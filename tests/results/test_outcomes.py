@@ -20,7 +20,7 @@ from nightscreen.results.outcomes import LoanPerformance, known_outcomes, wilson
 from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.offers import LinkState, LoanNews, LoanSnapshot, Offer
+from nightscreen.schemas.offers import LinkState, LoanSnapshot, LoanView, Offer
 from nightscreen.schemas.outcomes import BadLoan, LoanOutcome
 from nightscreen.schemas.policy import Policy
 from tests.results.enriched_in_a_test import enriched_row
@@ -273,7 +273,7 @@ def test_loans_followed_here_count_without_a_book(book: Book) -> None:
     """Settled is good, past due is counted from the day it was first seen, rejected is none."""
     after(book, "approve", "approve", "approve")
     journal = book.nights.journal
-    offers, views = Records(journal, Offer), Records(journal, LoanNews)
+    offers = Records(journal, Offer)
     lives = {
         "A": ["PENDING", "RUNNING", "SETTLED"],
         "B": ["RUNNING", "PAST_DUE"],
@@ -295,22 +295,15 @@ def test_loans_followed_here_count_without_a_book(book: Book) -> None:
             reference=f"REF-{who}",
         )
         offers.add([offer])
-        for number, word in enumerate(words):
-            at = book.nights.now + number * DAY
-            now = LoanSnapshot(status=word, amount_disbursed="50000.00", paid="0.00")
-            views.add(
-                [
-                    LoanNews(
-                        subject=offer.subject,
-                        customer=offer.customer,
-                        batch=offer.batch,
-                        run_id="track",
-                        at=at,
-                        now=now,
-                    )
-                ]
+        history = tuple(
+            LoanView(
+                book.nights.now + number * DAY,
+                "track",
+                LoanSnapshot(status=word, amount_disbursed="50000.00", paid="0.00"),
             )
-        followed = {"status": words[-1], "followed_at": book.nights.now + 40 * DAY}
+            for number, word in enumerate(words)
+        )
+        followed = {"history": history, "followed_at": book.nights.now + 40 * DAY}
         offers.put([offer.model_copy(update=followed)], book.nights.now)
     found = {each.customer_id: each for each in known_outcomes(journal)}
     assert {who: each.judge(BadLoan()) for who, each in found.items()} == {"A": "good", "B": "bad"}

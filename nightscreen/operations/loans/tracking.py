@@ -1,10 +1,10 @@
 """Following loans: every open reference is asked about, and what differs is reported once.
 
 A loan has ended where its word is one of `CLOSED_WORDS`; any other word, a new one too, is kept and
-followed. A view and its changes are saved together, so that two runs at once never report the same
-change; what a dead run saw is reported by the next. `loans.parquet` names customers by their
-`customer_id`, since the lender must know whose loan it is; `changes.parquet` by pseudonym and
-reference; the report holds numbers and status words alone.
+followed. An offer keeps each view that showed something new, and the run that reports it, so that
+two runs at once never report the same change; what a dead run saw is reported by the next.
+`loans.parquet` names customers by their `customer_id`, since the lender must know whose loan it is;
+`changes.parquet` by pseudonym and reference; the report holds numbers and status words alone.
 """
 
 from __future__ import annotations
@@ -20,11 +20,8 @@ import pyarrow as pa
 from nightscreen.client import wire
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.files.outputs import CHANGES_FILE, LOANS_FILE
-from nightscreen.journal.engine import writing
-from nightscreen.journal.loan_offers import linked_offers, loan_history
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED
-from nightscreen.journal.schema import records
 from nightscreen.operations.loans.offers import STARTS
 from nightscreen.operations.person_run import (
     FAILED,
@@ -35,14 +32,15 @@ from nightscreen.operations.person_run import (
     PersonRun,
     end_of,
 )
+from nightscreen.results.outcomes import linked_offers
 from nightscreen.schemas.answers import LoanState
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation, Outcome, SubjectKind
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.offers import (
     CLOSED_WORDS,
-    LoanNews,
     LoanSnapshot,
+    LoanView,
     LoanWord,
     Offer,
     TrackLoans,
@@ -50,7 +48,7 @@ from nightscreen.schemas.offers import (
 from nightscreen.schemas.rows import INSTANT, NAIRA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.run import Run
@@ -70,7 +68,6 @@ class Followed(Person):
     """One loan there is a reference for; its word is a `LoanWord`."""
 
     offer: Offer = field(repr=False)
-    history: Sequence[LoanNews] = field(default=(), repr=False)
 
     @property
     def seen(self) -> LoanSnapshot:
@@ -79,9 +76,9 @@ class Followed(Person):
 
 
 class LoanChange(NamedTuple):
-    """One field of a loan that differed."""
+    """One field of a loan that differed at a view of it."""
 
-    news: LoanNews
+    view: LoanView
     offer: Offer
     name: str
     old: str | None
@@ -97,29 +94,35 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
     def __init__(self, run: Run, parameters: TrackLoans) -> None:
         super().__init__(run, parameters)
         self._offers = Records(run.journal, Offer)
-        self._news = Records(run.journal, LoanNews)
 
     def find(self) -> list[Followed]:
         """Find every loan with a reference, and take over what dead runs did not report."""
         STARTS.learn_dead(self.run.journal)
-        run_id, now, runs = self.run.run_id, self.run.clock(), self.run.journal.runs
-        others = {each: runs.find(each) for each in self._news.run_ids() if each != run_id}
-        told = [each for each, run in others.items() if run is None or run.state == KILLED]
-        with writing(self.run.journal.engine) as connection:
-            # of two that take over, one has each of them
-            reported = self._news.read(connection, records.c.run_id.in_(told))
-            ours = [each.model_copy(update={"run_id": run_id}) for each in reported]
-            self._news.update(connection, ours, now)
-        found = [
-            Followed(
-                subject=offer.loan or b"",
-                offer=offer,
-                word=PENDING if offer.closed_at is None else LoanWord.CLOSED,
-            )
-            for offer in linked_offers(self.run.journal)
-        ]
+        offers, runs = linked_offers(self.run.journal), self.run.journal.runs
+        others = {view.run_id for offer in offers for view in offer.history} - {self.run.run_id}
+        dead = {each for each in others if (run := runs.find(each)) is None or run.state == KILLED}
+        found = []
+        for each in offers:
+            offer = each
+            if dead & {view.run_id for view in offer.history}:
+                offer = self._taken_over(offer, dead)
+            word = PENDING if offer.closed_at is None else LoanWord.CLOSED
+            found.append(Followed(subject=offer.loan or b"", offer=offer, word=word))
         self.rows_read = len(found)
         return found
+
+    def _taken_over(self, offer: Offer, dead: Collection[str]) -> Offer:
+        """Return an offer as it is now, with the views that dead runs did not report as ours."""
+        history = [
+            replace(view, run_id=self.run.run_id) if view.run_id in dead else view
+            for view in offer.history
+        ]
+        return self._kept(offer, offer.model_copy(update={"history": tuple(history)}))
+
+    def _kept(self, before: Offer, after: Offer) -> Offer:
+        """Write an offer down; return it as it is now: of two who change it, one does."""
+        is_ours = self._offers.replace(after, before, self.run.clock())
+        return after if is_ours else self._offers.find(before.key) or after
 
     async def turn(self, caller: Caller, person: Followed) -> bool:
         """Ask about a loan, whoever else does: a view changes nothing."""
@@ -142,44 +145,26 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
                 person.word = FAILED
             return
         person.word = LoanWord.FOLLOWED if seen.known else LoanWord.UNKNOWN_REFERENCE
-        viewed = {
-            "seen": seen,
-            "status": seen.status,
-            "status_at": now if seen.status != before.status else before.status_at,
+        viewed: dict[str, Any] = {
             "followed_at": now,
             "closed_at": now if has_ended(seen) else None,
         }
-        person.offer = before.model_copy(update=viewed)
-        news = LoanNews(
-            subject=before.subject,
-            customer=before.customer,
-            batch=before.batch,
-            run_id=self.run.run_id,
-            at=now,
-            now=seen,
-            before=before.seen,
-            before_at=before.followed_at,
-        )
-        with writing(self.run.journal.engine) as connection:
-            is_ours = self._offers.swap(connection, person.offer, before, now)
-            if is_ours and seen != before.seen:
-                self._news.insert(connection, [news])
-        if not is_ours:
-            person.offer = self._offers.find(before.key) or person.offer
+        if seen != before.seen:
+            view = LoanView(now, self.run.run_id, seen, before.followed_at)
+            viewed["history"] = (*before.history, view)
+        person.offer = self._kept(before, before.model_copy(update=viewed))
 
     def write(self) -> Account:
         """Write the loans and what changed."""
-        history = loan_history(self.run.journal)
-        for each in self.people:
-            each.history = history.get(each.offer.subject, ())
         LOANS.write(self.run.folder, LOANS_FILE, self.people)
-        offers = {each.offer.subject: each.offer for each in self.people}
-        changes = [  # in the order they were seen
-            LoanChange(news, offers[news.subject], *different)
-            for news in self._news.of_run(self.run.run_id)
-            if news.subject in offers
-            for different in differences(news.before, news.now)
+        changes = [
+            LoanChange(view, each.offer, *different)
+            for each in self.people
+            for view, before in zip(each.offer.history, (None, *each.offer.history), strict=False)
+            if view.run_id == self.run.run_id
+            for different in differences(None if before is None else before.now, view.now)
         ]
+        changes.sort(key=lambda change: change.view.at)
         LOAN_CHANGES.write(self.run.folder, CHANGES_FILE, changes)
         counts = Counter(str(each.word) for each in self.people)
         unknown = counts[LoanWord.UNKNOWN_REFERENCE]
@@ -188,7 +173,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
                 f"{unknown:,} references are not known to the service: ask its support, and see "
                 f"state unknown_reference in {LOANS_FILE}"
             )
-        statuses = Counter(each.offer.status for each in self.people if each.offer.status)
+        statuses = Counter(each.seen.status for each in self.people if each.seen.status)
         return Account(
             {self.operation: {"found": counts[LoanWord.FOLLOWED], "not_found": unknown}},
             {
@@ -265,15 +250,6 @@ def _plain(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def words_of(history: Sequence[LoanNews]) -> Iterator[dict[str, Any]]:
-    """Yield each status word a loan has had, and when it was first seen."""
-    last: str | None = None
-    for news in history:
-        if news.now.status is not None and news.now.status != last:
-            last = news.now.status
-            yield {"status": last, "at": news.at}
-
-
 def _amount(name: str) -> tuple[pa.DataType, Callable[[Followed], Decimal | None]]:
     """Return the column of an amount."""
     return NAIRA, lambda loan: (text := getattr(loan.seen, name)) and Decimal(text)
@@ -287,8 +263,8 @@ LOANS = OutputTable[Followed](
     customer_id=(_TEXT, lambda loan: loan.offer.customer_id),
     product_id=(WORD, lambda loan: loan.offer.product_id),
     state=(WORD, lambda loan: str(loan.word)),
-    status=(WORD, lambda loan: loan.offer.status),
-    status_at=(INSTANT, lambda loan: loan.offer.status_at),
+    status=(WORD, lambda loan: loan.seen.status),
+    status_at=(INSTANT, lambda loan: loan.offer.words[-1]["at"] if loan.offer.words else None),
     **{name: _amount(name) for name in _AMOUNTS},
     reject_reason=(_TEXT, lambda loan: loan.seen.reject_reason),
     can_request=(_YES_OR_NO, lambda loan: loan.seen.can_request),
@@ -296,7 +272,7 @@ LOANS = OutputTable[Followed](
     offered_at=(INSTANT, lambda loan: loan.offer.offered_at),
     asked_at=(INSTANT, lambda loan: loan.offer.followed_at),
     closed_at=(INSTANT, lambda loan: loan.offer.closed_at),
-    history=(_HISTORY, lambda loan: list(words_of(loan.history))),
+    history=(_HISTORY, lambda loan: loan.offer.words),
     batch=(WORD, lambda loan: loan.offer.batch),
     screening_run_id=(WORD, lambda loan: loan.offer.source_run_id),
     offer_run_id=(WORD, lambda loan: loan.offer.run_id),
@@ -309,8 +285,8 @@ LOAN_CHANGES = OutputTable[LoanChange](
     field=(WORD, lambda change: change.name),
     old=(_TEXT, lambda change: change.old),
     new=(_TEXT, lambda change: change.new),
-    previous_at=(INSTANT, lambda change: change.news.before_at),
-    seen_at=(INSTANT, lambda change: change.news.at),
+    previous_at=(INSTANT, lambda change: change.view.before_at),
+    seen_at=(INSTANT, lambda change: change.view.at),
     batch=(WORD, lambda change: change.offer.batch),
-    run_id=(WORD, lambda change: change.news.run_id),
+    run_id=(WORD, lambda change: change.view.run_id),
 )
