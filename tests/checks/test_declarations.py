@@ -79,44 +79,32 @@ def test_an_incomplete_declaration_is_refused(change: dict[str, Any], lacking: s
         replace(MADE_UP, **change)
 
 
-def test_another_packages_check_stands_after_ours() -> None:
-    """In the order of the output."""
-    assert [*load_checks([point(MADE_UP)])] == [*CHECKS, "made_up"]
-
-
 def broken_module() -> None:
     """Raise as a module does that cannot be imported."""
     raise ImportError("No module named 'scoring'")
 
 
-@pytest.mark.parametrize(
-    ("named", "declared", "refused"),
-    [
-        ("made_up", broken_module, "No module named 'scoring'; correct or uninstall the package"),
-        ("made_up", "a word", "is no Declaration"),
-        ("other", MADE_UP, "its declaration is named made_up"),
-        ("karma", replace(MADE_UP, name="karma"), "another check has its name"),
-        (
-            "phone",
-            bare("phone"),
-            "lenders have a column Phone No",
-        ),
-        (
-            "loan",
-            bare("loan"),
-            "lenders have a column",
-        ),
-        (
-            "made_up",
-            replace(MADE_UP, columns=(Column("score", Kind.TEXT, "What it says."),)),
-            "its column score must begin with made_up_",
-        ),
-    ],
+REFUSED: tuple[tuple[str, object, str], ...] = (
+    ("made_up", broken_module, "No module named 'scoring'; correct or uninstall the package"),
+    ("made_up", "a word", "is no Declaration"),
+    ("other", MADE_UP, "its declaration is named made_up"),
+    ("karma", replace(MADE_UP, name="karma"), "another check has its name"),
+    ("phone", bare("phone"), "lenders have a column Phone No"),
+    ("loan", bare("loan"), "lenders have a column"),
+    (
+        "made_up",
+        replace(MADE_UP, columns=(Column("score", Kind.TEXT, "What it says."),)),
+        "its column score must begin with made_up_",
+    ),
 )
-def test_what_would_be_mixed_up_is_refused(named: str, declared: object, refused: str) -> None:
-    """One line names the check, its package and what to do."""
-    with pytest.raises(SettingsError, match=f"the check {named} of the package .*{refused}"):
-        load_checks([point(declared, named)])
+
+
+def test_another_packages_check_stands_after_ours_or_is_refused_as_mixed_up() -> None:
+    """In the order of the output; one line names the check, its package and what to do."""
+    assert [*load_checks([point(MADE_UP)])] == [*CHECKS, "made_up"]
+    for named, declared, refused in REFUSED:
+        with pytest.raises(SettingsError, match=f"the check {named} of the package .*{refused}"):
+            load_checks([point(declared, named)])
 
 
 def test_what_must_not_be_kept_is_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,25 +62,22 @@ def test_link_leads_to_the_portal(here: Here) -> None:
     }
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_direct_link_is_the_screens_own(
-    here: Here, monkeypatch: pytest.MonkeyPatch, *, elsewhere: bool
-) -> None:
+def test_direct_link_is_the_screens_own(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the specification has it; also without asking, where no portal takes the redirect."""
-    if elsewhere:
-        monkeypatch.setenv("NIGHTSCREEN_PORTAL_URL", "https://consent.lender.example")
-    more = () if elsewhere else ("--direct",)
-    ended = here("consent", "link", CUSTOMER, "--scope", LIST, *more)
-    parts = urlsplit(ended.out.strip())
-    given = parse_qs(parts.query)
-    assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"{SCREEN}/data-share"
-    assert (given["response_type"], given["client_id"]) == (["code"], ["sandbox-client"])
-    assert (given["redirect_uri"], given["scope"]) == ([CALLBACK], [LIST])
-    assert Search([CUSTOMER]).found_in(given["state"][0].encode()) == set()
+    asked = ("consent", "link", CUSTOMER, "--scope", LIST)
+    by_option = here(*asked, "--direct")
+    monkeypatch.setenv("NIGHTSCREEN_PORTAL_URL", "https://consent.lender.example")
+    for ended in (by_option, here(*asked)):
+        parts = urlsplit(ended.out.strip())
+        given = parse_qs(parts.query)
+        assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"{SCREEN}/data-share"
+        assert (given["response_type"], given["client_id"]) == (["code"], ["sandbox-client"])
+        assert (given["redirect_uri"], given["scope"]) == ([CALLBACK], [LIST])
+        assert Search([CUSTOMER]).found_in(given["state"][0].encode()) == set()
 
 
-def test_mistakes_in_a_link_are_told(here: Here) -> None:
-    """With status 2 and the option's name; a number of somebody's is no customer's id."""
+def test_mistakes_in_a_link_are_told(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With status 2 and the option's or setting's name; somebody's number is no customer's id."""
     for arguments, told in (
         ((CUSTOMER, "--scope", "money:move"), "money:move is no scope; there are transaction:list"),
         ((CUSTOMER, "--scope", " "), "name at least one scope"),
@@ -94,10 +91,6 @@ def test_mistakes_in_a_link_are_told(here: Here) -> None:
     ):
         ended = here("consent", "link", *arguments)
         assert (ended.status, told in ended.err) == (2, True), (arguments, ended.err)
-
-
-def test_missing_settings_are_told_by_name(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a link is made that would lead nowhere."""
     for name in ("CONSENT_URL", "CLIENT_ID", "REDIRECT_URI"):
         with monkeypatch.context() as patch:
             patch.delenv(f"NIGHTSCREEN_{name}")
@@ -169,29 +162,24 @@ def test_codes_that_do_not_work_are_told(here: Here) -> None:
     assert here("consent", "list", "--json").document["grants"] == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "arguments", "told"),
-    [
-        ({"REDIRECT_URI": "", "CONSENT_URL": "", "CLIENT_ID": ""}, (), "portal is not known"),
-        ({"CONSENT_URL": ""}, (), "NIGHTSCREEN_CONSENT_URL is not set"),
-        ({}, ("--port", "{taken}"), "cannot listen on"),
-        ({}, ("--port", "99999"), "--port"),
-        ({}, ("--host", "no.such.host.invalid"), "--host"),
-        ({"BASE_URL": ""}, (), "NIGHTSCREEN_BASE_URL is not set"),
-    ],
+HINDERED: tuple[tuple[dict[str, str], tuple[str, ...], str], ...] = (
+    ({"REDIRECT_URI": "", "CONSENT_URL": "", "CLIENT_ID": ""}, (), "portal is not known"),
+    ({"CONSENT_URL": ""}, (), "NIGHTSCREEN_CONSENT_URL is not set"),
+    ({}, ("--port", "{taken}"), "cannot listen on"),
+    ({}, ("--port", "99999"), "--port"),
+    ({}, ("--host", "no.such.host.invalid"), "--host"),
+    ({"BASE_URL": ""}, (), "NIGHTSCREEN_BASE_URL is not set"),
 )
+
+
 def test_portal_that_cannot_begin_says_why(
-    here: Here,
-    monkeypatch: pytest.MonkeyPatch,
-    sandbox: SandboxProcess,
-    changes: dict[str, str],
-    arguments: tuple[str, ...],
-    told: str,
+    here: Here, monkeypatch: pytest.MonkeyPatch, sandbox: SandboxProcess
 ) -> None:
     """In one line, with status 2."""
-    for name, value in changes.items():
-        monkeypatch.setenv(f"NIGHTSCREEN_{name}", value)
     taken = str(urlsplit(sandbox.url).port)
-    ended = here("portal", *(word.replace("{taken}", taken) for word in arguments))
-    assert (ended.status, ended.out) == (2, "")
-    assert told in ended.err
+    for changes, arguments, told in HINDERED:
+        with monkeypatch.context() as patch:
+            for name, value in changes.items():
+                patch.setenv(f"NIGHTSCREEN_{name}", value)
+            ended = here("portal", *(word.replace("{taken}", taken) for word in arguments))
+        assert (ended.status, ended.out, told in ended.err) == (2, "", True), told

@@ -139,18 +139,28 @@ def orders(running: Running) -> list[tuple[str, str, Any]]:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("login", [None, "nightscreen:", "user:of-another-server"])
-def test_nothing_is_listed_made_started_or_read_without_the_login(
-    running: Running, login: str | None
-) -> None:
-    """By bare HTTP, and by a websocket; what tells that it lives is the one exception."""
-    for method, path, body in orders(running):
-        assert asked(running.url, method, path, login, body)[0] == 401, path
+def test_nothing_is_listed_made_started_or_read_without_the_login(running: Running) -> None:
+    """By bare HTTP, and by a websocket; what tells that it lives is the one exception.
+
+    A browser asks first: only Prefect's own pages on this machine may call.
+    """
+    asking = orders(running)
+    for login in (None, "nightscreen:", "user:of-another-server"):
+        for method, path, body in asking:
+            assert asked(running.url, method, path, login, body)[0] == 401, path
+        for path in ("/events/out", "/events/in", "/logs/out", "/work_pools/x/workers/connect"):
+            assert not listened(running.url, path, login or "nothing"), path
     assert asked(running.url, "GET", "/health")[0] == 200
     assert asked(running.url, "POST", "/deployments/count", running.login, {})[1] > 5
-    for path in ("/events/out", "/events/in", "/logs/out", "/work_pools/x/workers/connect"):
-        assert not listened(running.url, path, login or "nothing"), path
     assert listened(running.url, "/logs/out", running.login)
+    parts = urlsplit(running.url)
+    for origin, mine in (("http://127.0.0.1:9", False), (f"http://localhost:{parts.port}", True)):
+        asks = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=60)) as connection:
+            connection.request("OPTIONS", f"{parts.path}/deployments/filter", headers=asks)
+            allowed = connection.getresponse().getheader("Access-Control-Allow-Origin")
+        assert (allowed == origin) is mine, allowed
+        assert allowed != "*"
 
 
 def listened(url: str, path: str, login: str) -> bool:
@@ -324,20 +334,6 @@ def test_no_work_is_taken_from_a_server_without_a_login(
     assert refused.returncode == 2, refused.stdout + refused.stderr
     assert "NIGHTSCREEN_OPEN_ENGINE=yes" in refused.stderr
     assert "Traceback" not in refused.stderr
-
-
-@pytest.mark.engine
-def test_pages_of_another_origin_are_told_to_keep_out(running: Running) -> None:
-    """A browser asks first: only Prefect's own pages on this machine may call."""
-    parts = urlsplit(running.url)
-    for origin, mine in (("http://127.0.0.1:9", False), (f"http://localhost:{parts.port}", True)):
-        connection = HTTPConnection(parts.hostname or "", parts.port, timeout=60)
-        asks = {"Origin": origin, "Access-Control-Request-Method": "POST"}
-        connection.request("OPTIONS", f"{parts.path}/deployments/filter", headers=asks)
-        allowed = connection.getresponse().getheader("Access-Control-Allow-Origin")
-        connection.close()
-        assert (allowed == origin) is mine, allowed
-        assert allowed != "*"
 
 
 @pytest.mark.engine

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from nightscreen.cli.inspect import diagnose, inspect
+from nightscreen.cli.inspect import diagnose
 from nightscreen.schemas.errors import InputError, SettingsError
 from tests.cli.conftest import Here
 from tests.screening import consented_on
@@ -30,15 +27,6 @@ def batch(tmp_path: Path) -> Path:
     path = tmp_path / "batch.csv"
     path.write_text(TABLE, encoding="utf-8")
     return path
-
-
-def run(*arguments: str) -> str:
-    """Return what the command prints."""
-    app = typer.Typer()
-    app.command()(inspect)
-    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def test_rows_columns_checks_and_problems_are_told(batch: Path) -> None:
@@ -63,29 +51,30 @@ def test_rows_columns_checks_and_problems_are_told(batch: Path) -> None:
     assert problems["no_identifier"]["line"] == 5
 
 
-def test_the_page_says_it_in_words_and_holds_no_value(batch: Path) -> None:
-    """An analyst sees headings, meanings, findings and counts."""
-    page = run(str(batch))
+def test_the_page_says_it_in_words_and_holds_no_value(
+    here: Here, batch: Path, tmp_path: Path
+) -> None:
+    """An analyst sees headings, meanings, findings and counts; a value among headings is private.
+
+    A script learns from the exit status that nothing would be screened; what the mapping says is
+    shown as understood, its mistakes are errors.
+    """
+    page = here("inspect", str(batch)).out
     assert "5 rows: 3 would be screened, 2 refused" in page
     assert "Columns are separated by semicolons." in page
     assert "carried as input_cost" in page
     assert not any(value in page for value in VALUES)
-
-
-def test_a_heading_that_looks_like_data_is_not_shown(tmp_path: Path) -> None:
-    """A value among the headings stays private."""
-    path = tmp_path / "batch.csv"
-    path.write_text("customer_id,bvn,08031234567\nC1,22212345678,x\n", encoding="utf-8")
-    for page in (run(str(path)), run(str(path), "--json")):
-        assert "0803" not in page
-        assert "heading not shown" in page
-
-
-def test_the_mapping_is_used_and_its_mistakes_are_errors(batch: Path, tmp_path: Path) -> None:
-    """What the mapping says is shown as understood."""
-    mapping = tmp_path / "acme.toml"
+    other, mapping = tmp_path / "other.csv", tmp_path / "acme.toml"
+    other.write_text("customer_id,bvn,08031234567\nC1,22212345678,x\n", encoding="utf-8")
+    for more in ((), ("--json",)):
+        page = here("inspect", str(other), *more).out
+        assert ("0803" in page, "heading not shown" in page) == (False, True)
+    other.write_text("customer_id,bvn\nC1,NIL\nC2,\n", encoding="utf-8")
+    nothing = here("inspect", str(other), "--json")
+    assert nothing.status == 2
+    assert nothing.document["rows"] == {"read": 2, "screened": 0, "refused": 2}
     mapping.write_text('[columns]\nexposure = "cost"\n', encoding="utf-8")
-    assert "exposure" in run(str(batch), "--mapping", str(mapping))
+    assert "exposure" in here("inspect", str(batch), "--mapping", str(mapping)).out
     mapping.write_text('[columns]\nexposur = "cost"\n', encoding="utf-8")
     with pytest.raises(SettingsError, match='did you mean "exposure"'):
         diagnose(batch, mapping)
@@ -101,7 +90,7 @@ S2,22212345679,L4,Running,400,9
 """
 
 
-def test_a_file_of_a_row_a_loan_is_proposed_to_be_merged(tmp_path: Path) -> None:
+def test_a_file_of_a_row_a_loan_is_proposed_to_be_merged(here: Here, tmp_path: Path) -> None:
     """The first finding says what to type; then each customer counts once for every check."""
     path = tmp_path / "book.csv"
     path.write_text(BOOK, encoding="utf-8")
@@ -120,18 +109,8 @@ def test_a_file_of_a_row_a_loan_is_proposed_to_be_merged(tmp_path: Path) -> None
     assert merged["rows"] == {"read": 4, "screened": 4, "refused": 0, "customers": 2}
     assert merged["checks"]["karma"]["eligible"] == 2
     assert not any("--merge-rows" in finding for finding in merged["findings"])
-    assert "4 would be screened as 2 customers" in run(str(path), "--merge-rows")
-
-
-def test_a_file_of_which_nothing_would_be_screened_ends_with_2(tmp_path: Path) -> None:
-    """A script that inspects before it screens learns it from the exit status."""
-    path = tmp_path / "none.csv"
-    path.write_text("customer_id,bvn\nC1,NIL\nC2,\n", encoding="utf-8")
-    app = typer.Typer()
-    app.command()(inspect)
-    result = CliRunner().invoke(app, [str(path), "--json"])
-    assert result.exit_code == 2
-    assert json.loads(result.stdout)["rows"] == {"read": 2, "screened": 0, "refused": 2}
+    page = here("inspect", str(path), "--merge-rows").out
+    assert "4 would be screened as 2 customers" in page
 
 
 def test_the_order_of_consent_dates_is_an_option_and_kept_for_the_batch(

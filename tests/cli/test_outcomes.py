@@ -19,7 +19,14 @@ def book(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Book:
 
 
 def test_a_book_is_taken_in_and_reported(here: Here, book: Book) -> None:
-    """The import says what was tied and refused; the report, for people and programs, who paid."""
+    """The import says what was tied and refused; the report, for people and programs, who paid.
+
+    Nothing known is no table of zeros; where no row can be tied the quarantine is named.
+    """
+    assert "nightscreen outcomes import" in here("outcomes", "report").out
+    assert here("outcomes", "report", "--json").document == {"outcomes": None}
+    nobody = here("outcomes", "import", str(book.write([loan("", book.today)], HEADINGS)))
+    assert (nobody.status, "quarantine.csv" in nobody.err) == (2, True)
     folders = year(book, months=2, applicants=40)
     path = book.write(
         [loan("M00-001", book.today, loan_id=""), loan("M00-002", book.today)], HEADINGS
@@ -42,18 +49,3 @@ def test_a_book_is_taken_in_and_reported(here: Here, book: Book) -> None:
     found = here(*words, "--json").document
     assert found["outcomes"]["cells"]
     assert "were never lent to" in here(*words).out
-
-
-def test_without_any_loan_the_report_says_what_to_do(here: Here, book: Book) -> None:
-    """Nothing known is no table of zeros."""
-    assert book.books == 0
-    assert "nightscreen outcomes import" in here("outcomes", "report").out
-    assert here("outcomes", "report", "--json").document == {"outcomes": None}
-
-
-def test_a_file_that_cannot_be_taken_in_ends_with_two(here: Here, book: Book) -> None:
-    """No row that can be tied: the message names the quarantine."""
-    path = book.write([loan("", book.today)], HEADINGS)
-    ended = here("outcomes", "import", str(path))
-    assert ended.status == 2
-    assert "quarantine.csv" in ended.err

@@ -55,43 +55,37 @@ def test_whom_to_erase_may_come_from_standard_input(folder: Path) -> None:
     assert ids(folder) == ["=1+1"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "given", "match"),
-    [
-        (("erase", "--bvn", "-"), "22212345678\n", "add --yes"),
-        (("erase", "--bvn", "-", "--yes"), "\n", "names nobody"),
-        (("erase", "--bvn", "-", "--yes"), "22212345678\n123\n", "no BVN of 11 digits"),
-        (("erase", "--bvn", "-", "--customer-id", "-", "--yes"), "1\n", "either customers or BVNs"),
-        (("erase", "--yes"), "", "--customer-id"),
-        (("erase", "--bvn", "123", "--yes"), "", "11 digits"),
-        (("erase", "--bvn", "22212345678", "--batch", "b", "--yes"), "", "--batch narrows"),
-        (("erase", "--customer-id", "0007"), "", "add --yes"),
-        (("purge", "--older-than", "1", "--hold", "run-1"), "", "--reason"),
-        (("purge", "--hold", "run-1", "--release", "run-1"), "", "not both"),
-    ],
+MISUSED: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (("erase", "--bvn", "-"), "22212345678\n", "add --yes"),
+    (("erase", "--bvn", "-", "--yes"), "\n", "names nobody"),
+    (("erase", "--bvn", "-", "--yes"), "22212345678\n123\n", "no BVN of 11 digits"),
+    (("erase", "--bvn", "-", "--customer-id", "-", "--yes"), "1\n", "either customers or BVNs"),
+    (("erase", "--yes"), "", "--customer-id"),
+    (("erase", "--bvn", "123", "--yes"), "", "11 digits"),
+    (("erase", "--bvn", "22212345678", "--batch", "b", "--yes"), "", "--batch narrows"),
+    (("erase", "--customer-id", "0007"), "", "add --yes"),
+    (("purge", "--older-than", "1", "--hold", "run-1"), "", "--reason"),
+    (("purge", "--hold", "run-1", "--release", "run-1"), "", "not both"),
 )
-def test_bad_usage_removes_nothing(
-    folder: Path, arguments: tuple[str, ...], given: str, match: str
-) -> None:
-    """Whatever is wrong with the list or the options; each is told what to write instead."""
-    ended = run(*arguments, given=given)
-    assert isinstance(ended.exception, UsageError)
-    assert match in str(ended.exception)
+
+
+def test_bad_usage_and_unknown_people_remove_nothing(folder: Path) -> None:
+    """Each is told what to write instead; nobody is named who is not known."""
+    for arguments, given, match in MISUSED:
+        ended = run(*arguments, given=given)
+        assert isinstance(ended.exception, UsageError), arguments
+        assert match in str(ended.exception)
+    for whom in (("--customer-id", "nobody"), ("--bvn", "22200000000")):
+        ended = run("erase", *whom, "--yes")
+        assert isinstance(ended.exception, InputError)
+        assert ended.exception.exit_status == 2
+        assert whom[1] not in str(ended.exception)
     assert len(ids(folder)) == 3
-
-
-@pytest.mark.parametrize("whom", [("--customer-id", "nobody"), ("--bvn", "22200000000")])
-def test_an_unknown_person_is_told_without_being_named(whom: tuple[str, str]) -> None:
-    """Exit status 2, and nothing of what was typed."""
-    ended = run("erase", *whom, "--yes")
-    assert isinstance(ended.exception, InputError)
-    assert ended.exception.exit_status == 2
-    assert whom[1] not in str(ended.exception)
 
 
 def test_a_decision_is_explained_on_the_terminal() -> None:
     """Decision, evidence and reason in words, no identifier but the id as given."""
-    found = CliRunner().invoke(app, ["explain", "0007"])
+    found = run("explain", "0007")
     assert found.exit_code == 0
     for word in ("0007", "decline", "KARMA_DEFAULT", "Harbour Finance", "lawful basis undeclared"):
         assert word in found.output
@@ -105,9 +99,7 @@ def test_a_decision_is_explained_on_the_terminal() -> None:
 
 def test_subject_access_writes_two_private_files(tmp_path: Path) -> None:
     """HTML and JSON, for their owner alone, named without the customer."""
-    found = CliRunner().invoke(
-        app, ["subject-access", "0007", "--output", str(tmp_path / "access"), "--json"]
-    )
+    found = run("subject-access", "0007", "--output", str(tmp_path / "access"), "--json")
     assert found.exit_code == 0
     files = sorted((tmp_path / "access").iterdir())
     assert [path.suffix for path in files] == [".html", ".json"]

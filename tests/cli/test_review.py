@@ -91,16 +91,14 @@ def test_mistakes_are_listed_and_nothing_is_imported(folder: Path) -> None:
     assert (status, found["imported"]) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"a,b\n1,2\n", b"PK\x03\x04 cut short", b"customer_id,reviewer\n1,N\n"]
-)
-def test_what_is_no_list_is_refused_in_one_line(folder: Path, content: bytes) -> None:
+def test_what_is_no_list_is_refused_in_one_line(folder: Path) -> None:
     """Anything else is bad usage, said so."""
     path = folder / "other.csv"
-    path.write_bytes(content)
-    found = CliRunner().invoke(app, ["review", "import", str(path)])
-    assert isinstance(found.exception, InputError)
-    assert "\n" not in str(found.exception)
+    for content in (b"", b"a,b\n1,2\n", b"PK\x03\x04 cut short", b"customer_id,reviewer\n1,N\n"):
+        path.write_bytes(content)
+        found = CliRunner().invoke(app, ["review", "import", str(path)])
+        assert isinstance(found.exception, InputError)
+        assert "\n" not in str(found.exception)
 
 
 @pytest.mark.skipif(SPREADSHEET is None, reason="no LibreOffice on this machine")

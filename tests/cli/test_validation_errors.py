@@ -151,13 +151,29 @@ COMMANDS: list[tuple[tuple[str, ...], str]] = [
     (("demo", "--output", "."), "holds something that no demo made"),
     ((), "Usage: "),
 ]
+GONE: list[tuple[tuple[str, ...], str]] = [
+    (("accounts", "pull"), "transactions pull --accounts"),
+    (("automations", "install"), "prefect automation create --from-file"),
+    (("contest", "list"), "Contests"),
+    (("refuse", "20260301-220000-a1b2c3"), "approve RUN_ID --refuse"),
+    (("journal", "spend"), "Money"),
+    (("journal", "rotate-links", "--at-once"), "journal rotate-key --links"),
+    (("notices", "action", "CUST-0000004"), "page of the customer"),
+    (("notices", "confirm", "20260301-220000-a1b2c3"), "page of the run"),
+    (("notices", "write", "20260301-220000-a1b2c3"), "at the desk"),
+    (("policy", "list"), "Policy"),
+    (("desk", "audit"), "Audit"),
+    (("desk", "user", "role", "ada"), "Users"),
+]
+"""Commands there were, and what takes the place of each."""
 
 
 def test_every_command_tells_its_mistakes(tree: Path, here: Here) -> None:
-    """In words on stderr; with --json as one document, whatever the command."""
-    for arguments, says in COMMANDS:
+    """In words on stderr, one line where it is gone; with --json as one document."""
+    for arguments, says in (*COMMANDS, *GONE):
         ended = here(*arguments)
         assert (ended.status, ended.out) == (2, ""), (arguments, says)
+        assert (arguments, says) in COMMANDS or ended.err.count("\n") == 1, arguments
         assert says in ended.err, (arguments, says)
         document = here(*arguments, "--json").document
         assert document["exit_status"] == 2, (arguments, says)

@@ -25,16 +25,13 @@ from nightscreen.policy.load import read_text, rewritten
 from nightscreen.policy.versions import propose
 from nightscreen.privacy.contests import open_contest
 from nightscreen.reading.open_file import file_digest
-from nightscreen.runs.screening import quote_batch
-from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.users import Role
 from tests.desk.conftest import BRANCHES
-from tests.desk.office import PASSWORD, Office
+from tests.desk.office import PASSWORD, WAITING, Office
 from tests.portal.visiting import Clock
 from tests.screening import CONSENT, World, customer
 
 PATIENCE_MS: Final = 120_000
-WAITING: Final = "20260301-220000-a1b2c3"
 CHANGES = {"daily_spend_cap": "100000", "monthly_spend_cap": "1500000"}
 
 
@@ -75,28 +72,9 @@ def wait_for_approval(office: Office, by: str) -> None:
         output=str(office.context.output),
         max_spend="4000",
     )
-    quote = quote_batch(parameters, office.settings)
-    office.journal.runs.begin(
-        WAITING,
-        flow="screen_batch",
-        batch="applicants",
-        purpose="origination",
-        input_digest=file_digest(path),
-        folder=str(office.context.output / WAITING),
-        cap_micro=4_000_000_000,
-        parameters=parameters.model_dump(exclude={"run", "yes", "quote_only"}),
-    )
     nothing = {"total": "600000.00", "not_screened": {"exposure": "600000.00"}}
     report = {"decisions": {"undecided": 120}, "exposure": nothing}
-    office.journal.runs.finish(WAITING, state="stopped", stop_reason="approval", report=report)
-    office.context.approvals.ask(
-        WAITING,
-        asked_by=by,
-        reason="quoted above what is usual",
-        quote=quote,
-        ceiling_micro=to_micro(Decimal(quote["quoted"]["high"])),
-        cap_micro=4_000_000_000,
-    )
+    office.await_approval(parameters, file_digest(path), by=by, report=report)
 
 
 @contextmanager

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 import httpx
@@ -17,14 +19,18 @@ from nightscreen.desk.app import application
 from nightscreen.desk.context import Context
 from nightscreen.journal import open_journal
 from nightscreen.journal.engine import BUSY_TIMEOUT_S
+from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.users import Role
 from nightscreen.web.guard import FORM_TYPE
 from tests.portal.visiting import Clock
 
 ORIGIN = "http://127.0.0.1:8090"
 PASSWORD = "palm wine at noon"
+WAITING: Final = "20260301-220000-a1b2c3"
+"""The run that waits for approval."""
 QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 """Hashes as the desk does, without the half second of work that is to cost whoever tries many."""
 
@@ -104,6 +110,36 @@ class Office:
             user = accounts.set(name, alone_at=None)
             browser.cookies["nightscreen-desk"] = accounts.sign_in(user)
         return browser
+
+    def await_approval(
+        self,
+        parameters: ScreenBatch,
+        digest: str,
+        *,
+        by: str,
+        report: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Have a quoted run of a file with this digest wait for somebody's approval."""
+        quote = quote_batch(parameters, self.settings)
+        cap = to_micro(Decimal(parameters.max_spend)) if parameters.max_spend else None
+        self.journal.runs.begin(
+            WAITING,
+            flow="screen_batch",
+            batch=parameters.batch,
+            purpose=parameters.purpose,
+            input_digest=digest,
+            folder=str(self.context.output / WAITING),
+            cap_micro=cap,
+            parameters=parameters.model_dump(exclude={"run", "yes", "quote_only"}),
+        )
+        self.journal.runs.finish(
+            WAITING, state="stopped", stop_reason="approval", report=report or {}
+        )
+        ceiling = to_micro(Decimal(quote["quoted"]["high"]))
+        reason = "quoted above what is usual"
+        self.context.approvals.ask(
+            WAITING, asked_by=by, reason=reason, quote=quote, ceiling_micro=ceiling, cap_micro=cap
+        )
 
     def actions(self) -> list[str]:
         """Return what the audit says was done, oldest first."""

@@ -65,8 +65,11 @@ def test_attachment_is_kept_sealed_and_given_back_to_be_saved_alone(bank: Office
     }
 
 
-def test_what_is_no_comment_or_no_such_file_is_refused(bank: Office) -> None:
-    """A page with a picture's name, a file over 5 MB, a blank: the page keeps what was typed."""
+def test_comments_are_seen_by_branch_and_right(bank: Office) -> None:
+    """Not by who sees other branches or no customers, and a key opens nobody else's file.
+
+    A page with a picture's name, a file over 5 MB, a blank are refused; what was typed stays.
+    """
     ada = bank.browser("analyst", name="Ada")
     large = LETTER.ljust(LARGEST_ATTACHMENT + 1)
     for file in (("a.png", b"<html><script>"), ("a.pdf", b" %PDF-"), ("a.pdf", large)):
@@ -76,11 +79,6 @@ def test_what_is_no_comment_or_no_such_file_is_refused(bank: Office) -> None:
     assert comment(ada, "Big", ("a.pdf", large * 2)).status_code == 413
     assert comment(ada, " \n ", ("a.pdf", LETTER)).status_code == 400
     assert kept(bank) == (0, 0)
-
-
-def test_comments_are_seen_by_branch_and_right(bank: Office) -> None:
-    """Not by who sees other branches or no customers, and a key opens nobody else's file."""
-    ada = bank.browser("analyst", name="Ada")
     comment(ada, "The letter.", ("letter.pdf", LETTER))
     ((address, _),) = KEPT.findall(ada.get(AT).text)
     assert ada.get(address.replace("/C3/", "/C4/")).status_code == 404

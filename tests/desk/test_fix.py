@@ -103,8 +103,24 @@ def typed(
     return browser.post(at, **fields, **more)
 
 
+UNSOUND: tuple[tuple[dict[tuple[int, str], str], str], ...] = (
+    ({}, "Change a cell first"),
+    ({(10, "Remark"): "looked at"}, "was screened in this run"),
+    ({(10, "Ref"): "C3"}, "was screened in this run"),
+    ({(7, "Ref"): "C6", (8, "Ref"): "C6"}, "An earlier row of the file"),
+    ({(7, "Ref"): "C6", (7, "bvn"): "123"}, "BVN"),
+    ({(7, "Remark"): "seen"}, "The row has no customer id"),
+    ({(7, "Ref"): "C6", (8, "Ref"): "22000000007"}, "customer id"),
+    ({(7, "Ref"): "C6", (7, "bvn"): customer(9)["bvn"]}, "bvn: write under Reference"),
+)
+"""What is typed, and what is still wrong."""
+
+
 def test_quarantine_is_a_table_with_the_reason_at_each_cell(bank: Office) -> None:
-    """Every refused row stands with its line, its cells as they came, and why it was refused."""
+    """Every refused row stands with its line, its cells as they came, and why it was refused.
+
+    Unsound rows start nothing and lose nothing; the quote counts the changed rows alone.
+    """
     browser, at = bank.browser("analyst", name="Ada"), run_of(bank)
     page = browser.get(at)
     assert page.status_code == 200, page.text
@@ -120,6 +136,19 @@ def test_quarantine_is_a_table_with_the_reason_at_each_cell(bank: Office) -> Non
     assert f'href="{at}"' in browser.get(at.removesuffix("/fix")).text
     assert "quarantine seen" in bank.actions()
     assert bank.browser("auditor").get(at).status_code == 403
+    for edits, hint in UNSOUND:
+        answer = typed(browser, at, edits, do="screen")
+        assert (answer.status_code, hint in unescape(answer.text)) == (400, True), hint
+        found = cells(answer.text)
+        assert {place: found[place][1] for place in edits} == edits
+    quoted = typed(browser, at, {(7, "Ref"): "C6"}, do="quote")
+    assert (quoted.status_code, "at most ₦10 for 1 row" in quoted.text) == (200, True)
+    assert cells(quoted.text)[7, "Ref"][1] == "C6"
+    assert typed(browser, at, {(7, "Ref"): "C6"}, do="quote", max_spend="plenty").status_code == 400
+    assert bank.starts.started == []
+    assert not list((bank.folder / "home" / "desk").glob("*.sealed"))
+    identified, _ = UNSOUND[-1]
+    assert typed(browser, at, identified, do="screen", **FORM).status_code == 303
 
 
 def test_two_presses_at_once_screen_the_rows_once(bank: Office) -> None:
@@ -162,43 +191,6 @@ def test_fixed_rows_are_screened_again_as_a_part_of_their_batch(
     assert [row["customer_id"] for row in again.rows] == ["C6", "C7"]
     assert [row["Remark"] for row in again.rows] == ["=2+3", "two\nlines"]
     assert again.report["changes"].get("gone", 0) == 0
-
-
-@pytest.mark.parametrize(
-    ("edits", "hint"),
-    [
-        ({}, "Change a cell first"),
-        ({(10, "Remark"): "looked at"}, "was screened in this run"),
-        ({(10, "Ref"): "C3"}, "was screened in this run"),
-        ({(7, "Ref"): "C6", (8, "Ref"): "C6"}, "An earlier row of the file"),
-        ({(7, "Ref"): "C6", (7, "bvn"): "123"}, "BVN"),
-        ({(7, "Remark"): "seen"}, "The row has no customer id"),
-        ({(7, "Ref"): "C6", (8, "Ref"): "22000000007"}, "customer id"),
-    ],
-)
-def test_unsound_rows_start_nothing_and_lose_nothing(
-    bank: Office, edits: dict[tuple[int, str], str], hint: str
-) -> None:
-    """The page says what is still wrong, and has what was typed."""
-    browser, at = bank.browser("analyst", name="Ada"), run_of(bank)
-    answer = typed(browser, at, edits, do="screen")
-    assert answer.status_code == 400
-    assert hint in unescape(answer.text)
-    assert bank.starts.started == []
-    found = cells(answer.text)
-    assert {place: found[place][1] for place in edits} == edits
-    assert not list((bank.folder / "home" / "desk").glob("*.sealed"))
-
-
-def test_fixed_rows_are_quoted_before_anything_is_spent(bank: Office) -> None:
-    """The quote counts the changed rows alone, and stands on the page."""
-    browser, at = bank.browser("analyst"), run_of(bank)
-    page = typed(browser, at, {(7, "Ref"): "C6"}, do="quote")
-    assert page.status_code == 200
-    assert "at most ₦10 for 1 row" in page.text
-    assert cells(page.text)[7, "Ref"][1] == "C6"
-    assert typed(browser, at, {(7, "Ref"): "C6"}, do="quote", max_spend="plenty").status_code == 400
-    assert bank.starts.started == []
 
 
 def test_rows_of_a_declined_customer_are_not_turned_round_by_one(
@@ -323,8 +315,16 @@ def test_rows_of_a_newer_night_stay(half: Office) -> None:
 
 
 def test_one_rule_corrects_every_row_with_the_same_text(half: Office) -> None:
-    """A bank's name in two rows; a text that no row has starts nothing."""
+    """A bank's name in two rows; a text that no row has, or what is not sound, starts nothing."""
     browser, at = half.browser("analyst", name="Ada"), to_correct(half)
+    for edits, reference, hint in (
+        ({(2, "customer_id"): "C9"}, "form 8", "The customer id cannot change here"),
+        ({(2, "bvn"): "2200000001"}, "form 8", "BVN"),
+        ({(2, "bvn"): "22000000001"}, "of 08031234567", "without anybody's number"),
+    ):
+        answer = typed(browser, at, edits, do="screen", reference=reference)
+        assert (answer.status_code, hint in unescape(answer.text)) == (400, True), hint
+    assert Records(half.journal, Correction).all() == []
     rule = {"rule_column": "bank_code", "rule_came": "Bank of Nowhere", "rule_becomes": "058"}
     wrong = typed(browser, at, {}, do="screen", **FORM, **{**rule, "rule_came": "Bank"})
     assert "No row on this list has Bank under bank_code." in wrong.text
@@ -339,26 +339,6 @@ def test_one_rule_corrects_every_row_with_the_same_text(half: Office) -> None:
         *(("C4", "058"), ("C5", "058"))
     ]
     assert lines[0]["first_name"] == "Ngozi", "what was typed beside the rule is sent as well"
-
-
-@pytest.mark.parametrize(
-    ("edits", "more", "hint"),
-    [
-        ({(2, "customer_id"): "C9"}, {"reference": "form 8"}, "The customer id cannot change here"),
-        ({(2, "bvn"): "2200000001"}, {"reference": "form 8"}, "BVN"),
-        ({(2, "bvn"): "22000000001"}, {"reference": "of 08031234567"}, "without anybody's number"),
-    ],
-)
-def test_a_correction_that_is_not_sound_starts_nothing(
-    half: Office, edits: dict[tuple[int, str], str], more: dict[str, str], hint: str
-) -> None:
-    """What was typed is shown again; nothing is kept."""
-    browser, at = half.browser("analyst"), to_correct(half)
-    answer = typed(browser, at, edits, do="screen", **more)
-    assert answer.status_code == 400
-    assert hint in unescape(answer.text)
-    assert not half.starts.started
-    assert Records(half.journal, Correction).all() == []
 
 
 def test_a_total_or_a_row_that_came_twice_is_dismissed(bank: Office, refused: Path) -> None:
@@ -387,16 +367,6 @@ def test_a_total_or_a_row_that_came_twice_is_dismissed(bank: Office, refused: Pa
         assert f"{len(shown[-1])} rows to fix" in browser.get("/").text
     bank.journal.close()
     assert shown == [{3, 4}, {3, 4, 6}], "of three rows with a line more in one of them"
-
-
-def test_an_identifier_of_a_refused_row_needs_a_reference(bank: Office) -> None:
-    """As one of a row that was screened does; an id of the lender's own needs none."""
-    browser, at = bank.browser("analyst", name="Ada"), run_of(bank)
-    edits = {(7, "Ref"): "C6", (7, "bvn"): customer(9)["bvn"]}
-    refused = typed(browser, at, edits, do="screen")
-    assert "bvn: write under Reference" in refused.text
-    assert not bank.starts.started
-    assert typed(browser, at, edits, do="screen", **FORM).status_code == 303
 
 
 def test_values_of_merged_rows_are_corrected_in_the_file(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.browser.chromium import chromium
-from tests.desk.furnished import WAITING, furnished, opened, places
+from tests.desk.furnished import furnished, opened, places
+from tests.desk.office import WAITING
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 CHECKS = Path(__file__).with_name("looks.js").read_text("utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import io
 import re
-from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,11 +17,9 @@ from nightscreen.files.sealed_file import is_sealed, unsealed
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
-from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.errors import UsageError
-from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.users import Role
-from tests.desk.office import Browser, Office
+from tests.desk.office import WAITING, Browser, Office
 from tests.screening import World, consented_on, customer
 
 HEADINGS = ("Ref", "Surname", "Other Names", "BVN No", "NUBAN", "Bank", "Outstanding", "Remark")
@@ -127,11 +124,10 @@ def test_sheet_with_the_data_is_asked_about_though_a_cover_comes_first(office: O
     assert ">Screen</button>" in page
 
 
-def test_what_was_brought_lies_nowhere_in_clear(office: Office) -> None:
-    """On disk there is sealed text alone, which only the data key opens."""
+def test_what_was_brought_lies_nowhere_in_clear_and_goes_after_a_day(office: Office) -> None:
+    """On disk there is sealed text alone; who brought what and when stays once it is removed."""
     data = b"customer_id,bvn\nK-1,22000000001\n"
-    browser = office.browser("analyst")
-    assert bring(browser, data, "a.csv").status_code == 303
+    brought = bring(office.browser("analyst", name="Ada"), data, "a.csv")
     (file,) = (office.folder / "home" / "desk").glob("*.sealed")
     assert is_sealed(file)
     for each in (office.folder / "home").rglob("*"):
@@ -140,19 +136,21 @@ def test_what_was_brought_lies_nowhere_in_clear(office: Office) -> None:
     with unsealed(file, office.journal.sealer) as path:
         assert path.read_bytes() == data
     assert not path.exists()
+    office.clock.forward(hours=23)
+    assert office.context.uploads.sweep() == 0
+    office.clock.forward(hours=2)
+    assert office.context.uploads.sweep() == 1
+    assert not file.exists()
+    assert office.browser("administrator").get(brought.headers["location"]).status_code == 403
+    assert office.context.audit.find(AuditQuery(action="file uploaded"))[0]["user"] == "Ada"
 
 
-@pytest.mark.parametrize(
-    ("data", "status"),
-    [(b"", 400), (b"\x00\x01\x02" * 50, 303), (b"PK\x03\x04 no workbook", 303), (b"a,b\n", 303)],
-)
-def test_file_that_cannot_be_read_is_said_so(office: Office, data: bytes, status: int) -> None:
+def test_file_that_cannot_be_read_is_said_so(office: Office) -> None:
     """The page says what is wrong under the file's own name, and offers to begin again."""
     browser = office.browser("analyst")
-    brought = bring(browser, data, "odd.csv")
-    assert brought.status_code == status
-    if status == 303:
-        page = browser.get(brought.headers["location"])
+    assert bring(browser, b"", "odd.csv").status_code == 400
+    for data in (b"\x00\x01\x02" * 50, b"PK\x03\x04 no workbook", b"a,b\n"):
+        page = browser.get(bring(browser, data, "odd.csv").headers["location"])
         assert page.status_code == 400
         assert "/proc/" not in page.text
         assert 'role="alert"' in page.text
@@ -177,20 +175,6 @@ def test_oversized_and_broken_uploads_leave_nothing(office: Office) -> None:
     folder = office.folder / "home" / "desk"
     assert not folder.exists() or list(folder.iterdir()) == []
     assert office.browser("auditor").ask("POST", "/new", files=small).status_code == 403
-
-
-def test_upload_goes_after_a_day_if_nobody_screened_it(office: Office) -> None:
-    """The file is removed; who brought what and when stays."""
-    browser = office.browser("analyst", name="Ada")
-    address = bring(browser, workbook()).headers["location"]
-    office.clock.forward(hours=23)
-    assert office.context.uploads.sweep() == 0
-    office.clock.forward(hours=2)
-    assert office.context.uploads.sweep() == 1
-    assert list((office.folder / "home" / "desk").glob("*.sealed")) == []
-    again = office.browser("administrator")
-    assert again.get(address).status_code == 403
-    assert office.context.audit.find(AuditQuery(action="file uploaded"))[0]["user"] == "Ada"
 
 
 def test_one_applicant_is_screened_at_once(office: Office) -> None:
@@ -234,18 +218,15 @@ def test_one_applicant_is_screened_at_once(office: Office) -> None:
         assert "What was decided" in browser.get(decided).text
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("loans ngozi@example.ng.csv", "loans.csv"),
-        ("C:\\lists\\22000000001.xlsx", "batch.xlsx"),
-        ("", "file"),
-        ("branch 7.csv", "branch 7.csv"),
-    ],
-)
-def test_name_of_an_upload_names_nobody(name: str, shown: str) -> None:
+def test_name_of_an_upload_names_nobody() -> None:
     """What is shown, and what the batch is named for, holds no person's number or address."""
-    assert plain_name(name) == shown
+    for name, shown in {
+        "loans ngozi@example.ng.csv": "loans.csv",
+        "C:\\lists\\22000000001.xlsx": "batch.xlsx",
+        "": "file",
+        "branch 7.csv": "branch 7.csv",
+    }.items():
+        assert plain_name(name) == shown
 
 
 def test_failed_start_can_be_repeated(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,11 +350,6 @@ def test_rows_of_one_customer_are_merged_where_that_is_chosen(office: Office) ->
     assert office.starts.started[0].merge_rows
 
 
-def previewed(browser: Browser, data: bytes) -> list[str]:
-    """Return the cells of a file's preview."""
-    return cells(browser.get(bring(browser, data, "a.csv").headers["location"]).text)
-
-
 def test_preview_shows_values_as_they_were_understood(office: Office) -> None:
     """A phone in its own form, an amount in digits; what cannot be read is struck out."""
     browser = office.browser("analyst")
@@ -382,32 +358,9 @@ def test_preview_shows_values_as_they_were_understood(office: Office) -> None:
         b'K-1,0803 123 4567,"1,250.00",NIL,as it is\n'
         b"K-2,08031234568,12-50,GTBank,\n"
     )
-    found = previewed(browser, data)
+    found = cells(browser.get(bring(browser, data, "a.csv").headers["location"]).text)
     assert found[:5] == ["K-1", "+2348031234567", "1250.00", "<del>NIL</del> dropped", "as it is"]
     assert found[5:] == ["K-2", "+2348031234568", "<del>12-50</del> dropped", "GTBank", ""]
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"consent_withdrawn_at": "yes"}, {"consent_expires_at": "sometime"}]
-)
-def test_consent_that_cannot_be_read_is_not_said_to_be_missing(
-    tmp_path: Path, wrong: dict[str, str]
-) -> None:
-    """The customer's card says so, shows nothing, and nothing is asked again."""
-    consented = {"consent_reference": "R-1", "consented_at": consented_on()[0].isoformat()}
-    World(tmp_path).screen([customer(59, **consented, **wrong)], batch="book")
-    with Office(tmp_path) as office:
-        browser = office.browser("analyst")
-        page = browser.get("/customers/C59").text
-        card = page.partition('aria-label="Credit history"')[2].partition("</section>")[0]
-        assert "cannot be read" in card
-        assert "No consent is on record" not in page
-        again = browser.post("/customers/C59/again", check="ecosystem")
-        assert again.status_code == 400
-        assert office.starts.started == []
-
-
-RUN = "20260301-220000-a1b2c3"
 
 
 @pytest.mark.parametrize("name", ["c0ffee" * 5 + "ab", "a08031234567" + "b" * 20])
@@ -432,26 +385,7 @@ def test_run_of_an_upload_is_asked_for_by_who_brought_it_and_a_refusal_removes_t
         path = office.context.uploads.path(upload.upload_id)
         with unsealed(path, office.journal.sealer) as clear:
             digest = file_digest(clear)
-        office.journal.runs.begin(
-            RUN,
-            flow="screen_batch",
-            batch="applicants",
-            purpose="portfolio",
-            input_digest=digest,
-            folder=str(tmp_path / "out" / RUN),
-            cap_micro=None,
-            parameters=parameters.model_dump(exclude={"run", "yes", "quote_only"}),
-        )
-        office.journal.runs.finish(RUN, state="stopped", stop_reason="approval", report={})
-        quote = quote_batch(parameters, office.settings)
-        office.context.approvals.ask(
-            RUN,
-            asked_by="root",
-            reason="quoted above what is usual",
-            quote=quote,
-            ceiling_micro=to_micro(Decimal(quote["quoted"]["high"])),
-            cap_micro=None,
-        )
+        office.await_approval(parameters, digest, by="root")
         approver = office.browser("approver")
         office.browser("approver", name="Bem")
         office.context.accounts.change("Ada", [Role.APPROVER])
@@ -459,7 +393,7 @@ def test_run_of_an_upload_is_asked_for_by_who_brought_it_and_a_refusal_removes_t
         assert bem is not None
         office.context.accounts.confirm("Ada", bem)
         assert "You asked for this yourself" in analyst.get("/approvals").text
-        assert analyst.get(address).headers["location"] == f"/runs/{RUN}"
+        assert analyst.get(address).headers["location"] == f"/runs/{WAITING}"
         assert "asked by Ada" in approver.get("/approvals").text
-        approver.post(f"/approvals/{RUN}", do="refuse")
+        approver.post(f"/approvals/{WAITING}", do="refuse")
         assert not path.exists()

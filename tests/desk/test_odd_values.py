@@ -7,8 +7,9 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from nightscreen.schemas.users import Role
-from tests.desk.furnished import WAITING, wait_for_approval
-from tests.desk.office import Browser, Office
+from tests.begun import begin_run
+from tests.desk.furnished import wait_for_approval
+from tests.desk.office import WAITING, Browser, Office
 from tests.screening import World
 
 ODD = ("\0", "1e999", "9" * 5000, "²")
@@ -21,16 +22,7 @@ def office(bank: Office) -> Office:
     wait_for_approval(bank, "somebody else")
     path = World(bank.folder).write([{"customer_id": "C1"}], "stopped.csv")
     parameters = {"input": str(path), "batch": "stopped", "output": str(bank.context.output)}
-    bank.journal.runs.begin(
-        STOPPED,
-        flow="screen_batch",
-        batch="stopped",
-        purpose="portfolio",
-        input_digest="sha256:0",
-        folder=str(bank.context.output / STOPPED),
-        cap_micro=None,
-        parameters=parameters,
-    )
+    begin_run(bank.journal, STOPPED, batch="stopped", parameters=parameters)
     bank.journal.runs.finish(STOPPED, state="stopped", stop_reason="budget", report={})
     return bank
 

@@ -216,59 +216,56 @@ def test_one_check_is_asked_again_under_its_price_and_cap(bank: Office) -> None:
 def test_review_is_saved_and_the_next_customer_follows(
     bank: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A review stands in the journal under the reviewer's name, as one that came back in a list."""
+    """A review stands in the journal under the reviewer's name, as one that came back in a list.
+
+    Without a decision, or changing one without reason and note, nothing is saved or lost; a run
+    that said the same once is no way round the right to override.
+    """
     browser, run = bank.browser("analyst", name="Ada"), newest(bank)
-    work = browser.get(f"/runs/{run}/decisions?decision=review&decision=decline").text
-    first, second = listed(work)[:2]
+    first, second = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[:2]
     page = browser.get(f"/customers/{first}?run={run}").text
-    assert f'action="/customers/{second}"' in page
+    assert re.search(r'id="next" method="get" action="/customers/C\d+"', page)
+    for decision, reason, note in (
+        ("", "", "my long note"),
+        ("approve", "", ""),
+        ("approve", "", "my long note"),
+        ("review", "Other, see the note", ""),
+    ):
+        fields = {"decision": decision, "reason": reason, "note": note}
+        answer = browser.post(f"/customers/{first}/review", run=run, **fields)
+        assert answer.status_code == 400
+        assert not reason or f"<option selected>{reason}<" in answer.text
+        assert f">{note}</textarea>" in answer.text
+    key = bank.journal.pseudonyms.customer("portfolio", first)
+    assert bank.context.reviews.of_customer(key) == []
     rewritten: list[str] = []
     monkeypatch.setattr(settle_case, "rewrite_reviewed", lambda _, runs, __: rewritten.extend(runs))
-    saved = browser.post(
-        f"/customers/{first}/review",
-        run=run,
-        decision="approve",
-        reason="Settled since, proof seen",
-        note="letter of 3 March",
-    )
+    given = {"decision": "approve", "reason": "Settled since, proof seen"}
+    saved = browser.post(f"/customers/{first}/review", run=run, **given, note="letter of 3 March")
     assert saved.status_code == 303, saved.text
     assert "The review is saved." in browser.get(saved.headers["location"]).text
-    key = bank.journal.pseudonyms.customer("portfolio", first)
     (stored,) = bank.context.reviews.of_customer(key)
     assert (stored.reviewer, stored.decision) == ("Ada", "approve")
     assert stored.note == "Settled since, proof seen. letter of 3 March"
     assert bank.context.audit.find(AuditQuery(customer_id=first, action="review saved"))
     assert rewritten == [run], "what the customer is told follows the review"
-
-
-def test_override_right_holds_against_the_latest_decision_too(
-    bank: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run that said the same once is no way round the right."""
-    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
     bank.context.accounts.change("Ada", [], {"override": False})
-    first = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[0]
-    older = bank.journal.runs.newest(limit=2)[1]
+    older = bank.journal.runs.newest(limit=2)[1].run_id
 
     def approved(run: RunRecord, customer_id: str) -> dict[str, Any]:
-        row = find_row(run, customer_id)
-        assert row is not None
-        return {**row, "decision": "approve"}
+        return {**(find_row(run, customer_id) or {}), "decision": "approve"}
 
     monkeypatch.setattr("nightscreen.desk.customer.find_row", approved)
-    answer = browser.post(
-        f"/customers/{first}/review",
-        run=older.run_id,
-        decision="approve",
-        reason="Settled since, proof seen",
-        note="seen",
-    )
+    answer = browser.post(f"/customers/{second}/review", run=older, **given, note="seen")
     assert answer.status_code == 403
 
 
-def test_list_is_searched_by_name_account_and_branch(bank: Office) -> None:
-    """Words of a name in any order, the last four digits of an account, how a branch begins."""
-    browser, run = bank.browser("analyst"), bank.journal.runs.newest(limit=1)[0]
+def test_list_is_searched_by_name_account_and_branch_and_taken_out(bank: Office) -> None:
+    """Words of a name in any order, the last four digits of an account, how a branch begins.
+
+    CSV and workbook hold the rows shown, and say whose they are; the audit has both.
+    """
+    browser, run = bank.browser("analyst", name="Ada"), bank.journal.runs.newest(limit=1)[0]
     row, at = find_row(run, "C7"), f"/runs/{run.run_id}/decisions"
     assert row is not None
 
@@ -284,6 +281,17 @@ def test_list_is_searched_by_name_account_and_branch(bank: Office) -> None:
     assert "C7" not in found("ibad")
     seen = bank.context.audit.find(AuditQuery(action="decisions seen"))[0]
     assert seen["detail"]["filter"] == "all customers; a search"
+    text = browser.get(f"{at}.csv?branch=Kano").text
+    lines = text.lstrip("\ufeff").splitlines()
+    assert lines[0].startswith("customer_id,decision,why")
+    assert sum(line.startswith("C") for line in lines[1:]) == 20
+    assert "# exported by: Ada" in text
+    assert "# filter: branch: Kano" in text
+    book = openpyxl.load_workbook(io.BytesIO(browser.get(f"{at}.xlsx?branch=Kano").content))
+    assert book["Decisions"].max_row == 21
+    about = {row[0].value: row[1].value for row in book["About"].iter_rows()}
+    assert about["exported by"] == "Ada"
+    assert bank.actions().count("list exported") == 2
 
 
 def test_any_column_of_the_file_narrows_a_list_by_a_link_that_is_shared(bank: Office) -> None:
@@ -320,24 +328,6 @@ def test_any_column_of_the_file_narrows_a_list_by_a_link_that_is_shared(bank: Of
     assert f"# filter: Loan Officer: {one}" in text
 
 
-def test_what_is_taken_out_bears_who_when_and_the_filter(bank: Office) -> None:
-    """CSV and workbook hold the rows shown, and say whose they are; the audit has both."""
-    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
-    text = browser.get(f"/runs/{run}/decisions.csv?branch=Kano").text
-    lines = text.lstrip("\ufeff").splitlines()
-    assert lines[0].startswith("customer_id,decision,why")
-    assert sum(line.startswith("C") for line in lines[1:]) == 20
-    assert "# exported by: Ada" in text
-    assert "# filter: branch: Kano" in text
-    book = openpyxl.load_workbook(
-        io.BytesIO(browser.get(f"/runs/{run}/decisions.xlsx?branch=Kano").content)
-    )
-    assert book["Decisions"].max_row == 21
-    about = {row[0].value: row[1].value for row in book["About"].iter_rows()}
-    assert about["exported by"] == "Ada"
-    assert bank.actions().count("list exported") == 2
-
-
 def test_a_customer_is_marked_as_told_of_the_notice_that_was_shown(bank: Office) -> None:
     """How and by whom stand on the page and in the audit; of another notice nothing is written."""
     browser, run = bank.browser("analyst", name="Ada"), newest(bank)
@@ -363,28 +353,22 @@ def test_a_customer_is_marked_as_told_of_the_notice_that_was_shown(bank: Office)
     assert bank.context.audit.find(AuditQuery(customer_id=first, action="notice told"))
 
 
-def test_refused_review_keeps_what_was_typed(bank: Office) -> None:
-    """Without a decision, or changing one without reason and note, nothing is saved or lost."""
-    browser, run = bank.browser("analyst"), newest(bank)
-    first = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[0]
-    for decision, reason, note in (
-        ("", "", "my long note"),
-        ("approve", "", ""),
-        ("approve", "", "my long note"),
-        ("review", "Other, see the note", ""),
-    ):
-        fields = {"decision": decision, "reason": reason, "note": note}
-        answer = browser.post(f"/customers/{first}/review", run=run, **fields)
-        assert answer.status_code == 400
-        assert not reason or f"<option selected>{reason}<" in answer.text
-        assert f">{note}</textarea>" in answer.text
-    key = bank.journal.pseudonyms.customer("portfolio", first)
-    assert bank.context.reviews.of_customer(key) == []
-
-
-def test_consent_that_has_not_begun_is_said_to_begin(tmp_path: Path) -> None:
-    """It is no consent yet, and none that has ended."""
-    World(tmp_path).screen([customer(1, consent_reference="CNS-1", consented_at=days_ago(-32))])
+def test_consent_that_does_not_hold_is_said_why(tmp_path: Path) -> None:
+    """Not begun, or not to be read, is neither none nor one that ended; nothing is asked again."""
+    consented = {"consent_reference": "CNS-1", "consented_at": days_ago(60)}
+    rows = [
+        customer(1, consent_reference="CNS-1", consented_at=days_ago(-32)),
+        customer(2, **consented, consent_withdrawn_at="yes"),
+        customer(3, **consented, consent_expires_at="sometime"),
+    ]
+    World(tmp_path).screen(rows, batch="book")
     with Office(tmp_path) as office:
-        page = office.browser("analyst").get("/customers/C1").text
-    assert f"Consent CNS-1 begins on {datetime.now(LAGOS) + timedelta(days=32):%d %B %Y}" in page
+        browser = office.browser("analyst")
+        begins = f"{datetime.now(LAGOS) + timedelta(days=32):%d %B %Y}"
+        assert f"Consent CNS-1 begins on {begins}" in browser.get("/customers/C1").text
+        for path in ("/customers/C2", "/customers/C3"):
+            page = browser.get(path).text
+            assert "cannot be read" in card(page)
+            assert "No consent is on record" not in page
+            assert browser.post(f"{path}/again", check="ecosystem").status_code == 400
+        assert office.starts.started == []

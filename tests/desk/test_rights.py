@@ -113,32 +113,34 @@ def limited(bank: Office, *branches: str, name: str = "Kemi") -> Browser:
     return browser
 
 
-def test_list_counts_and_what_is_taken_out_are_of_the_users_branches(bank: Office) -> None:
-    """Rows, facets, what needs somebody, a search and CSV: all of the branch and nothing else."""
+def test_what_is_seen_done_and_taken_out_is_of_the_users_branches(bank: Office) -> None:
+    """Rows, facets, what needs somebody, a search and CSV: all of the branch and nothing else.
+
+    A customer of another branch is 403 by whatever address, and in the audit; the run is shown, its
+    files, which hold every branch at once, are not. Others' contests are neither listed, nor
+    recorded, nor answered.
+    """
     browser, run = limited(bank, " kano "), newest(bank)
+    every = bank.browser("analyst").get(f"/runs/{run}/decisions").text
+    assert facet(every, "branch") == {"Lagos": 20, "Kano": 20, "Ibadan": 20}
     page = browser.get(f"/runs/{run}/decisions?sort=customer").text
     assert set(listed(page)) == set(KANO)
     assert facet(page, "branch") == {"Kano": 20}
     assert sum(facet(page, "decision").values()) == 20
     assert "of 20 customers need review" in page
-    other = browser.get(f"/runs/{run}/decisions?branch=Lagos").text
-    assert listed(other) == []
+    assert listed(browser.get(f"/runs/{run}/decisions?branch=Lagos").text) == []
     found = listed(browser.get(f"/runs/{run}/decisions?search=C3").text)
     assert sorted(found) == ["C31", "C34", "C37"]
     lines = browser.get(f"/runs/{run}/decisions.csv").text.lstrip("\ufeff").splitlines()
     assert {line.partition(",")[0] for line in lines if line.startswith("C")} == set(KANO)
-    every = bank.browser("analyst").get(f"/runs/{run}/decisions").text
-    assert facet(every, "branch") == {"Lagos": 20, "Kano": 20, "Ibadan": 20}
-
-
-def test_customer_of_another_branch_is_403_and_in_the_audit(bank: Office) -> None:
-    """Neither seen nor reviewed, by whatever address; what follows on the list is one's own."""
-    browser, run = limited(bank, "Kano"), newest(bank)
-    assert browser.get(f"/customers/C58?run={run}").status_code == 200
-    assert browser.get("/customers/C58").status_code == 200
+    own = f"/customers/C58?run={run}"
+    assert [browser.get(path).status_code for path in (own, "/customers/C58")] == [200, 200]
+    following = re.search(
+        r'id="next" method="get" action="/customers/(C\d+)"', browser.get(own).text
+    )
+    assert following is None or following[1] in KANO
     for path in ("/customers/C59", f"/customers/C59?run={run}"):
         assert browser.get(path).status_code == 403
-    page = f"/customers/C58?run={run}"
     fields = {"run": run, "decision": "decline", "reason": "The policy is right", "note": "x"}
     for form in ("review", "again", "consent"):
         assert browser.post(f"/customers/C59/{form}", **fields).status_code == 403
@@ -147,23 +149,24 @@ def test_customer_of_another_branch_is_403_and_in_the_audit(bank: Office) -> Non
         ("C59", "branch")
     }
     assert len(refused) == 5
-    following = re.search(
-        r'id="next" method="get" action="/customers/(C\d+)"', browser.get(page).text
-    )
-    assert following is None or following[1] in KANO
-
-
-def test_whole_files_of_a_run_are_not_given_to_who_sees_some_branches(bank: Office) -> None:
-    """They hold every branch at once; the run itself is shown, and the findings of its file."""
-    browser, run = limited(bank, "Kano"), newest(bank)
-    page = browser.get(f"/runs/{run}")
-    assert page.status_code == 200
-    assert "<iframe" not in page.text
-    for name in ("decisions.csv", "calls.parquet", "report.json", "enriched/part-00000.parquet"):
-        assert browser.get(f"/runs/{run}/files/{name}").status_code == 403, name
-    for beside in ("report", "fix"):
-        assert browser.get(f"/runs/{run}/{beside}").status_code == 403
+    whole = browser.get(f"/runs/{run}")
+    assert (whole.status_code, "<iframe" in whole.text) == (200, False)
+    files = ("decisions.csv", "calls.parquet", "report.json", "enriched/part-00000.parquet")
+    for path in (*(f"files/{name}" for name in files), "report", "fix"):
+        assert browser.get(f"/runs/{run}/{path}").status_code == 403, path
     assert browser.get(f"/runs/{run}/files/problems.csv").status_code == 200
+    for customer in ("C58", "C59"):
+        clocks = bank.settings.contest
+        open_contest(bank.journal, Actor("Ada"), clocks, customer, said="No", batch="portfolio")
+    page = browser.get("/contests").text
+    assert ("/customers/C58" in page, "C59" in page) == (True, False)
+    assert "1 contest</b>" in browser.get("/").text
+    foreign = next(each for each in list_contests(bank.journal) if each["customer_id"] == "C59")
+    path = f"/contests/{foreign['contest_id']}/answer"
+    assert browser.post(path, outcome="stands", answer="No").status_code == 403
+    made = browser.post("/contests", customer_id="C57", batch="portfolio", said="No")
+    assert made.status_code == 403
+    assert len(list_contests(bank.journal)) == 2
 
 
 def test_run_is_resumed_by_who_sees_all_of_its_customers(bank: Office) -> None:
@@ -188,44 +191,20 @@ def test_run_is_resumed_by_who_sees_all_of_its_customers(bank: Office) -> None:
     assert unlimited.post(f"/runs/{whole}/resume").status_code == 303
 
 
-def test_contests_are_those_of_the_users_branches(bank: Office) -> None:
-    """Others' are neither listed, nor recorded, nor answered."""
-    for customer in ("C58", "C59"):
-        clocks = bank.settings.contest
-        open_contest(bank.journal, Actor("Ada"), clocks, customer, said="No", batch="portfolio")
-    browser = limited(bank, "Kano")
-    page = browser.get("/contests").text
-    assert "/customers/C58" in page
-    assert "C59" not in page
-    assert "1 contest</b>" in browser.get("/").text
-    foreign = next(each for each in list_contests(bank.journal) if each["customer_id"] == "C59")
-    path = f"/contests/{foreign['contest_id']}/answer"
-    answer = browser.post(path, outcome="stands", answer="No")
-    assert answer.status_code == 403
-    made = browser.post("/contests", customer_id="C57", batch="portfolio", said="No")
-    assert made.status_code == 403
-    assert len(list_contests(bank.journal)) == 2
-
-
 def test_limits_and_rights_are_set_on_the_page_and_shown_there(bank: Office) -> None:
     """Branches divided by commas; a right given or taken is what the user then may."""
-    admin = bank.browser("administrator")
+    admin, both = bank.browser("administrator"), ("Kano", "Lagos Island")
     bank.browser("analyst", name="Kemi")
-    fields = {"name": "Kemi", "do": "change", "role": "analyst"}
-    page = admin.post("/users", branches="Kano, Lagos Island", export="taken", **fields).text
-    assert 'value="Kano, Lagos Island"' in page
-    kemi = bank.context.accounts.find("Kemi")
-    assert kemi is not None
-    assert kemi.branches == ("Kano", "Lagos Island")
-    assert not kemi.may("export")
-    admin.post("/users", money="taken", **fields)
-    kemi = bank.context.accounts.find("Kemi")
-    assert kemi is not None
-    assert kemi.branches == ("Kano", "Lagos Island"), "a form without the field changes nothing"
-    admin.post("/users", branches="", **fields)
-    kemi = bank.context.accounts.find("Kemi")
-    assert kemi is not None
-    assert kemi.branches == ()
+    for changed, branches in (
+        ({"branches": "Kano, Lagos Island", "export": "taken"}, both),
+        ({"money": "taken"}, both),  # a form without the field changes nothing
+        ({"branches": ""}, ()),
+    ):
+        page = admin.post("/users", name="Kemi", do="change", role="analyst", **changed).text
+        kemi = bank.context.accounts.find("Kemi")
+        assert kemi is not None
+        assert (kemi.branches, kemi.may("export")) == (branches, False)
+        assert f'value="{", ".join(branches)}"' in page
     (first, *_) = bank.context.audit.find(AuditQuery(action="user changed"))[::-1]
-    assert first["detail"]["branches"] == ["Kano", "Lagos Island"]
+    assert first["detail"]["branches"] == [*both]
     assert first["detail"]["rights"] == {"export": False}

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from nightscreen.cli.main import app
 from nightscreen.journal.audit import AuditQuery
-from nightscreen.privacy.contests import list_contests
 from tests.desk.office import ORIGIN, PASSWORD, Browser, Office
 from tests.desk.test_my_work import declined, review
 
@@ -199,32 +198,3 @@ def back(folder: Path, file: Path, customer_id: str) -> Path:
         writer.writeheader()
         writer.writerow(row)
     return file
-
-
-def test_contest_above_the_limit_is_answered_by_two(bank: Office) -> None:
-    """An answer by one person keeps the contest open; a privacy officer confirms nothing."""
-    bank.context.settings = bank.settings.model_copy(update={"override_above": 0})
-    who = declined(bank)[0]
-    key = bank.journal.pseudonyms.customer("portfolio", who)
-    ada, bem, pri = (
-        bank.browser(role, name=name)
-        for role, name in (("analyst", "Ada"), ("analyst", "Bem"), ("privacy", "Pri"))
-    )
-    said = {"customer_id": who, "batch": "portfolio", "said": "I have paid"}
-    assert pri.post("/contests", **said).status_code == 303
-    (contest,) = list_contests(bank.journal)
-    path = f"/contests/{contest['contest_id']}/answer"
-    changed = {"outcome": "changed", "decision": "approve", "answer": "It is settled"}
-    assert pri.post(path, **changed).status_code == 403
-    for _ in range(2):
-        waits = ada.post(path, **changed)
-        assert "waits for a second person" in ada.get(waits.headers["location"]).text
-    assert bank.context.reviews.of_customer(key) == []
-    assert [each["state"] for each in list_contests(bank.journal)] == ["open"]
-    at = f"/customers/{who}/override"
-    for browser in (ada, pri):
-        assert browser.post(at, do="confirm").status_code == 403
-    assert bem.post(at, do="confirm").status_code == 303
-    (stored,) = bank.context.reviews.of_customer(key)
-    assert (stored.decision, stored.reviewer, stored.confirmed_by) == ("approve", "Ada", "Bem")
-    assert list_contests(bank.journal) == []

@@ -8,8 +8,8 @@ from pathlib import Path
 from nightscreen.desk.pages import micro
 from nightscreen.journal.cases import Cases
 from tests.begun import begin_run
-from tests.desk.furnished import WAITING, wait_for_approval
-from tests.desk.office import Browser, Office
+from tests.desk.furnished import wait_for_approval
+from tests.desk.office import WAITING, Browser, Office
 from tests.desk.test_fix import typed
 from tests.desk.test_my_work import declined, needing, review
 from tests.desk.test_pages import newest

@@ -72,7 +72,6 @@ class Desk(World):
 
     def drop(self, name: str, first: int = 1, rows: int = ROWS) -> Path:
         """Put a file of customers into the inbox; return a copy that stays."""
-        self.inbox  # noqa: B018 - makes the folder
         kept = self.write([customer(first + number) for number in range(rows)], f"kept-{name}")
         shutil.copy(kept, self.dropped / name)
         return kept
@@ -119,8 +118,10 @@ class Held(Unasked):
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    """A watcher's desk."""
-    return Desk(tmp_path)
+    """A watcher's desk with an empty inbox."""
+    found = Desk(tmp_path)
+    assert not found.inbox.look()
+    return found
 
 
 def test_a_file_is_moved_beside_its_result_and_screened_once(desk: Desk) -> None:
@@ -319,7 +320,6 @@ def test_a_decision_list_that_came_back_is_imported_or_refused_whole(desk: Desk)
     Of a mistaken one nothing is taken; the text names line, column and what to do, and no customer.
     """
     night = desk.screen([customer(number) for number in range(1, 60)])
-    desk.inbox  # noqa: B018 - makes the folder
     shutil.copy(reviewed(night.folder, reviewer_decision="maybe"), desk.dropped / "decisions.csv")
     assert desk.run(desk.take()) is Fate.FAILED
     (said,) = desk.told("what-is-wrong.txt")
@@ -385,7 +385,6 @@ def test_erasing_reaches_the_dropped_file_in_every_format(desk: Desk, name: str)
     people[2]["first_name"] = 'Ola "Two\nLines"'
     content = FORMS[name]([list(people[0]), *(list(each.values()) for each in people)])
     others = FORMS[name]([list(people[0]), list(people[0].values())])
-    desk.inbox  # noqa: B018 - makes the folder
     for fate in (Fate.SCREENED, Fate.REPEATED):
         (desk.dropped / name).write_bytes(content)
         assert desk.run(desk.take()) is fate
@@ -421,7 +420,6 @@ def test_erasing_reaches_the_dropped_file_in_every_format(desk: Desk, name: str)
 
 def test_a_refused_row_goes_from_the_input_after_its_quarantine_was_purged(desk: Desk) -> None:
     """The quarantine is kept for a month, the dropped file for a year: it has the person still."""
-    desk.inbox  # noqa: B018 - makes the folder
     people = [
         customer(1),
         customer(2),
@@ -445,7 +443,6 @@ def test_a_refused_row_goes_from_the_input_after_its_quarantine_was_purged(desk:
 def test_a_file_that_nobody_can_read_goes_and_so_does_text_without_headings(desk: Desk) -> None:
     """A workbook that is damaged, and a text in which a line names the person."""
     person = customer(3)
-    desk.inbox  # noqa: B018 - makes the folder
     for folder, name, content in (
         ("a", "book.xlsx", b"PK\x03\x04 broken"),
         ("b", "notes.txt", f"call {person['bvn']} back\nsomething else\n".encode()),

@@ -40,36 +40,23 @@ def test_a_file_is_taken_after_several_looks_and_long_enough() -> None:
 
 
 def test_every_change_begins_the_wait_anew() -> None:
-    """A copy that stalls and goes on is not taken in between."""
+    """A copy that stalls and goes on is not taken in between, nor a file renamed over another."""
     settling = Settling(SETTLE_S)
     for second in range(40):
         assert _look(settling, second, a=1 + second // 4) == []
-    assert _look(settling, 45, a=10) == ["a"]
+    other = {"a": Stamp(10, 1, 2)}  # the same size and time under another inode
+    assert settling.look(other, 44, is_whole=_yes, is_being_written=_no) == []
+    assert settling.look(other, 45, is_whole=_yes, is_being_written=_no) == []
+    assert settling.look(other, 50, is_whole=_yes, is_being_written=_no) == ["a"]
 
 
-def test_a_file_renamed_over_another_counts_as_new() -> None:
-    """The same size and time under another inode is another file."""
-    settling = Settling(SETTLE_S)
-    for second in range(5):
-        settling.look({"a": Stamp(9, 1, 1)}, second, is_whole=_yes, is_being_written=_no)
-    again = settling.look({"a": Stamp(9, 1, 2)}, 6, is_whole=_yes, is_being_written=_no)
-    assert again == []
-
-
-def test_a_file_without_its_end_is_waited_for_longer() -> None:
-    """It is given up on at last, so that it can be told what is wrong with it."""
-    settling = Settling(SETTLE_S)
-    for second in range(int(LONGER * SETTLE_S)):
-        assert _look(settling, second, whole=_no, a=9) == []
-    assert _look(settling, LONGER * SETTLE_S, whole=_no, a=9) == ["a"]
-
-
-def test_an_empty_file_is_waited_for_longer() -> None:
-    """Many programs make the file first and fill it afterwards."""
-    settling = Settling(SETTLE_S)
-    for second in range(int(LONGER * SETTLE_S)):
-        assert _look(settling, second, a=0) == []
-    assert _look(settling, LONGER * SETTLE_S, a=0) == ["a"]
+def test_an_empty_file_or_one_without_its_end_is_waited_for_longer() -> None:
+    """Many programs make the file first; it is given up on at last, to be told what is wrong."""
+    for whole, size in ((_no, 9), (_yes, 0)):
+        settling = Settling(SETTLE_S)
+        for second in range(int(LONGER * SETTLE_S)):
+            assert _look(settling, second, whole=whole, a=size) == []
+        assert _look(settling, LONGER * SETTLE_S, whole=whole, a=size) == ["a"]
 
 
 def test_a_file_that_somebody_writes_is_never_taken() -> None:

@@ -41,13 +41,29 @@ SALARIES = (
 
 
 def test_a_salary_is_found_with_and_without_the_word(lender: CashFlow) -> None:
-    """Six months from one source in one amount are a salary, whatever the narration calls it."""
-    rows = figures(lender, *(alive() + each_month(28, SALARY, each) for each in SALARIES))
+    """Six months from one source in one amount are a salary, whatever the narration calls it.
+
+    Paid on the last working day, on the first of the next or before a feast it is one a month; what
+    paid nothing for longer than 45 days has ended, and two covered months carry no income.
+    """
+    days = ["2026-01-30", "2026-03-01", "2026-03-31", "2026-04-30", "2026-06-01", "2026-06-18"]
+    *rows, sliding, ended, short = figures(
+        lender,
+        *(alive() + each_month(28, SALARY, each) for each in SALARIES),
+        alive() + [item(day, SALARY, "ACME LTD") for day in days],
+        alive() + each_month(28, SALARY, "ACME SALARY", months=range(1, 5)),
+        alive((5, 6)) + each_month(28, SALARY, "ACME LTD", months=(5, 6)),
+    )
     for narration, row in zip(SALARIES, rows, strict=True):
         assert row["tx_salary"] is True, narration
         assert (row["tx_salary_day"], row["tx_income_sources"], row["tx_months"]) == (28, 1, 6)
         assert row["tx_income_monthly"] == row["tx_salary_monthly"] == Decimal(SALARY)
         assert row["tx_salary_last"] == date(2026, 6, 28)
+    assert (sliding["tx_salary"], sliding["tx_salary_months"]) == (True, 6)
+    assert sliding["tx_income_low"] == Decimal(SALARY)
+    assert (ended["tx_salary"], ended["tx_salary_last"]) == (False, None)
+    assert short["tx_months"] == 2
+    assert (short["tx_income_monthly"], short["tx_instalment_most"]) == (None, None)
 
 
 def test_a_large_gift_is_no_income(lender: CashFlow) -> None:
@@ -57,20 +73,6 @@ def test_a_large_gift_is_no_income(lender: CashFlow) -> None:
     row, alone = figures(lender, paid, [*alive(), gift])
     assert (row["tx_income_monthly"], row["tx_income_sources"]) == (Decimal(SALARY), 1)
     assert (alone["tx_salary"], alone["tx_income_monthly"]) == (False, Decimal(0))
-
-
-def test_a_pay_day_slides_and_december_comes_early(lender: CashFlow) -> None:
-    """Paid on the last working day, on the first of the next or before a feast: one a month."""
-    days = ["2026-01-30", "2026-03-01", "2026-03-31", "2026-04-30", "2026-06-01", "2026-06-18"]
-    (row,) = figures(lender, alive() + [item(day, SALARY, "ACME LTD") for day in days])
-    assert (row["tx_salary"], row["tx_salary_months"]) == (True, 6)
-    assert row["tx_income_low"] == Decimal(SALARY)
-
-
-def test_a_salary_that_stopped_is_none(lender: CashFlow) -> None:
-    """A source that paid nothing for longer than 45 days has ended."""
-    (row,) = figures(lender, alive() + each_month(28, SALARY, "ACME SALARY", months=range(1, 5)))
-    assert (row["tx_salary"], row["tx_salary_last"]) == (False, None)
 
 
 def test_a_loan_is_no_income_and_its_repayment_is_seen(lender: CashFlow) -> None:
@@ -191,14 +193,6 @@ def test_months_without_transactions_are_missing_not_empty(lender: CashFlow) -> 
     assert (row["tx_income_low"], row["tx_salary"]) == (Decimal(SALARY), True)
 
 
-def test_too_few_months_carry_no_income(lender: CashFlow) -> None:
-    """With two covered months income and what can be afforded are not known."""
-    (row,) = figures(lender, alive((5, 6)) + each_month(28, SALARY, "ACME LTD", months=(5, 6)))
-    assert row["tx_months"] == 2
-    assert row["tx_income_monthly"] is None
-    assert row["tx_instalment_most"] is None
-
-
 def test_nothing_after_the_answer_and_nothing_unsettled_counts(lender: CashFlow) -> None:
     """What is dated later, pending, failed, deleted or of another currency changes no figure."""
     items = alive() + each_month(28, SALARY, "ACME SALARY")
@@ -264,16 +258,16 @@ def test_narrations_and_their_traps(
     assert taken == {narration: [word] for narration, word in expected.items()}
 
 
-@pytest.mark.parametrize(
-    "word", ["TITHE", "CITY CLINIC", "UNION DUES", "APC", "masjid", "Hospital*"]
-)
-def test_no_rule_may_rest_on_giving_health_unions_or_parties(tmp_path: Path, word: str) -> None:
+def test_no_rule_may_rest_on_giving_health_unions_or_parties(tmp_path: Path) -> None:
     """A lender's own file with such a word is refused, and told why."""
-    rule = f'\n[[rule]]\nname = "mine"\ncategory = "mine"\ndirection = "any"\nwords = ["{word}"]\n'
     own = tmp_path / "narrations.toml"
-    own.write_text(NARRATIONS.read_text("utf-8") + rule, "utf-8")
-    with pytest.raises(SettingsError, match="no ground for a figure"):
-        load_narrations(own)
+    for word in ("TITHE", "CITY CLINIC", "UNION DUES", "APC", "masjid", "Hospital*"):
+        rule = (
+            f'[[rule]]\nname = "mine"\ncategory = "mine"\ndirection = "any"\nwords = ["{word}"]\n'
+        )
+        own.write_text(f"{NARRATIONS.read_text('utf-8')}\n{rule}", "utf-8")
+        with pytest.raises(SettingsError, match="no ground for a figure"):
+            load_narrations(own)
 
 
 def test_made_up_lives_are_told_apart(lender: CashFlow) -> None:
@@ -301,46 +295,34 @@ def test_a_platforms_uneven_payouts_are_an_income_and_no_salary(lender: CashFlow
     assert (farm["tx_salary"], farm["tx_salary_day"]) == (True, None)
 
 
-def test_a_lender_corrects_a_definition(tmp_path: Path) -> None:
-    """A file under HOME replaces the package's."""
-    own = DEFINITIONS.read_text("utf-8").replace(
-        "SELECT customer_id, median(inflow) FROM", "SELECT customer_id, max(inflow) FROM"
-    )
-    (tmp_path / "features.sql").write_text(own, "utf-8")
+REACHING = {
+    "CREATE TABLE theft AS SELECT * FROM read_csv('/etc/passwd');": "disabled by configuration",
+    "COPY transactions TO '/tmp/out.csv';": "only CREATE",
+    "ATTACH 'other.db';": "only CREATE",
+    "SET lock_configuration = false;": "only CREATE",
+    "CREATE VIEW tx_of_mine AS SELECT customer_id, 1 FROM customers;": "is no feature",
+    "CREATE VIEW mine AS SELECT narration FROM transactions;": "narration",
+    "CREATE VIEW;": "syntax error",
+}
+"""What is added to the definitions, and why it is refused."""
+MONTHLY = "SELECT customer_id, median(inflow) FROM monthly GROUP BY customer_id;"
+
+
+def test_a_lender_corrects_a_definition_that_reaches_nothing_else(tmp_path: Path) -> None:
+    """A file under HOME replaces the package's: no file, no setting, no text of a narration.
+
+    The error names the file; one customer has one row.
+    """
+    own, text = tmp_path / "features.sql", DEFINITIONS.read_text("utf-8")
+    own.write_text(text.replace(MONTHLY, MONTHLY.replace("median", "max")), "utf-8")
     items = [*alive(), item("2026-05-05", 70000, "CASH DEPOSIT")]
     (row,) = figures(cash_flow(tmp_path), items)
     assert row["tx_inflow_monthly"] == Decimal(70_000)
-
-
-@pytest.mark.parametrize(
-    ("statement", "why"),
-    [
-        (
-            "CREATE TABLE theft AS SELECT * FROM read_csv('/etc/passwd');",
-            "disabled by configuration",
-        ),
-        ("COPY transactions TO '/tmp/out.csv';", "only CREATE"),
-        ("ATTACH 'other.db';", "only CREATE"),
-        ("SET lock_configuration = false;", "only CREATE"),
-        ("CREATE VIEW tx_of_mine AS SELECT customer_id, 1 FROM customers;", "is no feature"),
-        ("CREATE VIEW mine AS SELECT narration FROM transactions;", "narration"),
-        ("CREATE VIEW;", "syntax error"),
-    ],
-)
-def test_definitions_reach_nothing_else(tmp_path: Path, statement: str, why: str) -> None:
-    """No file, no setting, no text of a narration; the error names the file."""
-    (tmp_path / "features.sql").write_text(DEFINITIONS.read_text("utf-8") + statement, "utf-8")
-    with pytest.raises(SettingsError, match=f"features.sql.*{why}"):
-        cash_flow(tmp_path)
-
-
-def test_a_definition_that_gives_two_rows_is_refused(tmp_path: Path) -> None:
-    """One customer has one row."""
-    own = DEFINITIONS.read_text("utf-8").replace(
-        "SELECT customer_id, median(inflow) FROM monthly GROUP BY customer_id;",
-        "SELECT customer_id, inflow FROM monthly;",
-    )
-    (tmp_path / "features.sql").write_text(own, "utf-8")
+    for statement, why in REACHING.items():
+        own.write_text(text + statement, "utf-8")
+        with pytest.raises(SettingsError, match=f"features.sql.*{why}"):
+            cash_flow(tmp_path)
+    own.write_text(text.replace(MONTHLY, "SELECT customer_id, inflow FROM monthly;"), "utf-8")
     with pytest.raises(SettingsError, match="tx_inflow_monthly gives a customer several rows"):
         figures(cash_flow(tmp_path), alive())
 

@@ -147,37 +147,30 @@ def test_a_run_is_withdrawn_unless_a_call_of_it_was_acted_on(tmp_path: Path) -> 
 
 
 def test_only_a_run_of_the_same_flow_is_resumed(tmp_path: Path) -> None:
-    """There is none, or it is of another flow: one line says so, and nothing is begun."""
+    """There is none, or it is of another flow: one line says so, and nothing is begun.
+
+    At a wrong address a new run is refused in a line; one that is resumed is there already, and a
+    report says how it ended. What a killed quote left, rows of customers, goes with either.
+    """
+    left = tmp_path / "home" / "quotes" / "20260101-000000-abcdef@4000000-abcdef012345"
+    left.mkdir(parents=True)
+    (left / "rows.csv").write_text("C-1\n")
     with pytest.raises(InputError, match="there is no run 20260101-000000-abcdef of a_flow"):
         opened(tmp_path, Operation.LOAN_PRODUCTS, run="20260101-000000-abcdef")
-    other = opened(tmp_path, Operation.LOAN_PRODUCTS)
-    other.close()
-    with pytest.raises(InputError, match=f"there is no run {other.run_id} of screen_batch"):
-        open_screening(ScreenBatch(run=other.run_id), other.settings)
-
-
-def test_a_resumed_run_at_a_wrong_address_ends_by_its_stop(tmp_path: Path) -> None:
-    """It is there already, and a report says how it ended; a new one is refused in a line."""
     new = opened(tmp_path, Operation.LOAN_PRODUCTS)
+    assert not left.exists()
     new.stops.stop(ADDRESS)
     with pytest.raises(SettingsError, match="nothing was spent"):
         new.refuse_wrong_address()
     new.close()
+    with pytest.raises(InputError, match=f"there is no run {new.run_id} of screen_batch"):
+        open_screening(ScreenBatch(run=new.run_id), new.settings)
     resumed = opened(tmp_path, Operation.LOAN_PRODUCTS, run=new.run_id)
     resumed.stops.stop(ADDRESS)
     resumed.refuse_wrong_address()
     report = reported(resumed, [], Operation.LOAN_PRODUCTS)
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
     resumed.close()
-
-
-def test_what_a_killed_quote_left_goes_with_the_next_run_of_any_flow(tmp_path: Path) -> None:
-    """Its folder holds rows of customers; the holder's lock says that nobody needs it."""
-    left = tmp_path / "home" / "quotes" / "20260101-000000-abcdef@4000000-abcdef012345"
-    left.mkdir(parents=True)
-    (left / "rows.csv").write_text("C-1\n")
-    opened(tmp_path, Operation.LOAN_PRODUCTS).close()
-    assert not left.exists()
 
 
 def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:

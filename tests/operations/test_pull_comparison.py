@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,23 +89,19 @@ def test_order_of_the_list_never_matters(numbers: set[int], shuffle: random.Rand
     }
 
 
-@pytest.mark.parametrize(
-    ("left", "removed", "held"),
-    [(10, 0, 0), (9, 1, 0), (5, 5, 0), (4, 0, 6), (0, 0, 10)],
-)
-def test_lists_that_lack_more_than_half_are_held(left: int, removed: int, held: int) -> None:
-    """Of ten, the newest of which go missing: half is believed, more is not."""
+def test_lists_that_lack_more_than_half_or_end_early_are_held() -> None:
+    """Of ten, the newest of which go missing: half is believed, more is not.
+
+    A list that ends early may have been cut short, however long it is.
+    """
     before = answered(*range(1, 11))
-    found = held_against(before, before[:left])
-    assert (len(found.removed), found.held) == (removed, held)
-    assert len(held_against(before, before[:left], confirms=True).removed) == 10 - left
-
-
-def test_lists_cut_at_their_old_end_are_held() -> None:
-    """A list that ends early may have been cut short, however long it is."""
-    before = answered(*range(1, 51))
-    assert len(held_against(before, before[HELD_TAIL - 1 :]).removed) == HELD_TAIL - 1
-    assert held_against(before, before[HELD_TAIL:]).held == HELD_TAIL
+    for left, removed, held in ((10, 0, 0), (9, 1, 0), (5, 5, 0), (4, 0, 6), (0, 0, 10)):
+        found = held_against(before, before[:left])
+        assert (len(found.removed), found.held) == (removed, held)
+        assert len(held_against(before, before[:left], confirms=True).removed) == 10 - left
+    long = answered(*range(1, 51))
+    assert len(held_against(long, long[HELD_TAIL - 1 :]).removed) == HELD_TAIL - 1
+    assert held_against(long, long[HELD_TAIL:]).held == HELD_TAIL
 
 
 def test_what_is_older_than_a_long_list_is_out_of_reach() -> None:
@@ -123,32 +118,31 @@ def test_what_is_older_than_a_long_list_is_out_of_reach() -> None:
 
 
 def test_the_same_id_with_other_content_is_kept_and_told() -> None:
-    """Both are kept, the second under a key of its own, as a record that cannot be trusted."""
+    """Both are kept, the second under a key of its own, as a record that cannot be trusted.
+
+    The same id at two customers is two records.
+    """
     read = keys(
         [{"id": "a", "amount": "1"}, {"id": "a", "amount": "2"}, {"id": "a", "amount": "1"}]
     )
     assert sorted(str(each.problem) for each in read.values()) == ["None", "repeated_id"]
-
-
-def test_customers_never_share_a_key() -> None:
-    """The same id at two customers is two records."""
     raw = read_list(b'[{"id": "a"}]')
     assert raw is not None
-    (one,), _ = FIELDS.read(raw.records, PSEUDONYMS, b"1" * 16, Drift())
-    (two,), _ = FIELDS.read(raw.records, PSEUDONYMS, b"2" * 16, Drift())
+    (one,), (two,) = (
+        FIELDS.read(raw.records, PSEUDONYMS, customer * 16, Drift())[0] for customer in (b"1", b"2")
+    )
     assert one.key != two.key
 
 
-@pytest.mark.parametrize(
-    "number", ["1.10", "1E5", "-0", "0.1000", "12345678901234567890.123", "1e-7", "100"]
-)
-def test_numbers_survive_to_the_letter(number: str) -> None:
+def test_numbers_survive_to_the_letter() -> None:
     """What is kept of a record has every number as the service wrote it."""
-    raw = read_list(f'{{"data": [{{"amount": {number}, "deep": [{{"n": {number}}}]}}]}}'.encode())
-    assert raw is not None
-    text = json_text(raw.records[0])
-    assert text == f'{{"amount":{number},"deep":[{{"n":{number}}}]}}'
-    assert json_text(parse_text(text.encode())) == text
+    for number in ("1.10", "1E5", "-0", "0.1000", "12345678901234567890.123", "1e-7", "100"):
+        given_ = f'{{"data": [{{"amount": {number}, "deep": [{{"n": {number}}}]}}]}}'
+        raw = read_list(given_.encode())
+        assert raw is not None
+        text = json_text(raw.records[0])
+        assert text == f'{{"amount":{number},"deep":[{{"n":{number}}}]}}'
+        assert json_text(parse_text(text.encode())) == text
 
 
 def seen(text: str, drift: Drift | None = None) -> dict[str, Any]:
@@ -156,45 +150,44 @@ def seen(text: str, drift: Drift | None = None) -> dict[str, Any]:
     return FIELDS.view(parse_text(text.encode()), drift).values
 
 
-@pytest.mark.parametrize(
-    ("given_", "amount"),
-    [
-        ('"1250.50"', "1250.50"),
-        ("1250.50", "1250.50"),
-        ("0.1", "0.1"),
-        ("-3E2", "-300"),
-        ('"1,250.00"', "1250.00"),
-        ('"99999999999999999999999999.999999"', "99999999999999999999999999.999999"),
-    ],
-)
-def test_money_is_exact(given_: str, amount: str) -> None:
-    """Text and numbers become the same exact decimals, which Arrow can hold."""
-    values = seen(f'{{"amount": {given_}}}')
-    assert values["amount"] == Decimal(amount)
-    column = pa.array([values["amount"]], FIELDS.schema.field("amount").type)
-    assert column[0].as_py() == Decimal(amount)
+MONEY = {
+    '"1250.50"': "1250.50",
+    "1250.50": "1250.50",
+    "0.1": "0.1",
+    "-3E2": "-300",
+    '"1,250.00"': "1250.00",
+    '"99999999999999999999999999.999999"': "99999999999999999999999999.999999",
+}
+UNREADABLE = {
+    '{"amount": "twelve"}': ("money_unreadable", "amount"),
+    '{"amount": "1.0000001"}': ("money_unreadable", "amount"),
+    '{"amount": true}': ("money_unreadable", "amount"),
+    '{"amount": {}}': ("money_unreadable", "amount"),
+    '{"transaction_date": "2026-02-31T25:61:00Z"}': ("instant_unreadable", "transaction_date"),
+    '{"transaction_date": 1771000000}': ("instant_unreadable", "transaction_date"),
+    '"text"': ("not_a_record", ""),
+    "[]": ("not_a_record", ""),
+    "null": ("not_a_record", ""),
+}
+"""Records, the code of what is wrong with each, and the column to blame."""
 
 
-@pytest.mark.parametrize(
-    ("record", "problem", "column"),
-    [
-        ('{"amount": "twelve"}', "money_unreadable", "amount"),
-        ('{"amount": "1.0000001"}', "money_unreadable", "amount"),
-        ('{"amount": true}', "money_unreadable", "amount"),
-        ('{"amount": {}}', "money_unreadable", "amount"),
-        ('{"transaction_date": "2026-02-31T25:61:00Z"}', "instant_unreadable", "transaction_date"),
-        ('{"transaction_date": 1771000000}', "instant_unreadable", "transaction_date"),
-        ('"text"', "not_a_record", ""),
-        ("[]", "not_a_record", ""),
-        ("null", "not_a_record", ""),
-    ],
-)
-def test_essential_fields_that_cannot_be_read_are_a_problem(
-    record: str, problem: str, column: str
-) -> None:
-    """Each has its own code and names the column to blame."""
-    view = FIELDS.view(parse_text(record.encode()))
-    assert (view.problem, view.column) == (problem, column)
+def test_money_is_exact_instants_are_utc_and_what_cannot_be_read_is_a_problem() -> None:
+    """Text and numbers become the same exact decimals, which Arrow can hold.
+
+    Zones are minded; without one the service means UTC.
+    """
+    for text, amount in MONEY.items():
+        values = seen(f'{{"amount": {text}}}')
+        assert values["amount"] == Decimal(amount)
+        column = pa.array([values["amount"]], FIELDS.schema.field("amount").type)
+        assert column[0].as_py() == Decimal(amount)
+    for text in ("10:00:00.123Z", "11:00:00.123+01:00", "10:00:00.123"):
+        values = seen(f'{{"transaction_date": "2026-03-01T{text}"}}')
+        assert values["transaction_date"] == datetime(2026, 3, 1, 10, 0, 0, 123000, tzinfo=UTC)
+    for record, told in UNREADABLE.items():
+        view = FIELDS.view(parse_text(record.encode()))
+        assert (view.problem, view.column) == told
 
 
 def test_other_fields_that_cannot_be_read_stand_in_extra() -> None:
@@ -216,20 +209,6 @@ def test_ids_are_text_and_the_bank_is_flat() -> None:
     assert (values["bank_id"], values["bank_short_code"]) == ("58", "058")
     assert values["extra"] == '{"bank.motto":"x"}'
     assert drift.document()["new"] == {"bank.motto": 1}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "2026-03-01T10:00:00.123Z",
-        "2026-03-01T11:00:00.123+01:00",
-        "2026-03-01T10:00:00.123",
-    ],
-)
-def test_instants_are_utc(text: str) -> None:
-    """Zones are minded; without one the service means UTC."""
-    values = seen(f'{{"transaction_date": "{text}"}}')
-    assert values["transaction_date"] == datetime(2026, 3, 1, 10, 0, 0, 123000, tzinfo=UTC)
 
 
 @given(

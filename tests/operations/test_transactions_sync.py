@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import csv
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from nightscreen.operations.transactions.pull import Pull, list_request
+from nightscreen.operations.transactions.pull import list_request
 from nightscreen.sandbox.transactions import transactions_of
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.pulls import PulledKind
@@ -28,14 +27,6 @@ def no_cash_flow(monkeypatch: pytest.MonkeyPatch) -> None:
 def lender(tmp_path: Path) -> Lender:
     """A lender with nobody's consent yet."""
     return Lender(tmp_path)
-
-
-def close_stopped(pull: Pull) -> dict[str, Any]:
-    """Close a pull as one that was cancelled."""
-    pull.run.stops.stop(StopReason.CANCELLED)
-    report = pull.close()
-    pull.run.close()
-    return report
 
 
 def changes_between(customer: str, before: int, day: int) -> dict[str, list[str]]:
@@ -262,7 +253,9 @@ def test_pull_that_was_stopped_goes_on_with_those_who_are_left(lender: Lender) -
     lender.consent([f"C{number}" for number in range(30)])
     pull = lender.open()
     asyncio.run(lender.ask(pull, until=11))
-    stopped = close_stopped(pull)
+    pull.run.stops.stop(StopReason.CANCELLED)
+    stopped = pull.close()
+    pull.run.close()
     done = stopped["customers"]["pulled"]
     assert stopped["state"] == "stopped"
     assert 0 < done < 30

@@ -25,12 +25,6 @@ DEPLOY = ROOT / "deploy"
 DAY = 86_400_000_000
 
 
-def compose() -> dict[str, Any]:
-    """Return the compose file."""
-    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
-    return found
-
-
 def test_only_the_nightly_is_switched_on() -> None:
     """Whatever else `deploy --all` registers waits for somebody to switch it on."""
     deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text("utf-8"))["deployments"]
@@ -44,20 +38,24 @@ def test_only_the_nightly_is_switched_on() -> None:
     assert all(each.get("description") for each in deployments)
 
 
-def test_no_secret_stands_in_the_compose_file() -> None:
-    """Each is a file; only the proxy is reached by other machines, and pages of the engine not."""
-    found = compose()
+def test_the_engine_of_the_compose_file_answers_nobody_without_its_login() -> None:
+    """Those who use it have the login, from a file; the portal has neither login nor address.
+
+    Each secret is a file; only the proxy is reached by other machines, and pages of the engine not;
+    every setting exists: a misspelt one would be ignored in silence.
+    """
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+    services = found["services"]
     assert all(each["file"].startswith("./secrets/") for each in found["secrets"].values())
-    named = {name for each in found["services"].values() for name in each.get("secrets", ())}
+    named = {name for each in services.values() for name in each.get("secrets", ())}
     assert named == set(found["secrets"])
-    published = {name: each["ports"] for name, each in found["services"].items() if "ports" in each}
+    published = {name: each["ports"] for name, each in services.items() if "ports" in each}
     assert published.keys() == {"engine", "proxy"}
     assert all(each.startswith("127.0.0.1:") for each in published["engine"])
-
-
-def test_the_engine_of_the_compose_file_answers_nobody_without_its_login() -> None:
-    """Those who use it have the login, from a file; the portal has neither login nor address."""
-    services = compose()["services"]
+    known = {*setting_names(), *(f"{name}_FILE" for name in setting_names())}
+    for service in services.values():
+        ours = {name for name in service.get("environment", {}) if name.startswith("NIGHTSCREEN_")}
+        assert ours <= known
     having = {name for name, each in services.items() if "engine_login" in each.get("secrets", ())}
     assert having == {"engine", "flows", "inbox", "desk"}
     engine = services["engine"]["environment"]
@@ -68,14 +66,6 @@ def test_the_engine_of_the_compose_file_answers_nobody_without_its_login() -> No
         assert given["PREFECT_API_AUTH_STRING_FILE"] == "/run/secrets/engine_login"
     assert not any(name.startswith("PREFECT") for name in services["portal"]["environment"])
     assert services["portal"]["environment"]["NIGHTSCREEN_DATA_KEY_FILE"]
-
-
-def test_every_setting_of_the_compose_file_exists() -> None:
-    """A misspelt one would be ignored in silence."""
-    known = {*setting_names(), *(f"{name}_FILE" for name in setting_names())}
-    for service in compose()["services"].values():
-        given = {name for name in service.get("environment", {}) if name.startswith("NIGHTSCREEN_")}
-        assert given <= known
 
 
 def locked(file: str) -> dict[str, str]:

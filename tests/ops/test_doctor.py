@@ -18,10 +18,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import Journal, open_journal
 from nightscreen.ops import doctor
-from nightscreen.ops.doctor import (
-    Diagnosis,
-    diagnose,
-)
+from nightscreen.ops.doctor import Diagnosis, Remedy, diagnose
 from nightscreen.ops.status import COMMANDS
 from nightscreen.ops.vitals import write_vitals
 from nightscreen.schemas.errors import JournalError
@@ -51,11 +48,16 @@ def examined(home: Path, way: str | None = None, **more: Any) -> Diagnosis:  # n
     return found
 
 
-def begun(home: Path) -> str:
-    """Make a journal with one run that stopped for want of money; return the run's id."""
+def remedy(found: Diagnosis) -> Remedy:
+    """Return what is to be done; there is something."""
+    assert found.remedy is not None
+    return found.remedy
+
+
+def begun(home: Path) -> None:
+    """Make a journal with one run that stopped for want of money."""
     with open_journal(home) as journal:
         ended(journal, RUN, stop="balance")
-    return RUN
 
 
 def ended(
@@ -108,28 +110,24 @@ def test_a_night_that_was_made_good_is_over(tmp_path: Path) -> None:
     assert (found.exit_status, found.remedy) == (0, None)
 
 
-@pytest.mark.parametrize(
-    ("way", "first", "status"),
-    [
-        ("x:443 shows a certificate that is not trusted (self-signed)", "NIGHTSCREEN_CA_FILE", 2),
-        ("x:443 shows a certificate for another host (it names y)", "correct the host in", 2),
-        ("the name of x:443 cannot be resolved", "correct the host in NIGHTSCREEN_BASE_URL", 2),
-        ("the proxy http://p:1 does not lead to x:443 (407)", "correct NIGHTSCREEN_PROXY", 2),
-        ("x:443 does not answer within 5 s", "wait until the service answers again", 3),
-    ],
-)
-def test_an_outage_is_mended_by_its_cause(
-    tmp_path: Path, way: str, first: str, status: int
-) -> None:
+WAYS = {
+    "x:443 shows a certificate that is not trusted (self-signed)": ("NIGHTSCREEN_CA_FILE", 2),
+    "x:443 shows a certificate for another host (it names y)": ("correct the host in", 2),
+    "the name of x:443 cannot be resolved": ("correct the host in NIGHTSCREEN_BASE_URL", 2),
+    "the proxy http://p:1 does not lead to x:443 (407)": ("correct NIGHTSCREEN_PROXY", 2),
+    "x:443 does not answer within 5 s": ("wait until the service answers again", 3),
+}
+
+
+def test_an_outage_is_mended_by_its_cause(tmp_path: Path) -> None:
     """A certificate or a name stays wrong however long one waits: then no run can start."""
     with open_journal(tmp_path) as journal:
         ended(journal, "night", stop="outage")
-    found = examined(tmp_path, way)
-    assert found.remedy is not None
-    assert first in found.remedy.first
-    assert found.exit_status == status
-    assert found.safe is (status != 2)
-    assert ("no run can start: service" in (found.why_not or "")) is (status == 2)
+    for way, (first, status) in WAYS.items():
+        found = examined(tmp_path, way)
+        assert first in remedy(found).first
+        assert (found.exit_status, found.safe) == (status, status != 2)
+        assert ("no run can start: service" in (found.why_not or "")) is (status == 2)
 
 
 @pytest.mark.parametrize(("trouble", "safe"), [("auth", False), ("address", True)])
@@ -155,8 +153,7 @@ def test_a_full_disk_is_to_be_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(doctor, "free_bytes", lambda _: 1_000)
     monkeypatch.setattr(doctor, "look_into", refuse)
     found = examined(tmp_path)
-    assert found.remedy is not None
-    assert found.remedy.first.startswith("free some disk under")
+    assert remedy(found).first.startswith("free some disk under")
     assert (found.exit_status, found.safe) == (2, False)
     assert found.why_not == "no run can start: disk (home) must be fixed"
 
@@ -180,8 +177,7 @@ def test_an_engine_without_its_database_lets_no_run_begin(tmp_path: Path, engine
     """The server says that it is well; what it keeps it cannot say."""
     with temporary_settings({PREFECT_API_URL: engine}):
         found = examined(tmp_path, more=look_at_engine())
-    assert found.remedy is not None
-    assert found.remedy.first.startswith("look at the server's log: its database is away")
+    assert remedy(found).first.startswith("look at the server's log: its database is away")
     assert "answers with 500" in "\n".join(lines_of(found))
     assert (found.exit_status, found.safe) == (2, False)
     assert found.why_not == "no run can start: engine must be fixed"
@@ -202,8 +198,7 @@ def test_nobody_is_sent_in_a_circle() -> None:
         run = {**dict.fromkeys(FACTS), "run_id": RUN, "flow": flow, **KNOWN, **changes}
         found = Diagnosis(run=run)
         doctor._conclude(found, "")
-        assert found.remedy is not None, (flow, changes)
-        first, command = found.remedy
+        first, command = remedy(found)
         assert first or command, (flow, changes)
         circle = ("nightscreen doctor", "nightscreen runs show")
         assert not command.startswith(circle), (flow, changes)
@@ -213,47 +208,41 @@ OTHER_KEY = base64.b64encode(bytes(range(32))).decode()
 NOBODY_LISTENS = "postgresql+psycopg://someone:pass-word-7@127.0.0.1:9/journal"
 
 
-def test_an_empty_machine_is_told_what_to_set(here: Here, folder: Path, monkeypatch: Any) -> None:  # noqa: ANN401 - a fixture of pytest
-    """No journal, no settings: the two names to set, and how to begin."""
-    monkeypatch.delenv("NIGHTSCREEN_BASE_URL")
-    monkeypatch.delenv("NIGHTSCREEN_API_KEY")
-    said = here("doctor")
+def test_an_empty_machine_is_told_what_to_set(
+    here: Here, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No journal, no settings: the two names to set, and how to begin; a wrong one is named."""
+    with monkeypatch.context() as patch:
+        patch.delenv("NIGHTSCREEN_BASE_URL")
+        patch.delenv("NIGHTSCREEN_API_KEY")
+        said = here("doctor")
     assert said.status == 2
     assert "NIGHTSCREEN_BASE_URL and NIGHTSCREEN_API_KEY" in said.out
     assert "nightscreen quote FILE" in said.out
     assert said.out.endswith("no run can start: settings must be fixed\n")
     assert not (folder / ".nightscreen").exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "word"),
-    [
+    for name, value, word in (
         ("NIGHTSCREEN_BASE_URL", "http://service.example", "https"),
         ("NIGHTSCREEN_ATTEMPTS", "many", "NIGHTSCREEN_ATTEMPTS"),
         ("NIGHTSCREEN_JOURNAL_URL", "mysql://x", "NIGHTSCREEN_JOURNAL_URL"),
-    ],
-)
-def test_a_wrong_setting_is_named(
-    name: str, value: str, word: str, here: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The doctor itself still works."""
-    monkeypatch.setenv(name, value)
-    said = here("doctor", "--json")
-    assert (said.status, said.document["exit_status"]) == (2, 2)
-    wrong = [each for each in said.document["findings"] if each["standing"] == "wrong"]
-    assert word in wrong[0]["says"]
-    assert not said.document["safe_to_run_again"]
-    assert said.document["why_not"].startswith("no run can start: ")
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            said = here("doctor", "--json")
+        assert (said.status, said.document["exit_status"]) == (2, 2)
+        wrong = [each for each in said.document["findings"] if each["standing"] == "wrong"]
+        assert word in wrong[0]["says"]
+        assert not said.document["safe_to_run_again"]
+        assert said.document["why_not"].startswith("no run can start: ")
 
 
 def test_the_wrong_key_is_told_beside_the_run(tmp_path: Path) -> None:
     """The run's state needs no key; its answers do."""
-    run_id = begun(tmp_path / "home")
+    begun(tmp_path / "home")
     found = examined(tmp_path / "home", data_key=OTHER_KEY)
     assert found.exit_status == 2
-    assert found.remedy is not None
-    assert found.remedy.first.startswith("put the right data key back; then top the wallet up")
-    assert found.remedy.command == f"nightscreen screen --run {run_id}"
+    assert remedy(found).first.startswith("put the right data key back; then top the wallet up")
+    assert remedy(found).command == f"nightscreen screen --run {RUN}"
     (tmp_path / "home" / "data.key").unlink()
     missing = examined(tmp_path / "home")
     assert any("key is missing" in each.says for each in missing.findings)
@@ -269,9 +258,8 @@ def test_a_damaged_journal_is_left_alone(tmp_path: Path) -> None:
     before = file.read_bytes()
     found = examined(tmp_path / "home")
     assert found.exit_status == 2
-    assert found.remedy is not None
-    assert "mv " in found.remedy.first
-    assert found.remedy.command == "nightscreen journal restore BACKUP_DIR"
+    assert "mv " in remedy(found).first
+    assert remedy(found).command == "nightscreen journal restore BACKUP_DIR"
     assert file.read_bytes() == before
 
 
@@ -290,8 +278,7 @@ def test_a_database_that_is_down_is_told_without_its_password(tmp_path: Path) ->
     """PostgreSQL is not there; settings, disk and service are looked at all the same."""
     found = examined(tmp_path / "home", journal_url=NOBODY_LISTENS)
     assert found.exit_status == 2
-    assert found.remedy is not None
-    assert found.remedy.first.startswith("start the journal's database")
+    assert remedy(found).first.startswith("start the journal's database")
     told = "\n".join(lines_of(found))
     assert "cannot be reached" in told
     assert "pass-word-7" not in told
@@ -309,7 +296,6 @@ def test_a_hung_run_is_told_from_a_living_one(tmp_path: Path) -> None:
         assert found.run is not None
         assert found.run["state"] == "hung"
         assert (found.exit_status, found.safe) == (3, False)
-        assert found.remedy is not None
-        assert "kill -TERM" in found.remedy.first
+        assert "kill -TERM" in remedy(found).first
         write_vitals(home, RUN, {**old, "at": journal.clock()})
         assert examined(home).exit_status == 0

@@ -63,17 +63,9 @@ class Stop:
 
 STOPS = [
     Stop("budget", parameters={"max_spend": "500"}, in_command="--max-spend"),
-    Stop(
-        "budget",
-        settings={"daily_spend_cap": "500"},
-        mended={"daily_spend_cap": "90000"},
-        first="NIGHTSCREEN_DAILY_SPEND_CAP",
-    ),
-    Stop(
-        "budget",
-        settings={"monthly_spend_cap": "500"},
-        mended={},
-        first="NIGHTSCREEN_MONTHLY_SPEND_CAP",
+    *(
+        Stop("budget", settings={name: "500"}, mended={}, first=f"NIGHTSCREEN_{name.upper()}")
+        for name in ("daily_spend_cap", "monthly_spend_cap")
     ),
     Stop("balance", wallet=500, first="top the wallet up by about ₦"),
     Stop("balance", settings={"balance_floor": "999500"}, mended={}, first="BALANCE_FLOOR"),

@@ -89,8 +89,23 @@ def needles(journal: Journal) -> list[bytes]:
     return [*pseudonyms, *hexes, *(word.encode() for word in words)]
 
 
-def test_nothing_of_the_person_is_left_anywhere(world: World, journal: Journal) -> None:
-    """Neither identifiers nor pseudonyms, in the raw bytes of journal, log and outputs."""
+def require_digests(night: Night) -> dict[str, Any]:
+    """Hold every file to what the manifest says of it, and return the manifest."""
+    manifest: dict[str, Any] = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+    for name, told in manifest["files"].items():
+        held = (night.folder / name).read_bytes()
+        assert told["sha256"] == hashlib.sha256(held).hexdigest(), name
+        assert told["bytes"] == len(held)
+    return manifest
+
+
+def test_nothing_of_the_person_is_left_anywhere(
+    world: World, journal: Journal, nights: list[Night]
+) -> None:
+    """Neither identifiers nor pseudonyms, in the raw bytes of journal, log and outputs.
+
+    Nobody finds the person any more; only theirs is asked anew where the file has them again.
+    """
     sealed = sealed_starts(journal)
     wanted = needles(journal)
     before = b"".join(each for _, each in everything(world.folder))
@@ -100,106 +115,76 @@ def test_nothing_of_the_person_is_left_anywhere(world: World, journal: Journal) 
     assert sum(needle in before for needle in wanted) >= 20
     for path, held in everything(world.folder):
         assert not [needle for needle in wanted if needle in held], path
-
-
-def test_the_books_still_add_up(journal: Journal, nights: list[Night], world: World) -> None:
-    """Every naira stays: calls as tombstones, counters, outcomes and reports as they were."""
-    spent = journal.money.of_run(nights[0].report["run_id"])
-    done = erased(journal, customer_id="CUST-3")
-    assert verify_journal(journal) == []
-    assert journal.money.of_run(nights[0].report["run_id"]) == spent
-    assert (done["answers"], done["calls"]) == (3, 3)
-    calls = pq.read_table(nights[0].folder / "calls.parquet")
-    mine = [row for row in calls.to_pylist() if row["pseudonym"] == TOMBSTONE.hex()]
-    assert len(mine) == 3
-    assert sum(row["cost"] for row in mine) == Decimal(done["cost"])
-    assert all(row["consent_reference"] is None for row in mine)
-    assert sum(calls["cost"].to_pylist()) == Decimal(world.charged)
-    kept = json.loads((nights[0].folder / "report.json").read_text("utf-8"))
-    assert kept == nights[0].report
-
-
-def test_other_rows_stay_as_they_were(journal: Journal, nights: list[Night]) -> None:
-    """The same rows in the same order, the same schema, lists byte for byte."""
-    tables = [night.table for night in nights]
-    lists = (nights[0].folder / "decisions.csv").read_bytes().splitlines(keepends=True)
-    erased(journal, customer_id="CUST-3")
-    for night, table in zip(nights, tables, strict=True):
-        rest = [row for row in table.to_pylist() if row["customer_id"] != "CUST-3"]
-        assert len(rest) == len(OTHERS)
-        assert night.rows == rest
-        assert night.table.schema.equals(table.schema, check_metadata=True)
-    left = [screening_run for screening_run in lists if b"CUST-3" not in screening_run]
-    assert (nights[0].folder / "decisions.csv").read_bytes() == b"".join(left)
-
-
-def test_the_manifest_tells_of_it(journal: Journal, nights: list[Night]) -> None:
-    """New digests, sizes and row counts, and why; nothing that names anybody."""
-    erased(journal, customer_id="CUST-3")
-    for night in nights:
-        manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
-        for name, told in manifest["files"].items():
-            held = (night.folder / name).read_bytes()
-            assert told["sha256"] == hashlib.sha256(held).hexdigest(), name
-            assert told["bytes"] == len(held)
-        assert manifest["files"]["enriched/part-00000.parquet"]["rows"] == len(OTHERS)
-        assert "quarantine.csv" not in manifest["files"]
-        (note,) = manifest["rewritten"]
-        assert note["reason"] == "erasure"
-        assert "quarantine.csv" in note["files"]
-        assert not (night.folder / NOTE).exists()
-
-
-def test_the_person_is_not_found_any_more(journal: Journal) -> None:
-    """Subject access and a second erasure know nobody; the audit knows that something was."""
-    erased(journal, customer_id="CUST-3")
     with pytest.raises(InputError, match="no such customer"):
         lookup_subject(journal, "CUST-3")
     with pytest.raises(InputError, match="nothing is held"):
         erased(journal, customer_id="CUST-3")
     ended, begun = audited(journal)
-    assert (begun["action"], begun["detail"]["answers"], begun["detail"]["calls"]) == (
-        ERASURE_BEGUN,
-        3,
-        3,
-    )
-    assert ended["action"] == ERASURE_ENDED
+    assert (begun["action"], ended["action"]) == (ERASURE_BEGUN, ERASURE_ENDED)
+    assert (begun["detail"]["answers"], begun["detail"]["calls"]) == (3, 3)
     assert ended["detail"]["files"]
-
-
-def test_a_person_in_the_file_again_is_asked_anew(world: World, nights: list[Night]) -> None:
-    """Only the erased person's lookups are asked again."""
-    with open_journal(world.folder / "home") as journal:
-        erased(journal, customer_id="CUST-3")
+    journal.close()
     asked = len(world.calls())
     third = world.screen(ROWS, **OPTIONS)
     assert len(world.calls()) == asked + 3
     assert third.column("karma_source").count("asked") == 1
 
 
+def test_the_books_still_add_up_and_others_stay_as_they_were(
+    journal: Journal, nights: list[Night], world: World
+) -> None:
+    """Calls become tombstones, every naira stays; other rows are the same in the same order.
+
+    The manifest has new digests, sizes and row counts, and says why.
+    """
+    first = nights[0]
+    spent = journal.money.of_run(first.report["run_id"])
+    tables = [night.table for night in nights]
+    lists = (first.folder / "decisions.csv").read_bytes().splitlines(keepends=True)
+    done = erased(journal, customer_id="CUST-3")
+    assert verify_journal(journal) == []
+    assert journal.money.of_run(first.report["run_id"]) == spent
+    assert (done["answers"], done["calls"]) == (3, 3)
+    calls = pq.read_table(first.folder / "calls.parquet")
+    mine = [row for row in calls.to_pylist() if row["pseudonym"] == TOMBSTONE.hex()]
+    assert len(mine) == 3
+    assert sum(row["cost"] for row in mine) == Decimal(done["cost"])
+    assert all(row["consent_reference"] is None for row in mine)
+    assert sum(calls["cost"].to_pylist()) == Decimal(world.charged)
+    assert json.loads((first.folder / "report.json").read_text("utf-8")) == first.report
+    left = [line for line in lists if b"CUST-3" not in line]
+    assert (first.folder / "decisions.csv").read_bytes() == b"".join(left)
+    for night, table in zip(nights, tables, strict=True):
+        rest = [row for row in table.to_pylist() if row["customer_id"] != "CUST-3"]
+        assert len(rest) == len(OTHERS)
+        assert night.rows == rest
+        assert night.table.schema.equals(table.schema, check_metadata=True)
+        manifest = require_digests(night)
+        assert manifest["files"]["enriched/part-00000.parquet"]["rows"] == len(OTHERS)
+        (note,) = manifest["rewritten"]
+        assert note["reason"] == "erasure"
+        assert "quarantine.csv" in note["files"]
+        assert not (night.folder / NOTE).exists()
+
+
 def test_a_bvn_erases_every_row_that_has_it(world: World) -> None:
-    """Under whatever customer ids, in quarantine too; others stay."""
+    """Under whatever customer ids, in quarantine too; others stay.
+
+    Of a household's account the answer goes, the other customer's row stays and is asked again.
+    """
     twin = {**ERASED, "customer_id": "CUST-33"}
-    night = world.screen([*OTHERS, ERASED, twin, NAMELESS], **OPTIONS)
+    spouse = customer(8, customer_id="CUST-8", **CONSENT)
+    spouse |= {name: ERASED[name] for name in ("account_number", "bank_code")}
+    night = world.screen([spouse, *OTHERS, ERASED, twin, NAMELESS], **OPTIONS)
     with open_journal(world.folder / "home") as journal:
         erased(journal, bvn=ERASED["bvn"])
         assert verify_journal(journal) == []
-    assert night.column("customer_id") == [each["customer_id"] for each in OTHERS]
-    for _, held in everything(world.folder):
-        assert ERASED["bvn"].encode() not in held
-
-
-def test_a_shared_identifier_is_asked_again(world: World) -> None:
-    """A household's account: the answer goes, the other customer's row stays."""
-    spouse = customer(8, customer_id="CUST-8", **CONSENT)
-    spouse |= {name: ERASED[name] for name in ("account_number", "bank_code")}
-    rows = [ERASED, spouse, *OTHERS]
-    world.screen(rows, **OPTIONS)
-    with open_journal(world.folder / "home") as journal:
-        erased(journal, customer_id="CUST-3")
+    assert night.column("customer_id") == [each["customer_id"] for each in (spouse, *OTHERS)]
     second = world.screen([spouse, *OTHERS], **OPTIONS)
     assert second.column("bank_account_source") == ["asked"] + ["reused"] * len(OTHERS)
     assert second.column("karma_source") == ["reused"] * (len(OTHERS) + 1)
+    for _, held in everything(world.folder):
+        assert ERASED["bvn"].encode() not in held
 
 
 def test_erasing_again_finishes_after_a_crash(
@@ -233,10 +218,7 @@ def test_erasing_again_finishes_after_a_crash(
     for path, held in everything(world.folder):
         assert not [needle for needle in wanted if needle in held], path
     for night in nights:
-        manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
-        for name, told in manifest["files"].items():
-            held = (night.folder / name).read_bytes()
-            assert told["sha256"] == hashlib.sha256(held).hexdigest(), name
+        require_digests(night)
 
 
 def test_a_manifest_is_mended_after_a_crash_behind_the_files(
@@ -254,10 +236,7 @@ def test_a_manifest_is_mended_after_a_crash_behind_the_files(
     assert mend(journal) == len(nights)
     assert mend(journal) == 0
     for night in nights:
-        manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
-        told = manifest["files"]["enriched/part-00000.parquet"]
-        held = (night.folder / "enriched" / "part-00000.parquet").read_bytes()
-        assert told["sha256"] == hashlib.sha256(held).hexdigest()
+        require_digests(night)
         assert not (night.folder / NOTE).exists()
 
 
@@ -312,30 +291,25 @@ def test_a_legal_hold_goes_first(journal: Journal, nights: list[Night]) -> None:
 def test_workbook_and_quarantine_that_name_the_person_go_and_are_told_first(
     world: World, journal: Journal, nights: list[Night]
 ) -> None:
-    """They go whole, whatever reviewers wrote into them; those of a night without them stay."""
+    """They go whole, whatever reviewers wrote into them; those of a night without them stay.
+
+    So does the workbook of a night that only refused the person: it has no line of theirs.
+    """
     other = world.screen([*OTHERS, REFUSED], **OPTIONS)
+    refused = world.screen([*OTHERS, NAMELESS], **OPTIONS)
     gone = ("quarantine.csv", "decisions.xlsx")
-    places = [f"{night.report['run_id']}/{name}" for name in gone for night in nights]
+    places = {f"{night.report['run_id']}/{name}" for name in gone for night in nights}
+    places.add(f"{refused.report['run_id']}/quarantine.csv")
     found = look(journal, Whom(customer_id="CUST-3"))
-    assert found.document()["removed_whole"] == places
-    done = erase(journal, found)
-    assert done["removed_whole"] == places
+    assert {*found.document()["removed_whole"]} == places
+    assert {*erase(journal, found)["removed_whole"]} == places
     for name in gone:
         for night in nights:
             assert not (night.folder / name).exists()
             manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
             assert name not in manifest["files"]
         assert (other.folder / name).exists()
-
-
-def test_the_workbook_of_a_night_that_only_refused_the_person_stays(
-    world: World, journal: Journal, nights: list[Night]
-) -> None:
-    """It has no line of theirs; the refused rows, which have, go."""
-    refused = world.screen([*OTHERS, NAMELESS], **OPTIONS)
-    erased(journal, customer_id="CUST-3")
-    assert not (refused.folder / "quarantine.csv").exists()
-    assert (refused.folder / "decisions.xlsx").exists()
+    assert [(refused.folder / name).exists() for name in gone] == [False, True]
 
 
 def test_a_workbook_that_shows_an_approved_customer_goes(

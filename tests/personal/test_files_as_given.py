@@ -44,8 +44,8 @@ def test_a_text_names_a_person_by_id_or_where_nobody_else_is_named(
         assert all(learned[name] == value for name, value in row.items() if value is not None)
 
 
-def test_a_hidden_sheet_is_looked_into_and_what_nobody_can_read_is_told(tmp_path: Path) -> None:
-    """A workbook counts as a whole; one that is damaged may name anybody."""
+def test_a_workbook_counts_as_a_whole_and_what_nobody_can_read_is_told(tmp_path: Path) -> None:
+    """A hidden sheet, a title above the headings, a remark beside; damaged it may name anybody."""
     book = openpyxl.Workbook()
     first = book.worksheets[0]
     first.append(["customer_id", "bvn"])
@@ -57,17 +57,13 @@ def test_a_hidden_sheet_is_looked_into_and_what_nobody_can_read_is_told(tmp_path
     assert PERSON.look(tmp_path / "book.xlsx").anywhere
     (tmp_path / "broken.xlsx").write_bytes((tmp_path / "book.xlsx").read_bytes()[:200])
     assert PERSON.look(tmp_path / "broken.xlsx").unread
-
-
-@pytest.mark.parametrize("place", ["A1", "H300"])
-def test_a_workbook_is_looked_into_beside_its_table(tmp_path: Path, place: str) -> None:
-    """A title above the headings, a remark beside the columns: the workbook names the person."""
-    book = openpyxl.Workbook()
-    sheet = book.worksheets[0]
-    sheet["A2"], sheet["B2"], sheet["A3"] = "customer_id", "bvn", "13"
-    sheet[place] = f"For BVN {BVN}"
-    book.save(tmp_path / "book.xlsx")
-    assert PERSON.look(tmp_path / "book.xlsx").anywhere
+    for place in ("A1", "H300"):
+        book = openpyxl.Workbook()
+        sheet = book.worksheets[0]
+        sheet["A2"], sheet["B2"], sheet["A3"] = "customer_id", "bvn", "13"
+        sheet[place] = f"For BVN {BVN}"
+        book.save(tmp_path / "beside.xlsx")
+        assert PERSON.look(tmp_path / "beside.xlsx").anywhere, place
 
 
 def test_a_heading_that_only_a_mapping_knows_says_whose_a_row_is(tmp_path: Path) -> None:

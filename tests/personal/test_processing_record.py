@@ -32,16 +32,12 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def test_every_period_of_the_settings_is_in_the_record(settings: Settings) -> None:
-    """Each ground once, with its days and the name to change them by."""
+    """Each ground once, with its days and the name to change them by; hosts, and no secret."""
     kept = {each["setting"]: each["days"] for each in processing_record(settings)["kept"]}
     names = {f"NIGHTSCREEN_RETENTION__{ground.upper()}_DAYS" for ground in Cutoffs._fields}
     assert kept.keys() == names
     assert kept["NIGHTSCREEN_RETENTION__APPLICANTS_DAYS"] == 90
     assert kept["NIGHTSCREEN_RETENTION__AUDIT_DAYS"] == 4000
-
-
-def test_hosts_are_named_and_secrets_are_not(settings: Settings) -> None:
-    """Service, journal and proxy by host; no key, password or user."""
     page = record_page(processing_record(settings)) + assessment_page(settings)
     for host in ("api.service.example", "db.lender.example", "outgoing proxy"):
         assert host in page

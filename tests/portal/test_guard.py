@@ -14,39 +14,31 @@ from nightscreen.schemas.errors import SettingsError
 from tests.portal.visiting import PORTAL, Town, Visitor, settings_in
 
 
-def client(town: Town, origin: str = PORTAL) -> httpx.AsyncClient:
-    """Return a browser that reaches the portal under an origin."""
-    app = httpx.ASGITransport(town.app, raise_app_exceptions=False)
-    return httpx.AsyncClient(transport=app, base_url=origin)
-
-
 async def test_only_the_form_of_a_link_may_lead_away(town: Town, visitor: Visitor) -> None:
-    """To the consent screen, which may itself send the customer on to sign in."""
-    usual = (await client(town).get("/")).headers
+    """To the consent screen, which may itself send the customer on to sign in.
+
+    Cookies are out of reach of scripts, other sites and other hosts; departures, each of which
+    leaves a row in the journal, are slowed.
+    """
+    app = httpx.ASGITransport(town.app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=app, base_url=PORTAL) as client:
+        usual = (await client.get("/")).headers
     assert usual["content-security-policy"].startswith("default-src 'none'; img-src 'self'; ")
     assert "form-action 'self'; " in usual["content-security-policy"]
     assert usual["strict-transport-security"].startswith("max-age=")
-    page = await visitor.open(town.link().token)
+    token = town.link().token
+    page = await visitor.open(token)
     policy = page.headers["content-security-policy"]
     assert "form-action 'self' https://screen.service.example https:;" in policy
     assert len(page.headers.get_list("content-security-policy")) == 1
-
-
-async def test_departures_from_one_link_are_slowed(town: Town, visitor: Visitor) -> None:
-    """Each leaves a row in the journal."""
-    token = town.link().token
-    for _ in range(DEPARTURES_A_MINUTE):
-        assert (await visitor.press(token)).status_code == 303
-    assert (await visitor.press(token)).status_code == 429
-
-
-async def test_cookies_are_kept_to_the_host(town: Town, visitor: Visitor) -> None:
-    """Out of reach of scripts, other sites and other hosts; named so that none can be planted."""
-    cookie = (await visitor.open(town.link().token)).headers["set-cookie"]
+    cookie = page.headers["set-cookie"]
     assert cookie.startswith("__Host-nightscreen=")
     for part in ("HttpOnly", "Secure", "SameSite=lax", "Path=/"):
         assert part in cookie
     assert "domain" not in cookie.lower()
+    for _ in range(DEPARTURES_A_MINUTE):
+        assert (await visitor.press(token)).status_code == 303
+    assert (await visitor.press(token)).status_code == 429
 
 
 async def test_fault_is_a_page_in_kind_words_and_a_line_without_a_person(
@@ -85,9 +77,5 @@ def test_wrong_settings_are_told_by_name(tmp_path: Path) -> None:
     for changes, told in WRONG:
         with pytest.raises(SettingsError, match=told):
             settings_in(tmp_path, **changes)
-
-
-def test_portal_without_an_address_is_refused(tmp_path: Path) -> None:
-    """Nobody would know what to print in a link."""
     with pytest.raises(SettingsError, match="NIGHTSCREEN_REDIRECT_URI"):
-        Town(tmp_path, changes={"redirect_uri": ""})
+        Town(tmp_path, changes={"redirect_uri": ""})  # nobody would know what to print in a link

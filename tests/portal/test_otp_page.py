@@ -57,15 +57,6 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     desk.journal.close()
 
 
-async def test_right_password_confirms(desk: Desk) -> None:
-    """And opening the link again says so."""
-    answer = await desk.type(f" {desk.otp[:3]} {desk.otp[3:]} ")
-    assert (answer.status_code, answer.headers["location"]) == (303, desk.path)
-    page = await desk.browser.get(desk.path)
-    assert heading(page) == "Thank you, your BVN is confirmed"
-    assert heading(await desk.type(desk.otp)) == "Thank you, your BVN is confirmed"
-
-
 async def test_wrong_password_is_told_beside_the_field_and_counted(desk: Desk) -> None:
     """Three and no more; what was typed is never shown again."""
     wrong = "000000" if desk.otp != "000000" else "111111"
@@ -81,14 +72,30 @@ async def test_wrong_password_is_told_beside_the_field_and_counted(desk: Desk) -
     assert (await desk.type(desk.otp)).status_code == 410
 
 
-async def test_what_cannot_be_a_password_is_not_sent(desk: Desk) -> None:
-    """And does not count."""
+async def test_right_password_confirms_and_what_cannot_be_one_is_not_sent(desk: Desk) -> None:
+    """Nor does it count, nor use anything up while the service is away; opened again it says so.
+
+    A link that is none says nothing, not even whether there was one.
+    """
+    for token in ("x", "x.y", "é", "a" * 400):
+        page = await desk.browser.get(f"/otp/{token}")
+        assert (page.status_code, heading(page)) == (410, "This link does not work any more"), token
+    before = desk.world.sandbox.ledger.count
     for typed in ("", "   ", "12", "12345678901", "abcdef"):
-        before = desk.world.sandbox.ledger.count
         page = await desk.type(typed)
         assert page.status_code == 422, typed
         assert "You can try 3 times" in page.text, typed
-        assert desk.world.sandbox.ledger.count == before, typed
+    assert desk.world.sandbox.ledger.count == before
+    sandbox, right = desk.world.sandbox, desk.world.sandbox.authorization
+    sandbox.authorization = "Bearer another"
+    page = await desk.type(desk.otp)
+    assert (page.status_code, heading(page)) == (503, "The code could not be checked now")
+    sandbox.authorization = right
+    answer = await desk.type(f" {desk.otp[:3]} {desk.otp[3:]} ")
+    assert (answer.status_code, answer.headers["location"]) == (303, desk.path)
+    page = await desk.browser.get(desk.path)
+    assert heading(page) == "Thank you, your BVN is confirmed"
+    assert heading(await desk.type(desk.otp)) == "Thank you, your BVN is confirmed"
 
 
 async def test_many_tries_a_minute_are_slowed(desk: Desk) -> None:
@@ -97,23 +104,6 @@ async def test_many_tries_a_minute_are_slowed(desk: Desk) -> None:
         assert (await desk.type("12")).status_code == 422
     page = await desk.type("12")
     assert (page.status_code, heading(page)) == (429, "That was too often in a short time")
-
-
-async def test_links_that_are_none_say_nothing(desk: Desk) -> None:
-    """Not even whether there was one."""
-    for token in ("x", "x.y", "é", "a" * 400):
-        page = await desk.browser.get(f"/otp/{token}")
-        assert (page.status_code, heading(page)) == (410, "This link does not work any more"), token
-
-
-async def test_service_that_is_away_uses_nothing_up(desk: Desk) -> None:
-    """The same password may be tried again."""
-    sandbox, right = desk.world.sandbox, desk.world.sandbox.authorization
-    sandbox.authorization = "Bearer another"
-    page = await desk.type(desk.otp)
-    assert (page.status_code, heading(page)) == (503, "The code could not be checked now")
-    sandbox.authorization = right
-    assert (await desk.type(desk.otp)).status_code == 303
 
 
 async def test_page_shows_where_the_code_went_and_nothing_else_of_the_customer(
