@@ -28,7 +28,6 @@ SOMEBODY_ELSE = os.environ["SOMEBODY_ELSE"]
 
 
 def run_id() -> str:
-    """Return the id of a run that asked the check."""
     return next(path.parent.name for path in sorted((FOLDER / "out").glob("*/manifest.json")))
 
 

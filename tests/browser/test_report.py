@@ -76,7 +76,6 @@ def browser(reports: dict[str, Path]) -> Iterator[Browser]:
 
 
 def opened(browser: Browser, path: Path, look: str) -> tuple[Page, list[str]]:
-    """Open a page and return it with all that it asked for or complained of."""
     page = browser.new_context(**LOOKS[look]).new_page()
     noise: list[str] = []
     page.on("request", lambda request: noise.append(request.url))

@@ -42,7 +42,6 @@ def settings(folder: Path, monkeypatch: pytest.MonkeyPatch, sandbox: SandboxProc
 
 
 def code_of(sandbox: SandboxProcess, *scopes: str, customer: str = "ada@x.example") -> str:
-    """Return a code that a customer brought back."""
     return sandbox.grant(customer, scopes or (LIST,), CALLBACK)
 
 

@@ -28,7 +28,6 @@ def env(tmp_path: Path, engine_server: EngineServer) -> dict[str, str]:
 
 
 def _has_loaded(process: Path, library: str) -> bool:
-    """Return whether a process has a compiled library in its memory."""
     return library in (process / "maps").read_text(encoding="utf-8", errors="replace")
 
 

@@ -61,26 +61,26 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 
 
 def test_a_newcomer_sees_nothing_that_is_not_about_the_batch(demo: Demo) -> None:
-    """No traceback, no warning, no line of the engine; the wait is announced first."""
+    """No traceback, no warning, no line of the engine; the wait is announced first.
+
+    Rows read are screened and quarantined, as the files have them, which are for their owner alone.
+    """
     lines = demo.ended.err.splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["150", "The", "Starting"]
     strange = [each for each in lines if not any(re.fullmatch(form, each) for form in ON_STDERR)]
     assert strange == []
-
-
-def test_rows_are_accounted_for_once_each(demo: Demo) -> None:
-    """Read is screened and quarantined, and both can be counted in the files."""
     rows = demo.first["rows"]
-    assert rows["read"] == ROWS
-    assert rows["read"] == rows["screened"] + rows["quarantined"]
+    assert rows["read"] == ROWS == rows["screened"] + rows["quarantined"]
     assert rows["screened"] == len(demo.rows)
     quarantine = demo.folder / "out" / demo.first["run_id"] / "quarantine.csv"
-    with quarantine.open(encoding="utf-8-sig", newline="") as lines:
-        assert len(list(csv.reader(lines))) - 1 == rows["quarantined"]
+    with quarantine.open(encoding="utf-8-sig", newline="") as file:
+        assert len(list(csv.reader(file))) - 1 == rows["quarantined"]
+    for path in (demo.folder, *demo.folder.rglob("*")):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
 def test_every_naira_agrees_with_the_simulators_ledger(demo: Demo) -> None:
-    """Report, rows, wallet and ledger say the same; nothing is charged twice."""
+    """Report, rows, wallet and ledger say the same; the second night has it all for nothing."""
     cost, balance = demo.first["cost"], demo.first["balance"]
     charged = Decimal(demo.ledger["totals"]["charged"])
     assert Decimal(cost["total"]) == charged
@@ -89,17 +89,7 @@ def test_every_naira_agrees_with_the_simulators_ledger(demo: Demo) -> None:
     assert balance["exact"] is True
     assert Decimal(balance["drift"]) == 0
     assert demo.ledger["totals"]["repeated_charges"] == 0
-
-
-def test_the_second_night_pays_nothing_and_says_what_was_saved(demo: Demo) -> None:
-    """The same answers for nothing."""
     assert Decimal(demo.second["cost"]["total"]) == 0
-    assert demo.second["cost"]["saved_by_reuse"] == demo.first["cost"]["total"]
+    assert demo.second["cost"]["saved_by_reuse"] == cost["total"]
     for check, first in demo.first["checks"].items():
         assert demo.second["checks"][check]["answers"] == first["answers"]
-
-
-def test_everything_lies_in_private_files(demo: Demo) -> None:
-    """Made-up people are treated as real ones are."""
-    for path in (demo.folder, *demo.folder.rglob("*")):
-        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path

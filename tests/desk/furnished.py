@@ -148,7 +148,6 @@ def opened(
     height: int = 880,
     looks: Literal["light", "dark"] = "light",
 ) -> Page:
-    """Return a page of somebody's browser who is signed in."""
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=looks)
     context.set_default_timeout(PATIENCE_MS)
     user = office.context.accounts.find(name)

@@ -52,7 +52,6 @@ class Starts:
             self.start(parameters)
 
     def stop(self, run_id: str, pid: int | None) -> None:
-        """Note a stop."""
         if pid is None:
             raise UsageError("no process")
         self.stopped.append(run_id)

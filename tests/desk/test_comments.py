@@ -29,7 +29,6 @@ KEPT = re.compile(rf'href="({AT}/attachments/[^"]+)">([^<]+)<')
 def comment(
     browser: Browser, text: str, file: tuple[str, bytes] | None = None, at: str = AT
 ) -> httpx.Response:
-    """Send the form of a comment."""
     files: dict[str, Any] = {"attached": file or ("", b"")}
     return browser.ask("POST", f"{at}/comment", data={"comment": text}, files=files)
 

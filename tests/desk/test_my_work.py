@@ -58,7 +58,6 @@ def review(
 
 
 def of_newest_run(bank: Office, which: str, order: str = "row") -> list[str]:
-    """Return customers of the newest run."""
     rows = rows_of_run(bank.journal.runs.newest(limit=1)[0])
     assert rows is not None
     found = rows.ask(f"SELECT customer_id FROM run WHERE {which} ORDER BY {order}")  # noqa: S608 - words of ours

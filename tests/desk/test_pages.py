@@ -57,7 +57,6 @@ def act_against(bank: Office, customer_id: str) -> None:
 
 
 def listed(page: str) -> list[str]:
-    """Return the customers of a list."""
     return ROW.findall(page)
 
 

@@ -25,14 +25,12 @@ def first_user(office: Office, name: str = "Ada") -> Browser:
 
 
 def by_link(office: Office, token: str, name: str = "x") -> Browser:
-    """Return a browser that was signed in by a link."""
     browser = office.browser()
     assert browser.post("/first", link=token, name=name, password=PASSWORD).status_code == 303
     return browser
 
 
 def link_of(page: str) -> str:
-    """Return the token of the link that a page shows."""
     found = LINK.search(page)
     assert found, "the page shows no link"
     return found[1]

@@ -41,7 +41,6 @@ def right(browser: Browser, name: str, to: str = "/") -> int:
 
 
 def at(office: Office, address: str) -> Browser:
-    """Return a new browser at an address."""
     browser = office.browser()
     browser.address = address
     return browser

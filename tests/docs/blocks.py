@@ -31,7 +31,6 @@ def blocks() -> Iterator[Block]:
 
 
 def typed(block: Block) -> Iterator[str]:
-    """Yield the lines of a block that are typed into a shell."""
     for line in block.text.splitlines():
         text = _COMMENT.sub("", line.strip())
         if block.language == "console":

@@ -80,7 +80,6 @@ _NOTES = {
 
 
 def columns_page() -> str:
-    """Return the page."""
     intro = [
         "Money is exact decimal naira, never a binary fraction. Instants are UTC to microseconds;",
         "dates are dates. Words of a fixed set are *categories* (dictionary-encoded). How to open",

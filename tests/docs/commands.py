@@ -32,7 +32,6 @@ def _below(group: TyperGroup, words: tuple[str, ...]) -> Iterator[tuple[str, Typ
 
 
 def commands_page() -> str:
-    """Return the page."""
     intro = [
         "`nightscreen COMMAND --help` says the same in the terminal. With `--json` a command",
         "prints one JSON document on stdout and nothing else there, also where it fails; log",

@@ -41,7 +41,6 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[st
 
 
 def page(title: str, *parts: Iterable[str]) -> str:
-    """Return a page under its title."""
     lines = [f"# {title}", "", WRITTEN, ""]
     for part in parts:
         lines += part
@@ -49,5 +48,4 @@ def page(title: str, *parts: Iterable[str]) -> str:
 
 
 def code(text: object) -> str:
-    """Return text as it stands in code."""
     return f"`{text}`"

@@ -25,22 +25,14 @@ def test_a_generated_page_is_what_the_code_says(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == PAGES[path](), "run: python -m tests.docs.write"
 
 
-def test_every_column_is_explained_and_nothing_else() -> None:
-    """A column that is gone leaves no words behind."""
+def test_every_column_and_word_is_explained_and_nothing_else() -> None:
+    """Columns, stops, states, statuses, troubles, kinds; what is gone leaves no words behind."""
     for group in schemas():
         declared = CHECKED if group == "enriched" else {}
         assert {*meanings()[group], *declared} == set(schemas()[group][1].names), group
         assert declared.keys().isdisjoint(meanings()[group]), group
-
-
-def test_every_word_is_explained_and_nothing_else() -> None:
-    """Stops, states, statuses, troubles and kinds."""
     for group in GROUPS:
         assert list(meanings()[group]) == list(GROUPS[group]), group
-
-
-def test_every_status_of_an_answer_is_explained() -> None:
-    """Whatever the check."""
     assert {name.split()[1] for name in meanings()["answers"]} == answered_words()
 
 

@@ -36,17 +36,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_page_stands_in_the_navigation(site: Path) -> None:
-    """And is built."""
+def test_every_page_stands_in_the_navigation_and_loads_nothing_from_elsewhere(site: Path) -> None:
+    """No font, script, style or picture; links that a reader may follow are another matter."""
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     listed = set(re.findall(r"[\w/-]+\.md\b", nav))
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
     assert listed == pages
     assert all((site / page).with_suffix(".html").exists() for page in pages)
-
-
-def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
-    """No font, script, style or picture; links that a reader may follow are another matter."""
     for path in [*site.rglob("*.html"), *site.rglob("*.css")]:
         found = LOADED.search(path.read_text(encoding="utf-8"))
         assert found is None, f"{path.relative_to(site)}: {found and found[0]}"

@@ -43,7 +43,6 @@ def answered_words() -> set[str]:
 
 
 def reasons_page() -> str:
-    """Return the page of reason codes."""
     policy = load_policy()
     intro = [
         f"What the rules of the default policy (`data/policy.toml`, `{policy.label}`) say, in",

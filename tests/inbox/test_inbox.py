@@ -112,7 +112,6 @@ class Held(Unasked):
     """Spends what somebody approved, as a run of the watch does."""
 
     async def may_spend(self, run: ScreeningRun) -> bool:
-        """Return whether the run may spend what it was quoted at."""
         return await Runner.may_spend(self, run)
 
 

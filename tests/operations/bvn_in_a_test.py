@@ -113,11 +113,9 @@ class BvnWorld(World):
         return self.sandbox.otps.otp(row["bvn"], self.sandbox.now())
 
     def type_otp(self, link: str, otp: str) -> LinkView:
-        """Type a password under a link."""
         given = (self.read_settings(), link.rpartition("/")[2], otp)
         return asyncio.run(accept_otp(*given, clock=self.clock, transport=self.transport()))
 
     def look(self, link: str) -> LinkView:
-        """Open a link."""
         with open_journal(self.folder / "home", clock=self.clock) as journal:
             return look_at_link(journal, self.read_settings(), link.rpartition("/")[2])

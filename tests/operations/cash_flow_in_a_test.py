@@ -56,7 +56,6 @@ def each_month(
     months: Iterable[int] = range(1, 7),
     **more: Any,  # noqa: ANN401 - any column
 ) -> list[dict[str, Any]]:
-    """Return one transaction a month of 2026."""
     return [
         item(
             (date(2026, month, 1) + timedelta(days=day - 1)).isoformat(), amount, narration, **more

@@ -100,7 +100,6 @@ class Dying(Runner):
 
     @asynccontextmanager
     async def watching(self, run: Run) -> AsyncIterator[None]:
-        """Remember the run."""
         self.run_id = run.run_id
         yield
 
@@ -130,7 +129,6 @@ class Lender(World):
         return OfferLoans(**given)
 
     def offer(self, night: Night | None = None, **options: Any) -> Offered:  # noqa: ANN401
-        """Offer a product to the approved rows of a night."""
         return asyncio.run(self.ran(LoanOffers, self.asked(night, options)))
 
     def quote(self, night: Night) -> dict[str, Any]:

@@ -61,7 +61,6 @@ class Lender(World):
             yield Consents(journal)
 
     def expire_tokens(self) -> None:
-        """Let every access token expire at the service."""
         for grant in self.sandbox.grants.of(None):
             grant.expire(self.sandbox.now())
 
@@ -88,7 +87,6 @@ class Lender(World):
         kind: type[Pull] = TransactionPull,
         **options: Any,  # noqa: ANN401 - as PullTransactions has them
     ) -> Pull:
-        """Open a pull and find who is due."""
         parameters = PullTransactions(output=str(self.folder / "out"), **options)
         pull = kind.open(parameters, self.read_settings(), clock=self.clock)
         try:
@@ -103,12 +101,10 @@ class Lender(World):
         kind: type[Pull] = TransactionPull,
         **options: Any,  # noqa: ANN401 - as PullTransactions has them
     ) -> dict[str, Any]:
-        """Pull and return the report."""
         parameters = PullTransactions(output=str(self.folder / "out"), **options)
         return self.run_persons(kind, parameters)
 
     def pull_accounts(self) -> dict[str, Any]:
-        """Pull linked accounts and return the report."""
         return self.pull(AccountPull)
 
     async def ask(self, pull: Pull, *, until: int = 10**9) -> None:
@@ -129,7 +125,6 @@ class Lender(World):
             await session.close()
 
     def kept(self, customer: str) -> list[list[Version]]:
-        """Return every version that is kept of a customer's records."""
         with self.consents() as consents:
             store = PullStore(consents.journal)
             return list(store.of_customer(consents.customer(customer)))
@@ -140,12 +135,10 @@ class Lender(World):
         return [row for path in paths for row in pq.read_table(path).to_pylist()]
 
     def changes(self, run_id: str) -> list[dict[str, Any]]:
-        """Return what a run told."""
         path = self.folder / "out" / run_id / "changes.parquet"
         return list(pq.read_table(path).to_pylist())
 
     def count(self, customer: str, what: str) -> int:
-        """Return what the sandbox counted about a customer."""
         counted = self.sandbox.grants.counts.get(username(customer))
         return 0 if counted is None else counted[what]
 

@@ -65,9 +65,16 @@ def test_every_account_is_typed_with_balance_time_and_source(lender: Lender) -> 
 
 
 def test_each_pull_writes_how_accounts_stand(lender: Lender) -> None:
-    """A pull that finds nothing new still shows the balances; one that does says so."""
-    lender.consent(["C1"], ACCOUNTS)
-    lender.pull_accounts()
+    """A pull that finds nothing new still shows the balances; one that does says so.
+
+    A service that refuses the profile leaves the accounts kept, and a notice.
+    """
+    lender.consent(["C1"], ACCOUNTS, PROFILE)
+    lender.sandbox.grants._grants[-1].scopes = (ACCOUNTS,)
+    report = lender.pull_accounts()
+    assert report["customers"]["pulled"] == 1
+    assert (report["accounts"]["written"] >= 1, report["profiles"]["written"]) == (True, 0)
+    assert any("profiles were not answered" in notice for notice in report["notices"])
     again = lender.pull_accounts()
     assert {row["change"] for row in lender.typed(again["run_id"], "accounts")} == {"unchanged"}
     assert again["changes"]["modified"] == 0
@@ -96,14 +103,3 @@ def test_current_balance_is_that_of_the_linked_accounts(lender: Lender) -> None:
     after = lender.pull()
     assert figures_of(lender, after["run_id"])["C1"]["tx_balance_current"] == whole
     assert live_run(lender, "C1") == after["run_id"]
-
-
-def test_a_profile_that_fails_spoils_no_accounts(lender: Lender) -> None:
-    """A service that refuses the profile leaves the accounts kept, and a notice."""
-    lender.consent(["C1"], ACCOUNTS, PROFILE)
-    lender.sandbox.grants._grants[-1].scopes = (ACCOUNTS,)
-    report = lender.pull_accounts()
-    assert report["customers"]["pulled"] == 1
-    assert report["accounts"]["written"] >= 1
-    assert report["profiles"]["written"] == 0
-    assert any("profiles were not answered" in notice for notice in report["notices"])

@@ -69,7 +69,6 @@ def made(
 
 
 def reported(run: Run, tasks: list[LookupTask], operation: Operation) -> dict[str, Any]:
-    """Close a run with its report."""
     rows = {"read": len(tasks), "screened": len(tasks), "quarantined": 0}
     ends = {operation: Counter(task.status for task in tasks)}
     return close_run(run, rows, ends, Account({}))

@@ -62,7 +62,6 @@ def night(screened: tuple[Path, Night], lender: Lender) -> Night:
 
 
 def chosen(night: Night, decision: str = "approve") -> set[str]:
-    """Return the customers of a night with a decision."""
     return {row["customer_id"] for row in night.rows if row["decision"] == decision}
 
 

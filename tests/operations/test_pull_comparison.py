@@ -56,7 +56,6 @@ def held_against(
 
 
 def keys(records: Sequence[object]) -> dict[bytes, Answered]:
-    """Read records and return them by key."""
     raw = read_list(json.dumps({"data": records}).encode())
     assert raw is not None
     read, _ = FIELDS.read(raw.records, PSEUDONYMS, CUSTOMER, Drift())

@@ -27,7 +27,6 @@ DAYS = (0, 1, 3, 6, 20, 70, 130)
 
 @pytest.fixture(scope="module")
 def offered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lender, Offered]:
-    """A lender who has offered a product to approved customers."""
     folder = tmp_path_factory.mktemp("offered")
     lender = Lender(folder)
     night = lender.screen([borrower(number) for number in range(1, 19)])
@@ -36,7 +35,6 @@ def offered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lender, Off
 
 @pytest.fixture
 def offers(offered: tuple[Path, Lender, Offered]) -> Offered:
-    """What was offered."""
     return offered[2]
 
 

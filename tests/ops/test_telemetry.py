@@ -28,7 +28,6 @@ class Kept:
         asking.run.stops.heard = self.meter.hear
 
     def points(self, name: str) -> list[Any]:
-        """Return the points of one measure."""
         data = self.reader.get_metrics_data()
         return [
             point

@@ -30,7 +30,6 @@ def later(bureau: Bureau, seconds: float) -> str:
 
 
 def from_call(first: int, fault: Canned) -> Callable[[str, str, int], Canned | None]:
-    """Return a fault for every call from a number on."""
     return lambda _operation, _identity, number: fault if number >= first else None
 
 

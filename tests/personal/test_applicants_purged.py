@@ -26,7 +26,6 @@ DECLINED = (13, 16, 21, 33, 36)
 
 
 def applicant(number: int, **changes: str) -> dict[str, str]:
-    """Return an applicant with consent."""
     return customer(number, **CONSENT, **changes)
 
 
@@ -56,13 +55,11 @@ def world(tmp_path: Path, screened: Screened) -> World:
 
 
 def at(world: World, days: float) -> Journal:
-    """Return the journal as it is opened so many days later."""
     instant = system_clock() + int(days * DAY_MICROS)
     return open_journal(world.folder / "home", clock=lambda: instant)
 
 
 def purged(world: World, days: float) -> dict[str, Any]:
-    """Purge so many days later."""
     with at(world, days) as journal:
         done = purge(journal, due(journal, Retention()))
         assert verify_journal(journal) == []

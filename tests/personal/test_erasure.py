@@ -56,19 +56,16 @@ def screened(tmp_path_factory: pytest.TempPathFactory) -> Screened:
 
 @pytest.fixture
 def nights(world: World, screened: Screened) -> list[Night]:
-    """Two nights in which everybody was screened."""
     return screened.put_back(world)
 
 
 @pytest.fixture
 def journal(world: World, nights: list[Night]) -> Iterator[Journal]:
-    """The journal after both nights."""
     with open_journal(world.folder / "home") as opened:
         yield opened
 
 
 def erased(journal: Journal, **whom: str) -> dict[str, Any]:
-    """Erase somebody."""
     return erase(journal, look(journal, Whom(**whom)))
 
 

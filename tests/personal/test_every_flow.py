@@ -81,7 +81,6 @@ def tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def rows_of(folder: Path, customer: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of one customer in every table that names customers."""
     found = {
         name: [row for row in rows if row.get("customer_id") == customer]
         for name, rows in tables(folder).items()

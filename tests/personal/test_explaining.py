@@ -100,7 +100,6 @@ def ask(
 
 
 def people(nights: Nights, customer_id: str = "0007") -> list[Subject]:
-    """Return a customer in every batch."""
     return lookup_subject(nights.journal, customer_id)
 
 

@@ -42,7 +42,6 @@ def screened(tmp_path_factory: pytest.TempPathFactory) -> Screened:
 
 @pytest.fixture
 def night(world: World, screened: Screened) -> Night:
-    """A night in which everybody was screened."""
     return screened.put_back(world)[0]
 
 

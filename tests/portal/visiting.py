@@ -37,7 +37,6 @@ CUSTOMER = "CUST-7700155-OBI"
 
 
 def heading(page: httpx.Response) -> str:
-    """Return the heading of a page."""
     found = re.search(r"<h1>(.*?)</h1>", page.text)
     assert found, page.text
     return found[1]
@@ -96,13 +95,11 @@ class Town:
         self.journal.close()
 
     def link(self, *scopes: str, customer: str = CUSTOMER, days: float = 7) -> Link:
-        """Make a link of the portal."""
         links = ConsentLinks(self.journal)
         return links.make(customer, scopes or (LIST,), timedelta(days=days))
 
     @property
     def grants(self) -> Sequence[Grant]:
-        """Return every grant in the consents."""
         return Consents(self.journal).grants()
 
     def calls(self) -> list[tuple[str, str]]:
@@ -125,7 +122,6 @@ class Visitor:
         self.screen = httpx.AsyncClient(transport=self.town.service, base_url=SCREEN)
 
     async def open(self, token: str) -> httpx.Response:
-        """Open a link."""
         return await self.browser.get(f"/consent/{token}")
 
     async def press(self, token: str) -> httpx.Response:

@@ -41,7 +41,6 @@ class Search:
         self._starts = np.array(sorted(_word(start) for start in starts), dtype=np.uint64)
 
     def found_in(self, content: bytes) -> set[str]:
-        """Return the values that are found."""
         found = set(self._in_any_dress(content))
         lower = content.lower()
         if lower != content:

@@ -70,7 +70,6 @@ class Here:
         return await self.client.post(f"{VALIDATION}/bvn/{bvn}/accounts", json=body)
 
     async def finish(self, bvn: str, otp: object) -> httpx.Response:
-        """Finish BVN consent with a password."""
         return await self.client.put(f"{VALIDATION}/bvn/{bvn}/accounts", json={"otp": otp})
 
     async def screen(self, **changes: str | None) -> httpx.Response:
@@ -97,7 +96,6 @@ class Here:
         return await self.client.post(f"{DATA}/auth", json=body)
 
     async def exchange(self, code: str, redirect_uri: str = CALLBACK) -> httpx.Response:
-        """Exchange a code."""
         return await self.auth(code, "authorization_code", redirect_uri)
 
     async def refresh(self, token: str, redirect_uri: str = CALLBACK) -> httpx.Response:
@@ -120,7 +118,6 @@ class Here:
         )
 
     async def counts(self, customer: str) -> dict[str, int]:
-        """Read what was counted about a customer."""
         shown: dict[str, int] = (await self.control("grants"))["counts"].get(customer, {})
         return shown
 

@@ -139,7 +139,6 @@ class Replay:
 
 
 def _asked(example: Example) -> str:
-    """Return the identifier an example asks about."""
     given = example.arguments
     names = ("identity", "bvn", "account_number", "reference")
     return next((given[name] for name in names if name in given), "")
@@ -183,7 +182,6 @@ async def test_the_sandbox_answers_as_shown_and_is_read_as_the_file_is(example: 
 
 
 def _require_shape(example: Example, told: dict[str, Any]) -> None:
-    """Require the body of an answer to have the shape of an example's."""
     body, recipe = example.response["body"], example.sandbox
     assert not differences(
         body,
