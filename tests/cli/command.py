@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -50,7 +51,11 @@ def surroundings(folder: Path, **settings: str) -> dict[str, str]:
 
 @contextmanager
 def serving(
-    *arguments: str, cwd: Path, env: Mapping[str, str], patience_s: float = 60
+    *arguments: str,
+    cwd: Path,
+    env: Mapping[str, str],
+    patience_s: float = 60,
+    stop: signal.Signals = signal.SIGTERM,
 ) -> Iterator[Callable[[], str]]:
     """Run a command that serves, stop it in good order; give what reads a line that it says."""
     with (cwd / f"{arguments[0]}.log").open("wb") as log:
@@ -67,7 +72,7 @@ def serving(
     try:
         yield lambda: lines.readline().rstrip("\n")
     finally:
-        child.terminate()
+        child.send_signal(stop)
         status = child.wait(patience_s)
         lines.close()
     assert status == 0

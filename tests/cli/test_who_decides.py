@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from collections.abc import Iterator
@@ -22,7 +23,6 @@ from tests.begun import begin_run
 from tests.cli.conftest import Here
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
-from tests.desk.test_second_person import back
 from tests.screening import World
 
 WAITS, HELD, BATCH = "20260301-220000-a1b2c3", "20260301-220000-a1b2c4", "applicants"
@@ -53,6 +53,18 @@ def bank(night: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         )
         propose(office.journal, read_text(None), by="Ada", note="as it is")
         yield office
+
+
+def back(folder: Path, file: Path, customer_id: str) -> Path:
+    """Write a run's list as it comes back, with one customer approved by Ada."""
+    with (folder / "decisions.csv").open(encoding="utf-8", newline="") as came:
+        (row,) = [each for each in csv.DictReader(came) if each["customer_id"] == customer_id]
+    row |= {"reviewer_decision": "approve", "reviewer": "Ada", "review_note": "Letter seen."}
+    with file.open("w", encoding="utf-8", newline="") as filled:
+        writer = csv.DictWriter(filled, row)
+        writer.writeheader()
+        writer.writerow(row)
+    return file
 
 
 def night_of(bank: Office) -> str:
@@ -175,9 +187,5 @@ def test_a_report_is_signed_as_it_stands(bank: Office) -> None:
     bank.journal.runs.finish(run_id, state=run.state, stop_reason=None, report=report)
     assert "The report has changed since." in analyst.get(page).text
     assert approver.post(signing).status_code == 303
-    assert [
-        each["user"] for each in bank.context.audit.find(AuditQuery(action="report signed"))
-    ] == [
-        "Bem",
-        "Bem",
-    ]
+    signed = bank.context.audit.find(AuditQuery(action="report signed"))
+    assert [each["user"] for each in signed] == ["Bem", "Bem"]

@@ -120,6 +120,9 @@ def test_what_is_seen_done_and_taken_out_is_of_the_users_branches(bank: Office) 
     files, which hold every branch at once, are not. Others' contests are neither listed, nor
     recorded, nor answered.
     """
+    for customer in ("C58", "C59"):
+        clocks = bank.settings.contest
+        open_contest(bank.journal, Actor("Ada"), clocks, customer, said="No", batch="portfolio")
     browser, run = limited(bank, " kano "), newest(bank)
     every = bank.browser("analyst").get(f"/runs/{run}/decisions").text
     assert facet(every, "branch") == {"Lagos": 20, "Kano": 20, "Ibadan": 20}
@@ -155,9 +158,6 @@ def test_what_is_seen_done_and_taken_out_is_of_the_users_branches(bank: Office) 
     for path in (*(f"files/{name}" for name in files), "report", "fix"):
         assert browser.get(f"/runs/{run}/{path}").status_code == 403, path
     assert browser.get(f"/runs/{run}/files/problems.csv").status_code == 200
-    for customer in ("C58", "C59"):
-        clocks = bank.settings.contest
-        open_contest(bank.journal, Actor("Ada"), clocks, customer, said="No", batch="portfolio")
     page = browser.get("/contests").text
     assert ("/customers/C58" in page, "C59" in page) == (True, False)
     assert "1 contest</b>" in browser.get("/").text

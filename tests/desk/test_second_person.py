@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import re
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -184,15 +182,3 @@ def test_commands_obey_the_same_rules(office: Office, monkeypatch: pytest.Monkey
         each["user"] for each in office.context.audit.find(AuditQuery(action="user added"))
     }
     assert re.search(r'role="alert">Eve got .* from aud', bem.get("/").text)
-
-
-def back(folder: Path, file: Path, customer_id: str) -> Path:
-    """Write a run's list as it comes back, with one customer approved by Ada."""
-    with (folder / "decisions.csv").open(encoding="utf-8", newline="") as came:
-        (row,) = [each for each in csv.DictReader(came) if each["customer_id"] == customer_id]
-    row |= {"reviewer_decision": "approve", "reviewer": "Ada", "review_note": "Letter seen."}
-    with file.open("w", encoding="utf-8", newline="") as filled:
-        writer = csv.DictWriter(filled, row)
-        writer.writeheader()
-        writer.writerow(row)
-    return file

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,38 +19,11 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.operations.consents.links import ConsentLinks
 from nightscreen.portal.pages import place_of
-from tests.cli.command import COMMAND, surroundings
+from tests.cli.command import serving, surroundings
 from tests.portal.visiting import settings_in
 from tests.services import answering, free_port
 
 TOKEN = {"access_token": "acc", "refresh_token": "ref", "scope": "transaction:list"}
-
-
-@contextmanager
-def running(env: dict[str, str], folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a portal until it listens."""
-    child = subprocess.Popen(
-        [COMMAND, "portal", *arguments],
-        cwd=folder,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield child
-    finally:
-        if child.poll() is None:
-            child.kill()
-        child.communicate()
-
-
-def listens(child: subprocess.Popen[str]) -> str:
-    """Return the address a portal listens on."""
-    assert child.stdout is not None
-    words = child.stdout.readline().split()
-    assert words[:3] == ["portal", "listening", "on"]
-    return words[3]
 
 
 @pytest.fixture
@@ -82,36 +54,29 @@ def test_processes_share_states_and_end_in_good_order(
         NIGHTSCREEN_CLIENT_ID="client",
         NIGHTSCREEN_REDIRECT_URI=f"{origin}/callback",
         NIGHTSCREEN_HOME=str(tmp_path / "home"),
-        PYTHONPATH=str(Path(__file__).parents[2]),
     )
     with open_journal(tmp_path / "home") as journal:
         link = ConsentLinks(journal).make("CUST-1", ["transaction:list"], timedelta(days=1))
-    with (
-        running(env, tmp_path) as first,
-        running(env, tmp_path, "--port", "0") as second,
-        httpx.Client(trust_env=False) as browser,
-    ):
-        assert listens(first) == origin
-        elsewhere = listens(second)
-        assert elsewhere != origin
-        browser.get(f"{origin}/consent/{link.token}")
-        away = browser.post(f"{origin}/consent/{link.token}")
-        state = parse_qs(urlsplit(away.headers["location"]).query)["state"][0]
-        first.send_signal(signal.SIGINT)
-        assert first.wait(10) == 0
-        answers: list[httpx.Response] = []
+    answers: list[httpx.Response] = []
+    serve = partial(serving, "portal", cwd=tmp_path, env=env)
+    with httpx.Client(trust_env=False) as browser:
 
-        def come_back() -> None:
-            given = {"code": "code-1", "state": state}
-            host = {"host": urlsplit(origin).netloc}
+        def come_back(elsewhere: str, state: str) -> None:
+            given, host = {"code": "code-1", "state": state}, {"host": urlsplit(origin).netloc}
             answers.append(browser.get(f"{elsewhere}/callback", params=given, headers=host))
 
-        customer = threading.Thread(target=come_back)
-        customer.start()
-        assert asked.wait(10)
-        second.send_signal(signal.SIGTERM)
+        with serve("--port", "0") as second:
+            with serve(stop=signal.SIGINT) as first:
+                assert first().split()[:4] == ["portal", "listening", "on", origin]
+                elsewhere = second().split()[3]
+                assert elsewhere != origin
+                browser.get(f"{origin}/consent/{link.token}")
+                away = browser.post(f"{origin}/consent/{link.token}")
+                state = parse_qs(urlsplit(away.headers["location"]).query)["state"][0]
+            customer = threading.Thread(target=come_back, args=(elsewhere, state))
+            customer.start()
+            assert asked.wait(10)
         customer.join(10)
-        assert second.wait(10) == 0
     assert [answer.status_code for answer in answers] == [303]
     with open_journal(tmp_path / "home") as journal:
         assert [grant.customer_id for grant in Consents(journal).grants()] == ["CUST-1"]
@@ -132,10 +97,4 @@ def test_place_is_read_off_the_settings(tmp_path: Path) -> None:
     """The portal answers at whatever path was registered, where it is the portal's host."""
     for redirect, portal, origin, callback, port in PLACES:
         place = place_of(settings_in(tmp_path, redirect_uri=redirect, portal_url=portal))
-        assert (place.origin, place.callback_path, place.port) == (origin, callback, port), (
-            redirect,
-            portal,
-            origin,
-            callback,
-            port,
-        )
+        assert (place.origin, place.callback_path, place.port) == (origin, callback, port), redirect
