@@ -131,7 +131,7 @@ def require_laws(
             *_about_journal(folder, calls),
             *_about_caps(folder, calls, settings, since),
         ]
-    if charged is not None:
+    if charged is not None and not folder.report["cost"]["disputed"]:
         tonight = [call for call in calls if call.intent_at >= since]
         broken += about_ledger(tonight, to_micro(charged))
     if wire is not None and wire.unannounced:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import csv
 import shutil
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -21,15 +22,18 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nightscreen.calling.asking import Asking
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.operations.person_run import PersonRun, run_people
+from nightscreen.runs.approval import may_spend
 from nightscreen.runs.runner import Runner
 from nightscreen.runs.screening import run_screening
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.clock import LAGOS, Clock, system_clock
 from tests.laws import Overseen, require_laws
 
@@ -93,6 +97,47 @@ class Unasked(Runner):
         if self._meanwhile is not None:
             await asyncio.to_thread(self._meanwhile, run)
         return True
+
+
+Steer = Callable[[Asking], Awaitable[None]]
+
+
+class Steered(Unasked):
+    """Carries a run that asks for approval, with something that turns it in mid-run.
+
+    Args:
+        steer: runs beside the asking.
+        ask_here: stands in for a person at the terminal.
+    """
+
+    run: ScreeningRun  # the run, once it is open
+
+    def __init__(
+        self, steer: Steer | None = None, ask_here: Callable[[Approval], bool] | None = None
+    ) -> None:
+        super().__init__()
+        self._steer, self._ask_here = steer, ask_here
+
+    async def open(self, opening: Callable[[], Any]) -> Any:  # noqa: ANN401 - the run
+        """Open the run and keep it."""
+        self.run = await super().open(opening)
+        return self.run
+
+    async def may_spend(self, run: ScreeningRun) -> bool:
+        """Ask whoever stands in for a person."""
+        return may_spend(run, by="tester", ask_here=self._ask_here)
+
+    @asynccontextmanager
+    async def calling(self, asking: Asking) -> AsyncIterator[None]:
+        """Steer beside the calls."""
+        steering = None if self._steer is None else asyncio.ensure_future(self._steer(asking))
+        async with super().calling(asking):
+            try:
+                yield
+            finally:
+                if steering is not None:
+                    steering.cancel()
+                    await asyncio.wait([steering])
 
 
 @dataclass
@@ -166,12 +211,8 @@ class World:
 
     def read_settings(self) -> Settings:
         """Return the settings of its runs."""
-        return read_settings(
-            base_url="http://127.0.0.1:1",
-            api_key="sandbox-key",
-            home=self.folder / "home",
-            **self.settings,
-        )
+        given = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
+        return read_settings(**{**given, "home": self.folder / "home", **self.settings})
 
     @property
     def charged(self) -> str:

@@ -148,6 +148,24 @@ def test_a_paused_check_gives_its_intents_back(bench: Bench) -> None:
     run(main, bench.loop)
 
 
+@pytest.mark.parametrize(("witnesses", "rests_s"), [(1, 300), (2, 3600)])
+def test_one_wish_for_an_hour_is_kept_for_five_minutes(
+    bench: Bench, witnesses: int, rests_s: int
+) -> None:
+    """Where another customer is asked to wait as long, nothing of the check is sent before."""
+
+    def reply(request: Request, attempt: int) -> CallOutcome:
+        return refused(3600) if int(request.asked) < witnesses and attempt == 1 else miss()
+
+    bench.set_up(reply, cap=1)
+    bench.lane.stops.deadline_at = bench.loop.micros() + 3 * 3600 * MICROS
+    assert statuses(bench.asked(6)) == {FREE}
+    early, late = max(
+        itertools.pairwise(at for at, _ in bench.service.sent), key=lambda pair: pair[1] - pair[0]
+    )
+    assert rests_s <= late - early < rests_s + 20
+
+
 def test_a_call_under_way_is_joined(bench: Bench) -> None:
     """By whoever needs it too."""
     bench.set_up(lambda *_: hit(), cap=20)

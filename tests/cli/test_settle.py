@@ -42,7 +42,7 @@ def bureau(tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch) -> Burea
 
 def spent(bureau: Bureau) -> Decimal:
     """Return what the journal counts as spent, in naira."""
-    with open_journal(bureau.below / "home") as journal:
+    with open_journal(bureau.folder / "home") as journal:
         days = journal.money.by_day()
     return sum((Decimal(each.spent_micro) for _, _, each in days), Decimal(0)) / 1_000_000
 
@@ -66,7 +66,7 @@ def test_what_the_invoice_says_counts_and_both_values_stay(bureau: Bureau, here:
     assert spent(bureau) == bureau.service.charged
     assert here("journal", "in-doubt", "--json").document["count"] == 0
     assert here("journal", "verify").status == 0
-    with open_journal(bureau.below / "home", clock=bureau.loop.micros) as journal:
+    with open_journal(bureau.folder / "home", clock=bureau.loop.micros) as journal:
         assert {each.entered_by for each in disputed_calls(journal)} == {user_name()}
         assert journal.money.this_month().bound_micro == bureau.service.charged * 1_000_000
         audit = Audit(journal)

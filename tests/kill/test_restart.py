@@ -6,12 +6,11 @@ import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import httpx
 import pytest
 
 from nightscreen.calling.asking import Asking
-from nightscreen.config.parameters import ScreenBatch
 from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
@@ -20,7 +19,7 @@ from nightscreen.schemas.errors import JournalUnreachableError
 from tests.journal.conftest import by_name
 from tests.kill import truth
 from tests.kill.database import Database, database
-from tests.kill.drive import Driven, screen, settings_for
+from tests.screening import Night, Steered, World
 
 pytestmark = pytest.mark.postgres
 
@@ -42,42 +41,47 @@ def service() -> Iterator[SandboxProcess]:
         yield sandbox
 
 
-def night(
-    below: Path,
-    there: Database,
-    service: SandboxProcess,
-    *,
-    away_s: float | None,
-    run: str = "",
-    **more: Any,  # noqa: ANN401
-) -> Driven:
-    """Screen a batch; the database goes away after some answers, for so long or for good."""
-    source = below / "in.csv"
-    if not source.exists():
-        make_batch(source, rows=ROWS, seed=31, damage_pct=0)
-    settings = settings_for(
-        below / "home", service.url, service.api_key, journal_url=there.url, **more
-    )
+class Elsewhere(World):
+    """A world whose service is a process of its own, and whose journal a database that may stop."""
 
-    async def steer(asking: Asking) -> None:
-        while asking.run.stops.answered < ROWS:  # noqa: ASYNC110 - nobody tells of it
-            await asyncio.sleep(0.01)
-        await asyncio.to_thread(there.stop)
-        if away_s is not None:
-            await asyncio.sleep(away_s)
-            await asyncio.to_thread(there.start)
+    def __init__(
+        self, folder: Path, there: Database, service: SandboxProcess, **settings: object
+    ) -> None:
+        given = {"base_url": service.url, "api_key": service.api_key, "journal_url": there.url}
+        super().__init__(folder, settings={**given, **settings})
+        self.there, self.service = there, service
+        make_batch(folder / "in.csv", rows=ROWS, seed=31, damage_pct=0)
 
-    given = ScreenBatch(input=str(source), output=str(below / "out"), run=run)
-    return screen(given, settings, steer=None if run else steer)
+    def transport(self) -> httpx.AsyncBaseTransport:
+        """Return what carries the calls over sockets."""
+        return httpx.AsyncHTTPTransport()
+
+    @property
+    def charged(self) -> str:
+        """Return what the service charged in all."""
+        return str(self.service.totals()["totals"]["charged"])
+
+    def night(self, *, away_s: float | None) -> Night:
+        """Screen a batch; the database goes away after some answers, for so long or for good."""
+
+        async def steer(asking: Asking) -> None:
+            while asking.run.stops.answered < ROWS:  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(self.there.stop)
+            if away_s is not None:
+                await asyncio.sleep(away_s)
+                await asyncio.to_thread(self.there.start)
+
+        return self.screen_by(Steered(steer), input=str(self.folder / "in.csv"))
 
 
 def test_a_database_that_is_restarted_does_not_end_the_night(
     tmp_path: Path, there: Database, service: SandboxProcess
 ) -> None:
     """The run completes, no call is in doubt, and every lookup was charged once at most."""
-    driven = night(tmp_path, there, service, away_s=0.0)
-    assert driven.report["state"] == "completed"
-    run_id = driven.report["run_id"]
+    report = Elsewhere(tmp_path, there, service).night(away_s=0.0).report
+    assert report["state"] == "completed"
+    run_id = report["run_id"]
     books = truth.books_of(tmp_path / "home", run_id, service.ledger(), there.url)
     assert books.ledger_micro == books.journal_micro
     assert (books.crashed, sum(books.doubts.values()), books.charged_twice) == (0, 0, [])
@@ -93,9 +97,9 @@ def test_a_database_that_stays_away_ends_the_run_and_a_resume_goes_on(
 
     It waits once and not once for each thing it has to write.
     """
-    began = time.monotonic()
+    began, world = time.monotonic(), Elsewhere(tmp_path, there, service, outage_give_up="PT3S")
     with pytest.raises(JournalUnreachableError) as raised:
-        night(tmp_path, there, service, away_s=None, outage_give_up="PT3S")
+        world.night(away_s=None)
     every = raised.value.__cause__
     assert isinstance(every, ExceptionGroup)
     assert every.split(JournalUnreachableError)[1] is None
@@ -103,8 +107,7 @@ def test_a_database_that_stays_away_ends_the_run_and_a_resume_goes_on(
     there.start()
     with open_journal(tmp_path / "home", url=there.url) as journal:
         (run,) = journal.runs.newest()
-    driven = night(tmp_path, there, service, away_s=None, run=run.run_id)
-    assert driven.report["state"] == "completed"
+    assert world.screen(run=run.run_id).report["state"] == "completed"
     books = truth.books_of(tmp_path / "home", run.run_id, service.ledger(), there.url)
     assert books.unnamed == []
     assert books.wrong == []

@@ -8,28 +8,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from pathlib import Path
+from decimal import Decimal
 from typing import Any
 
 import httpx
 
-from nightscreen.config.parameters import ScreenBatch
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.clock import to_instant
 from tests.calling.virtual_time import VirtualLoop
 from tests.client.fakes import Canned, FakeTransport
-from tests.kill.drive import Driven, Steer, screen, settings_for
+from tests.screening import Night, Steer, Steered, World
 
 Fault = Callable[[str, str, int], Canned | None]
 Rewrite = Callable[[str, str, dict[str, Any]], Canned | None]
 
 
-API_KEY = "made-up-key"
-NOWHERE = "http://127.0.0.1:9"
 LATENCY_S = 1.0
 PRICES = {"karma": 10, "ecosystem": 25, "bank_account": 10}
+AT_ONCE = dict.fromkeys(PRICES, 4)
 LOST = Canned(error=httpx.ReadError("cut"))
 NO_MONEY = Canned(402, {"status": "error", "message": "Insufficient wallet balance"})
 DENIED = Canned(403, {"status": "error", "message": "Not allowed"})
@@ -71,7 +69,7 @@ class Service:
         if fault is None and self.prices[operation] > self.wallet:
             fault = NO_MONEY
         if fault is not None:
-            self.ledger.append((operation, identity, 0))
+            self.ledger.append((operation, identity, _cost_told(fault)))
             return _late(fault)
         self.wallet -= cost
         self.ledger.append((operation, identity, cost))
@@ -95,6 +93,12 @@ class Service:
         return Canned(500, {"status": "error", "message": "invalid account", **meta})
 
 
+def _cost_told(fault: Canned) -> int:
+    """Return what a canned answer says that it cost; a fault that says nothing costs nothing."""
+    meta = fault.body.get("meta") if isinstance(fault.body, dict) else None
+    return int(meta.get("cost", 0)) if isinstance(meta, dict) else 0
+
+
 def _late(canned: Canned) -> Canned:
     return Canned(canned.status, canned.body, canned.headers, canned.error, LATENCY_S)
 
@@ -113,48 +117,53 @@ def _asked(request: httpx.Request) -> tuple[str, str, Any]:
     return "bank_account", f"{bank}-{number}", account_of(bank, number)
 
 
-@dataclass(slots=True)
-class Bureau:
-    """A lender's desk: a batch, a home and a service, and nights spent there in virtual time."""
+@dataclass
+class Bureau(World):
+    """A lender's desk: a batch and a service in memory, and nights spent there in virtual time."""
 
-    below: Path
     service: Service = field(default_factory=Service)
     rows: int = 90
-    settings: dict[str, Any] = field(default_factory=dict)
     loop: VirtualLoop = field(default_factory=VirtualLoop)
+
+    def __post_init__(self) -> None:
+        self.clock = self.loop.micros
+        self.settings = {"max_in_flight": AT_ONCE, **self.settings}
 
     def night(
         self,
         *,
-        run: str = "",
         steer: Steer | None = None,
         ask_here: Callable[[Approval], bool] | None = None,
-        base_url: str = NOWHERE,
-        **parameters: Any,  # noqa: ANN401
-    ) -> Driven:
-        """Screen the batch, or resume a run; over sockets where an address is given."""
-        source = self.below / "in.csv"
+        **parameters: Any,  # noqa: ANN401 - parameters of a run
+    ) -> Night:
+        """Screen the batch, or resume a run."""
+        self.service.at_first = None
+        night = self.screen_by(Steered(steer, ask_here), input=self.batch(), **parameters)
+        balance = night.report["balance"]
+        if balance["exact"] and "run" not in parameters:  # which opened in an earlier session
+            assert Decimal(balance["opening"]) == self.service.at_first
+            assert Decimal(balance["closing"]) == self.service.wallet
+        return night
+
+    def batch(self) -> str:
+        """Return where the batch lies, made where it is not there yet."""
+        source = self.folder / "in.csv"
         if not source.exists():
             day = to_instant(self.loop.micros()).date()  # as the consents of the batch are judged
             make_batch(source, rows=self.rows, seed=9, damage_pct=0, today=day)
-        given = ScreenBatch(
-            input=str(source), output=str(self.below / "out"), run=run, **parameters
-        )
-        home = self.below / "home"
-        more = {"max_in_flight": dict.fromkeys(PRICES, 4), **self.settings}
-        settings = settings_for(home, base_url, API_KEY, **more)
-        over_sockets = base_url != NOWHERE
-        return screen(
-            given,
-            settings,
-            steer=steer,
-            transport=None if over_sockets else FakeTransport(self.service),
-            clock=self.loop.micros,
-            run_loop=self._run,
-            ask_here=ask_here,
-        )
+        return str(source)
 
-    def _run(self, screening: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+    def transport(self) -> httpx.AsyncBaseTransport:
+        """Return what carries the calls of a night to the service."""
+        return FakeTransport(self.service)
+
+    def carry(self, screening: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+        """Carry a run in virtual time."""
         report = self.loop.run_until_complete(screening)
         assert not self.loop.faults, self.loop.faults
         return report
+
+    @property
+    def charged(self) -> str:
+        """Return what the service charged in all, as decimal text."""
+        return str(self.service.charged)

@@ -21,8 +21,8 @@ from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.checks import Outcome
 from nightscreen.schemas.errors import SettingsError
 from tests.client.fakes import Canned
-from tests.kill.drive import settings_for
 from tests.money.service_in_memory import Bureau
+from tests.screening import Steered
 
 ROWS = 60
 IN_FLIGHT = 4
@@ -63,15 +63,14 @@ def without_record(document: dict[str, Any]) -> dict[str, Any]:
 
 def rows_of(desk: Bureau, report: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the enriched rows of a run."""
-    folder = desk.below / "out" / report["run_id"] / "enriched"
+    folder = desk.folder / "out" / report["run_id"] / "enriched"
     rows: list[dict[str, Any]] = ds.dataset(folder).to_table().to_pylist()
     return rows
 
 
 def journal_at(desk: Bureau) -> Journal:
     """Open the journal of a desk."""
-    settings = settings_for(desk.below / "home", "http://127.0.0.1:9", "made-up-key")
-    return journal_of(settings, clock=desk.loop.micros)
+    return journal_of(desk.read_settings(), clock=desk.loop.micros)
 
 
 def test_a_charged_answer_that_cannot_be_read_is_settled_at_its_cost(tmp_path: Path) -> None:
@@ -94,7 +93,7 @@ def test_a_charged_answer_that_cannot_be_read_is_settled_at_its_cost(tmp_path: P
     assert {row[f"{operation}_source"] for row in unread} <= {None, "asked", "shared"}
     assert "approve" not in {row["decision"] for row in unread}
     assert sum(row["cost"] for row in rows) == desk.service.charged
-    calls = pq.read_table(desk.below / "out" / report["run_id"] / "calls.parquet").to_pylist()
+    calls = pq.read_table(desk.folder / "out" / report["run_id"] / "calls.parquet").to_pylist()
     states = Counter(call["state"] for call in calls)
     assert states["unreadable"] == len(odd)
     assert {call["outcome"] for call in calls if call["state"] == "unreadable"} == {"unreadable"}
@@ -167,7 +166,7 @@ def test_kept_bodies_are_read_again_for_nothing(tmp_path: Path) -> None:
     first = desk.night().report
     assert first["checks"]["ecosystem"]["unreadable"] == len(odd)
     asked = len(desk.service.ledger)
-    table = desk.below / "home" / "manners.toml"
+    table = desk.folder / "home" / "manners.toml"
     with journal_at(desk) as journal:
         assert reread(journal, load_response_rules())["ecosystem"].read == 0
         table.write_text(TOLERANT + MANNERS.read_text("utf-8"), "utf-8")
@@ -198,7 +197,7 @@ def test_an_answer_about_somebody_else_is_not_read_as_evidence(tmp_path: Path) -
 
     odd = rewritten(desk, "ecosystem", of_another, every=3)
     desk.night()
-    table = desk.below / "manners.toml"
+    table = desk.folder / "manners.toml"
     table.write_text(TOLERANT + MANNERS.read_text("utf-8"), "utf-8")
     with journal_at(desk) as journal:
         found = reread(journal, load_response_rules(table))
@@ -213,17 +212,16 @@ def test_a_table_under_home_holds_for_the_next_run(tmp_path: Path) -> None:
     home.mkdir(mode=0o700)
     (home / "manners.toml").write_text(TOLERANT + MANNERS.read_text("utf-8"), "utf-8")
     (home / "prices.toml").write_text(PRICES.read_text("utf-8") + 'ecosystem = "40"\n', "utf-8")
-    driven = desk.night()
-    assert driven.report["checks"]["ecosystem"]["unreadable"] == 0
-    manifest = json.loads(
-        (tmp_path / "out" / driven.report["run_id"] / "manifest.json").read_text("utf-8")
-    )
+    steered = Steered()
+    night = desk.screen_by(steered, input=desk.batch())
+    assert night.report["checks"]["ecosystem"]["unreadable"] == 0
+    manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
     assert {name: each["from"] for name, each in manifest["tables"].items()} == {
         "manners": "lender",
         "prices": "lender",
     }
-    assert driven.run.quote is not None
-    prices = {each.check: each.price_micro for each in driven.run.quote.lines}
+    assert steered.run.quote is not None
+    prices = {each.check: each.price_micro for each in steered.run.quote.lines}
     assert prices["ecosystem"] == 40_000_000
 
 

@@ -26,7 +26,10 @@ def odd_answer(bureau: Bureau, operation: str, cost: int, *, taken: bool = False
     def rewrite(asked: str, _: str, document: dict[str, Any]) -> Canned | None:
         if asked == "karma" or not odd(asked):
             return None
-        service.wallet -= (cost - document["meta"]["cost"]) * taken
+        if taken:
+            more = cost - document["meta"]["cost"]
+            service.wallet -= more
+            service.ledger.append((asked, "", more))
         meta = service.meta(cost, service.wallet)
         return Canned(200, {**document, "meta": meta})
 
@@ -60,7 +63,7 @@ def test_a_cost_that_a_balance_contradicts_blocks_neither_night_nor_month(
     assert f"{min(cost, 10_000_000):,}.00" in report_page(report)
     assert Decimal(named["counted"]) == (PRICES[operation] if operation != "karma" else 0)
     before = bureau.service.charged
-    make_batch(bureau.below / "in.csv", rows=60, seed=10, damage_pct=0)
+    make_batch(bureau.folder / "in.csv", rows=60, seed=10, damage_pct=0)
     again = bureau.night().report
     assert again["stop_reason"] == "budget"
     assert 1450 < bureau.service.charged <= 1500

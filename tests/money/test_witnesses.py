@@ -77,7 +77,7 @@ def always(poison: tuple[str, str], odd: Canned) -> Fault:
 
 def troubles(bureau: Bureau, report: dict[str, Any]) -> set[str]:
     """Return why calls brought no answer, as `calls.parquet` has it."""
-    table = pq.read_table(bureau.below / "out" / report["run_id"] / "calls.parquet")
+    table = pq.read_table(bureau.folder / "out" / report["run_id"] / "calls.parquet")
     return set(table["trouble"].to_pylist()) - {None}
 
 
@@ -107,7 +107,7 @@ def test_one_customer_with_several_identifiers_is_one_witness(odd: str, tmp_path
     (tmp_path / "before").mkdir()
     bureau.night(**asked)
     first = bureau.service.ledger[0][1]
-    with (bureau.below / "in.csv").open(encoding="utf-8", newline="") as file:
+    with (bureau.folder / "in.csv").open(encoding="utf-8", newline="") as file:
         theirs = next(row for row in csv.DictReader(file) if first in row.values())
     identities = {theirs[column] for column in IDENTITIES.values()}
     identities |= {f"+234{theirs['phone'][-10:]}"}  # as it is asked, however the file has it

@@ -11,16 +11,16 @@ from typing import Any
 from nightscreen.cli.main import load
 from nightscreen.cli.output import view
 from nightscreen.ops.doctor import Diagnosis, diagnose
-from tests.kill.drive import settings_for
-from tests.money.service_in_memory import API_KEY, Bureau
+from tests.money.service_in_memory import Bureau
 
 KEPT = ("run", "max_spend", "deadline", "yes")
 
 
 def ask_doctor(bureau: Bureau, run_id: str = "") -> Diagnosis:
     """Ask the doctor about a run of the bureau, or the newest; both its forms must be possible."""
-    settings = settings_for(bureau.below / "home", "http://127.0.0.1:9", API_KEY, **bureau.settings)
-    found = diagnose(settings, run_id, clock=bureau.loop.micros, reaching=lambda _: None)
+    found = diagnose(
+        bureau.read_settings(), run_id, clock=bureau.loop.micros, reaching=lambda _: None
+    )
     assert found.document()["exit_status"] == found.exit_status
     assert lines_of(found)[-1].startswith("safe to run again: ")
     return found

@@ -17,8 +17,7 @@ from nightscreen.runs.approval import resumed
 from nightscreen.schemas.approvals import Approval, ApprovalDecision
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import to_micro
-from tests.kill.drive import settings_for
-from tests.money.service_in_memory import API_KEY, Bureau
+from tests.money.service_in_memory import Bureau
 from tests.ops.walk import ask_doctor
 
 ABOVE = {"approval_above": "100"}
@@ -33,7 +32,7 @@ def bureau(tmp_path: Path) -> Bureau:
 
 def decide(bureau: Bureau, run_id: str, decision: ApprovalDecision, **more: Any) -> dict[str, Any]:  # noqa: ANN401
     """Write a decision down as an approver does; return the parameters that resume the run."""
-    with open_journal(bureau.below / "home", clock=bureau.loop.micros) as journal:
+    with open_journal(bureau.folder / "home", clock=bureau.loop.micros) as journal:
         found = Approvals(journal).decide(Actor("chief"), run_id, decision, **more)
         run = journal.runs.find(run_id)
         assert run is not None
@@ -42,7 +41,7 @@ def decide(bureau: Bureau, run_id: str, decision: ApprovalDecision, **more: Any)
 
 def records(bureau: Bureau, run_id: str) -> list[Approval]:
     """Return what the journal holds of a run's approvals."""
-    with open_journal(bureau.below / "home") as journal:
+    with open_journal(bureau.folder / "home") as journal:
         return Approvals(journal).of_run(run_id)
 
 
@@ -53,7 +52,7 @@ def test_a_dear_run_ends_after_its_quote_and_holds_nothing(bureau: Bureau) -> No
     assert (report["state"], report["stop_reason"]) == ("stopped", "approval")
     assert bureau.service.ledger == []
     assert report["cost"]["total"] == "0.00"
-    assert (driven.run.folder.path / "manifest.json").exists()
+    assert (driven.folder / "manifest.json").exists()
     (asked,) = records(bureau, report["run_id"])
     assert asked.quote["quoted"] == report["cost"]["quoted"]
     assert asked.ceiling_micro == to_micro(Decimal(report["cost"]["quoted"]["high"]))
@@ -151,8 +150,7 @@ def test_the_doctor_says_how_an_approval_stands(bureau: Bureau) -> None:
         assert found.remedy is not None
         assert (found.remedy.command, found.exit_status) == (command, 3)
     bureau.loop.now_s += timedelta(hours=3).total_seconds()
-    settings = settings_for(bureau.below / "home", "http://127.0.0.1:9", API_KEY, **ABOVE)
-    later = diagnose(settings, clock=bureau.loop.micros, reaching=lambda _: None)
+    later = diagnose(bureau.read_settings(), clock=bureau.loop.micros, reaching=lambda _: None)
     assert later.run is not None
     assert later.run["approval"]["state"] == "void"
     assert later.remedy is not None
