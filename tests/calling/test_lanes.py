@@ -215,21 +215,6 @@ def test_the_same_fault_from_the_start_stops_a_check_after_a_handful(
     assert any("same fault" in each for each in bench.lane.stops.notices)
 
 
-def test_in_an_outage_calls_go_one_at_a_time_until_there_is_an_answer(bench: Bench) -> None:
-    """The first answer lets all through again."""
-    bench.set_up(
-        at=lambda now: miss() if now >= 100 else lost(FailureReason.CUT),
-        attempts=1000,
-        stops=Stops(silence=Silence(after=10)),
-    )
-    assert statuses(bench.asked(50)) == {FREE}
-    probes = [at for at, _ in bench.service.sent if 5 < at < 100]
-    assert min(late - early for early, late in itertools.pairwise(probes)) >= 15
-    stops = bench.lane.stops
-    assert (stops.silence.opened_at, stops.reason) == (None, None)
-    assert bench.loop.steps < 5000
-
-
 def test_the_last_customer_who_is_never_answered_is_no_outage(bench: Bench) -> None:
     """Their identifiers are one witness: the lookups fail, and the run is completed."""
     bench.set_up(

@@ -114,19 +114,6 @@ def settle(
 # --- the table ---
 
 
-def test_what_is_claimed_is_next_in_rank_and_its_check_s(journal: Journal) -> None:
-    """Identities come back to whoever has claimed; nobody claims a lookup twice."""
-    table = fill(journal, ["karma", "ecosystem", "karma", "karma"])
-    first, second = claim(journal, "karma", 2), claim(journal, "karma", 2)
-    assert (taken(first, table), taken(second, table)) == ([0, 2], [3])
-    opened = [journal.lookups.identities(each) for each, _ in (*first.taken, *second.taken)]
-    assert opened == [("00000000000", None, 0), ("00000000002", None, 2), ("00000000003", None, 3)]
-    assert second.refused is None
-    assert second.left is not None
-    assert (second.left.waiting, second.left.claimed, second.left.claimed_in_run) == (False, 3, 3)
-    assert states(journal, table) == [CLAIMED, WAITING, CLAIMED, CLAIMED]
-
-
 def test_runs_do_not_see_each_other_s_lookups(place: Place) -> None:
     """Each has its own numbers; what one clears is its own."""
     nightly, analyst = place.open(), place.open()
@@ -207,19 +194,6 @@ def test_a_stopped_check_is_claimed_no_more(journal: Journal) -> None:
 # --- processes that die ---
 
 
-def test_what_a_dead_process_had_claimed_is_free_and_its_call_in_doubt(place: Place) -> None:
-    """Its money stays reserved: the service may have charged."""
-    victim, other = place.open(), place.open()
-    table = fill(other, ["karma"] * 3)
-    caps = Caps(in_flight=(("karma", 9),))
-    claim(victim, "karma", 2, caps=caps)
-    victim.close()
-    claimed = claim(other, "karma", 3, caps=caps)
-    assert taken(claimed, table) == [0, 1, 2]
-    assert [each.attempts for each, _ in claimed.taken] == [1, 1, 0]
-    assert other.money.of_run("run-1").reserved_micro == 5 * WORST["karma"]
-
-
 def test_an_outcome_that_comes_late_ends_no_lookup_of_another(place: Place) -> None:
     """It was paid for and is kept; who has the lookup by now goes on with it."""
     slow, other = place.open(), place.open()
@@ -243,21 +217,6 @@ def test_what_a_process_gives_back_begins_anew(journal: Journal) -> None:
 
 
 # --- money ---
-
-
-@pytest.mark.parametrize(("cap", "reached"), [(44, 2), (45, 3), (54, 3), (55, 4), (1000, 4)])
-def test_no_check_goes_beyond_the_rank_that_the_money_reaches(
-    journal: Journal, cap: int, reached: int
-) -> None:
-    """Over all checks: what is cheaper and comes later does not go before."""
-    table = fill(journal, ["karma", "bank_account", "ecosystem", "karma"])
-    caps = Caps(run_micro=cap * MICROS)
-    karma = claim(journal, "karma", 9, caps=caps)
-    assert taken(karma, table) == [0, 3][: 1 + (reached == 4)]
-    if reached < 4:
-        assert karma.refused is ReservationStatus.UNAFFORDABLE
-    assert len(claim(journal, "ecosystem", 9, caps=caps).taken) == (reached >= 3)
-    assert len(claim(journal, "bank_account", 9, caps=caps).taken) == 1
 
 
 def test_a_stopped_check_keeps_no_money_from_others(journal: Journal) -> None:

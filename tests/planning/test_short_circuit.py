@@ -84,6 +84,7 @@ def test_each_identity_is_its_own_lookup_and_listing(world: World) -> None:
     for row, given_ in zip(night.rows, asked, strict=True):
         by = [kind for kind, one in zip(KINDS, given_, strict=True) if karma_of(one) is not None]
         assert (row["karma_listed_by"] or []) == by
+        assert row["karma_status"] == ("listed" if by else "clear")
         assert [each["identity_kind"] for each in row["karma_listings"]] == by
     assert night.report["checks"]["karma"]["distinct"] == 75
 

@@ -6,20 +6,16 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.journal import open_journal
-from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import erase, look
-from nightscreen.privacy.person import Whom
 from nightscreen.runs.screening_run import ScreeningRun
-from nightscreen.sandbox.people import account_of, karma_of
-from nightscreen.schemas.clock import DAY_MICROS, LAGOS, MICROS, system_clock, to_instant, to_micros
+from nightscreen.sandbox.people import account_of
+from nightscreen.schemas.clock import LAGOS, MICROS, to_instant, to_micros
 from nightscreen.schemas.errors import InputError, SettingsError
 from tests.client.fakes import Canned
-from tests.money.service_in_memory import DENIED, LOST, Bureau
-from tests.screening import CONSENT, Unasked, World, customer, days_ago
+from tests.money.service_in_memory import LOST, Bureau
+from tests.screening import Unasked, World, customer
 
 HAVE_ACCOUNTS = [
     row
@@ -119,60 +115,6 @@ def test_nothing_is_sent_after_the_deadline(tmp_path: Path) -> None:
     assert max(sent_at) < ends
 
 
-def test_a_check_whose_key_is_refused_is_asked_no_further(tmp_path: Path) -> None:
-    """Those that agree on it, and what was in flight beside the first of them."""
-    desk, refused = Bureau(tmp_path, rows=60), list[str]()
-
-    def refuse(operation: str, identity: str, number: int) -> Canned | None:
-        if operation != "karma" or number < 20:
-            return None
-        refused.append(identity)
-        return DENIED
-
-    desk.service.before = refuse
-    report = desk.night().report
-    assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
-    assert report["checks"]["ecosystem"]["pending"] == 0
-    assert 3 <= len(refused) <= 3 + 4
-
-
-ENDED = (
-    {"consent_expires_at": days_ago(1)},
-    {"consent_withdrawn_at": days_ago(1)},
-    {"consent_withdrawn_at": "last week"},
-    {"consent_reference": ""},
-)
-"""What of a customer's row ends the consent of the nights before."""
-
-
-def test_an_answer_at_hand_is_not_shown_once_consent_has_ended(world: World) -> None:
-    """Nor asked anew; while it lasts the answer is used again."""
-    rows = [customer(12 + number, **CONSENT) for number in range(len(ENDED))]
-    ended = [{**row, **each} for row, each in zip(rows, ENDED, strict=True)]
-    nights = [world.screen(each, checks=["ecosystem"]) for each in (rows, rows, ended)]
-    sources = [set(night.column("ecosystem_source")) for night in nights]
-    assert sources == [{"asked"}, {"reused"}, {None}]
-    assert set(nights[-1].column("ecosystem_status")) == {"refused"}
-    assert len(world.calls()) == len(rows)
-
-
-def test_a_shared_lookup_goes_in_the_name_of_who_consents_longest(tmp_path: Path) -> None:
-    """It is made though the consent of whoever stands first has ended since the plan."""
-    opened = system_clock()
-    clock = {"now": opened}
-    world = World(tmp_path, clock=lambda: clock["now"])
-    soon, late = (to_instant(opened + days * DAY_MICROS).isoformat() for days in (1, 3))
-    first = customer(12, **CONSENT, consent_expires_at=soon)
-    second = {**first, "customer_id": "C13", "consent_reference": "CNS-2"}
-    rows = [first, {**second, "consent_expires_at": late}]
-    waits = Unasked(lambda _: clock.update(now=opened + 2 * DAY_MICROS))
-    night = world.screen_by(waits, rows, checks=["ecosystem"])
-    assert len(world.calls("ecosystem")) == 1
-    (call,) = pq.read_table(night.folder / "calls.parquet").to_pylist()
-    assert call["consent_reference"] == "CNS-2"
-    assert "pending" not in night.column("ecosystem_status")
-
-
 def test_a_run_under_way_is_resumed_by_nobody_else(world: World) -> None:
     """Whoever tries is told so, and the run goes on as if nothing had been."""
     told = list[str]()
@@ -200,30 +142,6 @@ def test_no_manifest_stands_while_files_are_replaced(world: World) -> None:
     world.screen_by(Unasked(look), run=first.report["run_id"], max_spend="1000")
     assert seen == [False]
     assert manifest.exists()
-
-
-def test_a_listing_by_phone_is_not_hidden_by_a_clear_bvn(world: World) -> None:
-    """Of several identities the listed one is what the row says, and nobody approves it."""
-    row = customer(1, phone="+2348031200002")
-    assert karma_of(row["bvn"]) is None
-    assert karma_of(row["phone"]) is not None
-    night = world.screen([row], karma_identities=["bvn", "phone"])
-    assert night.column("karma_status") == ["listed"]
-    assert night.column("karma_listed_by") == [["phone"]]
-    assert night.column("decision") != ["approve"]
-
-
-def test_what_an_erased_customer_cost_stays_in_the_books(world: World) -> None:
-    """Run, day and journal show the same naira as before, though nothing leads to the person."""
-    row = HAVE_ACCOUNTS[0]
-    night = world.screen(HAVE_ACCOUNTS[:2], checks=["bank_account"], batch="borrowers")
-    with open_journal(world.folder / "home") as journal:
-        done = erase(journal, look(journal, Whom(customer_id=row["customer_id"])))
-        assert (done["calls"], done["cost"]) == (1, "10.00")
-        assert journal.money.of_run(night.report["run_id"]).spent_micro == 20 * MICROS
-        assert verify_journal(journal) == []
-    calls = pq.read_table(night.folder / "calls.parquet")
-    assert sum(calls["cost"].to_pylist()) == Decimal(world.charged) == 20
 
 
 @pytest.mark.parametrize("text", ["Cannot GET /nowhere", "Identity route not found in karma API"])
