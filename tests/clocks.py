@@ -31,7 +31,6 @@ class Shifted(NamedTuple):
     offset: str = LAGOS
 
     def instant(self) -> datetime:
-        """Return when the tests begin."""
         return datetime.fromisoformat(f"{self.day}T{self.hour}:00{self.offset}")
 
     def zone(self) -> str:
@@ -41,7 +40,6 @@ class Shifted(NamedTuple):
 
 
 def clocks(today: date) -> dict[str, Shifted]:
-    """Return every clock by its name."""
     day = today.isoformat()
     return {
         "night": Shifted(day, "03:00"),

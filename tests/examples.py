@@ -67,11 +67,9 @@ class Example:
         return word
 
     def sent(self) -> bytes:
-        """Return the body of the request."""
         return written(self.request)
 
     def answered(self) -> bytes:
-        """Return the body of the response."""
         return written(self.response)
 
 

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 
 
 def everything(folder: Path) -> Iterator[tuple[Path, bytes]]:
-    """Yield each file of HOME and the outputs with its content."""
     for top in ("home", "out"):
         for path in sorted((folder / top).rglob("*")):
             if path.is_file():

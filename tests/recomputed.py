@@ -201,7 +201,6 @@ def recomputed(folder: Folder) -> dict[str, Any]:
 
 
 def of_check(folder: Folder, check: str) -> dict[str, Any]:
-    """Return one check's figures."""
     rows = folder.counted
     status = Counter(row[f"{check}_status"] for row in rows)
     sent = [call for call in folder.sent if call["check"] == check]
@@ -520,7 +519,6 @@ def _from_elsewhere(at: str) -> bool:
 
 
 def main() -> int:
-    """Print each figure of a report that its files do not bear out."""
     wrong = differences(Folder(Path(sys.argv[1])))
     for at, (reported, found) in sorted(wrong.items()):
         sys.stdout.write(f"{at}: the report has {reported}, the files {found}\n")

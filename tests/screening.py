@@ -58,7 +58,6 @@ CONSENT = {"consent_reference": "CNS-1", "consented_at": days_ago(60)}
 
 
 def customer(number: int, **changes: str) -> dict[str, str]:
-    """Return a made-up customer who is the sandbox's person of the same number."""
     bvn = f"22{number:09d}"
     person = person_of_bvn(bvn)
     bank_code, account_number = person.account
@@ -93,7 +92,6 @@ class Unasked(Runner):
         return run
 
     async def may_spend(self, run: ScreeningRun) -> bool:
-        """Let it spend."""
         if self._meanwhile is not None:
             await asyncio.to_thread(self._meanwhile, run)
         return True
@@ -119,7 +117,6 @@ class Steered(Unasked):
         self._steer, self._ask_here = steer, ask_here
 
     async def open(self, opening: Callable[[], Any]) -> Any:  # noqa: ANN401 - the run
-        """Open the run and keep it."""
         self.run = await super().open(opening)
         return self.run
 
@@ -129,7 +126,6 @@ class Steered(Unasked):
 
     @asynccontextmanager
     async def calling(self, asking: Asking) -> AsyncIterator[None]:
-        """Steer beside the calls."""
         steering = None if self._steer is None else asyncio.ensure_future(self._steer(asking))
         async with super().calling(asking):
             try:
@@ -202,7 +198,6 @@ class World:
         )
 
     def carry(self, screening: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
-        """Carry a run in an event loop of its own and return the report."""
         return asyncio.run(screening)
 
     def transport(self) -> httpx.AsyncBaseTransport:
@@ -210,7 +205,6 @@ class World:
         return httpx.ASGITransport(application(self.sandbox))
 
     def read_settings(self) -> Settings:
-        """Return the settings of its runs."""
         given = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
         return read_settings(**{**given, "home": self.folder / "home", **self.settings})
 
@@ -220,7 +214,6 @@ class World:
         return str(self.sandbox.ledger.totals_json()["charged"])
 
     def calls(self, operation: str | None = None) -> list[dict[str, Any]]:
-        """Return the calls the sandbox saw."""
         return self.sandbox.ledger.read(0, operation)
 
 

@@ -31,7 +31,6 @@ NAIRA = 1_000_000
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Return a world with one sound night in it."""
     found = World(tmp_path_factory.mktemp("sound"))
     found.screen([customer(number, **CONSENT) for number in range(6)])
     return found
@@ -45,7 +44,6 @@ def night(world: World, tmp_path: Path) -> Path:
 
 
 def edit_report(folder: Path, edit: Edit) -> None:
-    """Change a report."""
     path = folder / "report.json"
     report = json.loads(path.read_text("utf-8"))
     edit(report)
@@ -53,7 +51,6 @@ def edit_report(folder: Path, edit: Edit) -> None:
 
 
 def edit_table(path: Path, edit: Callable[[list[dict[str, Any]]], object]) -> None:
-    """Change a Parquet file's rows."""
     table = pq.read_table(path)
     rows = table.to_pylist()
     edit(rows)
@@ -61,8 +58,6 @@ def edit_table(path: Path, edit: Callable[[list[dict[str, Any]]], object]) -> No
 
 
 def add(number: int, *path: str) -> Edit:
-    """Return what adds to a whole number of a report."""
-
     def edit(report: dict[str, Any]) -> None:
         for name in path[:-1]:
             report = report[name]
@@ -72,8 +67,6 @@ def add(number: int, *path: str) -> Edit:
 
 
 def put(value: object, *path: str) -> Edit:
-    """Return what writes a value of a report."""
-
     def edit(report: dict[str, Any]) -> None:
         for name in path[:-1]:
             report = report[name]

@@ -49,7 +49,6 @@ class Asking(Unasked):
     """Carries a run in this process, and asks for approval as the product does."""
 
     async def may_spend(self, run: ScreeningRun) -> bool:
-        """Return whether it was approved."""
         return await Runner.may_spend(self, run)
 
 
@@ -135,7 +134,6 @@ class Lender(RuleBasedStateMachine):
 
     @rule()
     def top_up(self) -> None:
-        """Pay into the wallet."""
         self.world.sandbox.wallet.top_up(10_000 * MICROS)
 
     @rule(check=st.sampled_from(sorted(AT_ONCE)), naira=st.integers(8, 30))
@@ -225,7 +223,6 @@ class Lender(RuleBasedStateMachine):
         return str(self.world.write(rows, f"in-{self.files}.csv"))
 
     def teardown(self) -> None:
-        """Remove everything."""
         shutil.rmtree(self.folder)
 
 

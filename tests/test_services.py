@@ -54,7 +54,6 @@ def begun(folder: Path, how: str) -> subprocess.Popen[bytes]:
 
 
 def told(folder: Path, session: subprocess.Popen[bytes]) -> Iterator[dict[str, str]]:
-    """Yield what each process of the session said once both have said it."""
     limit = time.monotonic() + 10 * PATIENCE_S
     while len(found := [each for each in folder.glob("?-*") if each.stat().st_size]) < 2:
         assert session.poll() is None, (folder / "said.txt").read_text()

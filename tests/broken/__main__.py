@@ -63,13 +63,11 @@ class Ran:
 
     @property
     def failures(self) -> list[str]:
-        """Return the tests that failed."""
         return list(dict.fromkeys(_FAILURE.findall(self.output)))
 
 
 @contextmanager
 def copied_tree() -> Iterator[Path]:
-    """Give a copy of the tree that tests can run in."""
     with tempfile.TemporaryDirectory(prefix="broken-") as folder:
         copy = Path(folder)
         for name in COPIED:

@@ -15,7 +15,6 @@ from tests.broken.behaviours import BEHAVIOURS, ROOT
 
 @cache
 def named_in(file: str) -> frozenset[str]:
-    """Return the names of a test file's tests."""
     tree = ast.parse((ROOT / file).read_text("utf-8"))
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     named = {node.name for node in tree.body if isinstance(node, functions)}

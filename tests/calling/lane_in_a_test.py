@@ -30,12 +30,10 @@ PRICE = 10 * NAIRA
 
 
 def hit() -> CallOutcome:
-    """Return a charged answer."""
     return CallOutcome(ChargeStatus.ANSWERED, outcome=Outcome.FOUND, cost_micro=PRICE, status=200)
 
 
 def miss() -> CallOutcome:
-    """Return a free answer."""
     return CallOutcome(ChargeStatus.ANSWERED, outcome=Outcome.CLEAR, cost_micro=0, status=404)
 
 
@@ -58,7 +56,6 @@ def refused(retry_after_s: float | None = None) -> CallOutcome:
 
 
 def task(number: int) -> LookupTask:
-    """Return a lookup of its own for each number."""
     asked = f"{number:011d}"
     request = Request("karma", "GET", "", None, asked=asked)
     kind, subject = IdentityKind.BVN.value, number.to_bytes(16, "big")
@@ -81,7 +78,6 @@ class FakeService:
     _since: float = 0.0
 
     def __call__(self, request: Request) -> Awaitable[CallOutcome]:
-        """Send once."""
         return self._answer(request)
 
     def _turn(self, by: int) -> None:

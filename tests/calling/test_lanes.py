@@ -81,7 +81,6 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def statuses(tasks: list[LookupTask]) -> set[LookupStatus]:
-    """Return how calls stand."""
     return {each.status for each in tasks}
 
 

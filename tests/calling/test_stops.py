@@ -22,7 +22,6 @@ NAIRA = 1_000_000
 
 
 def stops(*checks: str) -> Stops:
-    """Return the stops of a run with some checks."""
     return Stops({check: CheckProgress() for check in checks or ("karma", "ecosystem")})
 
 
@@ -148,7 +147,6 @@ def test_the_very_same_is_meant() -> None:
 
 
 def refusal(word: Objection, scope: StopScope) -> CallOutcome:
-    """Return a refusal that would meet every further call."""
     trouble = FailureReason(word.value)
     return CallOutcome(
         ChargeStatus.STOP, trouble=trouble, stop=StopSignal(word.value), stop_scope=scope

@@ -17,7 +17,6 @@ NAIRA = 1_000_000
 
 
 def wallet(floor_micro: int | None = None) -> Wallet:
-    """Return the wallet of a run of one check."""
     return Wallet(Stops({"karma": CheckProgress()}), floor_micro)
 
 

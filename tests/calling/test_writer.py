@@ -18,7 +18,6 @@ ASK = ReserveRequest("karma", "bvn", b"\0" * 16, 10, None, 1)
 
 
 def settled(number: int) -> CallResult:
-    """Return an outcome."""
     return CallResult(number, ASK, 0, CallState.ANSWERED, 0, cost_micro=0)
 
 
@@ -31,14 +30,12 @@ class Store:
         self.error: Exception | None = None
 
     def claim(self, run_id: str, purpose: str, wish: Wish, caps: Caps, *, since: int) -> Claim:
-        """Grant nothing."""
         self.threads.add(threading.get_ident())
         return Claim()
 
     def settle(
         self, run_id: str, outcomes: Sequence[CallResult], changes: Sequence[Change] = ()
     ) -> None:
-        """Commit a group."""
         self.threads.add(threading.get_ident())
         if self.error is not None:
             raise self.error
@@ -48,7 +45,6 @@ class Store:
 
 
 def book(store: Store) -> Writer:
-    """Return a writer."""
     journal = cast("Calls", store)
     return Writer(journal, run_id="run", purpose="portfolio", caps=Caps(), since=0)
 

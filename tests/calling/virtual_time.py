@@ -62,7 +62,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: object, func: Callable[..., Any], *args: object
     ) -> asyncio.Future[Any]:
-        """Do the work at once."""
         done = self.create_future()
         try:
             done.set_result(func(*args))

@@ -44,7 +44,6 @@ class FakeTransport(httpx.AsyncBaseTransport):
         self._queue = list(given)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Replay the next exchange."""
         self.requests.append(request)
         canned = self._choose(request) if self._choose else self._next()
         await asyncio.sleep(canned.delay_s)

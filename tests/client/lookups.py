@@ -8,18 +8,15 @@ from nightscreen.schemas.requests import Request
 
 
 def bank_account(account_number: str, bank_code: str) -> Request:
-    """Ask about an account."""
     identity = f"{bank_code}-{account_number}"
     return lookup_request(Lookup("bank_account", IdentityKind.NUBAN, identity))
 
 
 def karma(kind: IdentityKind, identity: str) -> Request:
-    """Ask whether somebody is listed."""
     return lookup_request(Lookup("karma", kind, identity))
 
 
 def ecosystem(bvn: str) -> Request:
-    """Ask for a history."""
     return lookup_request(Lookup("ecosystem", IdentityKind.BVN, bvn))
 
 

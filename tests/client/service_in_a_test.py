@@ -30,17 +30,14 @@ class Wire:
     head: bytes = b""
 
     async def say(self, data: bytes) -> None:
-        """Write and flush."""
         self.writer.write(data)
         await self.writer.drain()
 
     async def answer(self, body: bytes, status: str = "200 OK", *headers: str) -> None:
-        """Write a whole response."""
         lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers]
         await self.say("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
     def cut(self) -> None:
-        """Lose the connection."""
         self.writer.close()
 
 
@@ -55,7 +52,6 @@ class RawService:
 
     @property
     def base(self) -> str:
-        """Return the base address."""
         return f"http://127.0.0.1:{self.port}"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -83,7 +79,6 @@ class Authority:
 
     @classmethod
     def make(cls, folder: Path, host: str) -> Authority:
-        """Make both anew."""
         now = dt.datetime.now(dt.UTC)
         key, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
         issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Lender's own authority")])
@@ -116,7 +111,6 @@ class Authority:
         return made
 
     def server_context(self) -> ssl.SSLContext:
-        """Return what the server shows."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.server)
         return context

@@ -72,7 +72,6 @@ def answers(body: bytes, status: str = "200 OK", *headers: str) -> Behaviour:
 
 
 def whole(body: bytes) -> bytes:
-    """Return a whole response."""
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
 
 
@@ -83,7 +82,6 @@ def deflated_raw(body: bytes) -> bytes:
 
 
 async def silent(wire_: Wire) -> None:
-    """Never answer."""
     await wire_.reader.read()
 
 

@@ -55,7 +55,6 @@ CLASSIFIER = Classifier()
 
 
 def read(operation: str, status: int, body: object) -> CallOutcome:
-    """Read one whole response."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return CLASSIFIER.read(REQUESTS[operation], Exchange(status, raw))
 
@@ -69,12 +68,10 @@ def told(reading: CallOutcome) -> str:
 
 
 def ok(data: object, **more: object) -> dict[str, object]:
-    """Return a success envelope."""
     return {"status": "success", "message": "Successful", "data": data, **more}
 
 
 def error(message: str) -> dict[str, object]:
-    """Return an error body."""
     return {"status": "error", "message": message}
 
 

@@ -49,7 +49,6 @@ BROKEN = {"timeout": httpx.ReadTimeout(""), "cut": httpx.ReadError("")}
 
 
 def built(example: Example) -> Request:
-    """Return the request that our builder makes of plain arguments."""
     operation, given = example.operation, dict(example.arguments)
     if operation not in wire.SCOPED:
         return BUILDERS[operation](**given)
@@ -69,7 +68,6 @@ class Carried:
 
 
 async def carried(example: Example) -> Carried:
-    """Send an example's request to a transport that gives its response."""
     response = example.response
     fake = FakeTransport(
         Canned(error=BROKEN[example.broken])

@@ -38,12 +38,10 @@ class Town:
 
     @property
     def base(self) -> str:
-        """Return the service's address."""
         return f"https://{HOST}"
 
     @property
     def proxy(self) -> str:
-        """Return the proxy's address."""
         return f"http://127.0.0.1:{self.proxy_port}"
 
     @property
@@ -52,7 +50,6 @@ class Town:
         return Network(self.proxy, self.authority.bundle)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer each request alike."""
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
             while True:
                 await reader.readuntil(b"\r\n\r\n")
@@ -89,7 +86,6 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @pytest.fixture
 async def town(tmp_path: Path) -> AsyncIterator[Town]:
-    """Give a town whose server and proxy listen on loopback."""
     found = Town(Authority.make(tmp_path, HOST))
     context = found.authority.server_context()
     async with (

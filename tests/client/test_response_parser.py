@@ -15,7 +15,6 @@ BVN = "22212345678"
 
 
 def body(data: object) -> bytes:
-    """Return an envelope with this data."""
     return json.dumps({"status": "success", "data": data}).encode()
 
 

@@ -18,7 +18,6 @@ LAST = '[[rules]]\nname = "rest"\nverdict = "in_doubt"\ntrouble = "unreadable"\n
 
 
 def written(folder: Path, text: str) -> Path:
-    """Write a table."""
     path = folder / "manners.toml"
     path.write_text(text, "utf-8")
     return path

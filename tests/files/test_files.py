@@ -19,7 +19,6 @@ from nightscreen.schemas.errors import OutputError
 
 
 def mode(path: Path) -> int:
-    """Return a path's permissions."""
     return stat.S_IMODE(path.stat().st_mode)
 
 

@@ -55,7 +55,6 @@ def queries(tmp_path: Path) -> dict[str, list[str]]:
 
 
 def ids(size: int) -> dict[str, Any]:
-    """Return a column of different pseudonyms."""
     return {"id": pseudonym_column(os.urandom(16 * size))}
 
 

@@ -22,7 +22,6 @@ from nightscreen.files.inbox import (
 
 @pytest.fixture
 def inbox(tmp_path: Path) -> Inbox:
-    """An empty inbox."""
     return Inbox.open(tmp_path / "inbox", tmp_path / "home")
 
 

@@ -30,12 +30,10 @@ def store() -> Iterator[None]:
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """A URL of this test's own."""
     return f"s3://{BUCKET}/{tmp_path.name}"
 
 
 def written(home: Path, url: str, text: str = "first") -> RunFolder:
-    """Write a small run's folder and publish it."""
     folder = RunFolder.at(url, RUN, home)
     folder.begin()
     folder.write_json(REPORT, {"text": text})
@@ -47,7 +45,6 @@ def written(home: Path, url: str, text: str = "first") -> RunFolder:
 
 
 def content(url: str) -> dict[str, bytes]:
-    """Return every file at the URL of the run."""
     with remote_place(f"{url}/{RUN}") as place:
         return {name: place.cat_file(name) for name in names_at(place)}
 

@@ -41,12 +41,10 @@ CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\0")) | st.samp
 
 
 def columns(*headings: str) -> list[SourceColumn]:
-    """Return carried columns."""
     return [SourceColumn(heading, None, heading) for heading in headings]
 
 
 def refused(line: int, *values: str | None) -> RefusedRow:
-    """Return a refused row."""
     return RefusedRow(line, "bvn", "no_identifier", "give one", values)
 
 

@@ -45,7 +45,6 @@ FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 
 
 def until(found: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:  # noqa: ANN401
-    """Poll until something is found and return it."""
     end = time.monotonic() + patience_s
     while time.monotonic() < end:
         value = found()
@@ -72,12 +71,10 @@ class Engine:
 
     @property
     def url(self) -> str:
-        """Address of the server's API."""
         return f"http://127.0.0.1:{self.port}/api"
 
     @property
     def settings(self) -> dict[Any, Any]:
-        """Prefect's settings of a process of the tests that uses it."""
         return {
             PREFECT_API_URL: self.url,
             PREFECT_API_AUTH_STRING: LOGIN,
@@ -182,12 +179,9 @@ class Engine:
         return str(self.post(f"/deployments/{found['id']}/create_flow_run", asked)["id"])
 
     def flow_run(self, flow_run_id: str) -> dict[str, Any]:
-        """Return a flow run as the server holds it."""
         return dict(self.api.get(f"/flow_runs/{flow_run_id}").raise_for_status().json())
 
     def wait_for_end(self, flow_run_id: str) -> dict[str, Any]:
-        """Wait until a flow run has come to its end."""
-
         def ended() -> dict[str, Any] | None:
             run = self.flow_run(flow_run_id)
             return run if run["state_type"] in FINAL else None
@@ -195,7 +189,6 @@ class Engine:
         return dict(until(ended, f"the end of flow run {flow_run_id}\n{self.logs()}"))
 
     def task_runs(self, flow_run_id: str) -> list[dict[str, Any]]:
-        """Return the task runs of a flow run."""
         found: list[dict[str, Any]] = []
         while True:
             page = self.post(

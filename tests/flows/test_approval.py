@@ -22,7 +22,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 
 def command(engine: Engine, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Type a command of nightscreen."""
     env = {
         **os.environ,
         "PREFECT_API_URL": engine.url,
@@ -41,7 +40,6 @@ def command(engine: Engine, *words: str, **settings: str) -> subprocess.Complete
 
 
 def calls(sandbox: SandboxProcess) -> int:
-    """Return how many calls the sandbox saw."""
     return int(sandbox.totals()["totals"]["requests"])
 
 

@@ -47,13 +47,11 @@ async def until_under_way(sandbox: SandboxProcess, charges: int = 5) -> None:
 
 
 def report_of(folder: Path) -> dict[str, Any]:
-    """Return the report of the only run."""
     (path,) = (folder / "out").glob("*/report.json")
     return dict(json.loads(path.read_text()))
 
 
 def call_states(folder: Path, run_id: str) -> list[str]:
-    """Return the states of all calls of a run."""
     with open_journal(folder / "home") as journal:
         return [row.state for block in journal.runs.calls(run_id) for row in block]
 

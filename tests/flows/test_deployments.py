@@ -91,7 +91,6 @@ def test_nightly_deployment_is_scheduled(engine: Engine) -> None:
 
 
 def scheduled_runs(engine: Engine, deployment_id: str) -> list[dict[str, Any]]:
-    """Return the runs of a deployment that wait for their hour."""
     wanted = {"deployments": {"id": {"any_": [deployment_id]}}}
     return list(engine.post("/flow_runs/filter", wanted))
 

@@ -19,7 +19,6 @@ SETTLE_S = 0.15
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    """Settings of an inbox whose files settle quickly."""
     return read_settings(
         base_url="http://127.0.0.1:1",
         api_key="k",

@@ -30,7 +30,6 @@ def consent(home: Path, sandbox: SandboxProcess, number: int = NUMBER) -> list[s
 
 
 def typed(output: Path) -> list[dict[str, Any]]:
-    """Return every typed transaction under an output folder."""
     paths = sorted((output / "transactions").glob("*/*.parquet"))
     return [row for path in paths for row in pq.read_table(path).to_pylist()]
 
@@ -42,7 +41,6 @@ def secrets(sandbox: SandboxProcess) -> set[str]:
 
 
 def accounts(customers: list[str]) -> set[str]:
-    """Return the account numbers of customers' transactions."""
     return {str(each["account_number"]) for name in customers for each in transactions_of(name)}
 
 

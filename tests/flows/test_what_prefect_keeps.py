@@ -74,7 +74,6 @@ def stored_text(home: Path) -> Iterator[tuple[str, str]]:
 
 
 def readable(value: object) -> str:
-    """Return a stored value as text to search in."""
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
     return text.lower()
 

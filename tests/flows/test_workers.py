@@ -47,7 +47,6 @@ class Site:
         self.start_second()
 
     def start(self, name: str, home: Path) -> subprocess.Popen[bytes]:
-        """Start the worker of a machine."""
         env = {**self.settings, "NIGHTSCREEN_HOME": str(home)}
         machine = Engine(self.engine.home, env, self.engine.port)
         self._stack.enter_context(suppress(ProcessLookupError))  # a test may have ended it
@@ -97,7 +96,6 @@ class Site:
         return dict(json.loads(said))
 
     def journal(self) -> Journal:
-        """Open the journal all machines share."""
         return open_journal(
             self.homes[0],
             url=self.settings["NIGHTSCREEN_JOURNAL_URL"],
@@ -172,7 +170,6 @@ def test_a_lost_machine_costs_nothing_answered(
 
 
 def processes_at(home: Path) -> set[int]:
-    """Return the processes of parts that keep their state in a HOME."""
     found = set()
     wanted = {f"NIGHTSCREEN_HOME={home}".encode(), b"PREFECT__FLOW_RUN_ID"}
     for folder in Path("/proc").iterdir():

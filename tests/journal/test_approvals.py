@@ -19,7 +19,6 @@ TIMEOUT = timedelta(hours=2)
 
 
 def ask(journal: Journal, run_id: str = "run-1", cap_micro: int | None = None) -> Approval:
-    """Have a run ask for approval."""
     return Approvals(journal).ask(
         run_id,
         asked_by="analyst-1",

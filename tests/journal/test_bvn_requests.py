@@ -12,7 +12,6 @@ from nightscreen.schemas.clock import span_micros
 
 
 def request(number: int, **changes: object) -> BvnRequest:
-    """Return a request of a made-up customer."""
     held = HeldCustomer(f"C{number}", f"22{number:09d}", "+2348031234567", first_name="Ada")
     made = BvnRequest(
         key=(bytes([number]) * 16).hex(),

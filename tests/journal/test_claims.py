@@ -79,7 +79,6 @@ def claim(
     only: int | None = None,
     since: int = 1 << 60,
 ) -> Claim:
-    """Claim lookups of a check."""
     wish = Wish(check, number=number, only=only)
     return journal.calls.claim(run, "portfolio", wish, caps or Caps(), since=since)
 
@@ -387,14 +386,12 @@ def test_random_histories_end_as_the_model_says(place: Place, seed: int) -> None
 
 
 def sharing(place: Place, caps: Caps = SHARED) -> Journal:
-    """Open a process that shares caps."""
     journal = place.open()
     journal.askers.join(f"run-of-{journal.holders.name}", dict(caps.in_flight))
     return journal
 
 
 def end(journal: Journal, pair: Pair) -> None:
-    """Settle a call as answered."""
     journal.calls.settle("run-1", [ended(pair)])
 
 
@@ -552,7 +549,6 @@ def test_what_a_deadlock_ends_is_done_again(server_place: Place, *, settles: boo
 
 
 def _until_it_waits(url: str) -> None:
-    """Wait until a session of the database waits for a lock."""
     query = text(
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
         "AND datname = current_database()"

@@ -20,12 +20,10 @@ ACCESS, REFRESH = "acc-Zx81-secret", "ref-Yw72-secret"
 def token(
     access: str = ACCESS, refresh: str | None = REFRESH, scope: str | None = LIST
 ) -> TokenAnswer:
-    """Return a token answer of the service."""
     return TokenAnswer(access_token=access, username="ada.o", refresh_token=refresh, scope=scope)
 
 
 def kept(consents: Consents, customer: str = "C-1", **changes: str | None) -> str:
-    """Keep a consent and return the grant's id."""
     answer = token(**changes)  # type: ignore[arg-type]  # names and types are token's
     return consents.keep(
         customer, answer, asked_scopes=(LIST, VIEW), evidence={"channel": "portal"}
@@ -33,7 +31,6 @@ def kept(consents: Consents, customer: str = "C-1", **changes: str | None) -> st
 
 
 def tokens_of(consents: Consents, grant_id: str) -> Tokens | None:
-    """Return the tokens that are kept of a grant."""
     grant = consents.find(grant_id)
     return None if grant is None else grant.tokens
 

@@ -30,7 +30,6 @@ OTHER = b"o" * 16
 
 
 def answered(journal: Journal, *numbers: int) -> None:
-    """Ask about some subjects and write the answers down."""
     for pair in reserve(journal, *numbers):
         body = f'{{"who": {pair[0].subject.hex()!r}}}'.encode()
         journal.calls.settle("run-1", [ended(pair, body=body)])

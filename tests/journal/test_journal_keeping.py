@@ -38,7 +38,6 @@ def fill(journal: Journal, first: int, count: int) -> None:
 
 
 def bodies(journal: Journal, count: int) -> list[int]:
-    """Open all answers."""
     subjects = [subject(number + 1) for number in range(count)]
     stored = journal.answers.latest("karma", subjects)
     opened = [journal.answers.body("karma", stored[each]) for each in subjects if each in stored]
@@ -53,7 +52,6 @@ def seal_ids(journal: Journal) -> list[bytes]:
 
 
 def wrapping(journal: Journal) -> Counter[str]:
-    """Return how many data keys each key of the lender wraps."""
     with reading(journal.engine) as connection:
         return Counter(connection.execute(select(data_keys.c.wrapped_by)).scalars())
 
@@ -103,7 +101,6 @@ def test_runs_go_on_while_the_key_is_rotated(place: Place) -> None:
 
 
 def finish(journal: Journal) -> None:
-    """Write the run's end down."""
     journal.runs.finish("run-1", state="completed", stop_reason=None, report={})
 
 

@@ -130,7 +130,6 @@ def test_a_lock_of_another_process_is_waited_for_and_then_told(sqlite_place: Pla
 
 
 def damage_head(data: bytes) -> bytes:
-    """Overwrite the beginning."""
     return random.Random(1).randbytes(512) + data[512:]
 
 
@@ -140,7 +139,6 @@ def damage_schema(data: bytes) -> bytes:
 
 
 def cut(data: bytes) -> bytes:
-    """Lose the second half."""
     return data[: len(data) // 2 // PAGE * PAGE]
 
 
@@ -219,7 +217,6 @@ def test_processes_that_open_a_new_journal_at_once_share_one(sqlite_place: Place
 
 
 def start(program: str, *arguments: str) -> subprocess.Popen[str]:
-    """Start a program of Python in a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         stdout=subprocess.PIPE,

@@ -35,7 +35,6 @@ OTHER = b"d" * 16
 
 
 def contest(key: str = "1", customer: bytes = CUSTOMER) -> Contest:
-    """Return a contest of a made-up customer."""
     return Contest(
         key=key,
         customer=customer,

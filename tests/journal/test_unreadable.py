@@ -22,7 +22,6 @@ from tests.journal.conftest import PRICE, ended, reserve, subject
 
 
 def unread(pair: tuple[ReserveRequest, Reservation], *, cost: int = PRICE) -> CallResult:
-    """Return how a call ended whose answer could not be read."""
     return replace(
         ended(pair, cost=cost, body=b"not\x00yet"),
         state=CallState.UNREADABLE,

@@ -28,7 +28,6 @@ class Database:
         pgexec("pg_ctl", hard, bin_path=self.server.bin_path, user=self.server.system_user)
 
     def start(self) -> None:
-        """Start it again."""
         self.server.ensure_postgres_running()
 
 

@@ -28,7 +28,6 @@ ROWS = 150
 
 @pytest.fixture
 def there() -> Iterator[Database]:
-    """Give a database of the test's own."""
     with database() as found:
         yield found
 
@@ -58,7 +57,6 @@ class Elsewhere(World):
 
     @property
     def charged(self) -> str:
-        """Return what the service charged in all."""
         return str(self.service.totals()["totals"]["charged"])
 
     def night(self, *, away_s: float | None) -> Night:

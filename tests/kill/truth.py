@@ -34,7 +34,6 @@ def expected_status(check: str, row: dict[str, Any]) -> str:
 
 
 def wrong_statuses(folder: Path) -> list[str]:
-    """Return a line for each status of a run's rows that is not the truth."""
     wrong: list[str] = []
     for row in pq.read_table(folder / "enriched").to_pylist():
         for check in KIND:
@@ -66,7 +65,6 @@ class Books:
 
     @property
     def unnamed(self) -> list[Key]:
-        """Return the lookups charged beyond their answers that no call in doubt accounts for."""
         return [
             key
             for key, times in self.charges.items()
@@ -75,13 +73,11 @@ class Books:
 
 
 def subject_of(journal: Journal, entry: dict[str, Any]) -> Key:
-    """Return check and pseudonym of a ledger entry."""
     kind = KIND[entry["operation"]]
     return entry["operation"], journal.pseudonyms.subject(kind, entry["identity"])
 
 
 def committed(journal: Journal, run_id: str) -> set[Key]:
-    """Return the lookups of a run whose answer is committed."""
     state = CallState.ANSWERED.value
     blocks = journal.runs.calls(run_id)
     return {
@@ -90,7 +86,6 @@ def committed(journal: Journal, run_id: str) -> set[Key]:
 
 
 def books_of(home: Path, run_id: str, ledger: dict[str, Any], url: str = "") -> Books:
-    """Put the journal of a run beside the ledger."""
     micro = int(Decimal(ledger["totals"]["charged"]) * 1_000_000)
     with open_journal(home, url=url) as journal:
         books = Books(micro, 0, wrong=verify_journal(journal))

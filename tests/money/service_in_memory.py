@@ -56,11 +56,9 @@ class Service:
 
     @property
     def charged(self) -> int:
-        """Return naira charged so far."""
         return sum(cost for _, _, cost in self.ledger)
 
     def __call__(self, request: httpx.Request) -> Canned:
-        """Answer one request."""
         operation, identity, record = _asked(request)
         number = len(self.ledger)
         self.at_first = self.wallet if self.at_first is None else self.at_first
@@ -158,7 +156,6 @@ class Bureau(World):
         return FakeTransport(self.service)
 
     def carry(self, screening: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
-        """Carry a run in virtual time."""
         report = self.loop.run_until_complete(screening)
         assert not self.loop.faults, self.loop.faults
         return report

@@ -45,7 +45,6 @@ class Service:
     asked: list[str] = field(default_factory=list)  # calls, faults included
 
     def __call__(self, request: httpx.Request) -> Canned:
-        """Answer one request."""
         what = f"{request.method} {request.url.path.removeprefix('/v2/')}"
         stream = request.stream
         assert isinstance(stream, httpx.ByteStream)
@@ -85,12 +84,10 @@ class Office:
         return self.began + int(self.loop.time() * 1_000_000)
 
     def in_hours(self, hours: float) -> str:
-        """Return a deadline."""
         return to_instant(self.clock() + int(hours * 3.6e9)).astimezone(UTC).isoformat()
 
     @property
     def read(self) -> Settings:
-        """Return the lender's settings."""
         return read_settings(
             base_url="http://127.0.0.1:9",
             api_key="made-up-key",
@@ -115,7 +112,6 @@ class Office:
     # --- flows ---
 
     def request(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - parameters of the flow
-        """Ask customers for BVN consent."""
         source = self._customers()
         given = RequestBvns(input=source, output=self.out, **options)
         return self.ran(BvnRequests, given)

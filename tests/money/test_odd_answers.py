@@ -62,14 +62,12 @@ def without_record(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def rows_of(desk: Bureau, report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the enriched rows of a run."""
     folder = desk.folder / "out" / report["run_id"] / "enriched"
     rows: list[dict[str, Any]] = ds.dataset(folder).to_table().to_pylist()
     return rows
 
 
 def journal_at(desk: Bureau) -> Journal:
-    """Open the journal of a desk."""
     return journal_of(desk.read_settings(), clock=desk.loop.micros)
 
 
@@ -155,7 +153,6 @@ TOLERANT = (
 
 
 def another_word(document: dict[str, Any]) -> dict[str, Any]:
-    """Say success in another word."""
     return {**document, "status": "ok"}
 
 

@@ -22,14 +22,12 @@ SAMPLE = {
 
 
 def answered(record: object, cost: int = 10) -> Canned:
-    """Return a charged answer with a record."""
     meta = {"cost": cost, "balance": 999_000}
     body = {"status": "success", "message": "Successful", "data": record, "meta": meta}
     return Canned(200, body)
 
 
 def statuses(night: Night) -> Counter[str]:
-    """Count karma's statuses in the run's rows."""
     return Counter(night.column("karma_status"))
 
 

@@ -45,7 +45,6 @@ def resumed(bureau: Bureau, report: dict[str, Any], **more: Any) -> dict[str, An
 
 
 def desk(below: Path, **settings: Any) -> Bureau:  # noqa: ANN401 - settings of any kind
-    """Return a desk with its batch."""
     return Bureau(below, rows=ROWS, settings=settings)
 
 

@@ -29,7 +29,6 @@ def two_nights(world: World, *, taken: int) -> tuple[dict[str, Any], dict[str, A
 
 
 def gaps(world: World) -> list[WalletGap]:
-    """Return what the lender's journal keeps open."""
     with open_journal(world.folder / "home") as journal:
         return open_gaps(journal)
 

@@ -31,7 +31,6 @@ IDENTITIES = {"bvn": "bvn", "phone": "phone", "email": "email"}
 
 
 def failed(report: dict[str, Any]) -> int:
-    """Return how many lookups failed."""
     return sum(int(part["failed"]) for part in report["checks"].values())
 
 

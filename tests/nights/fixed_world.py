@@ -44,7 +44,6 @@ class Seeded(Unasked):
 
     @asynccontextmanager
     async def calling(self, asking: Asking) -> AsyncIterator[None]:
-        """Seed the jitter before any call is made."""
         for lane in asking.lanes.values():
             lane.random.seed(_JITTER)
         async with super().calling(asking):
@@ -89,7 +88,6 @@ class FixedWorld(World):
 
     @contextmanager
     def journal(self) -> Iterator[Journal]:
-        """Open the journal at the present instant."""
         home = self.folder / "home"
         with open_journal(home, data_key=DATA_KEY, clock=self.clock) as journal:
             yield journal
@@ -125,7 +123,6 @@ class _Wire(httpx.AsyncBaseTransport):
         self._app = app
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Carry one call."""
         socket = _Socket()
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -155,11 +152,9 @@ class _Socket:
         return False
 
     def write(self, data: bytes) -> None:
-        """Keep what is sent."""
         self.written += data
 
     def abort(self) -> None:
-        """Cut the connection before anything is sent."""
         raise httpx.ReadError("the connection was cut")
 
     def close(self) -> None:

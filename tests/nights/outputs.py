@@ -133,7 +133,6 @@ def names_of(world: FixedWorld) -> Names:
 
 
 def outputs_of(night: Night, names: Names) -> str:
-    """Return the outputs of a night."""
     manifest = night.folder / "manifest.json"
     parameters = json.loads(manifest.read_text("utf-8"))["parameters"] if manifest.exists() else {}
     by_chance = parameters.get("workers", 1) >= SHARED_FROM
@@ -182,7 +181,6 @@ def _type(given: pa.DataType) -> str:
 
 
 def _columns(lines: Iterable[Sequence[str]], names: Names) -> Iterable[str]:
-    """Yield the columns of lines under their headings."""
     for head, *cells in zip_longest(*lines):
         yield _line(str(head), cells, names)
 

@@ -46,7 +46,6 @@ class StandardNights:
         self._files: dict[Path, tuple[int, int]] = {}
 
     def get(self, name: str) -> Spent:
-        """Return a standard night."""
         if name not in self._spent:
             folder = self._folder / name
             folder.mkdir()
@@ -69,7 +68,6 @@ class StandardNights:
         return sorted(str(path.relative_to(self._folder)) for path in differing)
 
     def close(self) -> None:
-        """Remove all that was spent."""
         for path in self._folder.rglob("*"):
             path.chmod(path.stat().st_mode | stat.S_IWUSR)
         shutil.rmtree(self._folder)

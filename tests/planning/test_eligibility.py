@@ -53,13 +53,11 @@ def test_twelve_months_follow_the_calendar_of_lagos() -> None:
 
 
 def scalar(case: Case, at: datetime) -> bool:
-    """Judge one case by the scalar rule."""
     reference, consented_at, expires_at, withdrawn_at, flaws = case
     return consent_valid(reference, consented_at, expires_at, withdrawn_at, at=at, flaws=flaws)
 
 
 def batch(rows: list[Case]) -> pa.RecordBatch:
-    """Return a row batch that holds these consents and nothing else."""
     names = ("consent_reference", "consented_at", "consent_expires_at", "consent_withdrawn_at")
     values: dict[str, list[object]] = {
         name: [row[index] for row in rows] for index, name in enumerate((*names, "flaws"))

@@ -33,11 +33,9 @@ class Nights:
     now: int = START
 
     def screen(self, *given: Any, **options: Any) -> Night:  # noqa: ANN401
-        """Screen at the present instant."""
         return self.world.screen(*given, **options)
 
     def after(self, days: float) -> Nights:
-        """Let time pass."""
         self.now += int(days * DAY)
         return self
 

@@ -18,7 +18,6 @@ CHECKS = ("karma", "bank_account", "ecosystem")
 
 
 def lookups(first: int, size: int) -> pa.Table:
-    """Return some lookups that bear their own numbers."""
     numbers = range(first, first + size)
     return pa.table(
         {
@@ -36,7 +35,6 @@ def lookups(first: int, size: int) -> pa.Table:
 
 
 def pieces_of(folder: Path, sizes: list[int]) -> NeededPieces:
-    """Return needed lookups in pieces of some sizes."""
     space = Workspace.of(folder, "run", Sealer(b"k" * 32))
     found, first = NeededPieces(space), 0
     for size in sizes:

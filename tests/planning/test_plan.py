@@ -67,7 +67,6 @@ class Stored:
 
     @property
     def answered_at(self) -> int:
-        """Return when it was given."""
         return NOW - self.age
 
 
@@ -144,7 +143,6 @@ class Night:
 
 
 def identity(row: Mapping[str, Any], kind: IdentityKind) -> str | None:
-    """Return a row's identifier of a kind."""
     if kind is IdentityKind.NUBAN:
         return row["account_number"] and f"{row['bank_code']}-{row['account_number']}"
     found: str | None = row[kind.value]
@@ -153,7 +151,6 @@ def identity(row: Mapping[str, Any], kind: IdentityKind) -> str | None:
 
 @st.composite
 def nights(draw: st.DrawFn) -> Night:
-    """Return nights of every kind."""
     rows = [
         {**each, "line": line, "customer_id": f"C{line}"}
         for line, each in enumerate(draw(st.lists(row, max_size=18)), 2)
@@ -197,7 +194,6 @@ def ends(row: Mapping[str, Any]) -> datetime:
 
 
 def why(row: Mapping[str, Any], slot: CheckIdentity) -> SkipReason:
-    """Return why a row is not asked."""
     flaws = {IdentityKind.BVN: Flaw.BVN, IdentityKind.NUBAN: Flaw.ACCOUNT}
     if identity(row, slot.kind) is None:
         return SkipReason.INELIGIBLE
@@ -284,7 +280,6 @@ class Made:
 
 
 def plan(night: Night, folder: Path) -> Made:
-    """Make a plan as a run does."""
     space = Workspace.of(folder, "run", Sealer(b"s" * 32))
     chunks = range(len(night.starts) - 1)
     freshness = Freshness(AGES, NOW, since=7)

@@ -77,7 +77,6 @@ def gathered(frame: Frame, chunks: list[pa.Table]) -> tuple[int, ...]:
 
 
 def shared(chunks: list[pa.Table]) -> list[pa.Table]:
-    """Return the signals of each chunk of a batch."""
     with Frame(planning_queries()) as frame:
         starts = gathered(frame, chunks)
         count_shared(frame)

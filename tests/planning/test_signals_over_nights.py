@@ -22,14 +22,12 @@ PHONE = "08031234567"
 
 
 def screened(world: World, batch: str, *rows: dict[str, str], **options: Any) -> Night:  # noqa: ANN401 - as `ScreenBatch` takes them
-    """Screen a batch by karma and the bank account alone."""
     file = str(world.write(rows, f"{batch}.csv"))
     wanted = {"checks": ["bank_account", "karma"], "batch": batch, **options}
     return world.screen(input=file, **wanted)
 
 
 def row_of(night: Night, customer_id: str) -> dict[str, Any]:
-    """Return one customer's enriched row."""
     (found,) = (row for row in night.rows if row["customer_id"] == customer_id)
     return found
 

@@ -21,7 +21,6 @@ def one(when: str, *, effect: str = "review", code: str = "ONE", head: str = HEA
 
 
 def told(text: str) -> list[tuple[int, str]]:
-    """Return line and message of each mistake."""
     return [(issue.line, issue.message) for issue in check_policy(text).issues]
 
 

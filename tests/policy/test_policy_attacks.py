@@ -143,7 +143,6 @@ ATTACKS = {
 
 @pytest.fixture
 def engine() -> Iterator[duckdb.DuckDBPyConnection]:
-    """Give a locked engine with rows to attack from."""
     with locked_connection("256MB") as connection:
         customers = pa.array([f"C{i}" for i in range(100_000)])
         connection.register("rows", pa.table({"customer_id": customers}))

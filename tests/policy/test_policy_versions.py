@@ -53,19 +53,16 @@ customer = "Approved."
 
 
 def changed(text: str, version: str, /, **thresholds: int) -> str:
-    """Return a policy with another version and other thresholds."""
     return rewritten(text, version, {name: Decimal(value) for name, value in thresholds.items()})
 
 
 def put_in_force(journal: Journal, text: str) -> PolicyVersion:
-    """Have Ada propose a policy and Bem approve it."""
     made = propose(journal, text, by="Ada", note="as the committee wants it")
     return decide_version(journal, Actor("Bem"), made.key, APPROVED, reason="minutes of May")
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[Journal]:
-    """Return an open journal of no runs."""
     with open_journal(tmp_path / "home") as journal:
         yield journal
 

@@ -24,7 +24,6 @@ LATELY, AFTER_12TH = consented_on()
 
 
 def file(folder: Path, *dates: str, column: str = "consented_at", more: str = "") -> Path:
-    """Return a file with one customer a date."""
     path = folder / "book.csv"
     lines = [f"C{n},{BVN[:-2]}{n:02d},R-{n},{cell}" for n, cell in enumerate(dates, 1)]
     text = "\n".join([f"customer_id,bvn,consent_reference,{column}", *lines])
@@ -118,7 +117,6 @@ def test_a_withdrawal_that_cannot_be_read_counts(tmp_path: Path, cell: str) -> N
 
 
 def approved(report: dict[str, Any]) -> dict[str, Any]:
-    """Return a report of a night whose policy somebody has approved."""
     approval = {"policy_approval": {"written_by": "Ada", "approved_by": "Bem"}}
     return {**report, "provenance": {**report["provenance"], **approval}}
 

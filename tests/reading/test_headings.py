@@ -147,7 +147,6 @@ def test_no_heading_takes_the_name_of_a_column_that_the_output_adds() -> None:
 
 
 def opened(folder: Path, mapping: str, table: str) -> TableSource:
-    """Write both files and open the table with the mapping."""
     (folder / "acme.toml").write_text(mapping, encoding="utf-8")
     (folder / "batch.csv").write_text(table, encoding="utf-8")
     return open_source(folder / "batch.csv", mapping=read_mapping(folder / "acme.toml"))

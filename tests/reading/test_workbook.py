@@ -27,7 +27,6 @@ HEADINGS: Row = ["customer_id", "bvn", "note"]
 
 
 def save(path: Path, *sheets: tuple[str, Sequence[Row]]) -> Path:
-    """Write a workbook of named sheets."""
     book = openpyxl.Workbook()
     for title, rows in sheets:
         sheet = book.create_sheet(title)
@@ -39,7 +38,6 @@ def save(path: Path, *sheets: tuple[str, Sequence[Row]]) -> Path:
 
 
 def values(source: TableSource) -> list[tuple[str | None, ...]]:
-    """Return all rows."""
     return [tuple(r.values()) for b in source.batches(2) for r in b.columns.to_pylist()]
 
 

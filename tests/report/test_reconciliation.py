@@ -63,7 +63,6 @@ class Service:
         cost_told: bool = True,
         lags: bool = False,
     ) -> None:
-        """Make one call alone."""
         sent, before = self.now, self.wallet
         self.wallet -= price
         self.now += took
@@ -87,7 +86,6 @@ class Service:
         self.now += 100
 
     def balance(self) -> Balance:
-        """Return the balance of it all."""
         with Frame(call_queries()) as frame:
             frame.make("calls", entered(self.calls))
             return balance_of(frame)

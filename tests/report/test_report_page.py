@@ -31,21 +31,17 @@ class Page(HTMLParser):
         super().__init__()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note an element."""
         self.elements.append((tag, dict(attrs)))
 
     def handle_data(self, data: str) -> None:
-        """Note text."""
         if data.strip():
             self.text.append(" ".join(data.split()))
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
-        """Return the attributes of every element of a kind."""
         return [attributes for name, attributes in self.elements if name == tag]
 
 
 def read(html: str) -> Page:
-    """Read a page."""
     page = Page()
     page.feed(html)
     return page
@@ -53,13 +49,11 @@ def read(html: str) -> Page:
 
 @pytest.fixture(scope="module")
 def nights(standard_nights: StandardNights) -> dict[str, Night]:
-    """Return standard nights by name."""
     return {name: standard_nights.get(name).night for name in NIGHTS}
 
 
 @pytest.fixture(scope="module")
 def pages(nights: dict[str, Night]) -> dict[str, str]:
-    """Return the page of each night."""
     return {name: report_page(night.report) for name, night in nights.items()}
 
 

@@ -37,7 +37,6 @@ PENDING: dict[str, Any] = {"karma_status": "pending"}
 def listed(
     amount: str = "5000", *, kind: str = "bvn", reporter: str = "Harbour Finance"
 ) -> dict[str, Any]:
-    """Return the karma cells of one listing."""
     listing = {
         "identity_kind": kind,
         "karma_type": "Loan default",
@@ -85,7 +84,6 @@ def enriched_row(customer_id: str, **cells: Any) -> dict[str, Any]:  # noqa: ANN
 
 
 def enriched_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Return rows as a table of the enriched schema."""
     arrays = []
     for each in SCHEMA:
         cells = [row.get(each.name) for row in rows]
@@ -97,7 +95,6 @@ def enriched_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def write_part(folder: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Write rows as the only enriched part of a run's folder."""
     (folder / "enriched").mkdir(parents=True, exist_ok=True)
     part = folder / "enriched" / "part-00000.parquet"
     pq.write_table(enriched_table(rows), part)

@@ -87,7 +87,6 @@ class Book:
         return folder.path
 
     def write(self, rows: Iterable[Mapping[str, Any]], headings: Mapping[str, str]) -> Path:
-        """Write a loan book under a lender's own headings."""
         self.books += 1
         path = self.folder / f"book-{self.books}.csv"
         with path.open("w", encoding="utf-8", newline="") as file:
@@ -104,7 +103,6 @@ class Book:
         return import_outcomes(self.nights.journal, path, output=self.folder / "out")
 
     def report(self, bad: BadLoan | None = None) -> dict[str, Any]:
-        """Return what became of loans."""
         found = outcomes_report(known_outcomes(self.nights.journal), bad or BadLoan())
         assert found is not None
         return found

@@ -38,7 +38,6 @@ class Nights:
         self.reviews = Reviews(self.journal)
 
     def folder(self, run_id: str) -> RunFolder:
-        """Return a run's folder."""
         return RunFolder.make(self.home / "out", run_id)
 
     def compare(
@@ -70,15 +69,12 @@ class Nights:
         return self.told(run_id)
 
     def workspace(self, run_id: str) -> Workspace:
-        """Return a run's workspace."""
         return Workspace.of(self.home / "home", run_id, self.journal.sealer)
 
     def told(self, run_id: str) -> list[dict[str, Any]]:
-        """Return what a run told."""
         path = self.folder(run_id).path / "changes.parquet"
         found: list[dict[str, Any]] = pq.read_table(path).to_pylist()
         return found
 
     def pseudonym(self, customer_id: str) -> bytes:
-        """Return a customer's pseudonym."""
         return self.journal.pseudonyms.customer(BATCH, customer_id)

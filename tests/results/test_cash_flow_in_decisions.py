@@ -51,13 +51,11 @@ def held(
 
 
 def revoke(world: World, customer_id: str) -> None:
-    """Take a customer's consent back."""
     with open_journal(world.folder / "home") as journal:
         assert Consents(journal).revoke(customer_id, "taken back")
 
 
 def screened(world: World, *rows: dict[str, str], **options: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401
-    """Screen customers and return their rows."""
     night = world.screen(list(rows), checks=["karma"], **options)
     return {row["customer_id"]: row for row in night.rows}
 

@@ -23,14 +23,12 @@ from tests.policy.policy_rows import NO_HISTORY, STATUSES, enriched, listing
 
 
 def rule(code: str, effect: str, when: str) -> PolicyRule:
-    """Return a rule with sentences."""
     return PolicyRule.model_validate(
         {"code": code, "effect": effect, "when": when, "team": "t", "customer": "c"}
     )
 
 
 def policy(*rules: PolicyRule, carried: tuple[str, ...] = ()) -> Policy:
-    """Return a policy of these rules."""
     return Policy(name="test", version="1", rules=rules, carried=carried)
 
 
@@ -366,7 +364,6 @@ made = st.fixed_dictionaries(
 
 @cache
 def hard() -> Policy:
-    """Return the default policy with a rule that fails on some rows."""
     default = load_policy()
     number = rule("NUMBER", "review", "cast(email as integer) > 5")
     return default.model_copy(update={"rules": (*default.rules[:-3], number)})

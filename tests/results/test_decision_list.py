@@ -45,7 +45,6 @@ PROBLEMS = [("12", "bvn", "bvn_length", "A BVN has exactly 11 digits.")]
 
 
 def write(tmp_path: Path, rows: Sequence[Mapping[str, Any]], **options: Any) -> ListCounts:  # noqa: ANN401 - as `write_decisions` takes them
-    """Write the list of some rows into a run's folder."""
     folder = RunFolder(tmp_path)
     part = write_part(tmp_path, rows)
     scratch = tmp_path.parent / f"{tmp_path.name}-scratch"
@@ -64,7 +63,6 @@ def csv_rows(tmp_path: Path) -> list[dict[str, str]]:
 
 
 def sheet(tmp_path: Path, name: str) -> list[list[Any]]:
-    """Return the cells of a sheet."""
     book = openpyxl.load_workbook(tmp_path / "decisions.xlsx")
     return [[cell.value for cell in row] for row in book[name].iter_rows()]
 

@@ -101,19 +101,16 @@ def journal(screened: tuple[World, dict[str, Night]], tmp_path: Path) -> Iterato
 def notices(
     journal: Journal, night: Night, declared: Declarations | None = None
 ) -> dict[str, dict[str, str]]:
-    """Write a run's notices anew and return them by customer."""
     rewrite_notices(journal, night.report["run_id"], declared or Declarations())
     return read(night.folder)
 
 
 def read(folder: Path) -> dict[str, dict[str, str]]:
-    """Return notices by customer."""
     with (folder / "notices.csv").open(encoding="utf-8", newline="") as file:
         return {row["customer_id"]: row for row in csv.DictReader(file)}
 
 
 def reviewed(journal: Journal, night: Night, customer_id: str, decision: str) -> None:
-    """Let a person decide."""
     cells = filled(customer_id, night.report["run_id"], decision, reviewer="Ngozi Bello")
     assert save(journal, cells).saved == 1
 

@@ -35,7 +35,6 @@ def rows(*listed: int, of: int = 6) -> list[dict[str, str]]:
 
 @contextmanager
 def journal_of(world: World) -> Iterator[Journal]:
-    """Give the world's journal."""
     with open_journal(world.folder / "home") as journal:
         yield journal
 

@@ -48,7 +48,6 @@ customer = "Approved."
 
 
 def policy(text: str) -> Policy:
-    """Return a policy."""
     found = check_policy(text)
     assert found.policy is not None, found.issues
     return found.policy
@@ -78,13 +77,11 @@ def after(book: Book, *decisions: str) -> Book:
 
 
 def only(book: Book) -> LoanOutcome:
-    """Return the only loan that is known."""
     (found,) = known_outcomes(book.nights.journal)
     return found
 
 
 def judged(book: Book, bad: BadLoan | None = None) -> str | None:
-    """Return what the only loan counts as."""
     return only(book).judge(bad or BadLoan())
 
 

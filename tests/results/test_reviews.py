@@ -43,12 +43,10 @@ def row(
 
 
 def import_rows(nights: Nights, *rows: ReviewRow, partial: bool = False) -> Judged:
-    """Judge rows and take them in."""
     return save(nights.journal, *rows, partial=partial).judged
 
 
 def codes(judged: Judged) -> list[str]:
-    """Return what was told."""
     return [each.code for each in judged.mistakes]
 
 

@@ -17,7 +17,6 @@ DAY = 24 * 3600 * 1_000_000
 
 
 def photographed(number: int, url: str = "", **changes: str) -> dict[str, str]:
-    """Return a customer who consented and has a photograph."""
     url = url or f"https://img.example/{number}.jpg"
     return customer(number, image_url=url, **CONSENT, **changes)
 

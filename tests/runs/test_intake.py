@@ -41,7 +41,6 @@ def header(
 
 
 def source(names: Sequence[str], rows: Sequence[Row], first_line: int = 2) -> SourceBatch:
-    """Return rows as a file's batch."""
     arrays = [pa.array([row.get(name) for row in rows], pa.string()) for name in names]
     lines = list(range(first_line, first_line + len(rows)))
     return SourceBatch(lines, pa.RecordBatch.from_arrays(arrays, names=list(names)))

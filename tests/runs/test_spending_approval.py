@@ -40,7 +40,6 @@ def decide(bureau: Bureau, run_id: str, decision: ApprovalDecision, **more: Any)
 
 
 def records(bureau: Bureau, run_id: str) -> list[Approval]:
-    """Return what the journal holds of a run's approvals."""
     with open_journal(bureau.folder / "home") as journal:
         return Approvals(journal).of_run(run_id)
 

@@ -53,7 +53,6 @@ def without_times(night: Night) -> pa.Table:
 
 
 def money(night: Night, world: World) -> tuple[str, str]:
-    """Return what the report and what the sandbox say was charged."""
     return f"{float(night.report['cost']['total']):.2f}", f"{float(world.charged):.2f}"
 
 

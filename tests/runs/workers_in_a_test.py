@@ -112,11 +112,9 @@ class Dead:
     """The journal of a process that is no more."""
 
     def claim(self, *_: object, **__: object) -> tuple[list[Reservation], dict[str, Any]]:
-        """Commit nothing."""
         raise JournalError("the process is dead")
 
     def settle(self, *_: object) -> None:
-        """Commit nothing."""
         raise JournalError("the process is dead")
 
 

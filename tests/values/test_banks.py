@@ -144,7 +144,6 @@ GTB = institution_of("058")
 
 
 def account(serial: str, code: str = "058") -> str:
-    """Return an account number whose check digit agrees with a bank."""
     return serial + str(check_digit(institution_of(code), serial))
 
 

@@ -24,7 +24,6 @@ names = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5, unique=True)
 
 
 def _grade(ours: list[str], theirs: str) -> str | None:
-    """Return the grade alone."""
     match = match_names(ours, theirs)
     return match.grade if match else None
 
