@@ -46,9 +46,7 @@ def engine(
         "NIGHTSCREEN_HOME": str(nightscreen_home),
         "NIGHTSCREEN_TOLERATED_FAILURE_PCT": "100",
     }
-    with working_engine(
-        Engine(engine_server.folder, extra, engine_server.port), API_KEY
-    ) as running:
+    with working_engine(Engine(engine_server, extra), API_KEY) as running:
         yield running
 
 

@@ -30,7 +30,8 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from tests.services import LOGIN, free_port
+from tests.cli.command import COMMAND
+from tests.services import LOGIN, EngineServer
 
 ROOT = Path(__file__).resolve().parents[2]
 POOL = "nightscreen"
@@ -58,25 +59,25 @@ def until(found: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -
 class Engine:
     """A server and a worker, the environment of their processes and their log files."""
 
-    home: Path
+    server: EngineServer
     extra: Mapping[str, str]
-    port: int = field(default_factory=free_port)
     api: httpx.Client = field(init=False)
 
     def __post_init__(self) -> None:
         user, _, password = LOGIN.partition(":")
         self.api = httpx.Client(
-            base_url=self.url, timeout=30, trust_env=False, auth=(user, password)
+            base_url=self.server.url, timeout=30, trust_env=False, auth=(user, password)
         )
 
     @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/api"
+    def home(self) -> Path:
+        return self.server.folder
 
     @property
     def settings(self) -> dict[Any, Any]:
+        """Prefect's settings of a process of the tests that uses it."""
         return {
-            PREFECT_API_URL: self.url,
+            PREFECT_API_URL: self.server.url,
             PREFECT_API_AUTH_STRING: LOGIN,
             PREFECT_HOME: self.home,
         }
@@ -84,19 +85,23 @@ class Engine:
     @property
     def env(self) -> dict[str, str]:
         """The environment of every process of this engine."""
-        kept = {n: v for n, v in os.environ.items() if not n.startswith(("PREFECT", "NIGHTSCREEN"))}
         return {
-            **kept,
-            "PREFECT_HOME": str(self.home),
-            "PREFECT_API_URL": self.url,
-            "PREFECT_API_AUTH_STRING": LOGIN,
-            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            **self.server.env,
             "PREFECT_WORKER_QUERY_SECONDS": "1",
             "NIGHTSCREEN_INBOX": str(self.home / "inbox"),
-            "DO_NOT_TRACK": "1",
-            "NO_COLOR": "1",
             **self.extra,
         }
+
+    def command(self, *words: str, **settings: str) -> subprocess.Popen[str]:
+        """Start a command of nightscreen, as on a terminal of a machine that uses this engine."""
+        return subprocess.Popen(
+            [COMMAND, *words],
+            env={**self.env, **settings},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     @contextmanager
     def child(self, name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:

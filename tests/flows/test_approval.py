@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,30 +11,18 @@ import pytest
 
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
-from tests.cli.command import COMMAND
 from tests.flows.conftest import API_KEY
-from tests.flows.engine_in_a_test import BLOCK, ROOT, Engine, until
-from tests.services import LOGIN
+from tests.flows.engine_in_a_test import BLOCK, Engine, until
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 
-def command(engine: Engine, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    env = {
-        **os.environ,
-        "PREFECT_API_URL": engine.url,
-        "PREFECT_API_AUTH_STRING": LOGIN,
-        "PREFECT_HOME": str(engine.home),
-    }
-    return subprocess.run(
-        [COMMAND, *words],
-        cwd=ROOT,
-        env={**env, "NIGHTSCREEN_API_KEY": API_KEY, **settings},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
-    )
+def typed(engine: Engine, *words: str, **settings: str) -> dict[str, Any]:
+    """Type a command, wait for its end and return the document it prints."""
+    running = engine.command(*words, "--json", NIGHTSCREEN_API_KEY=API_KEY, **settings)
+    said, complaint = running.communicate(timeout=180)
+    assert running.returncode == 0, complaint
+    return dict(json.loads(said))
 
 
 def calls(sandbox: SandboxProcess) -> int:
@@ -69,11 +55,9 @@ def test_a_run_of_a_deployment_is_resumed_by_the_deployment(
     first = engine.start(parameters)
     assert engine.wait_for_end(first)["state_type"] == "COMPLETED"
     assert calls(sandbox) == 0
-    (waiting,) = json.loads(command(engine, "runs", "list", "--json", **dear).stdout)["runs"]
+    (waiting,) = typed(engine, "runs", "list", **dear)["runs"]
     assert waiting["approval"] == "waiting"
-    ended = command(engine, "approve", waiting["run_id"], "--json", **dear)
-    assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout)
+    told = typed(engine, "approve", waiting["run_id"], **dear)
     assert told["resumed_by"] == "the deployment screen-batch/adhoc"
     assert told["approval"]["asked_by"] == "deployment adhoc"
     path = tmp_path / "out" / waiting["run_id"] / "report.json"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from tests.flows.conftest import API_KEY
-from tests.flows.engine_in_a_test import ROOT, Engine, until
+from tests.flows.engine_in_a_test import Engine, until
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 
@@ -23,17 +22,8 @@ LATENCY_MS = 600
 UNDER_WAY = 25  # charges after which a run is well under way
 
 
-def screening(engine: Engine, *arguments: str) -> subprocess.Popen[str]:
-    """Start `nightscreen screen` as on a terminal of the worker's machine."""
-    program = "from nightscreen.cli.entry import run; run()"
-    return subprocess.Popen(
-        [sys.executable, "-c", program, "screen", *arguments, "--json"],
-        env={**engine.env, "NIGHTSCREEN_API_KEY": API_KEY},
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def screening(engine: Engine, *words: str) -> subprocess.Popen[str]:
+    return engine.command("screen", *words, "--json", NIGHTSCREEN_API_KEY=API_KEY)
 
 
 def test_signalled_command_settles_and_resumes(

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.money import to_micro
 from tests.flows.conftest import API_KEY
-from tests.flows.engine_in_a_test import POOL, ROOT, Engine, until
+from tests.flows.engine_in_a_test import POOL, Engine, until
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 
@@ -48,7 +47,7 @@ class Site:
 
     def start(self, name: str, home: Path) -> subprocess.Popen[bytes]:
         env = {**self.settings, "NIGHTSCREEN_HOME": str(home)}
-        machine = Engine(self.engine.home, env, self.engine.port)
+        machine = Engine(self.engine.server, env)
         self._stack.enter_context(suppress(ProcessLookupError))  # a test may have ended it
         return self._stack.enter_context(machine.worker(name, MACHINES, limit=1))
 
@@ -71,23 +70,10 @@ class Site:
                 os.kill(victim, signal.SIGKILL)
         self.second.wait(60)
 
-    def command(self, home: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
-        """Start `nightscreen screen` as on a terminal of one of the machines."""
-        env = {**self.engine.env, **self.settings, "NIGHTSCREEN_HOME": str(home), **more}
-        return subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                "from nightscreen.cli.entry import run; run()",
-                "screen",
-                *arguments,
-            ],
-            env={**env, "NIGHTSCREEN_API_KEY": API_KEY},
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def screen(self, home: Path, *words: str) -> subprocess.Popen[str]:
+        """Start `nightscreen screen` on one of the machines."""
+        env = {**self.settings, "NIGHTSCREEN_HOME": str(home), "NIGHTSCREEN_API_KEY": API_KEY}
+        return self.engine.command("screen", *words, **env)
 
     def report(self, running: subprocess.Popen[str], status: int = 0) -> dict[str, Any]:
         """Wait for a command and return the report it prints."""
@@ -156,7 +142,7 @@ def test_a_lost_machine_costs_nothing_answered(
     make_batch(people, rows=ROWS, seed=12)
     calm.post("/_sandbox/latency", {"kind": "fixed", "ms": WAITING_MS})
     words = (str(people), "--output", str(tmp_path / "out"), "--json", "--workers", "2")
-    running = site.command(site.homes[0], *words)
+    running = site.screen(site.homes[0], *words)
     until(site.parts_on_second, "a part on the second machine")
     until(lambda: len(askers(site)) > 2, "calls of the run itself and of both parts")
     site.kill_second()
