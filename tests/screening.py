@@ -35,6 +35,7 @@ from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.clock import LAGOS, Clock, system_clock
+from tests.calling.virtual_time import VirtualLoop
 from tests.laws import Overseen, require_laws
 
 
@@ -215,6 +216,18 @@ class World:
 
     def calls(self, operation: str | None = None) -> list[dict[str, Any]]:
         return self.sandbox.ledger.read(0, operation)
+
+
+@dataclass
+class VirtualWorld(World):
+    """A world whose nights are all spent in one loop of virtual time."""
+
+    loop: VirtualLoop = field(default_factory=VirtualLoop)
+
+    def carry(self, screening: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+        report = self.loop.run_until_complete(screening)
+        assert not self.loop.faults, self.loop.faults
+        return report
 
 
 class Screened:

@@ -6,7 +6,7 @@ It answers from the sandbox's people. What a test expects does not belong here.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -17,9 +17,8 @@ from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.clock import to_instant
-from tests.calling.virtual_time import VirtualLoop
 from tests.client.fakes import Canned, FakeTransport
-from tests.screening import Night, Steer, Steered, World
+from tests.screening import Night, Steer, Steered, VirtualWorld
 
 Fault = Callable[[str, str, int], Canned | None]
 Rewrite = Callable[[str, str, dict[str, Any]], Canned | None]
@@ -116,12 +115,11 @@ def _asked(request: httpx.Request) -> tuple[str, str, Any]:
 
 
 @dataclass
-class Bureau(World):
+class Bureau(VirtualWorld):
     """A lender's desk: a batch and a service in memory, and nights spent there in virtual time."""
 
     service: Service = field(default_factory=Service)
     rows: int = 90
-    loop: VirtualLoop = field(default_factory=VirtualLoop)
 
     def __post_init__(self) -> None:
         self.clock = self.loop.micros
@@ -154,11 +152,6 @@ class Bureau(World):
     def transport(self) -> httpx.AsyncBaseTransport:
         """Return what carries the calls of a night to the service."""
         return FakeTransport(self.service)
-
-    def carry(self, screening: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
-        report = self.loop.run_until_complete(screening)
-        assert not self.loop.faults, self.loop.faults
-        return report
 
     @property
     def charged(self) -> str:

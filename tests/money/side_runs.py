@@ -10,25 +10,21 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
-from pathlib import Path
 from typing import Any
 
 import httpx
 
-from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.records import Records
 from nightscreen.operations.bvn.confirmations import BvnConfirmations
 from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.operations.loans.tracking import LoanTracking
-from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.offers import LinkState, Offer, TrackLoans
-from tests.calling.virtual_time import VirtualLoop
 from tests.client.fakes import Canned, FakeTransport
 from tests.operations.bvn_in_a_test import asked
-from tests.screening import World
+from tests.screening import VirtualWorld
 
 NUMBER = 12
 OTP = "482913"
@@ -69,52 +65,35 @@ def _answer(what: str) -> dict[str, Any]:
     return {"status": "success", "data": {"reference": last, "status": {"status": "PENDING"}}}
 
 
-@dataclass(slots=True)
-class Office:
+@dataclass
+class Office(VirtualWorld):
     """A lender with a HOME, and a service, on one virtual day."""
 
-    folder: Path
     service: Service = field(default_factory=Service)
-    loop: VirtualLoop = field(default_factory=VirtualLoop)
-    settings: dict[str, Any] = field(default_factory=dict)
     began: int = field(default_factory=system_clock)
 
-    def clock(self) -> int:
-        """Return the virtual instant: today's, as consents of tests follow the clock."""
-        return self.began + int(self.loop.time() * 1_000_000)
+    def __post_init__(self) -> None:
+        # today's instant, as consents of tests follow the clock
+        self.clock = lambda: self.began + int(self.loop.time() * 1_000_000)
 
     def in_hours(self, hours: float) -> str:
+        """Return a deadline."""
         return to_instant(self.clock() + int(hours * 3.6e9)).astimezone(UTC).isoformat()
-
-    @property
-    def read(self) -> Settings:
-        return read_settings(
-            base_url="http://127.0.0.1:9",
-            api_key="made-up-key",
-            home=self.folder / "home",
-            **self.settings,
-        )
 
     @property
     def out(self) -> str:
         """Return where results go."""
         return str(self.folder / "out")
 
-    def ran(self, kind: type[PersonRun[Any, Any]], given: Any) -> dict[str, Any]:  # noqa: ANN401 - the kind's own
-        """Make a run as its flow does."""
-        transport = FakeTransport(self.service)
-        report: dict[str, Any] = self.loop.run_until_complete(
-            run_people(kind, given, self.read, transport=transport, clock=self.clock)
-        )
-        assert not self.loop.faults, self.loop.faults
-        return report
+    def transport(self) -> httpx.AsyncBaseTransport:
+        return FakeTransport(self.service)
 
     # --- flows ---
 
     def request(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - parameters of the flow
         source = self._customers()
         given = RequestBvns(input=source, output=self.out, **options)
-        return self.ran(BvnRequests, given)
+        return self.run_persons(BvnRequests, given)
 
     def confirm(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Send on the passwords of customers who were asked before."""
@@ -126,7 +105,7 @@ class Office:
         ids = (asked(number)["customer_id"] for number in range(NUMBER))
         source.write_text("customer_id,otp\n" + "".join(f"{each},{OTP}\n" for each in ids), "utf-8")
         given = ConfirmBvns(input=str(source), output=self.out, **options)
-        return self.ran(BvnConfirmations, given)
+        return self.run_persons(BvnConfirmations, given)
 
     def track(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
         """Follow loans that were offered before."""
@@ -134,11 +113,10 @@ class Office:
             offers = [_offered(journal, number, self.clock()) for number in range(NUMBER)]
             Records(journal, Offer).add(offers)
         given = TrackLoans(output=self.out, **options)
-        return self.ran(LoanTracking, given)
+        return self.run_persons(LoanTracking, given)
 
     def _customers(self) -> str:
-        rows = [asked(number) for number in range(NUMBER)]
-        return str(World(self.folder, clock=self.clock).write(rows))
+        return str(self.write([asked(number) for number in range(NUMBER)]))
 
 
 def _offered(journal: Any, number: int, at: int) -> Offer:  # noqa: ANN401 - a journal
