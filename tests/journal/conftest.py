@@ -17,6 +17,7 @@ from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.calls import Wish
 from nightscreen.journal.engine import reading
 from nightscreen.journal.schema import metadata
+from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import (
     KEPT_STATES,
     CallResult,
@@ -53,6 +54,7 @@ class Place:
     url: str
     clock: TestClock = field(default_factory=TestClock)
     opened: list[Journal] = field(default_factory=list)
+    is_damaged: bool = False  # by the test: it need not be sound at the end
 
     def open(self, **changes: object) -> Journal:
         """Open the journal as another process would, with a lock of its own."""
@@ -74,9 +76,11 @@ class Place:
 
 
 def _used(tmp_path: Path, url: str) -> Iterator[Place]:
-    """Give a place for a journal, and close what was opened there."""
+    """Give a place for a journal that is sound after the test, and close what was opened."""
     found = Place(tmp_path / "home", url)
     yield found
+    if found.opened and not found.is_damaged:
+        assert verify_journal(found.opened[-1]) == []
     found.close()
 
 

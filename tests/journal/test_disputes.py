@@ -9,7 +9,6 @@ import pytest
 from nightscreen.journal import Journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.invoices import confirm_invoice, disputed_calls, settle_call
-from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import (
     CallState,
     Caps,
@@ -70,7 +69,6 @@ def test_a_cost_is_open_until_a_later_balance_contradicts_it(place: Place) -> No
     assert (found.checks, len(found.disproved)) == (frozenset(), 1)
     assert spent(other) == (3 * PRICE, 3 * PRICE)
     assert all(grant.call_id for _, grant in reserve(other, 5, 6, 7, caps=CAPS))
-    assert verify_journal(journal) == []
 
 
 def test_a_cost_that_a_later_balance_confirms_counts_under_caps(journal: Journal) -> None:
@@ -81,7 +79,6 @@ def test_a_cost_that_a_later_balance_confirms_counts_under_caps(journal: Journal
     settle(journal, reserve(journal, 3, caps=CAPS)[0], PRICE, WALLET - ODD - PRICE)
     assert spent(journal) == (2 * PRICE + ODD, 2 * PRICE + ODD)
     assert reserve(journal, 4, caps=CAPS)[0][1].kind is ReservationStatus.UNAFFORDABLE
-    assert verify_journal(journal) == []
 
 
 def test_a_call_in_doubt_is_settled_by_two_people(journal: Journal) -> None:
@@ -102,4 +99,3 @@ def test_a_call_in_doubt_is_settled_by_two_people(journal: Journal) -> None:
     assert (found.entered_by, found.confirmed_by) == ("Ada Obi", "Bem")
     with pytest.raises(InputError):
         confirm_invoice(journal, Actor("Bem", AT_DESK), call, "0.00")
-    assert verify_journal(journal) == []

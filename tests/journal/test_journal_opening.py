@@ -66,6 +66,7 @@ def test_a_vanished_sqlite_journal_is_not_begun_anew(sqlite_place: Place) -> Non
     """HOME remembers; nothing is made in the journal's place, also where an empty file is."""
     sqlite_place.open()
     sqlite_place.close()
+    sqlite_place.is_damaged = True
     file = sqlite_place.home / "journal.sqlite"
     file.unlink()
     with pytest.raises(JournalError, match="remembers a journal that is not there"):
@@ -81,6 +82,7 @@ def test_a_vanished_postgresql_journal_is_not_begun_anew(place: Place) -> None:
     journal = place.open()
     with writing(journal.engine) as connection:
         metadata.drop_all(connection)
+    place.is_damaged = True
     with pytest.raises(JournalError, match="remembers a journal that is not there"):
         place.open()
 

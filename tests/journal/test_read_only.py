@@ -38,6 +38,7 @@ def test_a_journal_that_is_gone_is_no_empty_place(sqlite_place: Place, tmp_path:
     """HOME remembers it."""
     sqlite_place.open()
     sqlite_place.close()
+    sqlite_place.is_damaged = True
     for file in sqlite_place.home.glob("journal.sqlite*"):
         if file.is_file():
             file.unlink()

@@ -29,6 +29,7 @@ from nightscreen.schemas.records import JournalRecord
 from nightscreen.schemas.uploads import Upload
 from nightscreen.schemas.users import User
 from nightscreen.schemas.wallet import WalletGap
+from tests.journal.conftest import Place
 
 CUSTOMER = b"c" * 16
 OTHER = b"d" * 16
@@ -62,8 +63,9 @@ def test_a_record_comes_back_as_it_was_written_and_is_written_once(journal: Jour
     assert all(b"CUST-1" not in bytes(row.sealed) for row in rows)
 
 
-def test_records_are_rotated_verified_copied_and_erased(journal: Journal, tmp_path: Path) -> None:
+def test_records_are_rotated_verified_copied_and_erased(place: Place, tmp_path: Path) -> None:
     """A new key opens them, damage is found, a backup has them, an erasure takes one person's."""
+    place.is_damaged, journal = True, place.open()
     store = Records(journal, Contest)
     store.add([contest(), contest("2", OTHER)])
     back_up(journal, tmp_path / "copy")

@@ -15,7 +15,6 @@ from nightscreen.journal.invoices import settle_call
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.money import Spent
 from nightscreen.journal.schema import ErasedPseudonyms
-from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import CallResult, CallState, Reservation, ReserveRequest
 from nightscreen.schemas.checks import Outcome
 from tests.journal.conftest import PRICE, ended, reserve, subject
@@ -42,7 +41,6 @@ def test_an_unreadable_answer_is_settled_at_its_cost(journal: Journal) -> None:
     (held,) = journal.answers.about([subject(1)])
     assert held.body == b"not\x00yet"
     assert journal.runs.unanswered("run-1") == {("karma", subject(1)): "unreadable"}
-    assert verify_journal(journal) == []
 
 
 def test_what_is_read_after_all_keeps_its_call_its_time_and_its_cost(journal: Journal) -> None:
@@ -63,7 +61,6 @@ def test_what_is_read_after_all_keeps_its_call_its_time_and_its_cost(journal: Jo
     assert journal.answers.body("karma", after) == b"not\x00yet"
     assert journal.runs.charges_of_late() == {("karma", "bvn"): (5, 4)}
     assert journal.runs.unanswered("run-1") == {("karma", subject(5)): "unreadable"}
-    assert verify_journal(journal) == []
 
 
 def lost(
@@ -95,7 +92,6 @@ def test_a_kept_body_of_a_call_in_doubt_may_be_read_after_all(
     assert journal.answers.settle([(found, Outcome.LISTED, cost)]) == 0
     assert journal.answers.latest("karma", [subject(1)])[subject(1)].outcome == Outcome.LISTED
     assert journal.money.of_run("run-1") == Spent(cost or 0, reserved, 1)
-    assert verify_journal(journal) == []
 
 
 def test_what_an_invoice_settled_is_not_counted_again_where_it_can_be_read(
@@ -108,7 +104,6 @@ def test_what_an_invoice_settled_is_not_counted_again_where_it_can_be_read(
     settle_call(journal, Actor("Ada"), found.call_id, PRICE // 2)
     assert journal.answers.settle([(found, Outcome.LISTED, PRICE)]) == 1
     assert journal.money.of_run("run-1") == Spent(PRICE // 2, 0, 1)
-    assert verify_journal(journal) == []
 
 
 def test_calls_in_doubt_are_counted_by_what_came_and_when(journal: Journal) -> None:
@@ -152,4 +147,3 @@ def test_an_erased_person_is_not_read_again(journal: Journal) -> None:
     Erasures(journal).erase(ErasedPseudonyms([subject(1)]))
     assert journal.answers.settle([(each, Outcome.LISTED, None) for each in found]) == 1
     assert list(journal.answers.unread()) == []
-    assert verify_journal(journal) == []
