@@ -447,7 +447,8 @@ import sys
 from pathlib import Path
 from nightscreen.tasks.server_database import begin_database
 
-begin_database()(Path(sys.argv[1]))
+for path in sys.argv[1:]:
+    begin_database()(Path(path))
 """
 
 
@@ -466,9 +467,8 @@ def test_a_temporary_servers_database_is_the_one_that_prefect_makes(
 
     made, there = tmp_path / "made.db", tmp_path / "there.db"
     there.write_text("kept")
-    for database in (made, there):
-        command = [sys.executable, "-c", MAKES_DATABASE, str(database)]
-        subprocess.run(command, check=True, cwd=tmp_path)
+    command = [sys.executable, "-c", MAKES_DATABASE, str(made), str(there)]
+    subprocess.run(command, check=True, cwd=tmp_path)
     assert found(made) == found(engine_server.folder / "prefect.db")
     assert there.read_text() == "kept"
     assert {file.name for file in tmp_path.iterdir()} == {"made.db", "there.db"}

@@ -27,53 +27,48 @@ from nightscreen.cli.entry import run
 sys.argv = ["nightscreen", *sys.argv[1:]]
 try:
     run()
-finally:
-    print("loaded", *sorted(sys.modules), file=sys.stderr)
+except SystemExit as ended:
+    print("loaded", ended.code, *sys.modules)
+"""
+EVERY_COMMAND = """
+from nightscreen.cli.main import COMMANDS, load
+for name in COMMANDS.keys() - {"sandbox", "demo"}:
+    load(name)
+print("loaded", 0, *sys.modules)
 """
 
 
-def _loaded(folder: Path, *arguments: str, **settings: str) -> set[str]:
-    """Return the modules that a command had loaded at its end."""
+def _loaded(folder: Path, program: str, *arguments: str) -> list[set[str]]:
+    """Return the modules that were loaded each time that the program prints them."""
     done = subprocess.run(
-        [sys.executable, "-c", RUN, *arguments],
+        [sys.executable, "-c", program, *arguments],
         cwd=folder,
-        env={**os.environ, **surroundings(folder, **{**SERVICE, **settings})},
+        env={**os.environ, **surroundings(folder, **SERVICE)},
         capture_output=True,
         text=True,
         timeout=180,
-        check=False,
+        check=True,
     )
-    assert done.returncode == 0, done.stderr
-    word, *names = done.stderr.splitlines()[-1].split()
-    assert (word, "nightscreen.cli.main" in names) == ("loaded", True)
-    return set(names)
+    printed = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("loaded ")]
+    assert {status for status, *_ in printed} == {"0"}, done.stderr
+    assert all("nightscreen.cli.main" in names for names in printed)
+    return [set(names) for _, *names in printed]
 
 
-def test_the_list_of_commands_loads_none_of_them(tmp_path: Path) -> None:
-    """No engine, no tables, no database, no network, no module of a command."""
-    loaded = _loaded(tmp_path, "--help")
-    assert not loaded & {*HEAVY, "pydantic", "asyncio", "nightscreen.cli.command"}
+def test_the_list_of_commands_loads_none_of_them_and_their_help_no_engine(tmp_path: Path) -> None:
+    """No engine, no tables, no database, no network, no module of a command.
 
-
-def test_help_of_no_command_loads_engine_or_simulator(tmp_path: Path) -> None:
-    """Only a command that runs a flow loads Prefect, once it is called."""
-    code = (
-        "import sys; from nightscreen.cli.main import COMMANDS, load\n"
-        "for name in COMMANDS.keys() - {'sandbox', 'demo'}: load(name)\n"
-        "print(*sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    loaded = set(done.stdout.split())
-    assert "nightscreen.cli.main" in loaded
-    assert not loaded & {"prefect", "nightscreen.sandbox"}
+    Only a command that runs a flow loads Prefect, once it is called.
+    """
+    listed, every = _loaded(tmp_path, RUN + EVERY_COMMAND, "--help")
+    assert not listed & {*HEAVY, "pydantic", "asyncio", "nightscreen.cli.command"}
+    assert not every & {"prefect", "nightscreen.sandbox"}
 
 
 def test_a_quote_starts_without_the_engine(tmp_path: Path) -> None:
     """It reads and reckons; nothing needs a server."""
     (tmp_path / "batch.csv").write_text(TABLE)
-    loaded = _loaded(tmp_path, "screen", "batch.csv", "--quote-only")
+    (loaded,) = _loaded(tmp_path, RUN, "screen", "batch.csv", "--quote-only")
     assert not loaded & (NOT_TO_START | AT_THE_END - {"jinja2"})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import signal
@@ -12,13 +11,15 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from nightscreen.cli import up
-from nightscreen.config.settings import read_settings
+from nightscreen.cli.context import settings_of_command
+from nightscreen.config.settings import Settings, read_settings
 from nightscreen.files.local_engine import announcing, running_engine
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.shipped import template
@@ -91,51 +92,35 @@ def test_what_a_killed_process_has_started_ends_too(tmp_path: Path) -> None:
         until(lambda: not bearing(mark))
 
 
-def test_limits_of_the_caller_hold_in_a_demo(tmp_path: Path) -> None:
+def test_limits_of_the_caller_hold_in_a_demo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the environment and `.env`, for what is started and what is typed; places do not."""
-    (tmp_path / ".env").write_text(
+    (folder / ".env").write_text(
         "NIGHTSCREEN_OVERRIDE_ABOVE=2000\nNIGHTSCREEN_MAX_PER_DAY__KARMA=7\n"
         "NIGHTSCREEN_JOURNAL_URL=postgresql+psycopg://real\nNIGHTSCREEN_API_KEY=real\n"
     )
-    env = surroundings(
-        tmp_path,
-        NIGHTSCREEN_APPROVAL_ABOVE="1000",
-        NIGHTSCREEN_MAX_IN_FLIGHT='{"karma": 3}',
-        NIGHTSCREEN_DESK_SECOND_FACTOR="approver",
-        NIGHTSCREEN_OUTPUT="real",
-    )
-    script = textwrap.dedent(
-        """
-        from contextlib import ExitStack
-        from pathlib import Path
-        from nightscreen.cli import up
-        with ExitStack() as stack:
-            up.start_demo(Path("demo"), stack)
-            print(up.settings_of_command().model_dump_json())
-        """
-    )
-    reading = (
-        "from nightscreen.config.settings import read_settings;"
-        "print(read_settings().model_dump_json())"
-    )
-    found = []
-    for code, folder, given in (
-        (script, tmp_path, env),
-        (reading, tmp_path / "demo", surroundings(tmp_path)),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=folder, env=given, capture_output=True, check=True
-        )
-        found.append(json.loads(done.stdout.splitlines()[-1]))
-    for settings in found:
-        assert (settings["approval_above"], settings["override_above"]) == ("1000", "2000")
-        assert (settings["max_per_day"]["karma"], settings["max_in_flight"]["karma"]) == (7, 3)
-        assert settings["desk_second_factor"] == "approver"
-        assert settings["base_url"].startswith("http://127.0.0.1:")
-        assert settings["journal_url"] == ""
-        assert settings["output"] != "real"
-    wrong = surroundings(tmp_path, NIGHTSCREEN_APPROVAL_ABOVE="a lot")
-    ended = nightscreen("up", "--demo", cwd=tmp_path, env=wrong)
+    callers = {
+        "NIGHTSCREEN_APPROVAL_ABOVE": "1000",
+        "NIGHTSCREEN_MAX_IN_FLIGHT": '{"karma": 3}',
+        "NIGHTSCREEN_DESK_SECOND_FACTOR": "approver",
+        "NIGHTSCREEN_OUTPUT": "real",
+    }
+    for name in SERVICE:
+        monkeypatch.delenv(name)
+    with ExitStack() as stack:
+        stack.enter_context(patch.dict(os.environ, callers))
+        stack.enter_context(patch.dict(Settings.model_config))  # the demo reads no `.env`
+        up.start_demo(Path("demo"), stack)
+        started_with = settings_of_command()
+    monkeypatch.chdir(folder / "demo")
+    for settings in (started_with, read_settings()):
+        assert [settings.approval_above, settings.override_above] == [1000, 2000]
+        assert (settings.max_per_day["karma"], settings.max_in_flight["karma"]) == (7, 3)
+        assert settings.desk_second_factor == "approver"
+        assert str(settings.base_url).startswith("http://127.0.0.1:")
+        assert settings.journal_url == ""
+        assert str(settings.output) != "real"
+    wrong = surroundings(folder, NIGHTSCREEN_APPROVAL_ABOVE="a lot")
+    ended = nightscreen("up", "--demo", cwd=folder, env=wrong)
     assert (ended.status, "NIGHTSCREEN_APPROVAL_ABOVE" in ended.err) == (2, True)
     assert len(ended.err.strip().splitlines()) == 1, "one line names what is no limit"
 

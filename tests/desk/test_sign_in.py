@@ -75,7 +75,10 @@ def test_first_link_makes_a_user_with_every_role_and_works_once(office: Office) 
 
 
 def test_signing_in_and_out(office: Office) -> None:
-    """A session is opened, and ended also for who copied the cookie; no other site is led to."""
+    """A session is opened, and ended also for who copied the cookie; no other site is led to.
+
+    Two hours without a request end a session; so do twelve with requests.
+    """
     office.browser("administrator", name="Ada")
     browser = office.browser()
     assert wrong(browser, "ada") == [401]
@@ -90,6 +93,13 @@ def test_signing_in_and_out(office: Office) -> None:
     assert browser.post("/sign-out").headers["location"] == "/sign-in"
     assert copied.get("/users").status_code == 303
     assert office.actions() == ["sign-in failed", "signed in", "signed out"]
+    idle, busy = office.browser("administrator"), office.browser("administrator", name="busy")
+    for _ in range(11):
+        office.clock.forward(minutes=65)
+        assert busy.get("/users").status_code == 200
+    assert idle.get("/users").status_code == 303
+    office.clock.forward(minutes=65)
+    assert busy.get("/users").status_code == 303
     for foreign in ("https://evil.example/", "//evil.example", "/\\evil.example"):
         answer = office.browser().post("/sign-in", name="ada", password=PASSWORD, to=foreign)
         assert answer.headers["location"] == "/"
@@ -116,17 +126,6 @@ def test_administrator_adds_users_by_a_link_and_resets_them(office: Office) -> N
     office.context.settings = office.settings.model_copy(update=changes)
     page = office.browser("administrator", name="B").post("/users", do="reset", name="Bem").text
     assert "https://desk.lender.example/first?token=" in page
-
-
-def test_sessions_end_by_idling_and_after_a_working_day(office: Office) -> None:
-    """Two hours without a request end a session; so do twelve with requests."""
-    idle, busy = office.browser("administrator"), office.browser("administrator", name="busy")
-    for _ in range(11):
-        office.clock.forward(minutes=65)
-        assert busy.get("/users").status_code == 200
-    assert idle.get("/users").status_code == 303
-    office.clock.forward(minutes=65)
-    assert busy.get("/users").status_code == 303
 
 
 def test_wrong_passwords_are_held_up_where_they_come_from(office: Office) -> None:

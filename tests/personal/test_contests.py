@@ -88,38 +88,24 @@ def test_each_contest_has_the_clock_of_its_kind(nights: Nights) -> None:
     ] == "answered"
 
 
-def test_there_is_no_last_day_to_contest(nights: Nights) -> None:
-    """Years later, when nothing is held of the customer any more, it is taken down all the same."""
-    nights.now += 4000 * DAY
-    Erasures(nights.journal).purge(Cutoffs.all_at(nights.now))
-    made = contested(nights, batch=BATCH)
-    assert (made.run_id, made.decision) == ("", None)
-    with pytest.raises(InputError, match="no batch"):
-        contested(nights, batch="borowers")
-
-
 def test_who_decided_does_not_answer(nights: Nights) -> None:
-    """The reviewer who declined is refused under any spelling of the name; another is not."""
+    """The reviewer who declined is refused under any spelling of the name; another is not.
+
+    A changed decision counts as a review of who answered; without the new one it is refused.
+    """
     reviewed(nights, "Ngozi  Bello")
     contest = contested(nights)
     for name in ("ngozi bello", "NGOZI BELLO "):
         with pytest.raises(NotAllowedError):
             answered(nights, contest, name)
-    answered(nights, contest)
-    with pytest.raises(InputError, match="answered already"):
-        answered(nights, contest)
-
-
-def test_a_changed_decision_stands_over_the_review_that_was_contested(nights: Nights) -> None:
-    """It counts as a review of who answered; without the new decision the answer is refused."""
-    reviewed(nights, "Ngozi Bello")
-    contest = contested(nights)
     with pytest.raises(InputError, match="new one"):
         answered(nights, contest, outcome=ContestOutcome.CHANGED)
     nights.now += HOUR
     answered(nights, contest, **APPROVED)
     review = nights.reviews.active(BATCH, nights.now)[nights.pseudonym("0007")]
     assert (review.decision, review.listed, review.reviewer) == ("approve", "decline", "Tunde")
+    with pytest.raises(InputError, match="answered already"):
+        answered(nights, contest)
 
 
 def test_a_contest_stays_open_where_its_new_decision_could_not_be_saved(
@@ -143,16 +129,25 @@ def test_a_contest_stays_open_where_its_new_decision_could_not_be_saved(
 
 
 def test_an_open_contest_is_never_purged_and_an_answered_one_is(nights: Nights) -> None:
-    """Whoever waits for an answer does not lose it to retention."""
+    """Whoever waits for an answer does not lose it to retention.
+
+    There is no last day to contest: years later, when nothing is held of the customer any more, it
+    is taken down all the same.
+    """
     contest = contested(nights)
-    later = nights.now + 4000 * DAY
-    Erasures(nights.journal).purge(Cutoffs.all_at(later))
+    nights.now += 4000 * DAY
+    Erasures(nights.journal).purge(Cutoffs.all_at(nights.now))
     store = Records(nights.journal, Contest)
     assert store.find(contest.key) == contest
     answered(nights, contest)
-    Erasures(nights.journal).purge(Cutoffs.all_at(later))
+    nights.now += 4000 * DAY
+    Erasures(nights.journal).purge(Cutoffs.all_at(nights.now))
     assert store.find(contest.key) is None
     assert verify_journal(nights.journal) == []
+    made = contested(nights, batch=BATCH)
+    assert (made.run_id, made.decision) == ("", None)
+    with pytest.raises(InputError, match="no batch"):
+        contested(nights, batch="borowers")
 
 
 ROWS = [customer(number, customer_id=f"C{number}", score=str(number)) for number in (1, 2, 3)]
