@@ -20,15 +20,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     field_validator,
     model_validator,
 )
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.client.validation_errors import first_mistake, place_in, read_toml
+from nightscreen.client.validation_errors import read_model
 from nightscreen.schemas.checks import Operation, Outcome
-from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.shipped import DATA
 
 if TYPE_CHECKING:
@@ -284,41 +282,9 @@ def load_response_rules(path: Path | None = None) -> ResponseRules:
         SettingsError: the file cannot be read, is no TOML, or has a mistake in a rule, which is
             named with its file and line.
     """
-    return _package_rules() if path is None else _rules_in(path)
+    return _package_rules() if path is None else read_model(path, ResponseRules)[1]
 
 
 @cache
 def _package_rules() -> ResponseRules:
-    return _rules_in(MANNERS)
-
-
-def _rules_in(path: Path) -> ResponseRules:
-    text, table = read_toml(path)
-    try:
-        return ResponseRules.model_validate(table)
-    except ValidationError as error:
-        place = place_in(path, text, error.errors()[0]["loc"] or ("rules", _wrong_rule(table)))
-        mistake = first_mistake(error)
-        raise SettingsError(f"{place}: {mistake}{_rule_name(table, error)}") from None
-
-
-def _wrong_rule(table: dict[str, Any]) -> int:
-    """Return the number of the rule to blame where the table as a whole is wrong.
-
-    That is the second of two with one name; else the last, which must match everything that is
-    left.
-    """
-    rules = table.get("rules")
-    names = [rule.get("name") for rule in rules if isinstance(rule, dict)] if rules else []
-    twice = (index for index, name in enumerate(names) if name in names[:index])
-    return next(twice, len(names) - 1)
-
-
-def _rule_name(table: dict[str, Any], error: ValidationError) -> str:
-    """Return the name of the rule a mistake is in, for those who do not count from nought."""
-    match error.errors()[0]["loc"]:
-        case ("rules", int(number), *_):
-            rule = table["rules"][number]
-            name = rule.get("name") if isinstance(rule, dict) else None
-            return f' (rule {number + 1}, "{name}")' if name else f" (rule {number + 1})"
-    return ""
+    return read_model(MANNERS, ResponseRules)[1]

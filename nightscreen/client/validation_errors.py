@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -22,33 +22,22 @@ _TABLE = re.compile(r"\s*\[+\s*([\w.-]+)\s*\]+")
 _ENTRY = re.compile(r"\s*[\"']?([\w-]+)[\"']?\s*=")
 
 
-def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return a data file as text and as what it holds.
-
-    Raises:
-        SettingsError: it cannot be read, or is no TOML; the line is named.
-    """
-    try:
-        text = path.read_text("utf-8")
-        return text, tomllib.loads(text)
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is no TOML: {error}") from None
-
-
 def read_model(path: Path, model: type[_Model]) -> tuple[str, _Model]:
     """Return a data file as text and as its model.
 
     Raises:
         SettingsError: it cannot be read, is no TOML, or has a mistake; file and line are named.
     """
-    text, table = read_toml(path)
     try:
-        return text, model.model_validate(table)
+        text = path.read_text("utf-8")
+        return text, model.model_validate(tomllib.loads(text))
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is no TOML: {error}") from None
     except ValidationError as error:
         place = place_in(path, text, error.errors()[0]["loc"])
-        raise SettingsError(f"{place}: {first_mistake(error)}") from None
+        raise SettingsError(f"{place}: {_first_mistake(error)}") from None
 
 
 def place_in(path: Path, text: str, where: Sequence[str | int]) -> str:
@@ -77,7 +66,7 @@ def place_in(path: Path, text: str, where: Sequence[str | int]) -> str:
     return f"{path}, line {line}" if line else str(path)
 
 
-def first_mistake(error: ValidationError) -> str:
+def _first_mistake(error: ValidationError) -> str:
     """Return the place and the reason of the first mistake, in one line."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"]) or "the file"

@@ -9,15 +9,15 @@ from __future__ import annotations
 import csv
 import re
 import shutil
-from contextlib import ExitStack
+from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from nightscreen.files.private_files import atomic_write
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from nightscreen.schemas.rows import Problem, RefusedRow, SourceColumn
@@ -45,59 +45,56 @@ def unescape_formula(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _DANGEROUS.match(cell) else cell
 
 
-class _CsvFile(ExitStack):
-    """A private CSV file that appears at its path when its block ends well, or not at all."""
+@contextmanager
+def _csv_file(
+    path: Path, names: Sequence[str]
+) -> Iterator[Callable[[Sequence[str | int]], object]]:
+    """Give what writes a row of a private CSV file, which appears whole on a clean exit."""
+    with atomic_write(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+        plain = csv.writer(file, lineterminator="\n")
+        quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
 
-    def __init__(self, path: Path, names: Sequence[str]) -> None:
-        super().__init__()
-        self._path = path
-        self._names = names
+        def write(cells: Sequence[str | int]) -> None:
+            # a lone carriage return needs quotes that the plain writer leaves out
+            bare_return = any("\r" in cell for cell in cells if isinstance(cell, str))
+            (quoted if bare_return else plain).writerow(cells)
 
-    def __enter__(self) -> Self:
-        with ExitStack() as opening:  # unwinds what was entered where the rest fails
-            partial = opening.enter_context(atomic_write(self._path))
-            file = opening.enter_context(partial.open("w", encoding="utf-8", newline=""))
-            self._rows = csv.writer(file, lineterminator="\n")
-            self._quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
-            self._write_row([escape_formula(name) for name in self._names])
-            self.push(opening.pop_all())
-        return self
-
-    def _write_row(self, cells: Sequence[str | int]) -> None:
-        """Write a row; a lone carriage return needs quotes that the plain writer leaves out."""
-        bare_return = any("\r" in cell for cell in cells if isinstance(cell, str))
-        (self._quoted if bare_return else self._rows).writerow(cells)
+        write([escape_formula(name) for name in names])
+        yield write
 
 
-class QuarantineWriter(_CsvFile):
-    """Writes `quarantine.csv`: refused rows under the file's own headings, then where and why.
+@contextmanager
+def quarantine_file(
+    path: Path, columns: Sequence[SourceColumn]
+) -> Iterator[Callable[[Iterable[RefusedRow]], None]]:
+    """Give what adds rows to `quarantine.csv`: under the file's own headings, then where and why.
 
     Plain UTF-8 without a mark, comma separated. Columns: those of the source in their order, then
-    `line`, `column`, `code`, `hint`. Holds identifiers in clear.
+    `line`, `column`, `code`, `hint`; a row with fewer values is filled up with blanks. Holds
+    identifiers in clear.
     """
+    width = len(columns)
+    with _csv_file(path, [*(each.heading for each in columns), *QUARANTINE_COLUMNS]) as write_row:
 
-    def __init__(self, path: Path, columns: Sequence[SourceColumn]) -> None:
-        self._width = len(columns)
-        super().__init__(path, [*(column.heading for column in columns), *QUARANTINE_COLUMNS])
+        def write(rows: Iterable[RefusedRow]) -> None:
+            for row in rows:
+                cells = [escape_formula(value or "") for value in row.values]
+                cells += [""] * (width - len(cells))
+                write_row([*cells, row.line, escape_formula(row.column), row.code, row.hint])
 
-    def write(self, rows: Iterable[RefusedRow]) -> None:
-        """Add rows; one with fewer values than columns is filled up with blanks."""
-        for row in rows:
-            cells = [escape_formula(value or "") for value in row.values]
-            cells += [""] * (self._width - len(cells))
-            self._write_row([*cells, row.line, escape_formula(row.column), row.code, row.hint])
+        yield write
 
 
-class ProblemsWriter(_CsvFile):
-    """Writes `problems.csv`: line, column, code, hint, action; no value of any row."""
+@contextmanager
+def problems_file(path: Path) -> Iterator[Callable[[Iterable[Problem]], None]]:
+    """Give what adds findings to `problems.csv`: line, column, code, hint, action; no value."""
+    with _csv_file(path, PROBLEM_COLUMNS) as write_row:
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, PROBLEM_COLUMNS)
+        def write(problems: Iterable[Problem]) -> None:
+            for problem in problems:
+                write_row(_problem_row(problem))
 
-    def write(self, problems: Iterable[Problem]) -> None:
-        """Add findings."""
-        for problem in problems:
-            self._write_row(_problem_row(problem))
+        yield write
 
 
 def _problem_row(problem: Problem) -> list[str | int]:

@@ -26,7 +26,7 @@ from nightscreen.files.places import (
     withdraw_manifest,
 )
 from nightscreen.files.private_files import atomic_write, make_private_folder, write_private
-from nightscreen.files.quarantine import ProblemsWriter, QuarantineWriter, records
+from nightscreen.files.quarantine import problems_file, quarantine_file, records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -104,12 +104,14 @@ class RunFolder:
     ) -> Iterator[Callable[[Sequence[RefusedRow], Sequence[Problem]], None]]:
         """Give what writes refused rows and problems of an input; both files appear at the end."""
         counts = {QUARANTINE: 0, PROBLEMS: 0}
-        quarantine = QuarantineWriter(self.path / QUARANTINE, columns)
-        with quarantine, ProblemsWriter(self.path / PROBLEMS) as found:
+        with (
+            quarantine_file(self.path / QUARANTINE, columns) as quarantine,
+            problems_file(self.path / PROBLEMS) as found,
+        ):
 
             def write(refused: Sequence[RefusedRow], problems: Sequence[Problem]) -> None:
-                quarantine.write(refused)
-                found.write(problems)
+                quarantine(refused)
+                found(problems)
                 counts[QUARANTINE] += len(refused)
                 counts[PROBLEMS] += len(problems)
 

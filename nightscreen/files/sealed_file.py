@@ -9,7 +9,6 @@ the run completes.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -17,7 +16,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import pyarrow as pa
 
@@ -25,7 +24,7 @@ from nightscreen.files.private_files import atomic_write, make_private_folder, w
 from nightscreen.schemas.errors import InputError, JournalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from nightscreen.files.sealing import Sealer
 
@@ -236,36 +235,19 @@ class Workspace:
         Raises:
             JournalError: it is not there, or does not open.
         """
-        opened = self._read(f"{name}.sealed", name)
-        return pa.ipc.open_stream(opened, options=_ONE_THREAD).read_all()
-
-    def drop(self, name: str) -> None:
-        """Remove the table of a name, where there is one."""
-        (self.folder / f"{name}.sealed").unlink(missing_ok=True)
-
-    def note(self, name: str, value: Mapping[str, Any]) -> None:
-        """Seal a small JSON document under a name."""
-        sealed = self._sealer.seal(json.dumps(value).encode(), self._context(name))
-        write_passing(self.folder / f"{name}.note", sealed)
-
-    def noted(self, name: str) -> dict[str, Any]:
-        """Return a small JSON document."""
-        found: dict[str, Any] = json.loads(self._read(f"{name}.note", name))
-        return found
-
-    def has_note(self, name: str) -> bool:
-        """Return whether a note is there."""
-        return (self.folder / f"{name}.note").exists()
-
-    def _read(self, file: str, name: str) -> bytes:
         try:
-            sealed = (self.folder / file).read_bytes()
+            sealed = (self.folder / f"{name}.sealed").read_bytes()
         except FileNotFoundError:
             raise JournalError(
                 f"the workspace of run {self.run_id} lacks {name}; start the run again from its "
                 "input: what was answered is in the journal and is not paid for again"
             ) from None
-        return self._sealer.open(sealed, self._context(name))
+        opened = self._sealer.open(sealed, self._context(name))
+        return pa.ipc.open_stream(opened, options=_ONE_THREAD).read_all()
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a table of a name."""
+        return (self.folder / f"{name}.sealed").exists()
 
     def clear(self) -> None:
         """Remove every piece."""

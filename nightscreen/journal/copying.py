@@ -47,7 +47,6 @@ from nightscreen.journal.keyset import require_in_force
 from nightscreen.journal.opening import (
     JOURNAL_FILE,
     MARKER,
-    has_tables,
     journal_of,
     journal_url,
     make_private_file,
@@ -171,15 +170,10 @@ def restore(
         file = sqlite_file(target)
         if file is not None:
             make_private_file(file)
-        if has_tables(target):
-            raise JournalError(
-                "there is a journal already where the backup should go; nothing was changed: move "
-                "it away first, or set NIGHTSCREEN_HOME or NIGHTSCREEN_JOURNAL_URL to another place"
-            )
-        if key:
-            write_private_once(home / KEY_FILE, encode_key(key))
         with reading(source) as old, writing(target) as new:
             _copy_tables(old, new)
+            if key:
+                write_private_once(home / KEY_FILE, encode_key(key))
     finally:
         source.dispose()
         target.dispose()
@@ -205,7 +199,10 @@ def _copy_tables(source: Connection, target: Connection) -> None:
     """Make the tables and copy every row in the order of its key."""
     metadata.create_all(target)
     if target.execute(select(meta.c.name)).first() is not None:
-        raise JournalError("there is a journal already where the copy should go")
+        raise JournalError(
+            "there is a journal already where the backup should go; nothing was changed: move it "
+            "away first, or set NIGHTSCREEN_HOME or NIGHTSCREEN_JOURNAL_URL to another place"
+        )
     for table in metadata.sorted_tables:
         if table in PASSING_TABLES:
             continue

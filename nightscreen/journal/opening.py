@@ -312,12 +312,6 @@ def make_private_file(file: Path) -> None:
         ) from None
 
 
-def has_tables(engine: Engine) -> bool:
-    """Return whether a database holds a journal."""
-    with reading(engine) as connection:
-        return inspect(connection).has_table(meta.name)
-
-
 def _remembered(home: Path) -> str | None:
     """Return the id of the journal that HOME remembers, None where it remembers none."""
     marker = home / MARKER

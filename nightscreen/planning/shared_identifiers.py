@@ -42,7 +42,6 @@ _OF_MANY = (
     "taken as nobody's own and is not looked up."
 )
 _NO_BVN = bytes(16)
-_NOTE = "sightings"
 _SAVED = "sightings-{}"
 _KEPT_AT_ONCE = 50_000
 _SAVED_SCHEMA = pa.schema([pa.field(name, SUBJECT) for name in ("identifier", "customer", "bvn")])
@@ -98,7 +97,6 @@ def count_shared(
     """
     frame.run("begin_sharing")
     problems: list[Problem] = []
-    saved: list[str] = []
     for kind in [kind for kind in COUNTED if kind in counted]:
         bvn = "bvn" if kind is IdentityKind.NUBAN else "NULL"
         frame.run("kind", kind=kind.value, bvn=bvn)
@@ -112,7 +110,6 @@ def count_shared(
         if workspace is not None:
             columns = [plain(column) for column in frame.table("unwritten").columns]
             workspace.put(_SAVED.format(kind.value), pa.table(columns, schema=_SAVED_SCHEMA))
-            saved.append(kind.value)
         if is_known:
             frame.run("end_of_kind")
         if kind in PLACEHOLDERS:
@@ -121,8 +118,6 @@ def count_shared(
                 Problem(line, kind.value, f"{kind.value}_of_many", _OF_MANY, Action.WARNED)
                 for line in found["line"].to_pylist()
             ]
-    if workspace is not None:
-        workspace.note(_NOTE, {"kinds": saved})
     return problems
 
 
@@ -143,9 +138,10 @@ def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at
     It is done when a run's states are saved, so that a quote, a run in test mode and a run without
     a result leave none. Once more changes nothing: a sighting is one customer's.
     """
-    for kind in workspace.noted(_NOTE)["kinds"] if workspace.has_note(_NOTE) else ():
-        for piece in workspace.get(_SAVED.format(kind)).to_batches(_KEPT_AT_ONCE):
-            sightings.keep(kind, batch, zip(*piece.to_pydict().values(), strict=True), at=at)
+    for kind in COUNTED:
+        name = _SAVED.format(kind.value)
+        for piece in workspace.get(name).to_batches(_KEPT_AT_ONCE) if workspace.has(name) else ():
+            sightings.keep(kind.value, batch, zip(*piece.to_pydict().values(), strict=True), at=at)
 
 
 def _add_earlier(frame: Frame, kind: IdentityKind, joined: bytes, earlier: Earlier) -> bool:

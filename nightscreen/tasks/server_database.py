@@ -13,23 +13,19 @@ import multiprocessing
 import os
 import warnings
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    class Writes(Protocol):
-        """What writes the database to a path where there is none."""
 
-        def __call__(self, database: Path) -> None:
-            """Write it; leave a database that is there."""
+def begin_database() -> Callable[[Path], None]:
+    """Have a process make a database; return what waits for it and writes it to a path.
 
-
-def begin_database() -> Writes:
-    """Have a process make a database; return what waits for it and writes it.
+    Where there is one by then, that is left.
 
     Call this before the process has threads: it is forked.
     """

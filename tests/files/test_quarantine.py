@@ -13,10 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nightscreen.files.quarantine import (
-    ProblemsWriter,
-    QuarantineWriter,
     append_problems,
     escape_formula,
+    problems_file,
+    quarantine_file,
     unescape_formula,
 )
 from nightscreen.reading.open_file import open_source
@@ -62,8 +62,8 @@ def test_a_quarantine_file_feeds_back_without_loss(rows: list[tuple[str, str]]) 
     """What was refused is read back exactly, without the columns that were added."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "quarantine.csv"
-        with QuarantineWriter(path, columns("customer_id", "phone", "=odd")) as writer:
-            writer.write(refused(at, "C1", *row) for at, row in enumerate(rows, start=2))
+        with quarantine_file(path, columns("customer_id", "phone", "=odd")) as write:
+            write(refused(at, "C1", *row) for at, row in enumerate(rows, start=2))
         source = open_source(path)
         back = [list(r.values()) for b in source.batches() for r in b.columns.to_pylist()]
     assert back == [["C1", *row] for row in rows]
@@ -73,7 +73,7 @@ def test_a_quarantine_file_feeds_back_without_loss(rows: list[tuple[str, str]]) 
 def test_a_file_appears_whole_and_private_or_not_at_all(tmp_path: Path) -> None:
     """Nothing is seen before the end, nothing is left after an exception."""
     path = tmp_path / "problems.csv"
-    with ProblemsWriter(path):
+    with problems_file(path):
         assert not path.exists()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     before = path.read_bytes()
@@ -82,8 +82,8 @@ def test_a_file_appears_whole_and_private_or_not_at_all(tmp_path: Path) -> None:
         yield refused(2, "x")
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), QuarantineWriter(path, columns("a")) as writer:
-        writer.write(interrupted())
+    with pytest.raises(KeyboardInterrupt), quarantine_file(path, columns("a")) as write:
+        write(interrupted())
     assert path.read_bytes() == before
     assert [each.name for each in tmp_path.iterdir()] == ["problems.csv"]
 
@@ -92,8 +92,8 @@ def test_later_findings_are_added_to_the_same_file(tmp_path: Path) -> None:
     """What is found after intake stands behind what was found there; the file stays private."""
     path = tmp_path / "problems.csv"
     problem = Problem(3, "=image_url", "image_host_unknown", "No such host.", Action.INVALID)
-    with ProblemsWriter(path) as writer:
-        writer.write([Problem(2, "bvn", "bvn_short", "Too short.", Action.INVALID)])
+    with problems_file(path) as write:
+        write([Problem(2, "bvn", "bvn_short", "Too short.", Action.INVALID)])
     append_problems(path, [problem])
     append_problems(path, [])
     assert path.read_text(encoding="utf-8").splitlines() == [

@@ -24,7 +24,7 @@ from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.files.outputs import CHANGES_FILE, QUARANTINE
 from nightscreen.files.private_files import make_private_folder
-from nightscreen.files.quarantine import QuarantineWriter
+from nightscreen.files.quarantine import quarantine_file
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.consents import Consents
 from nightscreen.operations.person_run import (
@@ -142,8 +142,8 @@ class PullFiles:
             for noted in each.summary.values()
             for place, key, code, column in noted.get("unreadable", ())
         )
-        with QuarantineWriter(self.run.folder.path / QUARANTINE, _QUARANTINED) as file:
-            file.write(refused)
+        with quarantine_file(self.run.folder.path / QUARANTINE, _QUARANTINED) as write:
+            write(refused)
         self.run.folder.rows[QUARANTINE] = self.counts["unreadable"]
         due = PullOutcome.DUE.value
         return {
