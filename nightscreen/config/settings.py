@@ -11,7 +11,7 @@ import re
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -187,25 +187,6 @@ PerDay = Annotated[dict[str, Annotated[int, Field(ge=0)]], _over({}, CHECKS)]
 AgesSet = Annotated[dict[str, dict[str, Age]], AfterValidator(_ages)]
 
 
-class Cutoffs(NamedTuple):
-    """Instants in microseconds, by the ground on which something is kept: what is older goes."""
-
-    quarantine: int
-    enriched: int
-    decisions: int
-    journal_answers: int
-    notices: int
-    consents: int
-    approvals: int
-    audit: int
-    applicants: int
-
-    @classmethod
-    def all_at(cls, instant: int) -> Self:
-        """Return one instant for every ground."""
-        return cls(*(instant for _ in cls._fields))
-
-
 class Retention(_Group):
     """Days after which `purge` removes what is kept, by ground; a legal hold goes first."""
 
@@ -219,15 +200,18 @@ class Retention(_Group):
     audit_days: int = Field(2192, ge=1)
     applicants_days: int = Field(183, ge=1)
 
-    def cutoffs(self, now: int) -> Cutoffs:
-        """Return the instant, in microseconds, before which things of each ground go."""
-        periods = (getattr(self, f"{name}_days") for name in Cutoffs._fields)
-        return Cutoffs(*(now - days * DAY_MICROS for days in periods))
+    def cutoffs(self, now: int) -> dict[str, int]:
+        """Return by ground the instant, in microseconds, before which things go."""
+        return {name.removesuffix("_days"): now - days * DAY_MICROS for name, days in self}
 
     @classmethod
     def all_of(cls, days: int) -> Self:
         """Return one period for every ground."""
-        return cls(**{f"{name}_days": days for name in Cutoffs._fields})
+        return cls(**dict.fromkeys(cls.model_fields, days))
+
+
+GROUNDS = tuple(name.removesuffix("_days") for name in Retention.model_fields)
+"""On which grounds something is kept."""
 
 
 class BvnConsent(_Group):

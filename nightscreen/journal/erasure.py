@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Column, ColumnElement, Connection, Table
 
-    from nightscreen.config.settings import Cutoffs
     from nightscreen.journal.schema import ErasedPseudonyms, Ownership
     from nightscreen.journal.storage import Storage
 
@@ -85,7 +84,7 @@ class Erasures:
         with reading(self._journal.engine) as connection:
             return _number(connection, _of_person(person))
 
-    def held_before(self, cutoffs: Cutoffs, applicants: Sequence[str] = ()) -> Removed:
+    def held_before(self, cutoffs: Mapping[str, int], applicants: Sequence[str] = ()) -> Removed:
         """Return what the journal holds that is too old, as `purge` would remove it."""
         with reading(self._journal.engine) as connection:
             return _number(connection, _before(cutoffs, applicants))
@@ -102,7 +101,7 @@ class Erasures:
             self.require_rest(connection, person.subjects)
             return self._remove(connection, list(_of_person(person)), person.audited)
 
-    def purge(self, cutoffs: Cutoffs, applicants: Sequence[str] = ()) -> Removed:
+    def purge(self, cutoffs: Mapping[str, int], applicants: Sequence[str] = ()) -> Removed:
         """Remove what is too old by its ground; return what went.
 
         Args:
@@ -180,7 +179,7 @@ def _named(column: Column[Any], whose: Ownership, person: ErasedPseudonyms) -> C
     return or_(false(), *((column == customer) & of.in_(names) for customer, names in meant))
 
 
-def _before(cutoffs: Cutoffs, applicants: Sequence[str]) -> Iterator[_Going]:
+def _before(cutoffs: Mapping[str, int], applicants: Sequence[str]) -> Iterator[_Going]:
     applied = calls.c.run_id.in_(applicants) & (calls.c.state != CallState.INTENT.value)
     of_applicants = answers.c.call_id.in_(select(calls.c.call_id).where(applied))
     for table in _kept_tables():
@@ -188,7 +187,7 @@ def _before(cutoffs: Cutoffs, applicants: Sequence[str]) -> Iterator[_Going]:
         old = [] if rule is None else [rule(cutoffs)]
         for column in table.c:
             if "ground" in column.info:
-                which = column < getattr(cutoffs, column.info["ground"])
+                which = column < cutoffs[column.info["ground"]]
                 old.append(which | of_applicants if table is answers else which)
         # of a call a tombstone, as an erasure leaves it
         leaves = calls.c.subject.info["whose"].leaves if table is calls else None

@@ -7,7 +7,7 @@ purge (`erasure`), verification (`verify`), backup and restore (`copying`).
 - `whose`: it holds a pseudonym, and this is what an erasure does to the row (`Ownership`).
 - `seal`: it is sealed, and this is what binds it to its row (`Seal`).
 - `digest`: bytes that are neither: a digest, or a key under another key.
-- `ground`: its row goes once it is older than the period of that ground (`Cutoffs`).
+- `ground`: its row goes once it is older than the period of that ground.
 
 A table whose rows go by another rule says so in its own `info`, as `old`; one that says `kept` has
 rows that stay as long as the journal (`WITH_JOURNAL`) or hold nothing that outlives a run or a
@@ -73,7 +73,6 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
     from sqlalchemy.types import TypeEngine
 
-    from nightscreen.config.settings import Cutoffs
     from nightscreen.files.sealing import Sealer
     from nightscreen.schemas.records import JournalRecord
 
@@ -197,11 +196,11 @@ runs = Table(
 )
 
 
-def _old_calls(cutoffs: Cutoffs) -> ColumnElement[bool]:
+def _old_calls(cutoffs: Mapping[str, int]) -> ColumnElement[bool]:
     ended = func.coalesce(calls.c.settled_at, calls.c.intent_at)
     named = or_(calls.c.subject != TOMBSTONE, calls.c.consent_reference.is_not(None))
     under_way = calls.c.state == CallState.INTENT.value
-    return (ended < cutoffs.journal_answers) & ~under_way & named
+    return (ended < cutoffs["journal_answers"]) & ~under_way & named
 
 
 calls = Table(
@@ -451,10 +450,10 @@ def _records_of_person(person: ErasedPseudonyms) -> ColumnElement[bool]:
     return or_(*mine)
 
 
-def _old_records(cutoffs: Cutoffs) -> ColumnElement[bool]:
+def _old_records(cutoffs: Mapping[str, int]) -> ColumnElement[bool]:
     """What waits stays whatever its age: an open contest, or a policy in force."""
     kept = records.c
-    periods = {model.kind: getattr(cutoffs, model.ground.value) for model in KINDS}
+    periods = {model.kind: cutoffs[model.ground] for model in KINDS}
     waiting = [
         (kept.kind == model.kind) & kept.state.in_(sorted(model.waiting))
         for model in KINDS
@@ -493,9 +492,9 @@ records = Table(
 TRANSACTION = Seal("transaction", ("customer", "record_key"))
 
 
-def _old_transactions(cutoffs: Cutoffs) -> ColumnElement[bool]:
+def _old_transactions(cutoffs: Mapping[str, int]) -> ColumnElement[bool]:
     """What was replaced or removed, and all of those whose grants ended before the period."""
-    kept, answered = transaction_records.c, cutoffs.journal_answers
+    kept, answered = transaction_records.c, cutoffs["journal_answers"]
     is_live = records.c.state == GrantState.LIVE.value
     lately = select(records.c.customer).where(
         records.c.kind == Grant.kind, is_live | (records.c.updated_at >= answered)

@@ -17,7 +17,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from nightscreen.config.declarations import DECLARABLE, NOTHING_DECLARED, Declarations, basis_words
-from nightscreen.config.settings import Cutoffs, Settings
+from nightscreen.config.settings import GROUNDS, Settings
 from nightscreen.files.outputs import OUTPUTS
 from nightscreen.files.templates import text_templates
 from nightscreen.report.page import TEMPLATES
@@ -46,7 +46,7 @@ def processing_record(
         journal=_journal(settings),
         files={
             ground: [each.pattern for each in OUTPUTS if each.ground == ground]
-            for ground in Cutoffs._fields
+            for ground in GROUNDS
         },
     )
     record = tomllib.loads(text)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nightscreen.config.settings import Cutoffs
 from nightscreen.files.outputs import OUTPUTS
 from nightscreen.files.run_folder import RunFiles
 from nightscreen.files.sealed_file import drop_sealed, sweep_workspaces
@@ -54,7 +53,7 @@ class Outdated(NamedTuple):
 class Purgeable:
     """What is older than its period, and what is kept for another reason."""
 
-    cutoffs: Cutoffs  # the instant of each ground before which what is kept goes
+    cutoffs: dict[str, int]  # the instant of each ground before which what is kept goes
     outdated: list[Outdated] = field(default_factory=list)  # files that go
     # runs under legal hold; nothing of theirs goes, nor any evidence in the journal
     held_runs: list[str] = field(default_factory=list)
@@ -76,8 +75,8 @@ class Purgeable:
             "files": [each.document() for each in self.outdated],
             "journal": {
                 **self.journal.numbers(),
-                "answered_before": instant_text(self.cutoffs.journal_answers),
-                "decided_before": instant_text(self.cutoffs.decisions),
+                "answered_before": instant_text(self.cutoffs["journal_answers"]),
+                "decided_before": instant_text(self.cutoffs["decisions"]),
                 "waits_for": self.journal_waits or None,
             },
             "desk_audit": self.audit,
@@ -91,7 +90,7 @@ def due(journal: Journal, retention: Retention) -> Purgeable:
     now = journal.clock()
     erasures = Erasures(journal)
     found = Purgeable(retention.cutoffs(now))
-    found.audit = Audit(journal).before(found.cutoffs.audit)
+    found.audit = Audit(journal).before(found.cutoffs["audit"])
     held = held_runs(journal)
     waiting = Records(journal, Contest).all(state=ContestState.OPEN)
     contested = {each.batch for each in waiting}
@@ -122,13 +121,13 @@ def _look_into(run: RunRecord, now: int, found: Purgeable, *, applied: bool) -> 
     age = (now - ended) // DAY_MICROS
     cutoffs = found.cutoffs
     if applied:
-        cutoffs = cutoffs._replace(enriched=max(cutoffs.enriched, cutoffs.applicants))
-        if ended <= cutoffs.applicants:
+        cutoffs = {**cutoffs, "enriched": max(cutoffs["enriched"], cutoffs["applicants"])}
+        if ended <= cutoffs["applicants"]:
             found.applicants.append(run.run_id)
     for ground in dict.fromkeys(each.ground for each in OUTPUTS if each.ground):
         kept = [each for each in OUTPUTS if each.ground == ground]
         files = tuple(path for each in kept for path in each.files(folder))
-        if files and ended <= getattr(cutoffs, ground):
+        if files and ended <= cutoffs[ground]:
             found.outdated.append(Outdated(run.run_id, ground, folder, files, age))
 
 
@@ -144,9 +143,9 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
         return {**found.document(), "removed_files": 0, "log_emptied": leave_no_trace(journal)}
     sweep_workspaces(journal.home, journal.holders.alive)
     audit = Audit(journal)
-    audit.drop_before(found.cutoffs.audit)
+    audit.drop_before(found.cutoffs["audit"])
     waits = bool(found.journal_waits)
-    before = Cutoffs.all_at(0) if waits else found.cutoffs
+    before = dict.fromkeys(found.cutoffs, 0) if waits else found.cutoffs
     removed = Erasures(journal).purge(before, () if waits else found.applicants)
     audit.write_by_command(PURGE_BEGUN, **removed.numbers())  # it may be cut short from here on
     emptied = leave_no_trace(journal)

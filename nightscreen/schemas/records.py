@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Ground(StrEnum):
-    """On what ground a record is kept; each has its own period in the settings (`Cutoffs`)."""
+    """On what ground a record is kept; each has its own period in the settings (`Retention`)."""
 
     DECISIONS = "decisions"
     NOTICES = "notices"

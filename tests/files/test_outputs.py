@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nightscreen.config.settings import Cutoffs
+from nightscreen.config.settings import GROUNDS
 from nightscreen.files.outputs import OUTPUTS, Erasing, Output, Whose, declaration_of
 from nightscreen.files.run_folder import RowFilter, RunFiles
 from tests.laws import undeclared_files
@@ -20,7 +20,7 @@ PERSONAL = [each for each in OUTPUTS if each.whose is not Whose.NOBODY]
 def test_a_file_about_people_is_erased_and_has_a_period(declared: Output) -> None:
     """Nothing that names a person stays for good, or whatever is erased."""
     assert declared.erasing is not Erasing.KEEP
-    assert declared.ground in Cutoffs._fields
+    assert declared.ground in GROUNDS
     assert declared.of_branches
     in_clear = declared.whose in {Whose.IN_CLEAR, Whose.LISTED, Whose.AS_GIVEN}
     assert not in_clear or declared.right == "export"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import func, select
 
-from nightscreen.config.settings import Cutoffs
+from nightscreen.config.settings import GROUNDS
 from nightscreen.journal import Journal
 from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers, StateWrite
@@ -109,7 +109,7 @@ def test_what_went_is_told_in_numbers(journal: Journal) -> None:
     answered(journal, 1, 2)
     erasures = Erasures(journal)
     assert erasures.erase(ErasedPseudonyms([subject(1)])) == Removed(1, 1, 0, PRICE)
-    assert erasures.purge(Cutoffs.all_at(1 << 60)) == Removed(1, 1, 0, PRICE)
+    assert erasures.purge(dict.fromkeys(GROUNDS, 1 << 60)) == Removed(1, 1, 0, PRICE)
 
 
 def test_what_is_too_old_goes_and_the_rest_stays(place: Place) -> None:
@@ -123,11 +123,11 @@ def test_what_is_too_old_goes_and_the_rest_stays(place: Place) -> None:
     state(journal, OTHER, times=1)
     reserve(journal, 3)
     erasures = Erasures(journal)
-    assert erasures.held_before(Cutoffs.all_at(limit)) == Removed(1, 1, 3, PRICE)
-    erasures.purge(Cutoffs.all_at(limit))
+    assert erasures.held_before(dict.fromkeys(GROUNDS, limit)) == Removed(1, 1, 3, PRICE)
+    erasures.purge(dict.fromkeys(GROUNDS, limit))
     assert subjects_of_calls(journal) == [TOMBSTONE, subject(2), subject(3)]
     assert set(Customers(journal).known([CUSTOMER, OTHER])) == {OTHER}
-    assert erasures.held_before(Cutoffs.all_at(limit)) == Removed()
+    assert erasures.held_before(dict.fromkeys(GROUNDS, limit)) == Removed()
 
 
 def test_no_trace_is_left_in_a_full_file(sqlite_place: Place) -> None:
@@ -184,7 +184,7 @@ def test_a_file_is_not_written_anew_under_a_living_run(sqlite_place: Place) -> N
     journal, other = sqlite_place.open(), sqlite_place.open()
     begin_run(other, "run-live")
     answered(journal, 1)
-    Erasures(journal).purge(Cutoffs.all_at(1 << 60))
+    Erasures(journal).purge(dict.fromkeys(GROUNDS, 1 << 60))
     assert not leave_no_trace(journal)
     other.close()
     assert leave_no_trace(journal)

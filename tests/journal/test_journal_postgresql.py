@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from sqlalchemy import create_engine, text
 
-from nightscreen.config.settings import Cutoffs
+from nightscreen.config.settings import GROUNDS
 from nightscreen.journal import Journal
 from nightscreen.journal.engine import _WRITE_LOCK, reading, recording
 from nightscreen.journal.erasure import Erasures
@@ -127,7 +127,7 @@ def test_a_change_of_the_whole_journal_waits_for_all_who_record(server_place: Pl
     """An erasure or a rotation never meets a group of outcomes half written."""
     journal, other = (server_place.open(busy_timeout_s=0.3) for _ in range(2))
     with recording(other.engine), pytest.raises(JournalBusyError):
-        Erasures(journal).purge(Cutoffs.all_at(0))
+        Erasures(journal).purge(dict.fromkeys(GROUNDS, 0))
 
 
 def test_a_place_in_the_journal_waits_for_answers_half_written(server_place: Place) -> None:

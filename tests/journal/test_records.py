@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nightscreen.config.settings import Cutoffs
+from nightscreen.config.settings import GROUNDS
 from nightscreen.files.keys import encode_key
 from nightscreen.journal import Journal
 from nightscreen.journal.copying import back_up
@@ -86,7 +86,7 @@ def test_every_kind_is_listed_and_says_how_long_it_is_kept() -> None:
     assert set(KINDS) == set(JournalRecord.__subclasses__())
     assert len({model.kind for model in KINDS}) == len(KINDS)
     for model in KINDS:
-        assert model.ground.value in Cutoffs._fields
+        assert model.ground.value in GROUNDS
 
 
 def test_every_kind_is_shown_to_the_customer_or_is_about_none() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import LargeBinary, Table
 
-from nightscreen.config.settings import Cutoffs
+from nightscreen.config.settings import GROUNDS
 from nightscreen.journal.schema import PASSING, PASSING_TABLES, WITH_JOURNAL, metadata
 
 TABLES = list(metadata.tables.values())
@@ -15,7 +15,7 @@ TABLES = list(metadata.tables.values())
 def test_table_says_how_long_its_rows_are_kept(table: Table) -> None:
     """By a ground that has a period, by a rule of its own, or with the journal; in one way only."""
     grounds = {column.info["ground"] for column in table.c if "ground" in column.info}
-    assert grounds <= set(Cutoffs._fields)
+    assert grounds <= set(GROUNDS)
     kept = table.info.get("kept")
     assert kept in {None, WITH_JOURNAL, PASSING}
     assert [bool(grounds), "old" in table.info, kept is not None].count(True) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.config.settings import ContestClocks, Cutoffs, Retention
+from nightscreen.config.settings import GROUNDS, ContestClocks, Retention
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.audit import Audit, AuditQuery
@@ -119,11 +119,13 @@ def test_a_contest_keeps_the_runs_of_its_batch(world: World) -> None:
 
 def test_each_ground_has_its_own_period(tmp_path: Path) -> None:
     """Every kind of record is kept on a ground that the settings name, old audit entries go."""
-    assert {each.value for each in Ground} <= {*Cutoffs._fields}
+    assert {each.value for each in Ground} <= {*GROUNDS}
     assert {model.ground for model in KINDS} <= {*Ground}
-    days = {f"{ground}_days": place for place, ground in enumerate(Cutoffs._fields, start=1)}
+    days = {f"{ground}_days": place for place, ground in enumerate(GROUNDS, start=1)}
     cutoffs = Retention(**days).cutoffs(100 * DAY_MICROS)
-    assert cutoffs == tuple((100 - place) * DAY_MICROS for place in days.values())
+    assert cutoffs == {
+        name: (100 - place) * DAY_MICROS for place, name in enumerate(GROUNDS, start=1)
+    }
     with open_journal(tmp_path / "home") as journal:
         Audit(journal).write("ada", "signed in")
     for later, kept in ((2191, 1), (2193, 0)):

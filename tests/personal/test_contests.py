@@ -13,7 +13,7 @@ import pytest
 
 from nightscreen.cli.preflight import check_before_engine
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.config.settings import ContestClocks, Cutoffs, read_settings
+from nightscreen.config.settings import GROUNDS, ContestClocks, read_settings
 from nightscreen.desk.customer import parameters_again
 from nightscreen.desk.new_file import row_as_part
 from nightscreen.files.sealed_file import SUFFIX, sealed_writer
@@ -136,12 +136,12 @@ def test_an_open_contest_is_never_purged_and_an_answered_one_is(nights: Nights) 
     """
     contest = contested(nights)
     nights.now += 4000 * DAY
-    Erasures(nights.journal).purge(Cutoffs.all_at(nights.now))
+    Erasures(nights.journal).purge(dict.fromkeys(GROUNDS, nights.now))
     store = Records(nights.journal, Contest)
     assert store.find(contest.key) == contest
     answered(nights, contest)
     nights.now += 4000 * DAY
-    Erasures(nights.journal).purge(Cutoffs.all_at(nights.now))
+    Erasures(nights.journal).purge(dict.fromkeys(GROUNDS, nights.now))
     assert store.find(contest.key) is None
     assert verify_journal(nights.journal) == []
     made = contested(nights, batch=BATCH)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nightscreen.config.declarations import DECLARABLE, Declarations
-from nightscreen.config.settings import Cutoffs, Settings, read_settings
+from nightscreen.config.settings import GROUNDS, Settings, read_settings
 from nightscreen.privacy.processing_record import (
     BLANK,
     assessment_page,
@@ -34,7 +34,7 @@ def settings(tmp_path: Path) -> Settings:
 def test_every_period_of_the_settings_is_in_the_record(settings: Settings) -> None:
     """Each ground once, with its days and the name to change them by; hosts, and no secret."""
     kept = {each["setting"]: each["days"] for each in processing_record(settings)["kept"]}
-    names = {f"NIGHTSCREEN_RETENTION__{ground.upper()}_DAYS" for ground in Cutoffs._fields}
+    names = {f"NIGHTSCREEN_RETENTION__{ground.upper()}_DAYS" for ground in GROUNDS}
     assert kept.keys() == names
     assert kept["NIGHTSCREEN_RETENTION__APPLICANTS_DAYS"] == 90
     assert kept["NIGHTSCREEN_RETENTION__AUDIT_DAYS"] == 4000

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from nightscreen.config.settings import Cutoffs
+from nightscreen.config.settings import GROUNDS
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.erasure import Erasures
@@ -161,7 +161,7 @@ def test_the_policy_in_force_outlives_every_period(journal: Journal) -> None:
     refused = propose(journal, changed(SMALL, "0", most=1), by="Ada", note="no")
     decide_version(journal, Actor("Bem"), refused.key, REFUSED)
     approved = put_in_force(journal, SMALL)
-    never = Cutoffs(*[journal.clock() + DAY] * len(Cutoffs._fields))
+    never = dict.fromkeys(GROUNDS, journal.clock() + DAY)
     Erasures(journal).purge(never)
     assert versions(journal) == [approved]
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import update
 
-from nightscreen.config.settings import Cutoffs
+from nightscreen.config.settings import GROUNDS
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.cases import Cases
@@ -60,7 +60,7 @@ def test_a_night_replaces_the_cases_of_its_customers_and_ends_those_of_who_is_go
         assert "C3" not in found
         assert set(found.values()) == {second.report["run_id"]}
         assert len(Records(journal, OpenCase).all(state="Ada")) == 1
-        Erasures(journal).purge(Cutoffs.all_at(journal.clock() + 1))
+        Erasures(journal).purge(dict.fromkeys(GROUNDS, journal.clock() + 1))
         assert cases(journal) == {}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nightscreen.config.settings import Cutoffs
+from nightscreen.config.settings import GROUNDS
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.records import Records
 from nightscreen.operations.loans.loan_book import import_outcomes
@@ -307,7 +307,9 @@ def test_loans_followed_here_count_without_a_book(book: Book) -> None:
     assert found["B"].stood is not None
     assert found["B"].stood.decision == "approve"
     # what was seen first stays as long as the loan is followed: it tells when the money went out
-    Erasures(journal).purge(Cutoffs.all_at(0)._replace(decisions=book.nights.now + 30 * DAY), ())
+    Erasures(journal).purge(
+        {**dict.fromkeys(GROUNDS, 0), "decisions": book.nights.now + 30 * DAY}, ()
+    )
     for each in known_outcomes(journal):
         assert each == found[each.customer_id].model_copy(update={"stood": None})
     book.take([loan("B", book.today, loan_id="REF-B", status="Settled", outstanding=0)])
