@@ -17,9 +17,9 @@ from sqlalchemy import func, insert, literal, select, update
 from nightscreen.journal.engine import blocks, carry_out, fetch, reading, upserting, writing
 from nightscreen.journal.schema import (
     STATE,
-    customer_commits,
     customer_history,
     customer_states,
+    runs,
 )
 from nightscreen.schemas.decisions import CheckState, KnownCustomer
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy import Connection, Row
 
     from nightscreen.journal.storage import Storage
     from nightscreen.schemas.decisions import State
@@ -66,15 +66,6 @@ class Members:
         return self.customers[place : place + 1].tobytes()
 
 
-class Commit(NamedTuple):
-    """When a run's states were first and last written."""
-
-    run_id: str
-    batch: str
-    first_at: int
-    last_at: int
-
-
 @dataclass(frozen=True, slots=True)
 class Customers:
     """Reads and writes customers' states."""
@@ -90,25 +81,6 @@ class Customers:
         sealed = self._journal.sealer.open(bytes(row.state), STATE.context(bytes(row.customer)))
         state = {name: CheckState(*part) for name, part in json.loads(sealed).items()}
         return KnownCustomer(state, row.run_id, row.decided_at, row.gone_run_id)
-
-    def commit_of(self, run_id: str) -> Commit | None:
-        """Return when a run's states were written; None where they never were."""
-        return next(iter(self._commits(customer_commits.c.run_id == run_id)), None)
-
-    def commits(self, batch: str) -> list[Commit]:
-        """Return the runs that wrote a batch name's states, in the order they ended."""
-        return self._commits(customer_commits.c.batch == batch)
-
-    def _commits(self, which: ColumnElement[bool]) -> list[Commit]:
-        kept = customer_commits.c
-        columns = (kept[name] for name in Commit._fields)
-        query = select(*columns).where(which).order_by(kept.last_at)
-        return [Commit(*row) for row in fetch(self._journal.engine, query)]
-
-    def batches(self) -> list[str]:
-        """Return the batch names that have customers."""
-        query = select(customer_commits.c.batch).distinct()
-        return sorted(row.batch for row in fetch(self._journal.engine, query))
 
     def known(self, customers: Sequence[bytes]) -> dict[bytes, KnownCustomer]:
         """Return the present state of each customer that has one."""
@@ -163,19 +135,15 @@ class Customers:
             np.array([gone not in {None, run_id} for gone in runs], bool),
         )
 
-    def begin(self, run_id: str, batch: str) -> int:
+    def begin(self, run_id: str) -> int:
         """Note that a run's states are about to be written; return an instant of its own."""
+        kept = runs.c
         with writing(self._journal.engine) as connection:
-            latest = connection.execute(select(func.max(customer_commits.c.last_at))).scalar() or 0
+            latest = connection.execute(select(func.max(kept.states_last_at))).scalar() or 0
             at = max(self._journal.clock(), int(latest) + 1)
-            known = connection.execute(
-                update(customer_commits)
-                .where(customer_commits.c.run_id == run_id)
-                .values(last_at=at)
-            ).rowcount
-            if not known:
-                row = {"run_id": run_id, "batch": batch, "first_at": at, "last_at": at}
-                connection.execute(insert(customer_commits), row)
+            first = func.coalesce(kept.states_first_at, at)
+            now = {"states_first_at": first, "states_last_at": at}
+            connection.execute(update(runs).where(kept.run_id == run_id).values(now))
         return at
 
     def replace(self, run_id: str, batch: str, at: int, writes: Sequence[StateWrite]) -> None:

@@ -55,7 +55,8 @@ class RunRecord:
 
     Parameters and report are read of their text where they are asked for: a list of a thousand runs
     needs few, and reading a report takes a millisecond. Its holder is the living process that works
-    on it.
+    on it. The states of its customers were first and last written at two instants; None where they
+    never were.
     """
 
     run_id: str
@@ -71,6 +72,8 @@ class RunRecord:
     input_digest: str
     folder: str
     cap_micro: int | None
+    states_first_at: int | None
+    states_last_at: int | None
     _parameters: str = field(repr=False)
     _report: str | None = field(repr=False)
 
@@ -227,6 +230,12 @@ class Runs:
         query = select(runs).where(runs.c.finished_at <= at)
         latest = runs.c.finished_at.desc(), runs.c.run_id.desc()
         return self._select(query.order_by(*latest).limit(limit))
+
+    def that_wrote_states(self, batch: str) -> list[tuple[str, int]]:
+        """Return the runs that wrote states of a batch's customers, and when, in that order."""
+        at = runs.c.states_last_at
+        query = select(runs.c.run_id, at).where(runs.c.batch == batch, at.is_not(None))
+        return [(row[0], row[1]) for row in fetch(self._engine, query.order_by(at))]
 
     def find_all(self, heads: Iterable[RunHead | RunRecord]) -> list[RunRecord]:
         """Return runs whole, newest first."""

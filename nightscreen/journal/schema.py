@@ -191,6 +191,7 @@ runs = Table(
     Column("cap_micro", BigInteger),
     Column("parameters", Text, nullable=False),  # JSON, no personal data
     Column("report", Text),  # JSON, no personal data
+    *_optional(BigInteger, "states_first_at", "states_last_at"),  # its customers' were written
     Index("runs_by_batch", "batch", "started_at"),
     info={"kept": WITH_JOURNAL},
 )
@@ -396,16 +397,6 @@ customer_history = Table(
     _sealed("state", STATE),
     Index("customer_history_by_customer", "customer", "replaced_at"),
     Index("customer_history_by_time", "replaced_at"),
-)
-
-customer_commits = Table(
-    "customer_commits",
-    metadata,
-    Column("run_id", Text, primary_key=True),
-    Column("batch", Text, nullable=False),
-    *_required(BigInteger, "first_at", "last_at"),
-    Index("customer_commits_by_batch", "batch", "first_at"),
-    info={"kept": WITH_JOURNAL},
 )
 
 sightings = Table(

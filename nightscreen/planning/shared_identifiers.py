@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from nightscreen.files.frame import joined_bytes, plain, pseudonym_column
 from nightscreen.files.sealing import pieces_of
-from nightscreen.journal.customers import Customers
 from nightscreen.journal.identifier_history import BLOCK, Sightings
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import SUBJECT
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from nightscreen.files.frame import Frame
     from nightscreen.files.sealed_file import Workspace
-    from nightscreen.journal.storage import Storage
+    from nightscreen.journal import Journal
 
 MOST_CUSTOMERS = 20
 """A phone or email of more customers than these is a placeholder, nobody's own."""
@@ -67,13 +66,13 @@ class Earlier:
     at: int | None = None
 
     @classmethod
-    def of(cls, journal: Storage, *, run_id: str, batch: str, at: int | None = None) -> Earlier:
+    def of(cls, journal: Journal, *, run_id: str, batch: str, at: int | None = None) -> Earlier:
         """Return what is earlier than a run.
 
         One that is resumed counts what it counted when its states were first written.
         """
-        commit = Customers(journal).commit_of(run_id)
-        return cls(Sightings(journal), batch, None if commit is None else commit.first_at, at)
+        run = journal.runs.find(run_id)
+        return cls(Sightings(journal), batch, None if run is None else run.states_first_at, at)
 
 
 def count_shared(

@@ -70,7 +70,7 @@ def open_contest(
     customers = Customers(journal)
     batch = batch or lookup_subject(journal, customer_id)[0].batch
     runs = journal.runs.newest(batch=batch, limit=None)
-    if not runs and batch not in customers.batches():
+    if not runs:
         raise InputError(f"there is no batch {batch}; see: nightscreen runs list")
     customer = journal.pseudonyms.customer(batch, customer_id)
     store = Records(journal, Contest)

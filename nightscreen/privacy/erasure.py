@@ -18,7 +18,6 @@ from nightscreen.files.run_folder import RowFilter, RunFiles, read_columns, rows
 from nightscreen.files.sealed_file import drop_sealed, sweep_workspaces
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.consents import Consents
-from nightscreen.journal.customers import Customers
 from nightscreen.journal.engine import reading
 from nightscreen.journal.erasure import Erasures, Removed, leave_no_trace
 from nightscreen.journal.identifier_history import Sightings
@@ -131,7 +130,7 @@ def look(journal: Journal, whom: Whom, *, inbox: Path | None = None) -> Found:
     person = KnownPerson(whom, journal)
     found = Found(person, there, len(runs) - len(there))
     if whom.customer_id:
-        names = {*Customers(journal).batches(), *(run.batch for run in runs), TRANSACTIONS}
+        names = {*(run.batch for run in runs), TRANSACTIONS}
         person.customers = {(name, whom.customer_id) for name in names if whom.named_in(name)}
     if whom.bvn:
         person.values["bvn"] = {whom.bvn}

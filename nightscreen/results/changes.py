@@ -228,7 +228,7 @@ class Comparison:
     def keep(self) -> None:
         """Put the states that were saved into the journal; safe to do again after a crash."""
         customers = Customers(self.journal)
-        at = customers.begin(self.run_id, self.batch)
+        at = customers.begin(self.run_id)
         writes: list[StateWrite] = []
         for number in range(self._pieces):
             piece = self.workspace.get(_PIECE.format(number)).to_pylist()
@@ -242,8 +242,8 @@ class Comparison:
     def _tables(self, parts: Sequence[Path]) -> Iterator[pa.Table]:
         """Yield the changes of the rows, block by block, then the customers that are gone."""
         customers = Customers(self.journal)
-        commit = customers.commit_of(self.run_id)
-        before = None if commit is None else commit.first_at
+        run = self.journal.runs.find(self.run_id)
+        before = None if run is None else run.states_first_at
         members = customers.members(self.batch, self.run_id)
         here, news = np.zeros(len(members.customers), bool), [NEWS.empty_table()]
         for rows in read_customers(parts, READ, BLOCK_ROWS):

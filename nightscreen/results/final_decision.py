@@ -89,7 +89,7 @@ def decisions_as_of(
         asked: customers' ids with instants in microseconds.
     """
     found: list[tuple[int, StoodDecision] | None] = [None] * len(asked)
-    for batch in Customers(journal).batches():
+    for batch in dict.fromkeys(head.batch for head in journal.runs.heads()):
         for place, since, decided in _of_batch(journal, batch, asked):
             before = found[place]
             if before is None or before[0] < since:
@@ -106,8 +106,8 @@ def _of_batch(
     looked up at once.
     """
     customers = Customers(journal)
-    commits = customers.commits(batch)
-    ends = [commit.last_at for commit in commits]
+    wrote = journal.runs.that_wrote_states(batch)
+    ends = [at for _, at in wrote]
     places: dict[int, list[int]] = defaultdict(list)
     for place, (_, at) in enumerate(asked):
         if number := bisect_right(ends, at):
@@ -118,17 +118,17 @@ def _of_batch(
     for review in Reviews(journal).of_batch(batch):
         reviews[review.customer].append(review)
     for number, mine in places.items():
-        commit = commits[number]
-        run = journal.runs.find(commit.run_id)
+        run_id, ended_at = wrote[number]
+        run = journal.runs.find(run_id)
         report = (run and run.report) or {}
         policy = report.get("provenance", {}).get("policy")
         subjects = pieces_of(journal.pseudonyms.customers(batch, [asked[at][0] for at in mine]))
-        known = customers.known_before(subjects, commit.last_at + 1)
+        known = customers.known_before(subjects, ended_at + 1)
         for place, subject in zip(mine, subjects, strict=True):
             if (state := known.get(subject)) is not None:
                 stood = _stood(state, reviews.get(subject, ()), asked[place][1])
-                since = 0 if state.gone_run_id else commit.last_at
-                about = {"batch": batch, "run_id": commit.run_id, "policy": policy}
+                since = 0 if state.gone_run_id else ended_at
+                about = {"batch": batch, "run_id": run_id, "policy": policy}
                 yield place, since, StoodDecision(**about, **stood)
 
 

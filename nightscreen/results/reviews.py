@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nightscreen.journal import Journal
-    from nightscreen.journal.customers import Commit
+    from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.decisions import KnownCustomer
 
 DEFAULT_DAYS = 30  # a choice, told in docs/decisions.md: `--days` says otherwise
@@ -86,7 +86,7 @@ class _Candidate:
     """A row whose own cells are sound; `at` is when it was reviewed, now where it does not say."""
 
     row: ReviewRow
-    commit: Commit
+    run: RunRecord  # whose list it was
     subject: bytes
     decision: str
     reviewer: str
@@ -117,9 +117,9 @@ class _Judge:
     def __init__(self, journal: Journal, days: int) -> None:
         self.result = Judged()
         self._customers, self._reviews = Customers(journal), Reviews(journal)
-        self._pseudonyms, self._now = journal.pseudonyms, journal.clock()
+        self._journal, self._now = journal, journal.clock()
         self._lasts = days * DAY_MICROS
-        self._commits: dict[str, Commit | None] = {}
+        self._runs: dict[str, RunRecord | None] = {}
         self._then: dict[tuple[str, bytes], KnownCustomer] = {}
         self._known: dict[bytes, KnownCustomer] = {}
 
@@ -131,14 +131,14 @@ class _Judge:
     def read(self, row: ReviewRow) -> _Candidate | None:
         """Judge a row by its own cells; tell the first thing that is wrong with it."""
         run_id = row["run_id"]
-        if run_id not in self._commits:
-            self._commits[run_id] = self._customers.commit_of(run_id) if run_id else None
-        commit = self._commits[run_id]
-        if commit is None:
+        if run_id not in self._runs:
+            self._runs[run_id] = self._journal.runs.find(run_id) if run_id else None
+        run = self._runs[run_id]
+        if run is None or run.states_first_at is None:
             self.tell(row, "run_id", "run_unknown")
             return None
         word, reviewer = row["reviewer_decision"].casefold(), " ".join(row["reviewer"].split())
-        at = read_written_date(row["reviewed_at"], commit.first_at, self._now)
+        at = read_written_date(row["reviewed_at"], run.states_first_at, self._now)
         if not row["customer_id"]:
             self.tell(row, "customer_id", "customer_missing")
         elif word not in REVIEWED:
@@ -150,9 +150,9 @@ class _Judge:
         elif isinstance(at, str):
             self.tell(row, "reviewed_at", "reviewed_at_invalid", at)
         else:
-            subject = self._pseudonyms.customer(commit.batch, row["customer_id"])
+            subject = self._journal.pseudonyms.customer(run.batch, row["customer_id"])
             decision = REVIEWED[word].value
-            return _Candidate(row, commit, subject, decision, reviewer, at or self._now)
+            return _Candidate(row, run, subject, decision, reviewer, at or self._now)
         return None
 
     def look_up(self, candidates: Sequence[_Candidate]) -> None:
@@ -163,7 +163,7 @@ class _Judge:
         for run_id, mine in runs.items():
             subjects = list({each.subject for each in mine})
             self._known.update(self._customers.known(subjects))
-            after = mine[0].commit.last_at + 1
+            after = (mine[0].run.states_last_at or 0) + 1
             for subject, state in self._customers.known_before(subjects, after).items():
                 self._then[(run_id, subject)] = state
 
@@ -176,7 +176,7 @@ class _Judge:
             return
         review = Review(
             customer=each.subject,
-            batch=each.commit.batch,
+            batch=each.run.batch,
             run_id=run_id,
             listed=listed_decision(then),
             decision=each.decision,

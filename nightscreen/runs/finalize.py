@@ -27,7 +27,6 @@ from nightscreen.files.outputs import (
 )
 from nightscreen.files.quarantine import quarantined
 from nightscreen.journal.cases import Reviews
-from nightscreen.journal.customers import Customers
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.wallet import OpeningBalance, between_runs, keep_gap
 from nightscreen.planning.eligibility import slots_of
@@ -184,12 +183,12 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
             return
         compared.keep()
         trim_memory()
-        commit = Customers(run.journal).commit_of(run.run_id)
-        if commit is not None:
-            sightings = Sightings(run.journal)
-            keep_sightings(run.workspace, sightings, batch=run.batch, at=commit.last_at)
         began = run.journal.runs.find(run.run_id)
-        if began is not None and report["publishable"]:
+        if began is None or began.states_last_at is None:
+            return
+        sightings = Sightings(run.journal)
+        keep_sightings(run.workspace, sightings, batch=run.batch, at=began.states_last_at)
+        if report["publishable"]:
             publish_cases(run.journal, began, run.folder.path)
 
     return end.finish(report, report_page(report), manifest(run), before_end=keep)

@@ -38,7 +38,7 @@ def state(journal: Journal, customer: bytes, times: int = 2) -> None:
     """Give a customer a state, a history and a review."""
     customers = Customers(journal)
     for number in range(times):
-        at = customers.begin(f"run-{number}", "borrowers")
+        at = customers.begin(f"run-{number}")
         sealed = customers.seal(customer, {"karma": CheckState(at, "run-1", {"n": str(number)})})
         write = StateWrite(customer, sealed, differs=number > 0)
         customers.replace(f"run-{number}", "borrowers", at, [write])

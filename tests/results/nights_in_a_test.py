@@ -16,6 +16,7 @@ from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
 from nightscreen.results.changes import Comparison
 from nightscreen.schemas.contests import Review
+from tests.begun import begin_run
 from tests.results.enriched_in_a_test import ASKED_AT, write_part
 
 BATCH = "borrowers"
@@ -50,6 +51,7 @@ class Nights:
     ) -> Comparison:
         """Write the rows of a night and tell its changes, without keeping anything."""
         folder = self.folder(run_id)
+        begin_run(self.journal, run_id, batch=BATCH, folder=str(folder.path))
         found = Comparison(
             journal=self.journal,
             workspace=self.workspace(run_id),
@@ -65,6 +67,7 @@ class Nights:
     def night(self, run_id: str, *rows: Mapping[str, Any], **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - as `compare` takes them
         """Carry a night through and return the changes it told."""
         self.compare(run_id, rows, **options).keep()
+        self.journal.runs.finish(run_id, state="completed", stop_reason=None, report={})
         self.now += DAY
         return self.told(run_id)
 
