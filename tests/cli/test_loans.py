@@ -62,6 +62,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["out/nothing"], "name the product with --product"),
     (["nothing", "--product", "LP1001"], "no folder of a finished run"),
     (["x", "--product", "LP1001", "--decision", "yes"], "--decision: yes is none of approve"),
+    (["x", "--product", "LP1001", "--decision", "aprove"], "did you mean approve"),
     (
         ["x", "--product", "LP1001", "--prefill", "fax"],
         "--prefill: fax is none of phone, email",

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import typer
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from nightscreen.cli.command import command, read_options
+from nightscreen.cli.command import command
 from nightscreen.config.parameters import ScreenBatch, WatchInbox
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
-from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
 from nightscreen.schemas.pulls import PullTransactions
 
@@ -72,20 +70,3 @@ def test_every_field_is_an_argument_or_an_option() -> None:
     assert parameters.checks == ["karma", "selfie"]
     assert (parameters.karma_stop_at_first, parameters.quote_only, parameters.yes) == (True,) * 3
     assert (parameters.workers, parameters.max_spend) == (2, "99.50")
-
-
-@pytest.mark.parametrize(
-    ("model", "typed", "said"),
-    [
-        (OfferLoans, {"decisions": ["aprove"]}, "--decision: aprove .* did you mean approve"),
-        (OfferLoans, {"most": 0}, "--max: "),
-        (ScreenBatch, {"checks": []}, "--checks: name at least one"),
-        (ScreenBatch, {"max_spend": "N5,000"}, "--max-spend: write naira"),
-    ],
-)
-def test_a_mistake_names_the_option_as_it_is_typed(
-    model: type[BaseModel], typed: dict[str, Any], said: str
-) -> None:
-    """Not the parameter's name, which nobody sees on a command line."""
-    with pytest.raises(UsageError, match=said):
-        read_options(model, typed)

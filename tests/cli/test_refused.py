@@ -38,19 +38,14 @@ def test_commands_of_one_call(
 ) -> None:
     """The sentence that says what to do, and the exit status of its kind; with the version too."""
     trouble, address = refusing
-    for name, value in consenting(f"{address}/v2/").items():
-        monkeypatch.setenv(name, value)
+    for name, value in {
+        "BASE_URL": f"{address}/v2/",
+        "API_KEY": "made-up-key",
+        "CONSENT_URL": "https://consent.service.example",
+        "CLIENT_ID": "client",
+        "REDIRECT_URI": "https://lender.example/callback",
+    }.items():
+        monkeypatch.setenv(f"NIGHTSCREEN_{name}", value)
     ended = here(*command)
     assert ended.status == STATUS[trouble]
     assert REFUSALS[trouble] in ended.err
-
-
-def consenting(address: str) -> dict[str, str]:
-    """Return the settings of a lender whose customers can consent."""
-    return {
-        "NIGHTSCREEN_BASE_URL": address,
-        "NIGHTSCREEN_API_KEY": "made-up-key",
-        "NIGHTSCREEN_CONSENT_URL": "https://consent.service.example",
-        "NIGHTSCREEN_CLIENT_ID": "client",
-        "NIGHTSCREEN_REDIRECT_URI": "https://lender.example/callback",
-    }

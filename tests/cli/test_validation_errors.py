@@ -46,6 +46,8 @@ MISTAKES = {
     "binary": _file("e.csv", b"customer_id\nC1\x00\x01\x02\xff\xfe\x81,2\n", "not a text file"),
     "named after somebody": _file("kyc 22212345678.csv", b"customer_id\nC1\n", "rename the file"),
     "check": _option("--checks", "karmaa", "did you mean karma?"),
+    "no check": _option("--checks", " ", "--checks: name at least one"),
+    "naira": _option("--max-spend", "N5,000", "--max-spend: write naira"),
     "karma identity": _option("--karma-identities", "fone", "did you mean phone?"),
     "karma by image": _option(
         "--karma-identities", "image", "--karma-identities: karma cannot be asked by image: the"

@@ -166,7 +166,10 @@ def test_two_presses_at_once_screen_the_rows_once(bank: Office) -> None:
 def test_fixed_rows_are_screened_again_as_a_part_of_their_batch(
     bank: Office, refused: Path, tmp_path: Path
 ) -> None:
-    """Only changed rows are sent, sealed, under the run's own choices; nobody else is gone."""
+    """Only changed rows are sent, sealed, under the run's own choices; nobody else is gone.
+
+    To fix are the rows that nobody has sent again; with none left the front page has no line.
+    """
     browser, at = bank.browser("analyst", name="Ada"), run_of(bank)
     sent = typed(browser, at, {(7, "Ref"): "C6", (8, "Ref"): "C7"}, do="screen", max_spend="1,000")
     assert sent.status_code == 303, sent.text
@@ -185,6 +188,9 @@ def test_fixed_rows_are_screened_again_as_a_part_of_their_batch(
     assert {row for row, _ in cells(page)} == {10}
     other = bank.browser("analyst", name="Bem")
     assert typed(other, at, {}, do="screen").status_code == 400
+    assert "<b>1 row to fix</b> in portfolio" in browser.get("/").text
+    assert browser.post(at, dismiss="10").status_code == 303
+    assert "to fix</b>" not in browser.get("/").text
     bank.journal.close()
     again = World(tmp_path).screen(**started.model_dump(include=started.model_fields_set))
     assert again.report["rows"] == {"read": 2, "screened": 2, "quarantined": 0}

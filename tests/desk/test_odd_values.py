@@ -68,6 +68,11 @@ def test_no_field_of_a_form_ends_in_a_fault(office: Office) -> None:
                 answer = browser.ask("POST", address, data=sent)
                 assert answer.status_code < 500, (address, name, odd[:10])
                 assert answer.status_code == 400 or "\0" not in odd, (address, name)
+    files = {"file": ("customers.csv", b"customer_id,bvn\nC1,22212345678\n")}
+    for odd, status in (("\0", 400), ("1e999", 303)):  # beside a file as well
+        answer = browser.ask("POST", "/new", data={"max_spend": odd}, files=files)
+        assert answer.status_code == status
+    assert "write naira such as" in browser.post(f"{answer.headers['location']}/quote").text
 
 
 def test_no_part_of_an_address_ends_in_a_fault(office: Office) -> None:
@@ -97,14 +102,3 @@ def test_no_part_of_an_address_ends_in_a_fault(office: Office) -> None:
         assert answer.status_code < 500, page[:80]
         in_path = "%00" in page.partition("?")[0]
         assert answer.status_code == 400 or not in_path, page
-
-
-def test_fields_beside_a_file_are_held_to_the_same(office: Office) -> None:
-    """NUL is refused at once, and what is no amount is named on the page of the file."""
-    browser = everybody(office)
-    files = {"file": ("customers.csv", b"customer_id,bvn\nC1,22212345678\n")}
-    for odd, status in (("\0", 400), ("1e999", 303)):
-        data = {"max_spend": odd}
-        answer = browser.ask("POST", "/new", data=data, files=files)
-        assert answer.status_code == status
-    assert "write naira such as" in browser.post(f"{answer.headers['location']}/quote").text

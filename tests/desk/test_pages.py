@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -27,6 +28,7 @@ from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.clock import LAGOS, MICROS
 from nightscreen.schemas.contests import CustomerAction, ToldNotice
 from tests.begun import begin_run
+from tests.desk.conftest import borrowers
 from tests.desk.office import Office
 from tests.ops.signs import signs_in_a_test
 from tests.screening import World, customer, days_ago
@@ -184,7 +186,10 @@ def card(page: str) -> str:
 
 
 def test_one_check_is_asked_again_under_its_price_and_cap(bank: Office) -> None:
-    """The price comes first; then one customer is screened under it, with consent alone."""
+    """The price comes first; then one customer is screened under it, with consent alone.
+
+    One call is made though its answer is fresh; the rest of the batch is not told as gone.
+    """
     browser, run = bank.browser("analyst", name="Ada"), newest(bank)
     path = "/customers/C1/again"
     priced = browser.post(path, run=run, check="karma")
@@ -210,6 +215,18 @@ def test_one_check_is_asked_again_under_its_price_and_cap(bank: Office) -> None:
         assert open_source(clear).header.fed_back
     assert quote_batch(started, bank.settings)["calls"] == 1
     assert bank.context.audit.find(AuditQuery(customer_id="C1", action="asked again"))
+    old = find_row(bank.journal.runs.newest(limit=1)[0], "C1")
+    assert old is not None
+    again = World(bank.folder).screen(**started.model_dump(include=started.model_fields_set))
+    (row,) = again.rows
+    assert {name: row[name] for name in borrowers(1)[0]} == {
+        name: old[name] for name in borrowers(1)[0]
+    }
+    attempts = {name: each["attempts"] for name, each in again.report["checks"].items()}
+    assert {name for name, number in attempts.items() if number} == {"karma"}
+    assert (attempts["karma"], again.report["changes"]["gone"]) == (1, 0)
+    manifest = json.loads((again.folder / "manifest.json").read_text("utf-8"))
+    assert manifest["input"]["name"] == Path(started.input).name
 
 
 def test_review_is_saved_and_the_next_customer_follows(

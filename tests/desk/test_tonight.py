@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from nightscreen.desk.pages import micro
 from nightscreen.journal.cases import Cases
 from tests.begun import begin_run
 from tests.desk.furnished import wait_for_approval
 from tests.desk.office import WAITING, Browser, Office
-from tests.desk.test_fix import typed
 from tests.desk.test_my_work import declined, needing, review
-from tests.desk.test_pages import newest
-from tests.screening import World, customer
 
 
 def lines(page: str) -> str:
@@ -73,24 +69,6 @@ def test_runs_that_wait_say_for_what_and_are_tried_from_there(bank: Office) -> N
     assert chief.post("/runs/20260302-220000-a1b2c3/resume").status_code == 303
     assert [each.run for each in bank.starts.started] == ["20260302-220000-a1b2c3"]
     assert ">Try now</button>" not in bank.browser("privacy").get("/").text
-
-
-def test_rows_to_fix_are_those_nobody_has_sent_again(tmp_path: Path) -> None:
-    """Each row that is sent again leaves one less; with none left the line goes."""
-    rows = [customer(each) for each in (1, 2, 3)]
-    for row in rows[1:]:
-        row["customer_id"] = ""
-    World(tmp_path).screen(rows, batch="portfolio", checks=["karma"])
-    with Office(tmp_path) as office:
-        browser = office.browser("analyst")
-        at = f"/runs/{newest(office)}/fix"
-        for line, left in ((3, "2 rows"), (4, "1 row")):
-            page = browser.get("/").text
-            assert f"<b>{left} to fix</b> in portfolio" in page
-            assert f'href="{at}"' in page
-            edit = {(line, "customer_id"): f"C{line - 1}"}
-            assert typed(browser, at, edit, do="screen").status_code == 303
-        assert "to fix</b>" not in browser.get("/").text
 
 
 def test_the_wallet_lasts_as_long_as_what_is_in_it(bank: Office) -> None:

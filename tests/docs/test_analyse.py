@@ -14,12 +14,15 @@ from tests.docs.blocks import blocks
 from tests.screening import CONSENT, World, customer
 
 NIGHTS = 2
+FORMULA = 6
 
 
 def _customers(first: int, last: int) -> list[dict[str, str]]:
+    """Return customers, one of whom has a name that a spreadsheet takes for a formula."""
     return [
         customer(n, **CONSENT, branch=("Ikeja", "Ibadan")[n % 2])
         | {"consent_reference": f"CNS-{n}"}
+        | ({"first_name": "=Ada", "last_name": "Obi\nNwa"} if n == FORMULA else {})
         for n in range(first, last)
     ]
 
@@ -47,7 +50,10 @@ def named(lender: World) -> Iterator[dict[str, Any]]:
 
 
 def test_types_are_right(named: dict[str, Any]) -> None:
-    """Decimals, dates, instants, categories; identifiers and last digits are text."""
+    """Decimals, dates, instants, categories; identifiers and last digits are text.
+
+    The list reads back as it was typed: zeros and line breaks stay, marks against formulas are off.
+    """
     rows, listed = named["rows"], named["listed"]
     kinds = {name: str(rows[name].dtype) for name in rows}
     assert kinds["customer_id"] == kinds["bvn"] == kinds["account_number"] == "string[pyarrow]"
@@ -61,6 +67,11 @@ def test_types_are_right(named: dict[str, Any]) -> None:
     assert set(listed["bvn_last4"].str.len()) == {4}
     assert (listed["bvn_last4"].str[0] == "0").any()
     assert str(listed["exposure"].dtype) == "decimal128(20, 2)[pyarrow]"
+    assert str(listed["evidence_as_of"].dtype) == "timestamp[us, tz=UTC][pyarrow]"
+    held = dict(zip(rows["customer_id"], rows["exposure"], strict=True))
+    assert list(listed["exposure"]) == [held[each] for each in listed["customer_id"]]
+    assert not listed["customer_name"].str.startswith("'").any()
+    assert listed["customer_name"].str.startswith("=Ada").any()
 
 
 def test_numbers_are_those_of_the_reports(named: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -75,17 +74,6 @@ def test_nothing_is_lost_in_comparing(
     assert len(found.removed) + found.held + found.out_of_reach == len(before - now)
     assert not found.modified
     assert not (found.held and found.removed)
-
-
-@given(st.sets(st.integers(1, 300), min_size=1), st.randoms(use_true_random=False))
-def test_order_of_the_list_never_matters(numbers: set[int], shuffle: random.Random) -> None:
-    """A shuffled list has the same keys and tells no change."""
-    records = [{"id": str(each), "amount": f"{each}.50"} for each in numbers]
-    mixed = list(records)
-    shuffle.shuffle(mixed)
-    assert {key: each.content for key, each in keys(records).items()} == {
-        key: each.content for key, each in keys(mixed).items()
-    }
 
 
 def test_lists_that_lack_more_than_half_or_end_early_are_held() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,6 @@ import pytest
 from nightscreen.cli.preflight import check_before_engine
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import GROUNDS, ContestClocks, read_settings
-from nightscreen.desk.customer import parameters_again
-from nightscreen.desk.new_file import row_as_part
 from nightscreen.files.sealed_file import SUFFIX, sealed_writer
 from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
@@ -32,7 +29,6 @@ from tests.personal.test_explaining import begin
 from tests.results.enriched_in_a_test import enriched_row, listed
 from tests.results.nights_in_a_test import BATCH, DAY, SECOND, Nights
 from tests.results.reviewing import filled, save
-from tests.screening import Night, World, customer
 
 HOUR = 3600 * SECOND
 CLOCKS = ContestClocks(hours=24, complex_hours=48, data_protection_hours=100)
@@ -148,32 +144,6 @@ def test_an_open_contest_is_never_purged_and_an_answered_one_is(nights: Nights) 
     assert (made.run_id, made.decision) == ("", None)
     with pytest.raises(InputError, match="no batch"):
         contested(nights, batch="borowers")
-
-
-ROWS = [customer(number, customer_id=f"C{number}", score=str(number)) for number in (1, 2, 3)]
-
-
-def test_asking_again_repeats_one_check_of_one_customer_under_the_cap(world: World) -> None:
-    """One call is made though its answer is fresh; the rest of the batch is not told as gone."""
-    first: Night = world.screen(ROWS, batch=BATCH, checks=["bank_account", "karma"])
-    part = world.folder / f"again{SUFFIX}"
-    with open_journal(world.folder / "home") as journal:
-        run = journal.runs.find(first.report["run_id"])
-        assert run is not None
-        asked = next(each for each in first.rows if each["customer_id"] == "C2")
-        with sealed_writer(part, journal.sealer) as sink:
-            sink.write(row_as_part(asked))
-        parameters = parameters_again(run, "karma", "100")
-    again = world.screen(input=str(part), **parameters)
-    assert again.report["rows"]["screened"] == 1
-    checks = again.report["checks"]
-    assert (checks["karma"]["attempts"], checks["bank_account"]["attempts"]) == (1, 0)
-    assert again.report["changes"]["gone"] == 0
-    (row,) = again.rows
-    old = next(each for each in first.rows if each["customer_id"] == "C2")
-    assert {name: row[name] for name in ROWS[0]} == {name: old[name] for name in ROWS[0]}
-    manifest = json.loads((again.folder / "manifest.json").read_text("utf-8"))
-    assert manifest["input"]["name"] == part.name
 
 
 def test_run_of_a_sealed_row_is_looked_at_before_it_is_resumed(tmp_path: Path) -> None:

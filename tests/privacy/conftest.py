@@ -29,19 +29,17 @@ class Place:
     marked: Marked
     env: dict[str, str]
 
-    def screen(self, *arguments: str, program: tuple[str, ...] = (COMMAND,)) -> Ended:
+    def screen(self, *arguments: str) -> Ended:
         """Screen the batch to its end, and keep what was said with the rest."""
-        child = self.start(*arguments, program=program)
+        child = self.start(*arguments)
         out, err = child.communicate(timeout=_PATIENCE_S)
         (self.folder / f"said-{child.pid}.txt").write_text(out + err, encoding="utf-8")
         return Ended(child.returncode, out, err)
 
-    def start(
-        self, *arguments: str, program: tuple[str, ...] = (COMMAND,)
-    ) -> subprocess.Popen[str]:
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start screening the batch."""
         return subprocess.Popen(
-            [*program, "screen", str(self.marked.file), *arguments],
+            [COMMAND, "screen", str(self.marked.file), *arguments],
             cwd=self.folder,
             env=self.env,
             stdout=subprocess.PIPE,
@@ -77,15 +75,8 @@ def sandbox() -> Iterator[SandboxProcess]:
 
 @pytest.fixture
 def place(tmp_path: Path, sandbox: SandboxProcess) -> Place:
-    """Return a place that begins with nothing."""
-    return make_place(tmp_path, sandbox)
-
-
-def make_place(
-    folder: Path, sandbox: SandboxProcess, *, fillers: int = 0, **settings: str
-) -> Place:
-    """Return a working directory with a marked batch beside it."""
-    inside = folder / "inside"
+    """Return a working directory that begins with nothing, with a marked batch beside it."""
+    inside = tmp_path / "inside"
     inside.mkdir()
     env = surroundings(
         inside,
@@ -99,4 +90,4 @@ def make_place(
         PREFECT_LOGGING_LEVEL="DEBUG",
     )
     env.pop("PREFECT_API_URL", None)
-    return Place(inside, mark(folder / "batch.csv", fillers=fillers), {**env, **settings})
+    return Place(inside, mark(tmp_path / "batch.csv"), env)

@@ -33,62 +33,28 @@ class Marked:
     values: frozenset[str]
 
 
-def mark(file: Path, *, fillers: int = 0) -> Marked:
-    """Write the batch, with unmarked rows at its end where it must be long."""
-    people = [person for pair in zip_longest(_living(), _faulty()) for person in pair if person]
-    rows = [_row(number, *person) for number, person in enumerate(people)]
-    with file.open("w", encoding="utf-8", newline="") as out:
-        writer = csv.writer(out)
-        writer.writerow(HEADINGS)
-        writer.writerows(rows)
-        writer.writerow(["MARKED-TOO-FEW-FIELDS", "Zqxbroken-Firstname"])
-        writer.writerow(["", "Zqxwithoutid", "", "Zqxwithoutid-Surname", "2221234567O", "", ""])
-        writer.writerows([f"F{number:06d}", *[""] * 12] for number in range(fillers))
-    values = {value for row in rows for value in (*row[:6], *row[7:9]) if value}
-    values |= {"MARKED-TOO-FEW-FIELDS", "Zqxbroken-Firstname", "Zqxwithoutid-Surname"}
-    values |= {name for row in rows for name in _holders(row[6], row[5])}
-    return Marked(file, frozenset(value for value in values if value))
-
-
-def _living() -> list[tuple[str, str, str, str, str]]:
-    found = []
-    for number in range(LIVING):
-        person = person_of_bvn(f"22{5_300_177 * (number + 3):09d}")
-        found.append(
-            (person.bvn, person.account_number, person.bank_code, person.phone, person.email)
-        )
-    return found
-
-
-def _faulty() -> list[tuple[str, str, str, str, str]]:
-    return [
-        (row.bvn, row.account_number, test_identifiers.BANK_CODE, row.phone, row.email)
+def mark(file: Path) -> Marked:
+    """Write the batch: the living and the faulty in turn, then two rows that are refused."""
+    bvns = [f"22{5_300_177 * (number + 3):09d}" for number in range(LIVING)]
+    living = [(x.bvn, *x.account, x.phone, x.email) for x in map(person_of_bvn, bvns)]
+    faulty = [
+        (row.bvn, test_identifiers.BANK_CODE, row.account_number, row.phone, row.email)
         for row in test_identifiers.TABLE
         if row.fault not in STOPPING
     ]
-
-
-def _row(number: int, bvn: str, account: str, bank: str, phone: str, email: str) -> list[str]:
-    return [
-        f"MARKED-ID-{number:04d}",
-        f"Zqxfirst{number:03d}-Adéọlá",
-        f"Zqxmiddle{number:03d}",
-        f"Zqxlast{number:03d}-Ɗanjuma",
-        bvn,
-        account,
-        bank,
-        phone,
-        email,
-        "",
-        f"{2000 - number}",
-        f"CNS-{number:04d}",
-        "2026-01-05T09:00:00",
-    ]
-
-
-def _holders(bank_code: str, account_number: str) -> list[str]:
-    """Return the name that the service would answer with, which is somebody's too."""
-    holder = holder_of(bank_code, account_number)
-    if holder is None:
-        return []
-    return [account_name(holder, bank_code, account_number)]
+    people = [person for pair in zip_longest(living, faulty) for person in pair if person]
+    rows, values = list[list[str]](), set[str]()
+    for number, (bvn, bank, account, phone, email) in enumerate(people):
+        names = (f"Zqxfirst{number:03d}-Adéọlá", f"Zqxmiddle{number:03d}")
+        named = [f"MARKED-ID-{number:04d}", *names, f"Zqxlast{number:03d}-Ɗanjuma", bvn, account]
+        consent = (f"CNS-{number:04d}", "2026-01-05T09:00:00")
+        rows.append([*named, bank, phone, email, "", f"{2000 - number}", *consent])
+        values |= {*named, phone, email}
+        if holder := holder_of(bank, account):  # whom the service answers with is somebody too
+            values.add(account_name(holder, bank, account))
+    rows.append(["MARKED-TOO-FEW-FIELDS", "Zqxbroken-Firstname"])
+    rows.append(["", "Zqxwithoutid", "", "Zqxwithoutid-Surname", "2221234567O", "", ""])
+    values |= {"MARKED-TOO-FEW-FIELDS", "Zqxbroken-Firstname", "Zqxwithoutid-Surname"}
+    with file.open("w", encoding="utf-8", newline="") as out:
+        csv.writer(out).writerows([HEADINGS, *rows])
+    return Marked(file, frozenset(value for value in values if value))
