@@ -66,15 +66,6 @@ def test_a_salary_is_found_with_and_without_the_word(lender: CashFlow) -> None:
     assert (short["tx_income_monthly"], short["tx_instalment_most"]) == (None, None)
 
 
-def test_a_large_gift_is_no_income(lender: CashFlow) -> None:
-    """One large credit comes in, and changes neither income nor salary."""
-    gift = item("2026-04-20", 5_000_000, "NIP/UBA/CHIDI OBI/WEDDING GIFT")
-    paid = [*alive(), *each_month(28, SALARY, "ACME SALARY"), gift]
-    row, alone = figures(lender, paid, [*alive(), gift])
-    assert (row["tx_income_monthly"], row["tx_income_sources"]) == (Decimal(SALARY), 1)
-    assert (alone["tx_salary"], alone["tx_income_monthly"]) == (False, Decimal(0))
-
-
 def test_a_loan_is_no_income_and_its_repayment_is_seen(lender: CashFlow) -> None:
     """A loan paid out leaves inflow and income alone; repayments are counted by lender."""
     loans = [
@@ -92,9 +83,13 @@ def test_a_loan_is_no_income_and_its_repayment_is_seen(lender: CashFlow) -> None
     assert row["tx_instalment_most"] == Decimal("21666.67")
 
 
-def test_a_reversal_cancels_the_item_it_names(lender: CashFlow) -> None:
-    """The item and its reversal count on neither side, a title that reads alike counts."""
-    items = alive() + each_month(28, SALARY, "ACME SALARY")
+def test_what_cancels_out_counts_on_neither_side(lender: CashFlow) -> None:
+    """An item and its reversal count on neither side, a title that reads alike counts.
+
+    One reference twice is one payment, two of their own references are two. Of two equal payments a
+    credit on another own account pairs with the nearer alone.
+    """
+    items = alive() + each_month(28, SALARY, "ACME SALARY", reference=None)
     back = [
         item("2026-06-10", -90_000, "WEB PYMT SHOP 1"),
         item("2026-06-11", 90_000, "RVSL WEB PYMT SHOP 1"),
@@ -102,20 +97,26 @@ def test_a_reversal_cancels_the_item_it_names(lender: CashFlow) -> None:
         item("2026-06-13", 90_000, "REV WEB PYMT SHOP 2"),
     ]
     title = item("2026-06-14", 7_000, "NIP/GTB/REV JOHN OKORO/BOOKS")
-    before, after, titled = figures(lender, items, items + back, [*items, title])
+    same = item("2026-06-20", -40_000, "POS PURCHASE FUEL", reference="000991122")
+    other = {"account_number": "0200000022"}
+    moved = [
+        item("2026-06-10", -70_000, "TRF A"),
+        item("2026-06-11", -70_000, "TRF B"),
+        item("2026-06-11", 70_000, "TRF C", **other),
+    ]
+    third = item("2026-06-12", 70_000, "TRF D", **other)
+    more = (back, [title], [same, dict(same)], [same, {**same, "reference": "000991133"}])
+    before, after, titled, once, twice, one, both = figures(
+        lender, items, *(items + each for each in (*more, moved, [*moved, third]))
+    )
     assert after["tx_reversed"] == 2
     for name in ("tx_inflow_monthly", "tx_outflow_monthly", "tx_net_30d", "tx_income_monthly"):
         assert after[name] == before[name]
     assert (titled["tx_reversed"], titled["tx_net_30d"]) == (0, before["tx_net_30d"] + 7_000)
-
-
-def test_two_postings_of_one_item_count_once(lender: CashFlow) -> None:
-    """One reference twice is one payment; two payments of their own references are two."""
-    items = alive() + each_month(28, SALARY, "ACME SALARY", reference=None)
-    same = item("2026-06-20", -40_000, "POS PURCHASE FUEL", reference="000991122")
-    other = {**same, "reference": "000991133"}
-    once, twice = figures(lender, [*items, same, dict(same)], [*items, same, other])
     assert once["tx_net_30d"] - twice["tx_net_30d"] == Decimal(40_000)
+    assert one["tx_net_30d"] == before["tx_net_30d"] - 70_000
+    assert both["tx_net_30d"] == before["tx_net_30d"]
+    assert one["tx_inflow_30d"] == both["tx_inflow_30d"] == before["tx_inflow_30d"]
 
 
 def test_own_transfers_are_left_out_of_both_sides(lender: CashFlow) -> None:
@@ -143,33 +144,49 @@ def test_own_transfers_are_left_out_of_both_sides(lender: CashFlow) -> None:
     assert other["tx_outflow_monthly"] == before["tx_outflow_monthly"] + 20_000
 
 
-def test_betting_is_spending_and_winnings_no_income(lender: CashFlow) -> None:
-    """What a betting house pays out comes in and is not earned, however regular."""
+CUSTOMERS = ("ABU", "BISI", "CHIKA", "DAYO", "EFE", "FEMI", "GOZIE", "HAUWA", "IFE", "JOKE")
+
+
+def test_what_is_earned_and_what_is_not(lender: CashFlow) -> None:
+    """One large gift changes neither income nor salary; what a betting house pays is not earned.
+
+    Ten customers a month who never come twice are a trade. Weekly payouts that differ are a source
+    and no salary; equal wages each week are one.
+    """
+    gift = item("2026-04-20", 5_000_000, "NIP/UBA/CHIDI OBI/WEDDING GIFT")
     bets = each_month(4, -25_000, "BET9JA 11223") + each_month(26, 90_000, "SPORTYBET PAYOUT")
-    (row,) = figures(lender, alive() + bets)
-    assert (row["tx_salary"], row["tx_income_monthly"]) == (False, Decimal(0))
-    assert row["tx_inflow_monthly"] == Decimal(90_000)
-    assert row["tx_betting_share"] == pytest.approx(25_000 / 26_500)
-
-
-def test_a_traders_many_credits_are_an_income(lender: CashFlow) -> None:
-    """Ten customers a month who never come twice are a trade; two gifts a month are not."""
-    names = ("ABU", "BISI", "CHIKA", "DAYO", "EFE", "FEMI", "GOZIE", "HAUWA", "IFE", "JOKE")
     sales = [
         entry
-        for number, name in enumerate(names)
+        for number, name in enumerate(CUSTOMERS)
         for month in range(1, 7)
         for entry in each_month(
             number + 3, 9_000, f"TRF FROM {name}{'XYZWVU'[month - 1]} M", months=(month,)
         )
     ]
-    (row,) = figures(lender, alive() + sales)
-    assert (row["tx_salary"], row["tx_income_monthly"]) == (False, Decimal(90_000))
-    assert row["tx_income_sources"] == 1
+    weekly = {3: 25_000, 10: 45_000, 17: 60_000, 24: 70_000}
+    uneven = [e for day, naira in weekly.items() for e in each_month(day, naira, "RIDEWAY PAYOUT")]
+    wages = [e for day in weekly for e in each_month(day, 40_000, "KOLA FARMS WAGES")]
+    given = ([*each_month(28, SALARY, "ACME SALARY"), gift], [gift], bets, sales, uneven, wages)
+    paid, alone, gambler, trader, platform, farm = figures(
+        lender, *(alive() + each for each in given)
+    )
+    assert (paid["tx_income_monthly"], paid["tx_income_sources"]) == (Decimal(SALARY), 1)
+    for row in (alone, gambler):
+        assert (row["tx_salary"], row["tx_income_monthly"]) == (False, Decimal(0))
+    assert gambler["tx_inflow_monthly"] == Decimal(90_000)
+    assert gambler["tx_betting_share"] == pytest.approx(25_000 / 26_500)
+    for row, naira in ((trader, 90_000), (platform, 200_000)):
+        assert (row["tx_salary"], row["tx_income_monthly"]) == (False, Decimal(naira))
+        assert row["tx_income_sources"] == 1
+    assert (farm["tx_salary"], farm["tx_salary_day"]) == (True, None)
 
 
 def test_balances_are_of_the_end_of_the_day_and_of_all_accounts(lender: CashFlow) -> None:
-    """Days go on with the last balance; two accounts add up; low days are counted."""
+    """Days go on with the last balance; two accounts add up; low days are counted.
+
+    Days are those of Lagos: half past eleven at night in UTC is the next. A month without
+    transactions lowers no median; it is counted.
+    """
     items = [
         item("2026-06-01", -10, "POS A", balance=Decimal(5_000)),
         item("2026-06-11", -10, "POS B", balance=Decimal(900)),
@@ -177,20 +194,19 @@ def test_balances_are_of_the_end_of_the_day_and_of_all_accounts(lender: CashFlow
         item("2026-06-26", 10, "TRF D", balance=Decimal(700), account_number="0200000022"),
         item("2026-06-30", -10, "POS E", balance=Decimal(2_000)),
     ]
-    (row,) = figures(lender, items)
+    late = item("2026-06-30", -10, "POS A", balance=Decimal(5))
+    late["transaction_date"] = datetime(2026, 6, 30, 23, 30, tzinfo=UTC)
+    months = (1, 2, 3, 5, 6)
+    gap = alive(months) + each_month(28, SALARY, "ACME SALARY", months=months)
+    row, night, gapped = figures(lender, items, [late], gap)
     assert row["tx_balance_min"] == Decimal(-50)
     assert (row["tx_days_below_1000"], row["tx_days_below_zero"]) == (19, 5)
     assert (row["tx_balance_current"], row["tx_balance_median"]) == (Decimal(2_700), Decimal(900))
     assert row["tx_accounts"] == ["******0011", "******0022"]
-
-
-def test_months_without_transactions_are_missing_not_empty(lender: CashFlow) -> None:
-    """A gap lowers no median; it is counted."""
-    months = (1, 2, 3, 5, 6)
-    (row,) = figures(lender, alive(months) + each_month(28, SALARY, "ACME SALARY", months=months))
-    assert (row["tx_months"], row["tx_months_missing"]) == (5, 1)
-    assert row["tx_month_names"] == ["2026-01", "2026-02", "2026-03", "2026-05", "2026-06"]
-    assert (row["tx_income_low"], row["tx_salary"]) == (Decimal(SALARY), True)
+    assert night["tx_as_of"] == date(2026, 7, 1)
+    assert (gapped["tx_months"], gapped["tx_months_missing"]) == (5, 1)
+    assert gapped["tx_month_names"] == ["2026-01", "2026-02", "2026-03", "2026-05", "2026-06"]
+    assert (gapped["tx_income_low"], gapped["tx_salary"]) == (Decimal(SALARY), True)
 
 
 def test_nothing_after_the_answer_and_nothing_unsettled_counts(lender: CashFlow) -> None:
@@ -205,14 +221,6 @@ def test_nothing_after_the_answer_and_nothing_unsettled_counts(lender: CashFlow)
     ]
     before, after = figures(lender, items, items + others)
     assert after == before
-
-
-def test_days_are_those_of_lagos(lender: CashFlow) -> None:
-    """Half past eleven at night in UTC is the next day."""
-    late = item("2026-06-30", -10, "POS A", balance=Decimal(5))
-    late["transaction_date"] = datetime(2026, 6, 30, 23, 30, tzinfo=UTC)
-    (row,) = figures(lender, [late])
-    assert row["tx_as_of"] == date(2026, 7, 1)
 
 
 CREDITS = {
@@ -279,22 +287,6 @@ def test_made_up_lives_are_told_apart(lender: CashFlow) -> None:
     assert ours["salary precision"] > plain["salary precision"]
 
 
-def test_a_platforms_uneven_payouts_are_an_income_and_no_salary(lender: CashFlow) -> None:
-    """Weekly payouts that differ are a source; equal wages each week are a salary."""
-    uneven = [
-        entry
-        for day, share in ((3, 5), (10, 9), (17, 12), (24, 14))
-        for entry in each_month(day, share * 5_000, "RIDEWAY PAYOUT")
-    ]
-    wages = [
-        entry for day in (3, 10, 17, 24) for entry in each_month(day, 40_000, "KOLA FARMS WAGES")
-    ]
-    platform, farm = figures(lender, alive() + uneven, alive() + wages)
-    assert (platform["tx_salary"], platform["tx_income_sources"]) == (False, 1)
-    assert platform["tx_income_monthly"] == Decimal(200_000)
-    assert (farm["tx_salary"], farm["tx_salary_day"]) == (True, None)
-
-
 REACHING = {
     "CREATE TABLE theft AS SELECT * FROM read_csv('/etc/passwd');": "disabled by configuration",
     "COPY transactions TO '/tmp/out.csv';": "only CREATE",
@@ -325,19 +317,3 @@ def test_a_lender_corrects_a_definition_that_reaches_nothing_else(tmp_path: Path
     own.write_text(text.replace(MONTHLY, "SELECT customer_id, inflow FROM monthly;"), "utf-8")
     with pytest.raises(SettingsError, match="tx_inflow_monthly gives a customer several rows"):
         figures(cash_flow(tmp_path), alive())
-
-
-def test_one_credit_is_the_other_side_of_one_payment(lender: CashFlow) -> None:
-    """Of two equal payments, a credit on another own account pairs with the nearer alone."""
-    other = {"account_number": "0200000022"}
-    items = [
-        *alive(),
-        item("2026-06-10", -70_000, "TRF A"),
-        item("2026-06-11", -70_000, "TRF B"),
-        item("2026-06-11", 70_000, "TRF C", **other),
-    ]
-    third = item("2026-06-12", 70_000, "TRF D", **other)
-    before, one, both = figures(lender, alive(), items, [*items, third])
-    assert one["tx_net_30d"] == before["tx_net_30d"] - 70_000
-    assert both["tx_net_30d"] == before["tx_net_30d"]
-    assert one["tx_inflow_30d"] == both["tx_inflow_30d"] == before["tx_inflow_30d"]
