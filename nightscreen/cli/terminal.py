@@ -58,7 +58,7 @@ def _done(run: Run) -> int:
 
 def _needed(run: ScreeningRun) -> str:
     wanted = sum(check.wanted for check in run.progress.values())
-    reused = 0 if run.plan is None else sum(check.reused for check in run.plan.checks.values())
+    reused = sum(check.reused for check in run.counts.values())
     expected = 0 if run.quote is None else run.quote.expected_micro
     return (
         f"Run {run.run_id}: {run.rows_read:,} rows read, {run.rows_quarantined:,} in quarantine; "

@@ -138,8 +138,8 @@ def _sealed(name: str, seal: Seal, *, nullable: bool = False) -> Column[bytes]:
     return Column(name, LargeBinary, info={"seal": seal}, nullable=nullable)
 
 
-def _kept_by(name: str, ground: str, *, nullable: bool = False) -> Column[int]:
-    return Column(name, BigInteger, info={"ground": ground}, nullable=nullable)
+def _kept_by(name: str, ground: str) -> Column[int]:
+    return Column(name, BigInteger, info={"ground": ground}, nullable=False)
 
 
 def _required(kind: type[TypeEngine[Any]], *names: str) -> list[Column[Any]]:

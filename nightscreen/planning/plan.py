@@ -23,7 +23,7 @@ from nightscreen.planning.eligibility import consent_ends, identities, slots_of
 from nightscreen.planning.lookup_table import NOTHING, Chains, LookupRanking
 from nightscreen.planning.shared_identifiers import MOST_CUSTOMERS, PLACEHOLDERS
 from nightscreen.schemas.checks import IdentityKind, Outcome, Purpose
-from nightscreen.schemas.plan import NEEDED, CheckCounts, Plan, SkipReason
+from nightscreen.schemas.plan import NEEDED, CheckCounts, SkipReason
 from nightscreen.values.identifiers import references
 
 if TYPE_CHECKING:
@@ -242,16 +242,6 @@ class Planner:
             lookups[found["row"].to_numpy(), column] = found["number"].to_numpy()
         asking = (lookups >= 0).any(axis=1)
         return Chains(lookups[asking], self._listed[asking], needed)
-
-    def result(self, planned_at: int, needed: int) -> Plan:
-        """Return the plan's numbers."""
-        return Plan(
-            chunks=len(self.starts) - 1,
-            rows=self.starts[-1],
-            planned_at=planned_at,
-            checks=self.counts,
-            needed=needed,
-        )
 
 
 def _names(slot: CheckIdentity) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Price: what a plan may cost, in which order its lookups are asked, which of them are funded.
+"""Price: what a plan may cost, in which order its lookups are asked, how many the money pays for.
 
 Everything is decided over the whole batch before anything is sent; the journal holds the caps while
 it is sent. `plan` decides which lookups are needed.
@@ -54,19 +54,6 @@ def rank(needed: LookupRanking, prices_micro: Mapping[str, int]) -> NDArray[np.i
     return np.lexsort((priority, falling, needed.tier))
 
 
-def fund(
-    order: NDArray[np.int64], worst: NDArray[np.int64], money_micro: int | None
-) -> NDArray[np.int64]:
-    """Return the leading lookups of an order whose worst cost fits the money; all where none binds.
-
-    No lookup is skipped for a cheaper one behind it: the most important come first.
-    """
-    if money_micro is None:
-        return order
-    bound = np.cumsum(worst[order])
-    return order[: int(np.searchsorted(bound, money_micro, side="right"))]
-
-
 def quote(
     needed: LookupRanking,
     *,
@@ -98,13 +85,15 @@ def quote(
     if not money:
         return Quote(lines, cap_micro, balance_micro)
     order = rank(needed, prices_micro)
-    funded = fund(order, needed.by_check(prices_micro), min(money))
-    short = needed.row[order[len(funded) :]]
+    # no lookup is skipped for a cheaper one behind it: the most important come first
+    bound = np.cumsum(needed.by_check(prices_micro)[order])
+    affordable = int(np.searchsorted(bound, min(money), side="right"))
+    short = needed.row[order[affordable:]]
     return Quote(
         lines,
         cap_micro,
         balance_micro,
-        affordable=len(funded),
+        affordable=affordable,
         rows_short=len(np.unique(short)),
     )
 

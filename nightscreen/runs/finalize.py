@@ -85,13 +85,13 @@ def write_rows(run: ScreeningRun) -> WrittenRows:
         answers=run.journal.answers,
         unanswered=without_answer(run),
         freshness=run.freshness,
-        columns=run.columns,
+        columns=run.source.header.columns,
         test_mode=state == TEST_MODE,
         limits=Limits(run.settings.selfie_match_at, run.settings.selfie_no_match_below),
         held=HeldData.of(run.journal, run.freshness.at, run.freshness.oldest_cash_flow()),
     )
     written = WrittenRows()
-    schema = enriched_schema(run.columns, merged=run.merging)
+    schema = enriched_schema(run.source.header.columns, merged=run.merging)
     tables = _enriched(run, assembly, written)
     if run.merging:
         tables = _expanded(run, tables, schema)
@@ -131,7 +131,7 @@ def _expanded(
     for number, table in enumerate(customers):
         run.workspace.put(f"decided-{number:05d}", table)
     expansion = Expansion(
-        run.columns,
+        run.source.header.columns,
         schema,
         CHUNK_ROWS,
         lambda number: run.workspace.get(f"decided-{number:05d}"),
@@ -266,7 +266,7 @@ def _publish(
             for customer, review in reviews.active(run.batch, at).items()
             if review.decision != Decision.REVIEW.value
         },
-        whole=not run.fed_back,
+        whole=not run.source.header.fed_back,
     )
     compared.write(folder, parts)
     trim_memory()

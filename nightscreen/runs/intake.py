@@ -14,10 +14,8 @@ import pyarrow as pa
 
 from nightscreen.reading.date_orders import DATE_COLUMNS, DateOrders, in_numbers
 from nightscreen.reading.merge_rows import merge_rows, status_name
-from nightscreen.reading.open_file import open_source
 from nightscreen.runs.corrections import MOST_TO_CORRECT, Corrections, keep_to_correct
 from nightscreen.schemas.columns import KNOWN_COLUMNS, Flaw
-from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import CUSTOMER, Action, Problem, RefusedRow, RowBatch, row_schema
 from nightscreen.values.addresses import judge_domain, judge_email, judge_image_url
 from nightscreen.values.amounts import TENOR, judge_amounts, judge_tenor
@@ -338,7 +336,7 @@ def refused_rows(batch: SourceBatch, refusals: Mapping[int, tuple[str, Issue]]) 
 
 def read_input(run: ScreeningRun) -> None:
     """Read the input into sealed chunks of rows; write quarantine and problems."""
-    source = open_source(run.input, mapping=run.mapping)
+    source = run.source
     orders = DateOrders(source, run.parameters.date_order)
     corrections = Corrections.of(run.journal, run.batch)
     customers = None
@@ -370,8 +368,6 @@ def read_input(run: ScreeningRun) -> None:
                 run.workspace.put(f"rows-{run.chunks:05d}", merged)
                 run.chunks += 1
     run.date_orders = orders.used()
-    if run.rows_read == 0:
-        raise InputError(f"{run.input_name} holds no rows below its header")
     if keeps:
         keep_to_correct(run.journal, run.run_id, run.batch, source.header, to_correct)
 

@@ -16,7 +16,6 @@ from nightscreen.schemas.calls import NOT_ENDED, LookupStatus
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import DAY_MICROS, instant_text, spending_day, spending_month
 from nightscreen.schemas.money import naira_text
-from nightscreen.schemas.plan import CheckCounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,9 +34,10 @@ _OPEN = NOT_ENDED | {LookupStatus.FAILED, LookupStatus.LAPSED}
 
 def quote_document(run: ScreeningRun) -> dict[str, Any]:
     """Return the quote of a priced run; money is decimal text in naira."""
-    quote, plan = run.quote, run.plan
-    if quote is None or plan is None:
+    quote, rows = run.quote, run.rows()
+    if quote is None:
         raise ValueError("a run is quoted once it is planned and priced")
+    screened = rows["customers"] if run.merging else rows["screened"]
     return {
         "schema_version": 1,
         "run_id": None,
@@ -45,12 +45,12 @@ def quote_document(run: ScreeningRun) -> dict[str, Any]:
         "purpose": run.purpose,
         "quoted": quote.in_naira(),
         "hours": round(quote.hours, 4),
-        "rows": run.rows(),
+        "rows": rows,
         "calls": quote.calls,
         "cap": naira_text(quote.cap_micro),
         "balance": naira_text(quote.balance_micro),
         "affordable": quote.affordable,
-        "affordable_rows": None if quote.affordable is None else plan.rows - quote.rows_short,
+        "affordable_rows": None if quote.affordable is None else screened - quote.rows_short,
         "checks": {
             check: {
                 "rows_refused": counts.rows_refused,
@@ -60,7 +60,7 @@ def quote_document(run: ScreeningRun) -> dict[str, Any]:
                 "distinct": counts.distinct,
                 "reused": counts.reused,
             }
-            for check, counts in plan.checks.items()
+            for check, counts in run.counts.items()
         },
         "lines": [
             {
@@ -78,7 +78,7 @@ def quote_document(run: ScreeningRun) -> dict[str, Any]:
             for each in quote.lines
         ],
         "saved_by_reuse": naira_text(
-            sum(counts.saved_by_reuse_micro for counts in plan.checks.values())
+            sum(counts.saved_by_reuse_micro for counts in run.counts.values())
         ),
     }
 
@@ -97,12 +97,9 @@ class WrittenRows:
 
 def lookup_ends(run: ScreeningRun, *, test_mode: bool) -> dict[str, dict[str, int]]:
     """Return how many lookups of each check had which end (`report.run_end.lookup_counts`)."""
-    counts = {} if run.plan is None else run.plan.checks
     ends = _ends(run)
     return {
-        check: lookup_counts(
-            counts.get(check, CheckCounts()), ends.get(check, Counter()), test_mode=test_mode
-        )
+        check: lookup_counts(run.counts[check], ends.get(check, Counter()), test_mode=test_mode)
         for check in run.wanted.checks
     }
 
@@ -161,14 +158,14 @@ def screening_report(
 
     What is found out from other runs and from files is added in `finalize`.
     """
-    counts = {} if run.plan is None else run.plan.checks
     money, month = run.journal.money, spending_month(run.clock())
     nights = {day for day, _, of in money.by_day() if day.startswith(month) and of.spent_micro}
     # what a night of this month costs on average, over all runs
     nightly_micro = money.this_month().spent_micro // len(nights) if nights else None
     known_micro = run.journal.runs.last_balance()
     oldest = min(
-        (each.oldest_reused_at for each in counts.values() if each.oldest_reused_at), default=None
+        (each.oldest_reused_at for each in run.counts.values() if each.oldest_reused_at),
+        default=None,
     )
     return {
         **end.head(),
@@ -223,10 +220,9 @@ def _checks(
     test_mode: bool,
 ) -> dict[str, dict[str, Any]]:
     """Return the report's part on each check of the run."""
-    counts = {} if run.plan is None else run.plan.checks
     found = {}
     for check in run.wanted.checks:
-        of_check, answers = counts.get(check, CheckCounts()), facts["answers"][check]
+        of_check, answers = run.counts[check], facts["answers"][check]
         refused = answers.get(NoAnswer.REFUSED.value, 0)
         part = check_report(
             of_check,
@@ -246,12 +242,11 @@ def _cost(
     run: ScreeningRun, end: RunEnd, calls: CallFigures, written: WrittenRows
 ) -> dict[str, Any]:
     """Return what was charged, against quote and cap."""
-    counts = {} if run.plan is None else run.plan.checks
     cap_micro, cost_micro = run.caps.run_micro, calls.cost_micro
     return {
         **end.cost(
             calls,
-            by_reuse_micro=sum(counted.saved_by_reuse_micro for counted in counts.values()),
+            by_reuse_micro=sum(counted.saved_by_reuse_micro for counted in run.counts.values()),
             by_sharing_micro=sum(written.shared_micro.values()),
         ),
         "over_cap": None if cap_micro is None else naira_text(max(0, cost_micro - cap_micro)),

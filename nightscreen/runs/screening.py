@@ -116,8 +116,7 @@ def to_ask(run: ScreeningRun, transport: Transport | None = None) -> Asking:
     """Open the calls of a run that is planned and priced, in its own process."""
     if run.lookups is None:
         raise ValueError(f"run {run.run_id} is not priced")
-    reused = () if run.plan is None else run.plan.checks.values()
-    run.stops.proved_before = any(each.reused for each in reused)
+    run.stops.proved_before = any(each.reused for each in run.counts.values())
     lookups = run.journal.lookups
     lookups.let_go(run.lookups)
     lookups.keep_for_the_end(run.lookups, None)

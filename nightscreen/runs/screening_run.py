@@ -71,11 +71,11 @@ if TYPE_CHECKING:
     from nightscreen.journal.lookups import LookupRun
     from nightscreen.journal.runs import RunRecord
     from nightscreen.planning.lookup_table import Chains, LookupRanking
+    from nightscreen.reading.open_file import TableSource
     from nightscreen.schemas.approvals import Approval
     from nightscreen.schemas.contests import PolicyVersion
-    from nightscreen.schemas.plan import Plan, Quote
+    from nightscreen.schemas.plan import CheckCounts, Quote
     from nightscreen.schemas.policy import Policy
-    from nightscreen.schemas.rows import SourceColumn
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,14 +84,11 @@ class ScreeningRun(Run):
 
     parameters: ScreenBatch
     wanted: Wanted
-    input: Path  # the file in clear; `input_name` is the name it was given under
-    input_name: str
-    mapping: Mapping | None
+    source: TableSource  # the file in clear, as understood
+    input_name: str  # the name it was given under
     workspace: Workspace
     freshness: Freshness
     policy: Policy
-    fed_back: bool = False
-    columns: tuple[SourceColumn, ...] = ()  # the input's columns as understood
     chunks: int = 0  # number of row chunks in the workspace
     shadow: Policy | None = None  # a second policy, tried beside the one in force
     # of the policy in force; None where nobody has approved it
@@ -105,7 +102,8 @@ class ScreeningRun(Run):
     rows_quarantined: int = 0
     # the order in which the dates in numbers of each column were read
     date_orders: dict[str, str] = field(default_factory=dict)
-    plan: Plan | None = None  # what the rows need
+    # what the rows need, by check; empty until that is planned
+    counts: dict[str, CheckCounts] = field(default_factory=dict)
     needed: NeededPieces = field(init=False)  # the needed lookups, sealed
     # what ranks and prices them, until that is done; `order` their numbers in rank
     ranked: LookupRanking | None = None
@@ -187,9 +185,8 @@ def _open(
         input_digest=digest,
         earlier=earlier,
         wanted=wanted,
-        input=path,
+        source=source,
         input_name=resolved.input.name,
-        mapping=mapping,
         workspace=workspace,
         freshness=Freshness(
             max_ages(wanted.purpose, ages),
@@ -200,8 +197,6 @@ def _open(
         policy=policy,
         policy_approval=approval,
         shadow=load_policy(Path(parameters.shadow)) if parameters.shadow else None,
-        fed_back=source.header.fed_back,
-        columns=source.header.columns,
         merging=parameters.merge_rows,
     )
     if run.only_quotes:
@@ -306,11 +301,10 @@ def make_plan(run: ScreeningRun) -> None:
             closed=run.closed,
         )
         planner.settle()
-        run.needed = NeededPieces(run.workspace)
         for piece in planner.needed(read):
             run.needed.add(piece)
         run.ranked = planner.ranking()
-        run.plan = planner.result(now, len(run.needed))
+        run.counts = planner.counts
         run.unread = planner.unread
         if run.wanted.stop_at_first and "karma" in run.wanted.checks:
             run.chains = planner.chains(len(run.needed))

@@ -95,17 +95,6 @@ class CheckCounts:
         self.oldest_reused_at = min((at for at in known if at is not None), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The numbers of a plan; rows and lookups are in the run's workspace."""
-
-    chunks: int
-    rows: int  # rows to be screened
-    planned_at: int  # instant the plan was judged at, microseconds
-    checks: dict[str, CheckCounts] = field(default_factory=dict)
-    needed: int = 0  # lookups to be asked, over all checks
-
-
 class SeenCharges(NamedTuple):
     """How many answers of one check and identity there were of late, and those charged of them."""
 

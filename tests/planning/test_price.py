@@ -13,7 +13,6 @@ from nightscreen.config.settings import IN_FLIGHT
 from nightscreen.planning.lookup_table import LookupRanking
 from nightscreen.planning.price import (
     approval_reason,
-    fund,
     quote,
     rank,
 )
@@ -52,23 +51,6 @@ def test_lookups_are_asked_by_tier_then_exposure_then_price() -> None:
     assert [naira for _, _, naira in ranked(rows)] in ([700, 60, -1, 5], [700, -1, 60, 5])
     rows = [("ecosystem", 0, 50), ("bank_account", 0, 50), ("karma", 0, 50)]
     assert [check for check, _, _ in ranked(rows)] == ["karma", "bank_account", "ecosystem"]
-
-
-@given(
-    costs=st.lists(st.integers(1, 50), max_size=40), money=st.one_of(st.none(), st.integers(0, 900))
-)
-def test_funding_is_the_longest_affordable_beginning(costs: list[int], money: int | None) -> None:
-    """Nothing is skipped for something cheaper behind it, and not one more would fit."""
-    order = np.arange(len(costs))
-    worst = np.array(costs, dtype=np.int64)
-    funded = fund(order, worst, money)
-    assert list(funded) == list(range(len(funded)))
-    if money is None:
-        assert len(funded) == len(costs)
-        return
-    assert sum(costs[: len(funded)]) <= money
-    if len(funded) < len(costs):
-        assert sum(costs[: len(funded) + 1]) > money
 
 
 @given(
