@@ -44,6 +44,7 @@ FIRST = {
     "tests/demo/": "the demo",
     "tests/ops/": "on call",
     "tests/money/": "money",
+    "tests/desk/": "the desk's two nights",
     "tests/nights/": "standard nights",
     "tests/runs/test_line.py": "standard nights",
     "tests/report/test_report_page.py": "standard nights",

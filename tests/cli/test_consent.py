@@ -131,22 +131,11 @@ def test_code_is_redeemed_listed_and_taken_back(
         assert search.found_in((each.out + each.err).encode()) == set()
 
 
-def test_whole_address_of_a_redirect_is_understood(here: Here, sandbox: SandboxProcess) -> None:
-    """Its state says whose it is and what was asked for, and works once."""
-    link = here("consent", "link", CUSTOMER, "--scope", LIST, "--direct").out.strip()
-    state = parse_qs(urlsplit(link).query)["state"][0]
-    wrong = f"{CALLBACK}?code={code_of(sandbox)}&state={state}"
-    other = here("consent", "redeem", "--customer", "CUST-OTHER", "--code", wrong)
-    assert (other.status, "belongs to another customer" in other.err) == (2, True)
-    address = f"{CALLBACK}?code={code_of(sandbox)}&state={state}"
-    ended = here("consent", "redeem", "--customer", CUSTOMER, "--code", address, "--json")
-    assert (ended.status, ended.document["result"]) == (0, "kept")
-    again = here("consent", "redeem", "--customer", CUSTOMER, "--code", address)
-    assert (again.status, "used already" in again.err) == (2, True)
-
-
-def test_codes_that_do_not_work_are_told(here: Here) -> None:
-    """With status 2, and nothing is kept."""
+def test_whole_address_of_a_redirect_is_understood_and_what_does_not_work_is_told(
+    here: Here, sandbox: SandboxProcess
+) -> None:
+    """With status 2, and nothing is kept. A state says whose it is, and works once."""
+    redeem = ("consent", "redeem", "--customer", CUSTOMER, "--code")
     for code, told in (
         ("never-given", "the code was used, has expired or is for another address"),
         ("", "--code: give the code alone"),
@@ -156,9 +145,18 @@ def test_codes_that_do_not_work_are_told(here: Here) -> None:
         (f"{CALLBACK}?error=server_error", "an error instead of a code"),
         (f"{CALLBACK}?code=abc&state=x.y", "was not made here"),
     ):
-        ended = here("consent", "redeem", "--customer", CUSTOMER, "--code", code)
+        ended = here(*redeem, code)
         assert (ended.status, told in ended.err) == (2, True), (code, ended.err)
     assert here("consent", "list", "--json").document["grants"] == []
+    link = here("consent", "link", CUSTOMER, "--scope", LIST, "--direct").out.strip()
+    state = parse_qs(urlsplit(link).query)["state"][0]
+    wrong, address = (f"{CALLBACK}?code={code_of(sandbox)}&state={state}" for _ in range(2))
+    other = here("consent", "redeem", "--customer", "CUST-OTHER", "--code", wrong)
+    assert (other.status, "belongs to another customer" in other.err) == (2, True)
+    ended = here(*redeem, address, "--json")
+    assert (ended.status, ended.document["result"]) == (0, "kept")
+    again = here(*redeem, address)
+    assert (again.status, "used already" in again.err) == (2, True)
 
 
 HINDERED: tuple[tuple[dict[str, str], tuple[str, ...], str], ...] = (

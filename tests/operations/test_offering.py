@@ -70,28 +70,23 @@ def states(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
     return {customer: row["state"] for customer, row in rows.items()}
 
 
-def test_portfolio_without_a_request_is_refused_and_the_option_named(tmp_path: Path) -> None:
-    """Credit that nobody asked for needs an explicit word; without it nothing is left behind."""
-    lender = Lender(tmp_path)
-    night = lender.screen([borrower(number, requested_amount="") for number in range(1, 4)])
-    with pytest.raises(InputError, match=r"no row of it has a request .* --unsolicited"):
-        lender.offer(night)
-    with pytest.raises(InputError, match="--unsolicited"):
-        lender.quote(night)
-    assert lender.calls("loan_start") == []
-    chosen_on_purpose = lender.offer(night, unsolicited=True)
-    assert set(states(chosen_on_purpose.offers).values()) == {"offered"}
-    assert chosen_on_purpose.report["source"]["unsolicited"] is True
-
-
 def test_rows_of_a_portfolio_are_offered_only_where_they_ask(tmp_path: Path) -> None:
-    """Any of the three requests makes an applicant; the others get no link, whatever decided."""
+    """Any of the three requests makes an applicant; the others get no link, whatever decided.
+
+    Credit that nobody asked for needs an explicit word; without it nothing is left behind.
+    """
     lender = Lender(tmp_path)
+    nobody = lender.screen([borrower(number, requested_amount="") for number in (6, 7)])
+    with pytest.raises(InputError, match=r"no row of it has a request .* --unsolicited"):
+        lender.offer(nobody)
+    with pytest.raises(InputError, match="--unsolicited"):
+        lender.quote(nobody)
+    assert lender.calls("loan_start") == []
     rows = [borrower(number, requested_amount="") for number in range(1, 6)]
     rows[0]["requested_amount"] = "50,000"
     rows[1] |= {"requested_tenor_days": "30"}
     rows[2] |= {"requested_instalment": "5000"}
-    night = lender.screen(rows)
+    night = lender.screen(rows, batch="asking")
     asked = {"C1", "C2", "C3"} & chosen(night)
     offered = lender.offer(night)
     found = states(offered.offers)
@@ -99,6 +94,9 @@ def test_rows_of_a_portfolio_are_offered_only_where_they_ask(tmp_path: Path) -> 
     assert {found[each] for each in chosen(night) - asked} <= {"no_request"}
     assert offered.report["offers"]["no_request"] == len(chosen(night) - asked)
     assert len(lender.calls("loan_start")) == len(asked)
+    on_purpose = lender.offer(nobody, unsolicited=True)
+    assert set(states(on_purpose.offers).values()) == {"offered"}
+    assert on_purpose.report["source"]["unsolicited"] is True
 
 
 def test_each_approved_customer_gets_one_link(lender: Lender, night: Night) -> None:

@@ -14,21 +14,6 @@ from tests.sandbox.in_process import Here
 LISTED = by_word("listed").bvn
 
 
-async def test_wallet_runs_dry() -> None:
-    """A call that cannot be paid is refused; after a top-up calls are answered again."""
-    here = Here()
-    await here.control("wallet", balance=25)
-    assert [(await here.karma(LISTED)).status_code for _ in range(4)] == [200, 200, 402, 402]
-    assert (await here.karma(LISTED)).json() == {
-        "status": "error",
-        "message": "Insufficient balance",
-        "data": None,
-        "meta": {"balance": 5},
-    }
-    await here.control("wallet", top_up="20.5")
-    assert (await here.karma(LISTED)).json()["meta"] == {"cost": 10, "balance": 15.5}
-
-
 async def test_ledger_has_requests_charges_and_attempts() -> None:
     """Every call is an entry; totals agree; it is read after a number, by operation."""
     here = Here()
@@ -78,10 +63,23 @@ def test_a_fault_is_what_its_row_says(caller: Caller, fault: faults.Fault) -> No
     assert entry["charged"] == ("10" if fault.after else "0")
 
 
-async def test_scripted_fault_comes_at_its_call() -> None:
-    """The script counts the calls of its operation, and lasts as long as it says."""
+async def test_scripted_fault_comes_at_its_call_and_a_wallet_runs_dry() -> None:
+    """The script counts the calls of its operation, and lasts as long as it says.
+
+    A call that cannot be paid is refused; after a top-up calls are answered again.
+    """
     here = Here()
     line = {"operation": "karma", "at_call": 2, "calls": 2, "fault": "http_503"}
     await here.control("faults", script=[line])
     await here.client.get("/v2/verification/ecosystem/22123456789")
     assert [(await here.karma(LISTED)).status_code for _ in range(4)] == [200, 503, 503, 200]
+    await here.control("wallet", balance=25)
+    assert [(await here.karma(LISTED)).status_code for _ in range(4)] == [200, 200, 402, 402]
+    assert (await here.karma(LISTED)).json() == {
+        "status": "error",
+        "message": "Insufficient balance",
+        "data": None,
+        "meta": {"balance": 5},
+    }
+    await here.control("wallet", top_up="20.5")
+    assert (await here.karma(LISTED)).json()["meta"] == {"cost": 10, "balance": 15.5}
