@@ -36,9 +36,6 @@ CustomerArgument = Annotated[
     str, typer.Argument(metavar="CUSTOMER_ID", help="As the file has it, leading zeros included.")
 ]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN_ID", help="Id of the run.")]
-MappingOption = Annotated[
-    str, typer.Option(metavar="FILE", help="TOML file that renames, merges or defaults columns.")
-]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else there.")
 ]
@@ -87,6 +84,7 @@ def command(
     *,
     of: typer.Typer | None = None,
     view: View | None = None,
+    only: Collection[str] = (),
     leave_out: Collection[str] = (),
     needs: Collection[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
@@ -101,7 +99,8 @@ def command(
             stands in `main.COMMANDS`.
         view: shows the document to people: a template of `data/views` by its name, or a function
             that prints it; without one there is no `--json`.
-        leave_out: fields of the model that the command does not offer.
+        only: fields of the model that the command offers; all of them where none is named.
+        leave_out: fields that it does not offer.
         needs: fields that must be typed.
     """
 
@@ -112,7 +111,8 @@ def command(
         fields: dict[str, FieldInfo] = {}
         if model is not None:
             order = model.model_json_schema()["properties"]  # as its form has them
-            fields = {each: model.model_fields[each] for each in order if each not in leave_out}
+            offered = [each for each in only or order if each not in leave_out]
+            fields = {each: model.model_fields[each] for each in offered}
 
         @wraps(function)
         def run(**typed: Any) -> None:  # noqa: ANN401 - whatever was typed

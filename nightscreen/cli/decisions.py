@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightscreen.cli.command import MappingOption, Result, command, group, show
+from nightscreen.cli.command import Result, command, group, show
 from nightscreen.cli.context import opened_journal, settings_of_command
 from nightscreen.cli.output import about, say
 from nightscreen.journal import journal_of
@@ -261,7 +261,10 @@ def import_notices(
 @command("outcomes import loan-book.csv", of=outcomes, view="person-run")
 def import_loans(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="One row a loan and day.")],
-    mapping: MappingOption = "",
+    mapping: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="TOML file that renames, merges or defaults columns."),
+    ] = "",
     output: Annotated[
         Path | None, typer.Option(help="Where the quarantine goes; default: the setting OUTPUT.")
     ] = None,

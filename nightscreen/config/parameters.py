@@ -150,7 +150,10 @@ class ScreenBatch(_Screening):
         "what is missing is asked. Leave Input file empty then.",
         pattern=r"^[A-Za-z0-9-]*$",
     )
-    date_order: Literal["", "dmy", "mdy", "ymd"] = Field(
+    date_order: Annotated[
+        Literal["", "dmy", "mdy", "ymd"],
+        Option(help="Order of dates in numbers that the file leaves open: dmy is day first."),
+    ] = Field(
         "",
         title="Order of dates",
         description="Of dates in numbers that the file leaves open: dmy is day first, mdy month "

@@ -78,7 +78,6 @@ _SECONDS_A_CALL = 5.0
 _BLOCK = 4096  # rows made at once: bounds memory, however many there are
 
 P = TypeVar("P", bound=ApiRunParameters)
-R = TypeVar("R", bound=JournalRecord)
 X = TypeVar("X")
 
 
@@ -330,24 +329,50 @@ def close_run(
 # --- a record for each call ---
 
 
-@dataclass(frozen=True, slots=True)
-class CallRule(Generic[R]):
-    """How records of one kind follow from the calls that they stand for."""
+@dataclass(slots=True, kw_only=True)
+class Recorded(Person):
+    """A person for whose call a record stands: the one that counts for them now, if any."""
 
-    model: type[R]
-    under_way: str  # how a record stands while its call is under way, or was as its process died
-    made_by: Callable[[R], tuple[str, Operation]]  # the run that makes its call, and which call
-    # a record after its call, None where it is to be forgotten; no end: nothing was sent for it
-    after: Callable[[Journal, R, CallEnd | None], R | None]
+    customer: bytes = field(default=b"", repr=False)
+    record: Any = field(default=None, repr=False)
 
-    def keep(self, journal: Journal, record: R, end: CallEnd | None) -> R | None:
+
+S = TypeVar("S", bound=Recorded)
+R = TypeVar("R", bound=JournalRecord)
+
+
+class RecordRun(PersonRun[P, S]):
+    """A run in which a record stands for each call, written down before the call is sent."""
+
+    model: ClassVar[type[JournalRecord]]
+    under_way: ClassVar[str]  # how a record stands while its call is made, or as its process died
+
+    def __init__(self, run: Run, parameters: P) -> None:
+        super().__init__(run, parameters)
+        self.kept: Records[Any] = Records(run.journal, self.model)
+
+    @staticmethod
+    @abstractmethod
+    def made_by(record: Any) -> tuple[str, Operation]:  # noqa: ANN401 - of the model
+        """Return the run that makes the call of a record, and which call it is."""
+
+    @staticmethod
+    @abstractmethod
+    def after(journal: Journal, record: Any, end: CallEnd | None) -> Any:  # noqa: ANN401 - of the model
+        """Return a record as it is after its call, None where it is to be forgotten.
+
+        No end: nothing was sent for it.
+        """
+
+    @classmethod
+    def keep(cls, journal: Journal, record: R, end: CallEnd | None) -> R | None:
         """Write into a record what came of its call; return it as it is now, None where it is gone.
 
-        Where somebody has changed it meanwhile, the rule is tried on it as it stands.
+        Where somebody has changed it meanwhile, what came is written into it as it stands.
         """
-        kept, before = Records(journal, self.model), record
+        kept, before = Records(journal, type(record)), record
         while True:
-            after = self.after(journal, before, end)
+            after: R | None = cls.after(journal, before, end)
             if after is None:
                 kept.drop([before.key])
                 return None
@@ -358,39 +383,18 @@ class CallRule(Generic[R]):
                 return None
             before = found
 
-    def learn_dead(self, journal: Journal, run_id: str = "") -> None:
+    @classmethod
+    def learn_dead(cls, journal: Journal, run_id: str = "") -> None:
         """Learn what came of calls whose process died, and of those of a run that is closed."""
-        for record in Records(journal, self.model).all(state=self.under_way):
-            worker, operation = self.made_by(record)
+        for record in Records(journal, cls.model).all(state=cls.under_way):
+            worker, operation = cls.made_by(record)
             if worker == run_id or not is_under_way(journal, worker):
-                self.keep(
-                    journal, record, _end_in_journal(journal, worker, operation, record.subject)
-                )
-
-
-@dataclass(slots=True, kw_only=True)
-class Recorded(Person):
-    """A person for whose call a record stands: the one that counts for them now, if any."""
-
-    customer: bytes = field(default=b"", repr=False)
-    record: Any = field(default=None, repr=False)
-
-
-S = TypeVar("S", bound=Recorded)
-
-
-class RecordRun(PersonRun[P, S]):
-    """A run in which a record stands for each call, written down before the call is sent."""
-
-    rule: ClassVar[CallRule[Any]]
-
-    def __init__(self, run: Run, parameters: P) -> None:
-        super().__init__(run, parameters)
-        self.kept: Records[Any] = Records(run.journal, self.rule.model)
+                end = _end_in_journal(journal, worker, operation, record.subject)
+                cls.keep(journal, record, end)
 
     def recover(self) -> None:
         """Learn what came of calls whose process died, and of those of this run."""
-        self.rule.learn_dead(self.run.journal, self.run.run_id)
+        self.learn_dead(self.run.journal, self.run.run_id)
 
     def look_again(self) -> None:
         """Bring people up to date with their records in the journal."""
@@ -406,11 +410,11 @@ class RecordRun(PersonRun[P, S]):
         return {each.customer: each for each in self.kept.of_customers(customers)}
 
     @abstractmethod
-    def stands(self, person: S, record: Any) -> None:  # noqa: ANN401 - of the rule's kind
+    def stands(self, person: S, record: Any) -> None:  # noqa: ANN401 - of the model
         """Take a person's newest record; who is not to be asked any more gets another word."""
 
     @abstractmethod
-    def intent(self, person: S) -> Any:  # noqa: ANN401 - of the rule's kind
+    def intent(self, person: S) -> Any:  # noqa: ANN401 - of the model
         """Return a person's record as it is while the call is made; None: no call is to be made."""
 
     @abstractmethod
@@ -433,7 +437,7 @@ class RecordRun(PersonRun[P, S]):
         before = person.record
         if person.word != PENDING:
             return True
-        if before is not None and before.searched_state == self.rule.under_way:
+        if before is not None and before.searched_state == self.under_way:
             return False
         intent = self.intent(person)
         if intent is None:
@@ -446,7 +450,7 @@ class RecordRun(PersonRun[P, S]):
 
     def learn(self, person: S, end: CallEnd | None) -> None:
         """Write down what came of a call; None: it was never sent."""
-        person.record = self.rule.keep(self.run.journal, person.record, end)
+        person.record = self.keep(self.run.journal, person.record, end)
         is_lost = end is not None and end.is_lost
         status = LookupStatus.LAPSED if person.task is None else person.task.status
         person.word = "" if is_lost else _WORDS.get(status, "")

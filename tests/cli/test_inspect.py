@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nightscreen.cli.inspect import diagnose
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.schemas.errors import InputError, SettingsError
 from tests.cli.conftest import Here
 from tests.screening import consented_on
@@ -31,7 +32,7 @@ def batch(tmp_path: Path) -> Path:
 
 def test_rows_columns_checks_and_problems_are_told(batch: Path) -> None:
     """Read is screened and refused; words for nothing fill no cell; each check has its rows."""
-    found = diagnose(batch)
+    found = diagnose(ScreenBatch(input=str(batch)))
     assert found["rows"] == {"read": 5, "screened": 3, "refused": 2}
     columns = {each["heading"]: each for each in found["columns"]}
     assert columns["Acct No"]["meaning"] == "account_number"
@@ -77,9 +78,9 @@ def test_the_page_says_it_in_words_and_holds_no_value(
     assert "exposure" in here("inspect", str(batch), "--mapping", str(mapping)).out
     mapping.write_text('[columns]\nexposur = "cost"\n', encoding="utf-8")
     with pytest.raises(SettingsError, match='did you mean "exposure"'):
-        diagnose(batch, mapping)
+        diagnose(ScreenBatch(input=str(batch), mapping=str(mapping)))
     with pytest.raises(InputError, match="no such file"):
-        diagnose(tmp_path / "none.csv")
+        diagnose(ScreenBatch(input=str(tmp_path / "none.csv")))
 
 
 BOOK = """IPPIS No,BVN,Loan ID,Loan Status,Total Due,Balance
@@ -94,7 +95,7 @@ def test_a_file_of_a_row_a_loan_is_proposed_to_be_merged(here: Here, tmp_path: P
     """The first finding says what to type; then each customer counts once for every check."""
     path = tmp_path / "book.csv"
     path.write_text(BOOK, encoding="utf-8")
-    plain = diagnose(path)
+    plain = diagnose(ScreenBatch(input=str(path)))
     assert plain["findings"][0].startswith("50 % of the rows repeat a customer_id")
     assert "--merge-rows" in plain["findings"][0]
     assert {each["heading"]: each["meaning"] for each in plain["columns"]} == {
@@ -105,7 +106,7 @@ def test_a_file_of_a_row_a_loan_is_proposed_to_be_merged(here: Here, tmp_path: P
         "Total Due": "exposure",
         "Balance": None,
     }
-    merged = diagnose(path, merge_rows=True)
+    merged = diagnose(ScreenBatch(input=str(path), merge_rows=True))
     assert merged["rows"] == {"read": 4, "screened": 4, "refused": 0, "customers": 2}
     assert merged["checks"]["karma"]["eligible"] == 2
     assert not any("--merge-rows" in finding for finding in merged["findings"])

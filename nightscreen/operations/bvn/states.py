@@ -21,7 +21,7 @@ from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import records
-from nightscreen.operations.person_run import CallRule, OutputTable, Recorded, RecordRun
+from nightscreen.operations.person_run import OutputTable, Recorded, RecordRun
 from nightscreen.schemas.answers import BvnAccount, BvnDetails, BvnStarted
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.bvn import (
@@ -141,24 +141,12 @@ def masked(contact: str | None) -> str | None:
     return f"{contact[:_SHOWN_FIRST]}***{contact[-_SHOWN_LAST:]}"
 
 
-CALLS = CallRule(
-    BvnRequest,
-    UNDER_WAY,
-    lambda request: (
-        (request.finishing, Operation.BVN_FINISH)
-        if request.finishing
-        else (request.run_id, Operation.BVN_START)
-    ),
-    lambda _, request, end: finished(request, end) if request.finishing else started(request, end),
-)
-
-
 def bring_up_to_date(journal: Journal, settings: BvnConsent, run_id: str = "") -> None:
     """Learn what came of calls whose process died, and give up what has waited too long.
 
     Calls of the run that is resumed or closed are not under way.
     """
-    CALLS.learn_dead(journal, run_id)
+    BvnRun.learn_dead(journal, run_id)
     kept, now = requests_of(journal), journal.clock()
     waiting = records.c.state.in_([*OPEN_STATES, UNDER_WAY])
     asked_before = records.c.created_at < now - span_micros(settings.abandon_after)
@@ -172,7 +160,19 @@ class BvnRun(RecordRun[P, S]):
     """A run of either stage."""
 
     kind = SubjectKind.BVN
-    rule = CALLS
+    model, under_way = BvnRequest, UNDER_WAY
+
+    @staticmethod
+    def made_by(record: BvnRequest) -> tuple[str, Operation]:
+        """Return the run that makes the first or the second call of a request."""
+        if record.finishing:
+            return record.finishing, Operation.BVN_FINISH
+        return record.run_id, Operation.BVN_START
+
+    @staticmethod
+    def after(_journal: Journal, record: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
+        """Return a request after its first or its second call."""
+        return finished(record, end) if record.finishing else started(record, end)
 
     def recover(self) -> None:
         """Learn what came of calls whose process died; give up what has waited too long."""

@@ -30,7 +30,6 @@ from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
 from nightscreen.operations.person_run import (
     Account,
-    CallRule,
     OutputTable,
     Recorded,
     RecordRun,
@@ -264,34 +263,6 @@ _LEFT_OUT = frozenset({OfferWord.SUPERSEDED, OfferWord.NO_REQUEST, OfferWord.CON
 """Words of rows to which nothing is offered, whatever was before."""
 
 
-# --- what came of calls ---
-
-
-def _after_call(journal: Journal, offer: Offer, end: CallEnd | None) -> Offer | None:
-    """Return an offer after its call; None if no link can have been made."""
-    if end is None or not (end.is_lost or end.is_answered):
-        return None
-    answer = None if end.is_lost else parse_answer(Operation.LOAN_START, end.body)
-    if not isinstance(answer, LoanStarted) or not answer.reference:
-        return offer.model_copy(update={"state": LinkState.IN_DOUBT})
-    made = {
-        "state": LinkState.OFFERED,
-        "offered_at": end.settled_at or journal.clock(),
-        "loan": journal.pseudonyms.subject(SubjectKind.LOAN.value, answer.reference),
-        "reference": answer.reference,
-        "url": answer.url,
-    }
-    return offer.model_copy(update=made)
-
-
-STARTS = CallRule(
-    Offer,
-    LinkState.STARTING.value,
-    lambda offer: (offer.run_id, Operation.LOAN_START),
-    _after_call,
-)
-
-
 # --- the run ---
 
 
@@ -299,11 +270,34 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
     """A run that makes links."""
 
     flow, name, batch = "offer_loans", "loan-offers", "loan-offers"
-    operation, kind, rule = Operation.LOAN_START, SubjectKind.CUSTOMER, STARTS
+    operation, kind = Operation.LOAN_START, SubjectKind.CUSTOMER
+    model, under_way = Offer, LinkState.STARTING.value
 
     def __init__(self, run: Run, parameters: OfferLoans) -> None:
         super().__init__(run, parameters)
         self._source = read_source(parameters)
+
+    @staticmethod
+    def made_by(record: Offer) -> tuple[str, Operation]:
+        """Return the run that makes the link."""
+        return record.run_id, Operation.LOAN_START
+
+    @staticmethod
+    def after(journal: Journal, record: Offer, end: CallEnd | None) -> Offer | None:
+        """Return an offer after its call; None if no link can have been made."""
+        if end is None or not (end.is_lost or end.is_answered):
+            return None
+        answer = None if end.is_lost else parse_answer(Operation.LOAN_START, end.body)
+        if not isinstance(answer, LoanStarted) or not answer.reference:
+            return record.model_copy(update={"state": LinkState.IN_DOUBT})
+        made = {
+            "state": LinkState.OFFERED,
+            "offered_at": end.settled_at or journal.clock(),
+            "loan": journal.pseudonyms.subject(SubjectKind.LOAN.value, answer.reference),
+            "reference": answer.reference,
+            "url": answer.url,
+        }
+        return record.model_copy(update=made)
 
     @classmethod
     def identify(cls, parameters: OfferLoans, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - as of every kind

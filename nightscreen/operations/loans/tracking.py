@@ -22,7 +22,7 @@ from nightscreen.client.response_parser import parse_answer
 from nightscreen.files.outputs import CHANGES_FILE, LOANS_FILE
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED
-from nightscreen.operations.loans.offers import STARTS
+from nightscreen.operations.loans.offers import LoanOffers
 from nightscreen.operations.person_run import (
     FAILED,
     PENDING,
@@ -97,7 +97,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
 
     def find(self) -> list[Followed]:
         """Find every loan with a reference, and take over what dead runs did not report."""
-        STARTS.learn_dead(self.run.journal)
+        LoanOffers.learn_dead(self.run.journal)
         offers, runs = linked_offers(self.run.journal), self.run.journal.runs
         others = {view.run_id for offer in offers for view in offer.history} - {self.run.run_id}
         dead = {each for each in others if (run := runs.find(each)) is None or run.state == KILLED}
