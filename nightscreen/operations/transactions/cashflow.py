@@ -433,10 +433,12 @@ class CashFlow:
             )
         whose = connection.sql("FROM customers ORDER BY customer_id").to_arrow_table()
         columns = [whose["name"], whose["checked_at"].cast(INSTANT)]
+        typed = connection.from_arrow(CASHFLOW_SCHEMA.empty_table())
+        in_sql = dict(zip(typed.columns, typed.dtypes, strict=True))
         for name, kind in FEATURES.items():
             # One by one: to plan a join of all of them takes longer than to work them out.
             column = connection.sql(
-                f"SELECT CAST(value AS {_sql_type(kind)}) FROM customers "  # noqa: S608
+                f"SELECT CAST(value AS {in_sql[name]}) FROM customers "  # noqa: S608
                 f"LEFT JOIN (FROM {name}) AS made (customer_id, value) USING (customer_id) "
                 "ORDER BY customer_id"
             ).to_arrow_table()
@@ -496,20 +498,6 @@ def _for_duckdb(table: pa.Table) -> pa.Table:
             values = table[column.name].cast(pa.timestamp("us"))
             table = table.set_column(place, column.name, values)
     return table
-
-
-def _sql_type(kind: pa.DataType) -> str:
-    if pa.types.is_decimal(kind):
-        return f"DECIMAL({kind.precision}, {kind.scale})"
-    if pa.types.is_list(kind):
-        return f"{_sql_type(kind.value_type)}[]"
-    return {
-        pa.int64(): "BIGINT",
-        pa.float64(): "DOUBLE",
-        pa.bool_(): "BOOLEAN",
-        pa.date32(): "DATE",
-        pa.string(): "VARCHAR",
-    }[kind]
 
 
 BLOCK = 250_000  # transactions that are worked on at once: some 400 MB with the program's own
