@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 EPOCH_S = 1_780_000_000
 MOST_STEPS = 5_000_000
-SOCKET_S = 0.01  # real seconds that a socket of the loop gets to deliver before time jumps over it
 
 
 class _Selector(selectors.SelectSelector):
@@ -29,8 +28,7 @@ class _Selector(selectors.SelectSelector):
         self._loop.steps += 1
         if self._loop.steps > MOST_STEPS:
             raise AssertionError("the loop spins")
-        has_sockets = len(self.get_map()) > 1  # beside the loop's own
-        ready = super().select(SOCKET_S if timeout > 0 and has_sockets else 0)
+        ready = super().select(0)
         if not ready:
             self._loop.now_s += max(0.0, timeout)
         return ready

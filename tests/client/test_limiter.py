@@ -175,7 +175,6 @@ def test_no_retry_where_the_reading_forbids_it() -> None:
 
 
 def test_attempts_end() -> None:
-    """The last attempt is the last."""
     assert next_attempt(failed(), 4, 5, random=random.Random(1)) is not None
     assert next_attempt(failed(), 5, 5, random=random.Random(1)) is None
 

@@ -174,7 +174,6 @@ def test_404_with_something_in_it_is_never_clear() -> None:
 
 
 def test_a_sample_costs_nothing() -> None:
-    """The cost in a mock is the sample's."""
     sample = {"status": "success", "mock-response": "x", "meta": {"cost": 10}}
     reading = read({**sample, "data": {"karma_identity": BVN}})
     assert (reading.verdict, reading.cost_micro) == (ChargeStatus.TEST_MODE, 0)

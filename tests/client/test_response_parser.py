@@ -104,7 +104,6 @@ IMPOSSIBLE: list[object] = ["0000-00-00", "0001-01-01T00:00:00+14:00", "x", None
 
 
 def test_impossible_dates_are_none() -> None:
-    """A date beyond the calendar is none."""
     for value in IMPOSSIBLE:
         assert read_date(value) is None, value
 

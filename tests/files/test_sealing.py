@@ -24,7 +24,6 @@ def test_what_is_sealed_opens_in_its_own_context_only(plain: bytes, context: byt
 
 @given(at=st.integers(4, 60), bit=st.integers(0, 7))
 def test_a_changed_bit_is_noticed(at: int, bit: int) -> None:
-    """Nothing that was changed opens."""
     sealer = Sealer(KEY)
     sealed = bytearray(sealer.seal(b"x" * 50, b""))
     sealed[at] ^= 1 << bit

@@ -68,7 +68,6 @@ def test_key_reaches_the_run_through_the_secret_block_only(night: Night, engine:
 
 
 def test_task_runs_are_checks_and_stations_never_lookups(night: Night, engine: Engine) -> None:
-    """A run costs one task run for each check, and one for each station."""
     names = [run["name"] for run in engine.task_runs(night.flow_run["id"])]
     stations = [name.rsplit("-", 1)[0] for name in names]
     checks = night.report["checks"]

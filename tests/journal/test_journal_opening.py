@@ -54,7 +54,6 @@ def test_an_emptied_home_beside_an_old_journal_is_an_error(place: Place, tmp_pat
 
 
 def test_an_unreadable_key_file_is_told(place: Place) -> None:
-    """A key file that cannot be read is not replaced."""
     place.open()
     (place.home / "data.key").unlink()
     (place.home / "data.key").mkdir()

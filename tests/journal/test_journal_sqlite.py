@@ -198,7 +198,6 @@ def test_verify_finds_damage_seals_and_wrong_counters(sqlite_place: Place) -> No
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:x?uri=true"])
 def test_a_journal_that_would_not_last_is_refused(tmp_path: Path, url: str) -> None:
-    """Only a file is accepted."""
     with pytest.raises(SettingsError, match="a file that lasts"):
         Place(tmp_path / "home", url).open()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -77,14 +77,6 @@ def subject_of(journal: Journal, entry: dict[str, Any]) -> Key:
     return entry["operation"], journal.pseudonyms.subject(kind, entry["identity"])
 
 
-def committed(journal: Journal, run_id: str) -> set[Key]:
-    state = CallState.ANSWERED.value
-    blocks = journal.runs.calls(run_id)
-    return {
-        (row.check, bytes(row.subject)) for rows in blocks for row in rows if row.state == state
-    }
-
-
 def books_of(home: Path, run_id: str, ledger: dict[str, Any], url: str = "") -> Books:
     micro = int(Decimal(ledger["totals"]["charged"]) * 1_000_000)
     with open_journal(home, url=url) as journal:
@@ -102,12 +94,3 @@ def books_of(home: Path, run_id: str, ledger: dict[str, Any], url: str = "") -> 
             if Decimal(entry["charged"]):
                 books.charges[subject_of(journal, entry)] += 1
     return books
-
-
-def asked_again(journal: Journal, known: set[Key], entries: list[dict[str, Any]]) -> list[Key]:
-    """Return lookups that were asked although their answer was committed before."""
-    asked: dict[Key, int] = defaultdict(int)
-    for entry in entries:
-        if entry["operation"] in KIND:
-            asked[subject_of(journal, entry)] += 1
-    return [key for key in asked if key in known]

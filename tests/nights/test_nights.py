@@ -16,7 +16,6 @@ def test_a_standard_night_is_what_is_kept_of_it(standard_night: StandardNight, n
 
 
 def test_the_measure_is_of_these_nights() -> None:
-    """No file of a night that is no more."""
     assert {path.stem for path in MEASURE.iterdir()} == set(WORLDS)
 
 

@@ -47,7 +47,6 @@ def pieces_of(folder: Path, sizes: list[int]) -> NeededPieces:
 def test_lookups_come_in_rank_whatever_fits_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    """Every lookup, in rank, with its number."""
     monkeypatch.setattr(lookup_table, "RANKED_AT_ONCE", at_once)
     pieces = pieces_of(tmp_path, [13, 0, 1, 40, 6])
     assert len(pieces) == 60

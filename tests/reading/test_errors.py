@@ -78,7 +78,6 @@ def test_other_archives_are_told_from_workbooks(tmp_path: Path) -> None:
 
 
 def test_no_customer_id_lists_the_headings_and_the_line_to_write(tmp_path: Path) -> None:
-    """The line is ready to be filled in."""
     path = tmp_path / "batch.csv"
     path.write_bytes(b"Custmer No,Surname,GSM\n1,Ade,0803\n")
     message = refusal(path)

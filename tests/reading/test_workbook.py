@@ -93,7 +93,6 @@ def test_the_mapping_names_the_sheet(tmp_path: Path) -> None:
 
 
 def test_an_empty_workbook_is_told(tmp_path: Path) -> None:
-    """So is one that holds headings only."""
     with pytest.raises(InputError, match="no visible sheet holds anything"):
         open_source(save(tmp_path / "a.xlsx", ("S", [])))
     with pytest.raises(InputError, match="no rows below the headings"):

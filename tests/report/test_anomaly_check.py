@@ -106,7 +106,6 @@ def test_a_held_run_is_released_with_a_reason(
 
 @pytest.mark.parametrize(("run_id", "reason"), [("run-9", "because"), ("run-1", " ")])
 def test_release_needs_a_run_and_a_reason(tmp_path: Path, run_id: str, reason: str) -> None:
-    """A wrong run or a blank reason is bad usage."""
     nights, _ = held_run(tmp_path)
     with pytest.raises(InputError):
         release(nights.journal, Actor("Ada"), run_id, reason)

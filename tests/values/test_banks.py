@@ -195,7 +195,6 @@ banks = st.sampled_from([None, "058", "44", "11", "999", "GTBank", "50211", "100
 def test_rows_together_are_judged_as_rows_alone(
     rows: list[tuple[str | None, str | None, str | None]],
 ) -> None:
-    """What a row means does not depend on the rows beside it."""
     together = take(*rows)
     alone = [take(row) for row in rows]
     assert together[0] == [codes[0] for codes, _, _ in alone]

@@ -80,13 +80,11 @@ NAMELESS: list[str | None] = [None, "", "  ", "MR", "ALH. DR", "0123456789", "م
 
 
 def test_account_without_a_name_gives_none() -> None:
-    """Where the account's name says nothing there is nothing to compare."""
     for theirs in NAMELESS:
         assert match_names(["MUSA", "BELLO"], theirs) is None, theirs
 
 
 def test_customer_without_a_name_gives_none() -> None:
-    """Where the customer has no name there is nothing to compare."""
     for ours in ([], [None], [None, ""], ["MR", " "]):
         assert match_names(ours, "MUSA BELLO") is None, ours
 
@@ -102,7 +100,6 @@ def test_order_never_matters(ours: list[str], theirs: list[str], random: Random)
 
 @given(names, names)
 def test_split_into_fields_never_matters(ours: list[str], theirs: list[str]) -> None:
-    """One field or many make no difference."""
     assert _agreement(ours, " ".join(theirs)) == _agreement([" ".join(ours)], " ".join(theirs))
 
 
