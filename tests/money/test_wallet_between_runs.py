@@ -72,12 +72,3 @@ def test_missing_money_is_reported_until_its_reason_is_noted(world: World) -> No
     world.sandbox.wallet.drain(500 * NAIRA)
     assert "between_runs" not in world.screen([customer(21)]).report["balance"]
     assert not gaps(world)
-
-
-def test_nothing_is_missing_where_only_runs_spent(world: World) -> None:
-    """Calls that the journal knows explain what they cost."""
-    world.screen(ROWS)
-    world.screen([customer(number) for number in range(21, 24)], checks=("karma",))
-    report = world.screen(MORE).report
-    assert "between_runs" not in report["balance"]
-    assert not gaps(world)

@@ -12,7 +12,6 @@ from sqlalchemy import delete
 from nightscreen.journal.engine import writing
 from nightscreen.journal.schema import answers
 from nightscreen.runs.screening_run import ScreeningRun
-from nightscreen.sandbox.people import account_of
 from nightscreen.schemas.clock import MICROS
 from tests.screening import CONSENT, Night, Unasked, World, customer
 
@@ -53,35 +52,9 @@ def nights(tmp_path: Path) -> Nights:
     return nights
 
 
-def person(number: int, *, known_as: str = "") -> dict[str, str]:
-    """Return a customer with consent; `known_as` makes their account somebody else's."""
-    consent = {**CONSENT, "consented_at": "2026-05-01T09:00:00"}
-    row = customer(number, **consent)
-    if known_as:
-        row |= {"first_name": "Nobody", "last_name": "Whatsoever", "customer_id": known_as}
-        row["bvn"] = "22999999998"
-    return row
-
-
-def test_an_account_is_asked_again_by_its_outcome(nights: Nights) -> None:
-    """One age for every account that exists, whether it is this customer's or a stranger's."""
-    theirs = next(row for row in map(person, range(1, 31)) if _is_theirs(row))
-    stranger = {**person(1, known_as="B"), **_account(theirs)}
-    rows = [theirs, stranger]
-    nights.screen(rows, checks=["bank_account"])
-    nights.after(20)
-    for limit, source in ((30, ["reused"] * 2), (14, ["asked", "shared"])):
-        given = [f"bank_account.found={limit}"]
-        night = nights.screen(rows, checks=["bank_account"], freshness=given)
-        assert night.column("bank_account_status") == ["verified", "mismatch"]
-        assert night.column("bank_account_source") == source
-
-
-def _is_theirs(row: dict[str, str]) -> bool:
-    """Return whether the sandbox has a customer's account under the customer's own names."""
-    account = account_of(row["bank_code"], row["account_number"])
-    names = {row["first_name"].upper(), row["last_name"].upper()}
-    return account is not None and names <= set(str(account["account_name"]).split())
+def person(number: int) -> dict[str, str]:
+    """Return a customer who consented before these nights."""
+    return customer(number, **{**CONSENT, "consented_at": "2026-05-01T09:00:00"})
 
 
 def test_what_a_run_asked_is_fresh_in_it_and_whenever_it_is_resumed(nights: Nights) -> None:
@@ -119,7 +92,3 @@ def test_a_run_whose_answers_were_erased_meanwhile_is_not_completed(nights: Nigh
     assert night.column("karma_status").count("pending") == 1
     again = nights.screen(run=night.report["run_id"])
     assert again.report["state"] == "completed"
-
-
-def _account(row: dict[str, str]) -> dict[str, str]:
-    return {name: row[name] for name in ("account_number", "bank_code")}
