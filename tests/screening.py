@@ -34,7 +34,7 @@ from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.approvals import Approval
-from nightscreen.schemas.clock import LAGOS, Clock, system_clock
+from nightscreen.schemas.clock import LAGOS, MICROS, Clock, system_clock, to_instant
 from tests.calling.virtual_time import VirtualLoop
 from tests.laws import Overseen, require_laws
 
@@ -223,6 +223,10 @@ class VirtualWorld(World):
     """A world whose nights are all spent in one loop of virtual time."""
 
     loop: VirtualLoop = field(default_factory=VirtualLoop)
+
+    def in_hours(self, hours: float) -> str:
+        """Return a deadline so many hours from now."""
+        return to_instant(self.clock() + int(hours * 3600 * MICROS)).isoformat()
 
     def carry(self, screening: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
         report = self.loop.run_until_complete(screening)

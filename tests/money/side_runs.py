@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC
 from typing import Any
 
 import httpx
@@ -20,7 +19,7 @@ from nightscreen.operations.bvn.confirmations import BvnConfirmations
 from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.operations.loans.tracking import LoanTracking
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
-from nightscreen.schemas.clock import system_clock, to_instant
+from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.offers import LinkState, Offer, TrackLoans
 from tests.client.fakes import Canned, FakeTransport
 from tests.operations.bvn_in_a_test import asked
@@ -75,10 +74,6 @@ class Office(VirtualWorld):
     def __post_init__(self) -> None:
         # today's instant, as consents of tests follow the clock
         self.clock = lambda: self.began + int(self.loop.time() * 1_000_000)
-
-    def in_hours(self, hours: float) -> str:
-        """Return a deadline."""
-        return to_instant(self.clock() + int(hours * 3.6e9)).astimezone(UTC).isoformat()
 
     @property
     def out(self) -> str:

@@ -28,11 +28,6 @@ ROWS = 60
 IN_FLIGHT = 4
 
 
-def bureau(below: Path, **settings: Any) -> Bureau:  # noqa: ANN401 - settings of any kind
-    """Return a lender's desk with its batch."""
-    return Bureau(below, rows=ROWS, settings=settings)
-
-
 def rewritten(
     desk: Bureau, operation: str, body: Callable[[dict[str, Any]], object], *, every: int = 1
 ) -> set[str]:
@@ -73,7 +68,7 @@ def journal_at(desk: Bureau) -> Journal:
 
 def test_a_charged_answer_that_cannot_be_read_is_settled_at_its_cost(tmp_path: Path) -> None:
     """It is paid for once and named; nothing is in doubt or sent again, and its body is kept."""
-    desk, operation = bureau(tmp_path), "ecosystem"
+    desk, operation = Bureau(tmp_path, rows=ROWS), "ecosystem"
     odd = rewritten(desk, operation, without_record, every=3)
     report = desk.night().report
     assert report["state"] == "completed"
@@ -107,7 +102,7 @@ def test_a_charged_answer_that_cannot_be_read_is_settled_at_its_cost(tmp_path: P
 
 def test_ten_in_a_row_stop_the_check_and_no_other(tmp_path: Path) -> None:
     """What more is paid for is of no use until it can be read. A resume tries with one."""
-    desk = bureau(tmp_path)
+    desk = Bureau(tmp_path, rows=ROWS)
     rewritten(desk, "ecosystem", without_record)
     report = desk.night().report
     assert (report["state"], report["stop_reason"]) == ("stopped", "failures")
@@ -126,7 +121,7 @@ def test_ten_in_a_row_stop_the_check_and_no_other(tmp_path: Path) -> None:
 
 def test_a_karma_record_under_404_is_never_clear(tmp_path: Path) -> None:
     """A success envelope with a record of the one asked about is a listing, whatever its status."""
-    desk = bureau(tmp_path)
+    desk = Bureau(tmp_path, rows=ROWS)
     listed: set[str] = set()
 
     def under_404(operation: str, identity: str, document: dict[str, Any]) -> Canned | None:
@@ -158,7 +153,7 @@ def another_word(document: dict[str, Any]) -> dict[str, Any]:
 
 def test_kept_bodies_are_read_again_for_nothing(tmp_path: Path) -> None:
     """Once the table knows the new word the answers count from their own time; none is bought."""
-    desk = bureau(tmp_path)
+    desk = Bureau(tmp_path, rows=ROWS)
     odd = rewritten(desk, "ecosystem", another_word, every=3)
     first = desk.night().report
     assert first["checks"]["ecosystem"]["unreadable"] == len(odd)
@@ -187,7 +182,7 @@ def test_kept_bodies_are_read_again_for_nothing(tmp_path: Path) -> None:
 
 def test_an_answer_about_somebody_else_is_not_read_as_evidence(tmp_path: Path) -> None:
     """Whom an answer was asked about is kept with it, so that reading again sees a mix-up."""
-    desk = bureau(tmp_path)
+    desk = Bureau(tmp_path, rows=ROWS)
 
     def of_another(document: dict[str, Any]) -> dict[str, Any]:
         return {**document, "status": "ok", "data": {**document["data"], "bvn": "22111111111"}}
@@ -203,7 +198,7 @@ def test_an_answer_about_somebody_else_is_not_read_as_evidence(tmp_path: Path) -
 
 def test_a_table_under_home_holds_for_the_next_run(tmp_path: Path) -> None:
     """With a corrected table nothing is unreadable in the first place."""
-    desk = bureau(tmp_path)
+    desk = Bureau(tmp_path, rows=ROWS)
     rewritten(desk, "ecosystem", another_word, every=3)
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
@@ -224,7 +219,7 @@ def test_a_table_under_home_holds_for_the_next_run(tmp_path: Path) -> None:
 
 def test_a_mistake_in_a_table_is_told_before_anything_is_spent(tmp_path: Path) -> None:
     """File and line are named, whichever setting leads there."""
-    desk = bureau(tmp_path)
+    desk = Bureau(tmp_path, rows=ROWS)
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     wrong = tmp_path / "mine.toml"

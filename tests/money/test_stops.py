@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,11 @@ from typing import Any
 import pytest
 
 from nightscreen.calling.asking import Asking
-from nightscreen.schemas.clock import next_day, to_instant
+from nightscreen.schemas.clock import next_day
 from nightscreen.schemas.stops import StopReason
 from tests.client.fakes import Canned
-from tests.money.service_in_memory import LOST, Bureau
+from tests.money.service_in_memory import LOST, Bureau, Fault
+from tests.screening import Steer
 
 ROWS = 50
 ATTEMPTS = 5
@@ -48,13 +48,35 @@ def desk(below: Path, **settings: Any) -> Bureau:  # noqa: ANN401 - settings of 
     return Bureau(below, rows=ROWS, settings=settings)
 
 
-def test_an_outage_stops_the_run_and_a_resume_ends_it(tmp_path: Path) -> None:
-    """A service that goes silent in mid-run is probed, given up, and resumed later."""
-    bureau = desk(tmp_path)
-    bureau.service.before = lambda _, __, number: LOST if number >= 70 else None
-    report = bureau.night().report
-    assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
+async def cancel(asking: Asking) -> None:
+    """Cancel a run that is well under way."""
+    await asyncio.sleep(8)
+    asking.run.stops.stop(StopReason.CANCELLED)
+
+
+STOPS: dict[str, tuple[dict[str, Any], Fault, Steer | None]] = {
+    "outage": ({}, lambda _, __, number: LOST if number >= 70 else None, None),
+    "quota": ({"max_per_day": {"karma": 30}}, lambda *_: None, None),
+    "cancelled": ({}, lambda *_: None, cancel),
+}
+
+
+@pytest.mark.parametrize("reason", STOPS)
+def test_a_stop_in_mid_run_is_honest_and_a_resume_ends_the_run(reason: str, tmp_path: Path) -> None:
+    """A silent service is given up, the day's number of one check is asked and not passed.
+
+    What is in flight settles; the next day does only what is missing.
+    """
+    settings, fault, steer = STOPS[reason]
+    bureau = desk(tmp_path, **settings)
+    bureau.service.before = fault
+    report = bureau.night(steer=steer).report
+    assert (report["state"], report["stop_reason"]) == ("stopped", reason)
+    asked = sum(entry[0] == "karma" for entry in bureau.service.ledger)
+    assert reason != "quota" or asked == 30
     honest(report, bureau)
+    bureau.loop.now_s += 86_400
+    bureau.settings = {}
     resumed(bureau, report)
 
 
@@ -88,32 +110,6 @@ def test_the_floor_is_kept(tmp_path: Path) -> None:
     honest(report, bureau)
 
 
-def test_the_quota_is_used_up_and_not_passed(tmp_path: Path) -> None:
-    """The day's number of one check is asked; the next day does the rest."""
-    bureau = desk(tmp_path, max_per_day={"karma": 30})
-    report = bureau.night().report
-    assert (report["state"], report["stop_reason"]) == ("stopped", "quota")
-    assert sum(entry[0] == "karma" for entry in bureau.service.ledger) == 30
-    honest(report, bureau)
-    bureau.loop.now_s += 86_400
-    bureau.settings = {}
-    resumed(bureau, report)
-
-
-def test_a_cancelled_run_settles_and_resumes(tmp_path: Path) -> None:
-    """What is in flight settles; nothing is left open."""
-
-    async def cancel(asking: Asking) -> None:
-        await asyncio.sleep(8)
-        asking.run.stops.stop(StopReason.CANCELLED)
-
-    bureau = desk(tmp_path)
-    report = bureau.night(steer=cancel).report
-    assert (report["state"], report["stop_reason"]) == ("stopped", "cancelled")
-    honest(report, bureau)
-    resumed(bureau, report)
-
-
 def test_a_stop_that_may_pass_is_taken_up_again(tmp_path: Path) -> None:
     """With a deadline an outage is tried again in the same run, with what it cost asked anew.
 
@@ -127,8 +123,7 @@ def test_a_stop_that_may_pass_is_taken_up_again(tmp_path: Path) -> None:
         return LOST if 8 < bureau.loop.time() - start < 1500 else None
 
     bureau.service.before = fails
-    ends = to_instant(bureau.loop.micros() + 7_200_000_000).astimezone(UTC)
-    report = bureau.night(deadline=datetime.isoformat(ends)).report
+    report = bureau.night(deadline=bureau.in_hours(2)).report
     assert report["state"] == "completed"
     sent = Counter(entry[:2] for entry in bureau.service.ledger)
     assert max(sent.values()) <= ATTEMPTS
@@ -140,13 +135,6 @@ def test_a_stop_that_may_pass_is_taken_up_again(tmp_path: Path) -> None:
 
 
 # --- what passes by itself, and what does not ---
-
-
-def in_hours(bureau: Bureau, hours: float) -> str:
-    """Return a deadline so many hours from now."""
-    return datetime.isoformat(
-        to_instant(bureau.loop.micros() + int(hours * 3_600_000_000)).astimezone(UTC)
-    )
 
 
 def test_the_daily_quota_comes_back_at_noon_within_a_run(tmp_path: Path) -> None:
@@ -161,7 +149,7 @@ def test_the_daily_quota_comes_back_at_noon_within_a_run(tmp_path: Path) -> None
             asked_at.append(bureau.loop.time() - start)
 
     bureau.service.before = before
-    report = bureau.night(deadline=in_hours(bureau, noon_s / 3600 + 1)).report
+    report = bureau.night(deadline=bureau.in_hours(noon_s / 3600 + 1)).report
     assert report["state"] == "completed"
     assert sum(at < noon_s for at in asked_at) == 30
     assert len(asked_at) > 30

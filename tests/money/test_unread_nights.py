@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from nightscreen.calling.stops import FEW
-from nightscreen.schemas.clock import to_instant
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import LOST, Bureau
 
@@ -28,19 +27,9 @@ UNPRICED = (
 """A page, nothing, an unknown encoding, too much and no record: none of them says what it cost."""
 
 
-def bureau(below: Path, rows: int = ROWS, **settings: Any) -> Bureau:  # noqa: ANN401 - any setting
-    """Return a lender's desk with its batch."""
-    return Bureau(below, rows=rows, settings=settings)
-
-
 def sent(desk: Bureau) -> Counter[tuple[str, str]]:
     """Return how often each lookup reached the service."""
     return Counter(entry[:2] for entry in desk.service.ledger)
-
-
-def in_hours(desk: Bureau, hours: float) -> str:
-    """Return a deadline so many hours from now."""
-    return to_instant(desk.loop.micros() + int(hours * HOUR * 1_000_000)).isoformat()
 
 
 def only(*odd: tuple[str, str], answer: Canned) -> Callable[[str, str, int], Canned | None]:
@@ -70,7 +59,7 @@ def is_done(report: dict[str, Any]) -> bool:
 
 def test_a_lookup_without_a_readable_cost_is_bought_twice_in_seven_nights(tmp_path: Path) -> None:
     """Sent again once, then left alone; each night goes through, and the eighth asks anew."""
-    desk = bureau(tmp_path)
+    desk = Bureau(tmp_path, rows=ROWS)
     odd = dict(zip(found(desk, len(UNPRICED)), UNPRICED, strict=True))
     desk.service.after = lambda operation, identity, _number: odd.get((operation, identity))
     for days in (6, 1):
@@ -87,20 +76,20 @@ def test_a_lookup_without_a_readable_cost_is_bought_twice_in_seven_nights(tmp_pa
 
 def test_the_only_lookup_of_a_night_is_no_outage(tmp_path: Path) -> None:
     """One customer whose answers are pages: the night goes through, also before a deadline."""
-    desk = bureau(tmp_path, rows=1)
+    desk = Bureau(tmp_path, rows=1)
     desk.service.after = lambda *_: PAGE
-    report = desk.night(checks=["bank_account"], deadline=in_hours(desk, 8)).report
+    report = desk.night(checks=["bank_account"], deadline=desk.in_hours(8)).report
     assert is_done(report)
     assert len(desk.service.ledger) == 2
     assert desk.loop.time() < HOUR
     desk.loop.now_s += DAY
-    assert is_done(desk.night(checks=["bank_account"], deadline=in_hours(desk, 8)).report)
+    assert is_done(desk.night(checks=["bank_account"], deadline=desk.in_hours(8)).report)
     assert len(desk.service.ledger) == 2
 
 
 def test_a_night_of_a_proxys_pages_leaves_no_book_unscreened(tmp_path: Path) -> None:
     """Three customers in a row are an outage: few calls are made, and the next night asks all."""
-    desk = bureau(tmp_path)
+    desk = Bureau(tmp_path, rows=ROWS)
     desk.service.after = lambda *_: PAGE
     report = desk.night().report
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
@@ -115,7 +104,7 @@ def test_a_night_of_a_proxys_pages_leaves_no_book_unscreened(tmp_path: Path) -> 
 
 def test_pages_that_begin_in_the_middle_are_an_outage_of_their_check(tmp_path: Path) -> None:
     """The other checks go on, and nothing of it has an age."""
-    desk = bureau(tmp_path)
+    desk = Bureau(tmp_path, rows=ROWS)
     odd = Canned(200, {"status": "success", "data": "moved"})
 
     def after(operation: str, _identity: str, number: int) -> Canned | None:
@@ -141,9 +130,9 @@ def test_pages_for_three_hours_are_waited_out_before_the_deadline(tmp_path: Path
 
     What it looked with is sent no more that night than its attempts, and the next night again.
     """
-    desk = bureau(tmp_path)
+    desk = Bureau(tmp_path, rows=ROWS)
     desk.service.after = lambda *_: PAGE if desk.loop.time() < 3 * HOUR else None
-    report = desk.night(deadline=in_hours(desk, 8)).report
+    report = desk.night(deadline=desk.in_hours(8)).report
     assert is_done(report)
     looked_with = sum(part["in_doubt"] for part in report["checks"].values())
     assert looked_with <= 3 * HOUR / 900 / ATTEMPTS + 1
@@ -155,7 +144,7 @@ def test_pages_for_three_hours_are_waited_out_before_the_deadline(tmp_path: Path
 
 def test_a_lost_answer_is_sent_for_five_times_a_day_over_all_runs(tmp_path: Path) -> None:
     """Runs of the same night find the attempts used up; the next night has as many again."""
-    desk = bureau(tmp_path)
+    desk = Bureau(tmp_path, rows=ROWS)
     odd = dict(zip(found(desk, 2), (LOST, Canned(502, b"bad gateway")), strict=True))
     desk.service.after = lambda operation, identity, _number: odd.get((operation, identity))
 
@@ -176,7 +165,7 @@ def test_a_lost_answer_is_sent_for_five_times_a_day_over_all_runs(tmp_path: Path
 
 def test_a_book_that_is_left_alone_in_large_part_is_not_publishable(tmp_path: Path) -> None:
     """The night goes through, since there is nothing to ask; TOLERATED_FAILURE_PCT decides."""
-    desk = bureau(tmp_path, rows=80)
+    desk = Bureau(tmp_path, rows=80)
     odd = set(found(desk, 30))
     desk.service.after = only(*odd, answer=Canned(200, {"data": 1, "meta": {"cost": 10}}))
     report = desk.night().report
