@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import delete
@@ -13,7 +12,7 @@ from nightscreen.journal.engine import writing
 from nightscreen.journal.schema import answers
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.clock import MICROS
-from tests.screening import CONSENT, Night, Unasked, World, customer
+from tests.screening import CONSENT, Unasked, World, customer
 
 DAY = 24 * 3600 * MICROS
 START = 1_780_000_000 * MICROS
@@ -25,14 +24,17 @@ LIMITS = (
 
 
 @dataclass
-class Nights:
-    """Nights of one batch, at instants a test chooses."""
+class Nights(World):
+    """Nights of one batch, at instants a test chooses; the clock goes on whenever it is read."""
 
-    world: World
     now: int = START
 
-    def screen(self, *given: Any, **options: Any) -> Night:  # noqa: ANN401
-        return self.world.screen(*given, **options)
+    def __post_init__(self) -> None:
+        self.clock = self.tick
+
+    def tick(self) -> int:
+        self.now += MICROS
+        return self.now
 
     def after(self, days: float) -> Nights:
         self.now += int(days * DAY)
@@ -41,15 +43,7 @@ class Nights:
 
 @pytest.fixture
 def nights(tmp_path: Path) -> Nights:
-    """Return nights of a batch, whose clock goes on by a second whenever it is read."""
-    nights = Nights(World(tmp_path))
-
-    def clock() -> int:
-        nights.now += MICROS
-        return nights.now
-
-    nights.world.clock = clock
-    return nights
+    return Nights(tmp_path)
 
 
 def person(number: int) -> dict[str, str]:
@@ -64,29 +58,29 @@ def test_what_a_run_asked_is_fresh_in_it_and_whenever_it_is_resumed(nights: Nigh
     nights.screen(rows)
     first = nights.after(1).screen(rows, freshness=limits, max_spend="80")
     assert first.report["stop_reason"] == "budget"
-    asked = len(nights.world.calls())
+    asked = len(nights.calls())
     nights.after(2).screen(rows, freshness=limits)  # another run, whose answers are newer still
-    between = len(nights.world.calls()) - asked
+    between = len(nights.calls()) - asked
     second = nights.after(3).screen(run=first.report["run_id"], max_spend="100000")
     assert second.report["state"] == "completed"
     answered = {check: first.report["checks"][check] for check in CHECKS}
     open_ = sum(part["distinct"] - part["paid"] - part["free"] for part in answered.values())
-    assert len(nights.world.calls()) == asked + between + open_
+    assert len(nights.calls()) == asked + between + open_
 
 
 def test_a_run_whose_answers_were_erased_meanwhile_is_not_completed(nights: Nights) -> None:
     """What the plan would reuse is gone when rows are written: the run stops, to be resumed."""
     rows = [person(number) for number in range(1, 5)]
     nights.screen(rows, checks=["karma"])
-    folder = nights.world.folder
+    folder = nights.folder
 
     def erase_one(run: ScreeningRun) -> None:
         with writing(run.journal.engine) as connection:
             connection.execute(delete(answers).where(answers.c.answer_id == 4))
 
     given = str(folder / "customers.csv")
-    nights.world.is_damaged = True
-    night = nights.world.screen_by(Unasked(erase_one), input=given, checks=["karma"])
+    nights.is_damaged = True
+    night = nights.screen_by(Unasked(erase_one), input=given, checks=["karma"])
     assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "failures")
     assert not night.report["publishable"]
     assert night.column("karma_status").count("pending") == 1

@@ -8,14 +8,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.checks.declaration import Column, Compare, Kind
 from nightscreen.results.changes import field_kind, merged
-from nightscreen.results.tracked_state import _field_texts, states_of
+from nightscreen.results.tracked_state import states_of
 from nightscreen.schemas.decisions import ChangeKind, CheckState, State
 from tests.how_many import examples
 from tests.results.enriched_in_a_test import (
@@ -229,13 +228,3 @@ def test_amounts_compare_whatever_their_scale() -> None:
     averages = [state["ecosystem"].values["ecosystem_loan_amount_average"] for state in states]
     assert amounts == ["1000", "1000", "0.5"]
     assert averages == ["0", "100.5", "0.000001"]
-
-
-def test_a_list_that_identifies_somebody_is_kept_as_a_digest() -> None:
-    """Whatever the type of an identifying column, no value of it stands in a state."""
-    field = Column("contacts", [Kind.TEXT], "", Compare.IDENTIFYING)
-    column = pa.chunked_array([[["ada@example.ng", "0803"], ["0803", "ada@example.ng"], [], None]])
-    one, other, empty, absent = _field_texts(column, field)
-    assert one == other, "the order of a list says nothing"
-    assert "ada" not in str(one)
-    assert empty is absent is None

@@ -165,19 +165,6 @@ def test_lost_zeros_are_put_back_where_the_check_digit_agrees(zeros: int) -> Non
     assert (verdict.value, [f.code for f in verdict.issues]) == (whole, ["account_padded"])
 
 
-def test_a_failing_check_digit_is_a_warning_only() -> None:
-    """The row stays as it is: one of bank and account may be wrong, and the service will say."""
-    good = account("123456789")
-    bad = good[:-1] + str((int(good[-1]) + 1) % 10)
-    _, accounts, notes = take(("058", None, good), ("058", None, bad), (None, "OPay", bad))
-    assert accounts == [good, bad, bad]
-    assert [(p.line, p.code) for p in notes.problems] == [
-        (4, "bank_not_served"),
-        (3, "account_check_digit"),
-    ]
-    assert notes.flaws.tolist() == [0, 0, int(Flaw.BANK_UNKNOWN)]
-
-
 def test_a_code_that_could_be_two_banks_is_no_bank() -> None:
     """11 is First Bank's 011, or 000011 of Unity Bank: write it in full, or name the bank."""
     codes, _, notes = take(("11", None, None), ("11", "First Bank", None))
