@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections import Counter
 from contextlib import suppress
-from decimal import Decimal
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings
@@ -29,11 +27,10 @@ from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.money import to_micro
 from tests.how_many import examples
-from tests.kill.truth import KIND, Key, wrong_statuses
+from tests.kill.truth import books_of, ledger_of, wrong_statuses
 from tests.killed import is_killed
-from tests.laws import DOUBTFUL, about_ledger, all_calls
+from tests.laws import about_ledger, all_calls
 from tests.left_behind import everything
 from tests.screening import CONSENT, Night, Unasked, World, customer
 
@@ -182,32 +179,14 @@ class Lender(RuleBasedStateMachine):
 
     def _look_for_unfinished(self) -> None:
         """Note the runs that can be resumed, and hold the ledger against the journal."""
-        charges = Counter(
-            (call["operation"], call["identity"])
-            for call in self.world.calls()
-            if call["charged"] != "0"
-        )
-        with journal_of(self.world.read_settings()) as journal:
-            runs = journal.runs.newest(limit=None)
-            calls = all_calls(journal)
-            charged: Counter[Key] = Counter()
-            for (check, identity), times in charges.items():
-                charged[check, journal.pseudonyms.subject(KIND[check], identity)] += times
-        answered: Counter[Key] = Counter()
-        doubtful: Counter[Key] = Counter()
-        for row in calls:
-            kind = answered if row.state == "answered" else doubtful
-            kind[row.check, bytes(row.subject)] += row.state == "answered" or row.state in DOUBTFUL
-        ours = {key for key, times in answered.items() if times}
-        assert [key for key in ours & charged.keys() if answered[key] > 1] == []
+        settings = self.world.read_settings()
+        with journal_of(settings) as journal:
+            runs, calls = journal.runs.newest(limit=None), all_calls(journal)
+        books = books_of(settings, ledger_of(self.world))
+        assert [key for key in books.charges if books.answered[key] > 1] == []
         if not self.erased:  # of an erased person, calls tell no more whom they were about
-            unnamed = {
-                key: times
-                for key, times in charged.items()
-                if times > answered[key] + doubtful[key]
-            }
-            assert unnamed == {}
-        assert [*about_ledger(calls, to_micro(Decimal(self.world.charged)))] == []
+            assert books.unnamed == []
+        assert [*about_ledger(calls, books.ledger_micro)] == []
         given = {path.name for path in self.folder.glob("in-*.csv")}
         self.unfinished = [
             run.run_id

@@ -77,10 +77,11 @@ def test_a_database_that_is_restarted_does_not_end_the_night(
     tmp_path: Path, there: Database, service: SandboxProcess
 ) -> None:
     """The run completes, no call is in doubt, and every lookup was charged once at most."""
-    report = Elsewhere(tmp_path, there, service).night(away_s=0.0).report
+    world = Elsewhere(tmp_path, there, service)
+    report = world.night(away_s=0.0).report
     assert report["state"] == "completed"
     run_id = report["run_id"]
-    books = truth.books_of(tmp_path / "home", run_id, service.ledger(), there.url)
+    books = truth.books_of(world.read_settings(), service.ledger(), run_id)
     assert books.ledger_micro == books.journal_micro
     assert (books.crashed, sum(books.doubts.values()), books.charged_twice) == (0, 0, [])
     assert books.wrong == []
@@ -106,7 +107,7 @@ def test_a_database_that_stays_away_ends_the_run_and_a_resume_goes_on(
     with open_journal(tmp_path / "home", url=there.url) as journal:
         (run,) = journal.runs.newest()
     assert world.screen(run=run.run_id).report["state"] == "completed"
-    books = truth.books_of(tmp_path / "home", run.run_id, service.ledger(), there.url)
+    books = truth.books_of(world.read_settings(), service.ledger(), run.run_id)
     assert books.unnamed == []
     assert books.wrong == []
     assert truth.wrong_statuses(tmp_path / "out" / run.run_id) == []

@@ -10,10 +10,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from nightscreen.journal import Journal, open_journal
+from nightscreen.config.settings import Settings
+from nightscreen.journal import Journal, journal_of
 from nightscreen.journal.verify import verify_journal
 from nightscreen.sandbox.people import ecosystem_of, holder_of, karma_of
 from nightscreen.schemas.calls import CallState
+from tests.laws import all_calls
+from tests.screening import World
 
 KIND = {"bank_account": "nuban", "karma": "bvn", "ecosystem": "bvn"}
 CRASHED = "crashed"
@@ -77,19 +80,24 @@ def subject_of(journal: Journal, entry: dict[str, Any]) -> Key:
     return entry["operation"], journal.pseudonyms.subject(kind, entry["identity"])
 
 
-def books_of(home: Path, run_id: str, ledger: dict[str, Any], url: str = "") -> Books:
+def ledger_of(world: World) -> dict[str, Any]:
+    """Return what the service of a world says that it was asked and charged."""
+    return {"totals": world.sandbox.ledger.totals_json(), "entries": world.calls()}
+
+
+def books_of(settings: Settings, ledger: dict[str, Any], run_id: str | None = None) -> Books:
+    """Put the journal's calls, of one run or of all, beside the ledger."""
     micro = int(Decimal(ledger["totals"]["charged"]) * 1_000_000)
-    with open_journal(home, url=url) as journal:
+    with journal_of(settings) as journal:
         books = Books(micro, 0, wrong=verify_journal(journal))
-        for rows in journal.runs.calls(run_id):
-            for row in rows:
-                key = (row.check, bytes(row.subject))
-                books.journal_micro += row.cost_micro or 0
-                books.crashed += row.trouble == CRASHED
-                if row.state == CallState.ANSWERED.value:
-                    books.answered[key] += 1
-                elif row.state in {CallState.IN_DOUBT.value, CallState.INTENT.value}:
-                    books.doubts[key] += 1
+        for row in all_calls(journal):
+            if run_id not in {None, row.run_id}:
+                continue
+            key = (row.check, bytes(row.subject))
+            books.journal_micro += row.cost_micro or 0
+            books.crashed += row.trouble == CRASHED
+            books.answered[key] += row.state == CallState.ANSWERED.value
+            books.doubts[key] += row.state in {CallState.IN_DOUBT.value, CallState.INTENT.value}
         for entry in ledger["entries"]:
             if Decimal(entry["charged"]):
                 books.charges[subject_of(journal, entry)] += 1
