@@ -7,6 +7,7 @@ killed can be closed as honestly as one that went through.
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
@@ -91,9 +92,9 @@ def write_rows(run: ScreeningRun) -> WrittenRows:
         held=HeldData.of(run.journal, run.freshness.at, run.freshness.oldest_cash_flow()),
     )
     written = WrittenRows()
-    schema = enriched_schema(run.source.header.columns, merged=run.merging)
+    schema = enriched_schema(run.source.header.columns, merged=run.parameters.merge_rows)
     tables = _enriched(run, assembly, written)
-    if run.merging:
+    if run.parameters.merge_rows:
         tables = _expanded(run, tables, schema)
     run.folder.write_parts("enriched", schema, tables)
     if written.pending and run.stops.ending()[0] == COMPLETED:  # whatever was erased meanwhile
@@ -321,7 +322,7 @@ def manifest(run: ScreeningRun) -> dict[str, Any]:
         tables[name] = {"from": "package" if own is None else "lender", "sha256": digest}
     private = ("api_key", "data_key", "journal_url", "home", "base_url")
     return {
-        "input": {"name": run.input_name, "digest": run.input_digest},
+        "input": {"name": Path(run.parameters.input).name, "digest": run.input_digest},
         "parameters": run.parameters.model_dump(exclude={"input", "output", "yes"}),
         "settings": run.settings.model_dump(
             mode="json", exclude={*private, "manners_file", "prices_file"}

@@ -340,7 +340,7 @@ def read_input(run: ScreeningRun) -> None:
     orders = DateOrders(source, run.parameters.date_order)
     corrections = Corrections.of(run.journal, run.batch)
     customers = None
-    if run.merging:
+    if run.parameters.merge_rows:
         customers, run.customers = number_customers(source, orders, corrections)
     keeps = customers is None and not run.parameters.quote_only  # merged rows: at the source
     most = MOST_TO_CORRECT if keeps else 0

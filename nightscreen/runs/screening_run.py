@@ -85,7 +85,6 @@ class ScreeningRun(Run):
     parameters: ScreenBatch
     wanted: Wanted
     source: TableSource  # the file in clear, as understood
-    input_name: str  # the name it was given under
     workspace: Workspace
     freshness: Freshness
     policy: Policy
@@ -93,9 +92,8 @@ class ScreeningRun(Run):
     shadow: Policy | None = None  # a second policy, tried beside the one in force
     # of the policy in force; None where nobody has approved it
     policy_approval: PolicyVersion | None = None
-    # the rows of one customer id are one customer, and a chunk's rows are customers; `input_chunks`
+    # where rows are merged, a chunk's rows are the customers, so many in all, and `input_chunks`
     # chunks of the input's own rows lie beside them
-    merging: bool = False
     input_chunks: int = 0
     customers: int = 0
     rows_read: int = 0  # rows of the file; `rows_quarantined` of them were refused
@@ -125,7 +123,7 @@ class ScreeningRun(Run):
             "read": self.rows_read,
             "screened": self.rows_read - self.rows_quarantined,
             "quarantined": self.rows_quarantined,
-            **({"customers": self.customers} if self.merging else {}),
+            **({"customers": self.customers} if self.parameters.merge_rows else {}),
         }
 
 
@@ -186,7 +184,6 @@ def _open(
         earlier=earlier,
         wanted=wanted,
         source=source,
-        input_name=resolved.input.name,
         workspace=workspace,
         freshness=Freshness(
             max_ages(wanted.purpose, ages),
@@ -197,7 +194,6 @@ def _open(
         policy=policy,
         policy_approval=approval,
         shadow=load_policy(Path(parameters.shadow)) if parameters.shadow else None,
-        merging=parameters.merge_rows,
     )
     if run.only_quotes:
         return run
