@@ -29,7 +29,7 @@ def run() -> NoReturn:
         memory_tuning.choose_allocator()
         from nightscreen.cli import main
 
-        status = main.app(sys.argv[1:], prog_name="nightscreen", standalone_mode=False)
+        status = main.call(sys.argv[1:])
     except KeyboardInterrupt:
         fail(STOPPED, 3)
     except NightscreenError as error:

@@ -6,11 +6,17 @@ A command's module is imported when it is called or when its own help is asked f
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Annotated, Any, NamedTuple
+from itertools import takewhile
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
+
+from nightscreen.schemas.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Entry(NamedTuple):
@@ -49,6 +55,23 @@ COMMANDS = {
     "inbox": Entry("flows:inbox", "Screen each file that is dropped into the inbox."),
     "sandbox": Entry("demo:sandbox", "Run the simulator of the service."),
 }
+
+_DESK = "it is done at the desk, on its page {}: nightscreen desk"
+_GONE = {
+    "accounts": "type nightscreen transactions pull --accounts",
+    "automations": "see docs/operate.md for: prefect automation create --from-file",
+    "contest": _DESK.format("Contests"),
+    "refuse": "type nightscreen approve RUN_ID --refuse",
+    "journal spend": f"{_DESK.format('Money')}; report.json has each run's cost",
+    "journal rotate-links": "type nightscreen journal rotate-key --links",
+    "notices action": _DESK.format("of the customer"),
+    "notices confirm": _DESK.format("of the run"),
+    "notices write": "confirming a run's proposals at the desk writes notices.csv anew",
+    "policy list": _DESK.format("Policy"),
+    "desk audit": _DESK.format("Audit"),
+    "desk user role": _DESK.format("Users"),
+}
+"""Commands there were, and what takes their place."""
 
 
 class Commands(TyperGroup):
@@ -108,3 +131,17 @@ def _nightscreen(
     ] = False,
 ) -> None:
     """Hold the options that stand before a command."""
+
+
+def call(typed: Sequence[str]) -> object:
+    """Run the command that was typed, and return its exit status.
+
+    Raises:
+        UsageError: there was such a command, and it is no more; its successor is named.
+    """
+    words = list(takewhile(lambda word: not word.startswith("-"), typed))
+    for number in (1, 2, 3):
+        old = " ".join(words[:number])
+        if len(words) >= number and old in _GONE:
+            raise UsageError(f"nightscreen {old} is no command any more: {_GONE[old]}")
+    return app(list(typed), prog_name="nightscreen", standalone_mode=False)
