@@ -125,9 +125,9 @@ def subject(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def asks(*numbers: int, worst: int = PRICE, check: str = "karma") -> list[ReserveRequest]:
+def asks(*numbers: int, check: str = "karma") -> list[ReserveRequest]:
     """Return the wish to ask about some subjects."""
-    return [ReserveRequest(check, "bvn", subject(number), worst, None, 1) for number in numbers]
+    return [ReserveRequest(check, "bvn", subject(number), PRICE, None, 1) for number in numbers]
 
 
 def reserve(

@@ -56,16 +56,14 @@ def wait_until_gone(place: Place) -> None:
 
 
 def test_one_sqlite_journal_has_one_folder_of_locks_whatever_the_home(
-    tmp_path: Path, place: Place
+    tmp_path: Path, sqlite_place: Place
 ) -> None:
     """Two HOMEs on one journal by URL see each other's processes."""
-    if place.url:
-        return
-    one = place.open()
-    key = (place.home / "data.key").read_text()
-    other = place.open(
+    one = sqlite_place.open()
+    key = (sqlite_place.home / "data.key").read_text()
+    other = sqlite_place.open(
         home=tmp_path / "elsewhere",
-        url=f"sqlite:///{place.home / 'journal.sqlite'}",
+        url=f"sqlite:///{sqlite_place.home / 'journal.sqlite'}",
         data_key=key,
     )
     reserve(one, 1)

@@ -13,9 +13,9 @@ SENTENCES = 'team = "t"\ncustomer = "c"\n'
 HEAD = 'name = "mine"\nversion = "1"\n'
 
 
-def one(when: str, *, effect: str = "review", code: str = "ONE", head: str = HEAD) -> str:
+def one(when: str, *, head: str = HEAD) -> str:
     """Return the text of a policy of one rule, whose condition stands on line 7."""
-    return f"{head}\n[[rules]]\ncode = \"{code}\"\neffect = \"{effect}\"\nwhen = '''{when}'''\n" + (
+    return f"{head}\n[[rules]]\ncode = \"ONE\"\neffect = \"review\"\nwhen = '''{when}'''\n" + (
         SENTENCES
     )
 

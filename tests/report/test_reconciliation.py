@@ -58,14 +58,13 @@ class Service:
         price: int = PRICE,
         *,
         lost: bool = False,
-        took: int = 100,
         told: bool = True,
         cost_told: bool = True,
         lags: bool = False,
     ) -> None:
         sent, before = self.now, self.wallet
         self.wallet -= price
-        self.now += took
+        self.now += 100
         cost = price if cost_told and not lost else None
         balance = (before if lags else self.wallet) if told else None
         self.calls.append(Call(sent, self.now, lost, max(PRICE, price), cost, balance))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import Journal
 from nightscreen.journal.actor import Actor
@@ -23,10 +21,8 @@ def filled(customer_id: str, run_id: str, decision: str, line: int = 2, **others
     return ReviewRow(line, "", cells | others)
 
 
-def save(
-    journal: Journal, *rows: ReviewRow, partial: bool = False, above: Decimal | None = None
-) -> Imported:
-    """Save reviews, as a command does; `above` is the setting OVERRIDE_ABOVE."""
-    given = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key", "override_above": above}
+def save(journal: Journal, *rows: ReviewRow, partial: bool = False) -> Imported:
+    """Save reviews, as a command does."""
+    given = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
     settings = read_settings(_env_file=None, home=journal.home, **given)
     return import_reviews(journal, Actor.by_command(settings), rows, settings, partial=partial)
