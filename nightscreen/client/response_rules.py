@@ -279,8 +279,8 @@ def load_response_rules(path: Path | None = None) -> ResponseRules:
     """Return the table of `data/manners.toml`, or of a file like it.
 
     Raises:
-        SettingsError: the file cannot be read, is no TOML, or has a mistake in a rule, which is
-            named with its file and line.
+        SettingsError: the file cannot be read, is no TOML, or has a mistake, which is named
+            with its file, and with its line where it is in one rule.
     """
     return _package_rules() if path is None else read_model(path, ResponseRules)[1]
 

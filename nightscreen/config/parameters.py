@@ -152,7 +152,10 @@ class ScreenBatch(_Screening):
     )
     date_order: Annotated[
         Literal["", "dmy", "mdy", "ymd"],
-        Option(help="Order of dates in numbers that the file leaves open: dmy is day first."),
+        Option(
+            help="Order of dates in numbers that the file leaves open: dmy is day first, mdy month "
+            "first. Empty: a screening takes what was answered last for the batch name."
+        ),
     ] = Field(
         "",
         title="Order of dates",

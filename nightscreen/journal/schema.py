@@ -189,9 +189,10 @@ runs = Table(
     Column("finished_at", BigInteger),
     *_required(Text, "input_digest", "folder"),
     Column("cap_micro", BigInteger),
+    *_optional(BigInteger, "states_first_at", "states_last_at"),  # its customers' were written
+    # long texts last: SQLite walks over them to read what stands behind
     Column("parameters", Text, nullable=False),  # JSON, no personal data
     Column("report", Text),  # JSON, no personal data
-    *_optional(BigInteger, "states_first_at", "states_last_at"),  # its customers' were written
     Index("runs_by_batch", "batch", "started_at"),
     info={"kept": WITH_JOURNAL},
 )

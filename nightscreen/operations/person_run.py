@@ -118,6 +118,9 @@ class PersonRun(ABC, Generic[P, T]):
     batch: ClassVar[str] = ""  # what its nights are compared by, where its input does not say
     operation: ClassVar[Operation]  # what its calls are counted under
     kind: ClassVar[SubjectKind]  # what the subjects of its calls are pseudonyms of
+    first_alone: ClassVar[bool] = (
+        False  # where the key may not ask, the service hears of one person
+    )
     re_entered: ClassVar[bool] = False  # a fault that nobody foresaw may be met by asking on
 
     def __init__(self, run: Run, parameters: P) -> None:
@@ -208,7 +211,6 @@ class PersonRun(ABC, Generic[P, T]):
     async def ask(self, caller: Caller) -> None:
         """Make every call that is left, until none is or something stops the run.
 
-        The first is made alone: where the key may not ask at all, the service hears of one person.
         Whoever is asked by another process is waited for: it may yet give them back.
 
         Raises:
@@ -221,8 +223,10 @@ class PersonRun(ABC, Generic[P, T]):
             async with turns:
                 return self._may_ask(caller) and await self.turn(caller, person)
 
-        for first in self.due()[:1]:
+        for first in self.due() if self.first_alone else ():
             await one(first)
+            if first.task is not None:
+                break
         while (due := self.due()) and self._may_ask(caller):
             async with asyncio.TaskGroup() as group:
                 had = [group.create_task(one(person)) for person in due]

@@ -311,7 +311,7 @@ def _service(
         says, _, first = REFUSALS[trouble].partition(": ")
         return HealthFinding("service", WRONG, f"{says} ({settings.base_url})", Remedy(first))
     if trouble == "address":  # the one free question is about loans, which screening never asks
-        says = f"{settings.base_url} has no list of loan products: none are offered or tracked"
+        says = f"{settings.base_url} knows no list of loan products: it offers none, or is wrong"
         first = "correct NIGHTSCREEN_BASE_URL, unless screening runs are answered there"
         return HealthFinding("service", WARNING, says, Remedy(first))
     host = parse_address(settings.base_url).url.netloc.decode("ascii")

@@ -13,7 +13,7 @@ import numpy as np
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.schemas.money import naira_words
-from nightscreen.schemas.plan import CheckQuote, Quote, SeenCharges
+from nightscreen.schemas.plan import CheckQuote, First, Quote, SeenCharges
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,8 +94,15 @@ def quote(
         cap_micro,
         balance_micro,
         affordable=affordable,
+        first=_first(needed, order[:affordable]) if affordable else None,
         rows_short=len(np.unique(short)),
     )
+
+
+def _first(needed: LookupRanking, paid: NDArray[np.int64]) -> First:
+    """Return what the lookups are for that the money pays for, in their order."""
+    never_screened = int((needed.tier[paid] == 0).sum())
+    return First(never_screened, len(paid) - never_screened, int(needed.exposure_kobo[paid[-1]]))
 
 
 def _lines(

@@ -2,8 +2,8 @@
 
 The customer's id stands as given; every other identifier is masked or left out. How records are
 shown is one loop over all kinds: a kind says under which name its records stand (`section`) and
-which fields are not shown (`unshown`); one that is a part of another is shown within it. What is
-handed to the customers themselves is in `subject_access`.
+which fields are not shown (`unshown`). What is handed to the customers themselves is in
+`subject_access`.
 """
 
 from __future__ import annotations

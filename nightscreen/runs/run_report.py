@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from nightscreen.report.calls import CallFigures
     from nightscreen.runs.screening_run import ScreeningRun
+    from nightscreen.schemas.plan import First
 
 _EARLIER = {
     "unreadable": LookupStatus.UNREADABLE,
@@ -50,6 +51,7 @@ def quote_document(run: ScreeningRun) -> dict[str, Any]:
         "cap": naira_text(quote.cap_micro),
         "balance": naira_text(quote.balance_micro),
         "affordable": quote.affordable,
+        "goes_first": None if quote.first is None else _first_document(quote.first),
         "affordable_rows": None if quote.affordable is None else screened - quote.rows_short,
         "checks": {
             check: {
@@ -93,6 +95,16 @@ class WrittenRows:
     # by check, what rows saved that shared an answer of this run
     shared_micro: Counter[str] = field(default_factory=Counter)
     pending: int = 0  # answers that are still to come
+
+
+def _first_document(first: First) -> dict[str, Any]:
+    """Return what the money goes to first; exposure as decimal text in naira."""
+    kobo = first.least_exposure_kobo
+    return {
+        "never_screened": first.never_screened,
+        "overdue": first.overdue,
+        "down_to_exposure": None if kobo < 0 else f"{kobo // 100}.{kobo % 100:02d}",
+    }
 
 
 def lookup_ends(run: ScreeningRun, *, test_mode: bool) -> dict[str, dict[str, int]]:

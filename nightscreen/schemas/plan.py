@@ -118,6 +118,14 @@ class CheckQuote:
     expected_s: float
 
 
+class First(NamedTuple):
+    """What the affordable lookups are for, in the order in which they are asked."""
+
+    never_screened: int  # lookups of applicants and of customers never screened before
+    overdue: int  # lookups of evidence that has grown old
+    least_exposure_kobo: int  # naira at risk of the last row reached, in kobo; -1 where unknown
+
+
 @dataclass(frozen=True, slots=True)
 class Quote:
     """A whole quote."""
@@ -129,6 +137,7 @@ class Quote:
     # how many lookups the cap and the known balance pay for at their worst cost; None if neither is
     # known
     affordable: int | None = None
+    first: First | None = None  # what those are for; None where there are none
     rows_short: int = 0  # rows that would lack an answer then
 
     @property

@@ -40,11 +40,11 @@ def begin_database() -> Callable[[Path], None]:
         with received, suppress(EOFError, OSError):  # it failed, or another server was first
             made = received.recv_bytes()
             beside = database.with_suffix(f".{os.getpid()}")
-            beside.write_bytes(made)
             try:
+                beside.write_bytes(made)
                 database.hardlink_to(beside)
             finally:
-                beside.unlink()
+                beside.unlink(missing_ok=True)
 
     return write
 

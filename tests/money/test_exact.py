@@ -23,6 +23,21 @@ def test_an_opening_charged_and_then_answered_502_is_not_exact(tmp_path: Path) -
     assert not report["balance"]["exact"]
 
 
+def test_another_consumer_of_the_wallet_is_drift(tmp_path: Path) -> None:
+    """What somebody else takes is told apart from what we paid."""
+    bureau, drained = Bureau(tmp_path, rows=60), list[int]()
+
+    def drain(_operation: str, _identity: str, number: int) -> None:
+        if number % 40 == 20:
+            drained.append(7)
+            bureau.service.wallet -= 7
+
+    bureau.service.before = drain
+    report = bureau.night().report
+    assert Decimal(report["balance"]["drift"]) == sum(drained) > 7
+    assert report["cost"]["total"] == bureau.charged
+
+
 def test_answers_without_meta_are_in_doubt_and_no_drift(tmp_path: Path) -> None:
     """What they may have cost is counted once."""
     bureau = Bureau(tmp_path, rows=40)

@@ -138,7 +138,7 @@ def test_a_service_without_loans_may_screen_all_the_same(
     found = examined(tmp_path, trouble=trouble)
     service = next(each for each in found.findings if each.name == "service")
     assert service.standing == ("warning" if safe else "wrong")
-    assert ("has no list of loan products" in service.says) is safe
+    assert ("knows no list of loan products" in service.says) is safe
     assert (found.safe, found.exit_status) == (safe, 0 if safe else 2)
 
 

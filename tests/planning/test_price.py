@@ -18,7 +18,7 @@ from nightscreen.planning.price import (
 )
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.money import MICRO
-from nightscreen.schemas.plan import CheckIdentity, SeenCharges
+from nightscreen.schemas.plan import CheckIdentity, First, SeenCharges
 
 PRICES = {"karma": 10 * MICRO, "bank_account": 10 * MICRO, "ecosystem": 25 * MICRO}
 
@@ -84,6 +84,7 @@ def test_what_the_money_affords_is_told() -> None:
     )
     assert found.affordable == 5
     assert found.rows_short == 4
+    assert found.first == First(never_screened=5, overdue=0, least_exposure_kobo=100)
 
 
 APPROVALS: list[tuple[int, int | None, list[int], bool]] = [

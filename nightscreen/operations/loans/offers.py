@@ -271,7 +271,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
 
     flow, name, batch = "offer_loans", "loan-offers", "loan-offers"
     operation, kind = Operation.LOAN_START, SubjectKind.CUSTOMER
-    model, under_way = Offer, LinkState.STARTING.value
+    model, under_way, first_alone = Offer, LinkState.STARTING.value, True
 
     def __init__(self, run: Run, parameters: OfferLoans) -> None:
         super().__init__(run, parameters)
