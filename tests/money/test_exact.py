@@ -35,7 +35,7 @@ def test_another_consumer_of_the_wallet_is_drift(tmp_path: Path) -> None:
     bureau.service.before = drain
     report = bureau.night().report
     assert Decimal(report["balance"]["drift"]) == sum(drained) > 7
-    assert report["cost"]["total"] == bureau.charged
+    assert Decimal(report["cost"]["total"]) == Decimal(bureau.charged)
 
 
 def test_answers_without_meta_are_in_doubt_and_no_drift(tmp_path: Path) -> None:
