@@ -34,7 +34,7 @@ from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
 from nightscreen.runs.runner import Runner
 from nightscreen.runs.screening import run_screening
-from nightscreen.runs.worker import LOOK_S, exchange, leave, open_worker
+from nightscreen.runs.worker import LOOK_S, close_worker, open_worker, sync_with_run
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 
@@ -71,13 +71,13 @@ async def run_worker(place: dict[str, str]) -> None:
         for check in worker.run.operations:
             group.create_task(worker.ask(check))
     looking.cancel()
-    await leave(worker)
+    await close_worker(worker)
     worker.run.close()
 
 
 async def _heed(worker: Asking) -> None:
     while True:
-        await exchange(worker)
+        await sync_with_run(worker)
         await asyncio.sleep(LOOK_S)
 
 

@@ -20,8 +20,8 @@ from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.opening import journal_of
-from nightscreen.privacy.erasure import erase, look
-from nightscreen.privacy.person import Whom
+from nightscreen.privacy.erasure import erase, find_person_data
+from nightscreen.privacy.person import ErasureTarget
 from nightscreen.runs.runner import Runner
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.approvals import ApprovalDecision
@@ -149,11 +149,11 @@ class Lender(RuleBasedStateMachine):
         self.unfinished.clear()
         person = self.people.pop(number)
         self.erased.append(number)
-        whom = Whom(customer_id=person["customer_id"], bvn=person["bvn"])
+        whom = ErasureTarget(customer_id=person["customer_id"], bvn=person["bvn"])
         pseudonyms: list[bytes] = []
         # a run that was killed before it came to this person holds nothing of them
         with journal_of(self.world.read_settings()) as journal, suppress(InputError):
-            found = look(journal, whom)
+            found = find_person_data(journal, whom)
             pseudonyms = list(found.person.pseudonyms().all)
             erase(journal, found)
         words = [person[name].encode() for name in ("bvn", "account_number", "customer_id")]

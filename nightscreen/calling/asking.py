@@ -157,14 +157,14 @@ class Asking(Caller):
         place[order] = np.arange(chains.needed)
         for status in (LookupStatus.SPARED, LookupStatus.WAITING):
             moved = self.table.first_id + np.sort(place[later & (states == status.value)])
-            run.journal.lookups.put_back(moved.tolist(), status)
+            run.journal.lookups.set_state(moved.tolist(), status)
             if status is LookupStatus.SPARED:
                 run.progress[check].spared += len(moved)
         return bool(len(moved))
 
     # --- stops that the processes of a run share ---
 
-    async def pass_stops_on(self) -> None:
+    async def sync_stops(self) -> None:
         """Write down the stops that were met here, and obey those of the other processes."""
         stops, lookups, run_id = self.run.stops, self.run.journal.lookups, self.run.run_id
         mine: dict[str, str] = dict(stops.checks)
@@ -182,13 +182,13 @@ class Asking(Caller):
         """
         await super().close()
         with suppress(JournalError):
-            await asyncio.to_thread(self.run.journal.lookups.let_go, self.table)
+            await asyncio.to_thread(self.run.journal.lookups.release_claims, self.table)
 
 
 # --- opening ---
 
 
-async def open_books(asking: Asking) -> None:
+async def ask_opening_lookup(asking: Asking) -> None:
     """Ask one lookup alone, so that the opening balance is exact and the service is known.
 
     Then one is kept for the end, with the money for it: the last that the money reaches, of a check
@@ -223,7 +223,7 @@ async def _opens(asking: Asking, check: str) -> bool:
         await asking.lanes[check].ask(only=reached[0])
         if _answered(asking, check) > answered:
             return True
-        if stops.answered == 0 and _no_sign_of_the_service(run):
+        if stops.answered == 0 and _is_service_missing(run):
             stops.stop(StopReason.OUTAGE)
         if check in stops.checks or not stops.evidence(check).is_open:
             break
@@ -235,7 +235,7 @@ def _answered(asking: Asking, check: str) -> int:
     return sum(getattr(progress, status.name.lower()) for status in _ANSWERED)
 
 
-def _no_sign_of_the_service(run: Run) -> bool:
+def _is_service_missing(run: Run) -> bool:
     """Return whether nothing listens at the address, or nothing that it says can be read.
 
     One lookup tells nothing of the service where its response cannot be read: several must agree.
@@ -264,13 +264,13 @@ async def _keep_closer(asking: Asking) -> None:
     ]
     reached = await asyncio.to_thread(_reached, asking, bearing)
     last = None if reached is None else reached[1]
-    await asyncio.to_thread(run.journal.lookups.keep_for_the_end, asking.table, last)
+    await asyncio.to_thread(run.journal.lookups.set_closing_lookup, asking.table, last)
 
 
 # --- closing ---
 
 
-async def close_books(asking: Asking) -> None:
+async def ask_closing_lookups(asking: Asking) -> None:
     """Ask the lookup that was kept for the end, once all else has settled, for an exact closing.
 
     Where money ran short and this call cost less than was kept for it, the next in rank that can be
@@ -287,7 +287,7 @@ async def close_books(asking: Asking) -> None:
         check, number = found
         await asking.lanes[check].ask(only=number)
         await asking.drain()
-        await asyncio.to_thread(lookups.keep_for_the_end, asking.table, None)
+        await asyncio.to_thread(lookups.set_closing_lookup, asking.table, None)
         if asking.lanes[check].short:
             stops.stop(StopReason.BUDGET)
     stops.conclude()
@@ -310,7 +310,7 @@ def _next_alone(asking: Asking) -> tuple[str, int] | None:
 # --- after a stop that may pass ---
 
 
-def ask_again(asking: Asking) -> bool:
+def requeue_lost(asking: Asking) -> bool:
     """Let what was lost or failed wait to be asked again, as far as it may be sent again.
 
     What may not is not weighed either: what was lost in an outage is the outage's doing.
@@ -328,7 +328,7 @@ def ask_again(asking: Asking) -> bool:
             used_up = is_closed(sent.attempts, sent.unread, run.settings.attempts)
             if status is LookupStatus.FAILED or not used_up:
                 again.append(each.lookup_id)
-    lookups.put_back(again, LookupStatus.WAITING)
-    lookups.let_go(table)
+    lookups.set_state(again, LookupStatus.WAITING)
+    lookups.release_claims(table)
     waiting = {status for _, status in lookups.counts(table)}
     return bool(waiting & NOT_ENDED)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 from nightscreen.calling.lane import Lane
 from nightscreen.calling.lookup_task import LookupTask
 from nightscreen.calling.run import known_prices
-from nightscreen.calling.stops import PASSING
+from nightscreen.calling.stops import TRANSIENT_STOPS
 from nightscreen.calling.writer import Writer
 from nightscreen.client.api import Client
 from nightscreen.client.limiter import AdaptiveCap
@@ -148,7 +148,7 @@ class Caller:
             consent_ends_at=consent_ends_at,
         )
 
-    async def one(self, task: LookupTask) -> LookupTask:
+    async def make_call(self, task: LookupTask) -> LookupTask:
         """Make one API call and wait for its end; it has its status, and what came where it did.
 
         One that is left `WAITING` was not reached, or met a stop: `run.stops.reason` says which.
@@ -162,11 +162,11 @@ class Caller:
         self.short |= left and self.run.stops.ending()[0] == COMPLETED
         return made
 
-    def waits_for(self, reason: str) -> bool:
+    def record_wait(self, reason: str) -> bool:
         """Take note of what is waited for outside the lanes; False where the run has stopped."""
         run, at = self.run, asyncio.get_running_loop().time()
         now, (operation,) = run.clock(), run.operations
-        run.stops.silence.goes_on(operation, reason, at=at, now=now)
+        run.stops.silence.record_wait(operation, reason, at=at, now=now)
         return run.stops.may_send(operation, now, at)
 
     async def drain(self) -> None:
@@ -208,14 +208,15 @@ LOOK_S = 1.0  # how soon a run that waits hears that it was cancelled
 def seconds_to_resume(run: Run) -> float | None:
     """Return how long to wait before a stopped run is tried again; None where it has ended.
 
-    What may pass by itself (`PASSING`) is waited for where a deadline is set and leaves time.
+    What may pass by itself (`TRANSIENT_STOPS`) is waited for where a deadline is set and leaves
+    time.
     """
     stops, now = run.stops, run.clock()
     waits = [
         (next_day(now) - now) / MICROS
-        if PASSING[reason].at_noon
+        if TRANSIENT_STOPS[reason].at_noon
         else run.settings.resume_every.total_seconds()
-        for reason in stops.passing()
+        for reason in stops.transient_stops()
     ]
     if stops.deadline_at is None or not waits:
         return None
@@ -246,7 +247,7 @@ async def wait_and_resume(run: Run, reopen: Callable[[], object]) -> bool:
         if stops.reason != stop:
             stops.resting_since = None
             return False
-    lost = any(not PASSING[reason].at_noon for reason in stops.passing())
+    lost = any(not TRANSIENT_STOPS[reason].at_noon for reason in stops.transient_stops())
     if lost and reopen() is False:
         stops.resting_since = None
         return False

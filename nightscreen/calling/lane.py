@@ -21,7 +21,7 @@ from nightscreen.calling.stops import FEW, Objection, Stops, Until
 from nightscreen.client.classify import BODY_KEPT, CallOutcome
 from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.client.retry import next_attempt
-from nightscreen.journal.calls import Wish
+from nightscreen.journal.calls import ClaimRequest
 from nightscreen.schemas.calls import KEPT_STATES, LookupStatus, Reservation, ReservationStatus
 from nightscreen.schemas.clock import MICROS, next_day
 from nightscreen.schemas.stops import StopReason
@@ -200,12 +200,12 @@ class Lane:
                 looked_at, due_s = self._now(), None
                 self._progress.cap = self.cap.cap
                 if self._halted():
-                    self._let_go()
+                    self._release_waiting()
                 else:
                     self._launch()
                     if self._is_paused():  # others may use money and number
                         while self._ready:
-                            self._give_back(self._ready.popleft(), LookupStatus.CLAIMED)
+                            self._release_intent(self._ready.popleft(), LookupStatus.CLAIMED)
                     if await self._reserve():
                         continue
                     self._say_why()
@@ -300,7 +300,7 @@ class Lane:
         asks = [task.ask(self._highest()) for task in block]
         stopped = frozenset(self.stops.checks)
         check = block[0].check if block else self.check
-        wish = Wish(check, asks, wished, self._only, left_micro, stopped)
+        wish = ClaimRequest(check, asks, wished, self._only, left_micro, stopped)
         taken: list[tuple[LookupTask, Reservation]] = []
         try:
             claim = await self.writer.claim(wish)
@@ -369,10 +369,10 @@ class Lane:
                 self.wallet.bound_micro += task.bound_micro
                 self._ready.append(task)
             case ReservationStatus.ANSWERED:
-                self.stops.silence.ends()
+                self.stops.silence.clear_waits()
                 self._end_unsent(task, grant.ends_as)
             case ReservationStatus.HELD:
-                self._waits_for("an answer that another process asks for")
+                self._record_wait("an answer that another process asks for")
                 self._put_off(task, _HELD_POLL_S)
             case ReservationStatus.UNAFFORDABLE:
                 doubted = LookupStatus.IN_DOUBT if task.doubted else LookupStatus.WAITING
@@ -385,7 +385,7 @@ class Lane:
         """Take note of what a claim ended and refused, and whether there will be more."""
         for each in claim.ended:
             if each.state is not LookupStatus.LAPSED:
-                self.stops.silence.ends()
+                self.stops.silence.clear_waits()
             self.stops.ended(self.check, each.state, 0)
         self.stops.obey(claim.stops)
         refused, left = claim.refused, claim.left
@@ -413,9 +413,9 @@ class Lane:
             self.stops.quota_until[self.check] = next_day(asked_at)
             return
         if refused is ReservationStatus.LATER:
-            self._waits_for("a call under way that will confirm the price of others")
+            self._record_wait("a call under way that will confirm the price of others")
         elif refused is ReservationStatus.BUSY and not self._intents:
-            self._waits_for("calls of other processes, which have all of MAX_IN_FLIGHT")
+            self._record_wait("calls of other processes, which have all of MAX_IN_FLIGHT")
         beside = any(lane.has_intents for lane in (self, *self.lanes.values()))
         self._claim_later(_POLL_BESIDE_S if beside else _POLL_S)
 
@@ -450,19 +450,19 @@ class Lane:
         if self._intents:
             return
         if self.cap.paused_until > at:
-            self._waits_for("the service, which asked to be left alone (Retry-After)")
+            self._record_wait("the service, which asked to be left alone (Retry-After)")
         elif self.stops.silence.opened_at is not None:
-            self._waits_for("the service, which gives no answers")
+            self._record_wait("the service, which gives no answers")
 
-    def _waits_for(self, reason: str) -> None:
-        self.stops.silence.goes_on(self.check, reason, at=self._now(), now=self.clock())
+    def _record_wait(self, reason: str) -> None:
+        self.stops.silence.record_wait(self.check, reason, at=self._now(), now=self.clock())
 
     # --- calls ---
 
     def _launch(self) -> None:
         """Send what is ready, as far as the limit lets."""
         while (call := self._next()) is not None:
-            flight = asyncio.get_running_loop().create_task(self._fly(*call))
+            flight = asyncio.get_running_loop().create_task(self._send_loop(*call))
             self._flights.add(flight)
             flight.add_done_callback(self._flights.discard)
 
@@ -479,15 +479,15 @@ class Lane:
             if self._runs_low():
                 self._wake.set()  # a flight that goes on never lands, and wakes nobody
             if task.consent_ends_at is not None and self.clock() >= task.consent_ends_at:
-                self._give_back(task, LookupStatus.LAPSED)
+                self._release_intent(task, LookupStatus.LAPSED)
             elif task.bound_micro < self._highest():
-                self._give_back(task, LookupStatus.CLAIMED)
+                self._release_intent(task, LookupStatus.CLAIMED)
             else:
                 self._progress.in_flight += 1
                 return task, self.cap.begin(self._progress.in_flight)
         return None
 
-    async def _fly(self, task: LookupTask, begun: CallStart) -> None:
+    async def _send_loop(self, task: LookupTask, begun: CallStart) -> None:
         """Make an attempt, and the next one at once.
 
         A call that waited for the loop to come around would go out with all others that were
@@ -534,15 +534,15 @@ class Lane:
             self._end(task, LookupStatus.WAITING, 0)
             return
         now, at = self.clock(), self._now()
-        if stops.heard is not None:
-            stops.heard(check, (now - sent_at) / MICROS, reading)
+        if stops.on_attempt is not None:
+            stops.on_attempt(check, (now - sent_at) / MICROS, reading)
         wait_s = reading.retry_after_s
         if wait_s is not None and reading.strain:
             wait_s = stops.wait_asked(check, task.subject, wait_s)
         self.cap.on_result(begun=begun, strain=reading.strain, now=at, retry_after_s=wait_s)
         stops.paused_until[check] = self.cap.paused_until
         least = wallet.least_micro
-        stopped = stops.came_back(
+        stopped = stops.record_attempt(
             check,
             task.witness,
             reading,
@@ -552,15 +552,15 @@ class Lane:
             is_poor=least is not None and least < task.bound_micro,
             was_unread=task.was_unread,
         )
-        task.take_note(reading)
+        task.record_attempt(reading)
         self._progress.attempts += 1
-        named_micro = wallet.disbelieved(check, reading)
+        named_micro = wallet.implausible_cost(check, reading)
         self._unjudged += named_micro is not None
         balance = None if reading.stop is not None else reading.balance_micro
-        wallet.takes(most_charged(task, reading, named_micro), balance, mark)
+        wallet.record_charge(most_charged(task, reading, named_micro), balance, mark)
         if reading.verdict in BODY_KEPT:
             believed = reading.cost_micro if named_micro is None else None
-            wallet.saw_price(check, believed, task.bound_micro)
+            wallet.record_price(check, believed, task.bound_micro)
         delay = self._delay(task, reading)
         ended = task.ends_as(reading, delay, stops=stopped)
         settled = outcome_of(
@@ -622,13 +622,13 @@ class Lane:
             self._unjudged -= 1
             disproved = settled.call_id in disputed.disproved
             cost_micro = task.bound_micro if disproved else cost_micro
-            self.wallet.saw_disbelieved(
+            self.wallet.report_implausible_cost(
                 self.check, task.subject, settled.named_micro, disproved=disproved
             )
         if not self._is_disputed or settled.balance_micro is not None:
             self._evidence.forget(Until.BALANCE)
         elif settled.state in KEPT_STATES:
-            self.stops.hear(self.check, Objection.UNSETTLED, settled.call_id)
+            self.stops.record_objection(self.check, Objection.UNSETTLED, settled.call_id)
         return cost_micro
 
     def _put_off(self, task: LookupTask, delay_s: float) -> None:
@@ -667,11 +667,11 @@ class Lane:
 
     # --- stops ---
 
-    def _let_go(self) -> None:
+    def _release_waiting(self) -> None:
         """Give back what was not sent; what is in flight settles by itself."""
         self._claims = False
         while self._ready:
-            self._give_back(self._ready.popleft(), LookupStatus.WAITING)
+            self._release_intent(self._ready.popleft(), LookupStatus.WAITING)
         waiting = [task for _, _, task in self._waiting]
         self._waiting.clear()
         for task in waiting:
@@ -680,7 +680,7 @@ class Lane:
             else:
                 self._end(task, LookupStatus.WAITING, 0)
 
-    def _give_back(self, task: LookupTask, becomes: LookupStatus) -> None:
+    def _release_intent(self, task: LookupTask, becomes: LookupStatus) -> None:
         """Give an intent back unsent; what stays claimed is reserved anew."""
 
         def given_back() -> None:

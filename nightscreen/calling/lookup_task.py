@@ -127,7 +127,7 @@ class LookupTask:
             attempt=self.attempts + 1,
         )
 
-    def take_note(self, reading: CallOutcome) -> None:
+    def record_attempt(self, reading: CallOutcome) -> None:
         """Count an attempt that may have been charged without our knowing."""
         if reading.verdict is ChargeStatus.IN_DOUBT:
             self.doubts += 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.client.prices import load_prices
 from nightscreen.config.declarations import Declarations
-from nightscreen.files.places import withdraw
+from nightscreen.files.places import discard_folder
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.money import max_cost, price_limit
@@ -86,7 +86,7 @@ class Run:
         return only_quotes(self.parameters)
 
     @property
-    def came_to_nothing(self) -> bool:
+    def has_no_effect(self) -> bool:
         """Return whether no call of it, in whatever session, can have been acted on."""
         calls = (row for rows in self.journal.runs.calls(self.run_id) for row in rows)
         return all(row.state in _NOT_ACTED_ON for row in calls)
@@ -100,17 +100,17 @@ class Run:
             SettingsError: the address answers, but not as the service does.
         """
         stops = self.stops
-        nothing_came = stops.answered == 0 and self.came_to_nothing
+        nothing_came = stops.answered == 0 and self.has_no_effect
         if self.is_new and stops.reason == ADDRESS and nothing_came:
             raise SettingsError(
                 f"{REFUSALS['address']} ({self.settings.base_url}); nothing was spent"
             )
 
-    def withdraw(self) -> None:
+    def discard(self) -> None:
         """Leave nothing of a new run that came to nothing."""
-        if self.is_new and self.came_to_nothing:
-            self.journal.runs.withdraw(self.run_id)
-            withdraw(self.folder.path)
+        if self.is_new and self.has_no_effect:
+            self.journal.runs.discard(self.run_id)
+            discard_folder(self.folder.path)
 
     def close(self) -> None:
         """Give back what the run has open, the journal last."""

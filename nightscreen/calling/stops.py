@@ -1,8 +1,8 @@
 """Stops: what makes further calls useless, who must agree on it, and how far it reaches.
 
-`RULES` is the table of what answers can say against going on, `PASSING` that of the stops which
-may pass by themselves. A stop is a value: the first one stays, whatever is in flight settles, and
-nothing new is sent. No clock of its own, no engine.
+`RULES` is the table of what answers can say against going on, `TRANSIENT_STOPS` that of the stops
+which may pass by themselves. A stop is a value: the first one stays, whatever is in flight settles,
+and nothing new is sent. No clock of its own, no engine.
 """
 
 from __future__ import annotations
@@ -182,17 +182,17 @@ by each of their identifiers."""
 FEW = 3  # customers that are enough to tell a fault of the service from one of theirs, at any time
 
 
-class Passing(NamedTuple):
+class TransientStop(NamedTuple):
     """A stop that may pass by itself: what is waited for, and whether it comes back at noon."""
 
     waits_for: str
     at_noon: bool = False
 
 
-PASSING: Mapping[str, Passing] = {
-    StopReason.OUTAGE: Passing("the service to answer again"),
-    StopReason.BALANCE: Passing("the wallet to be topped up"),
-    StopReason.QUOTA: Passing(
+TRANSIENT_STOPS: Mapping[str, TransientStop] = {
+    StopReason.OUTAGE: TransientStop("the service to answer again"),
+    StopReason.BALANCE: TransientStop("the wallet to be topped up"),
+    StopReason.QUOTA: TransientStop(
         "the day's number of lookups, which comes back at noon in Lagos", at_noon=True
     ),
 }
@@ -229,7 +229,7 @@ class Evidence:
         heard = self._witnesses.get((word, None), ())
         return witness in heard or len(heard) >= RULES[word].first
 
-    def hear(
+    def add_witness(
         self, word: Objection, witness: Hashable, mark: int | None = None, detail: Hashable = None
     ) -> int:
         """Hear a lookup; return how many witnesses there are for what it says.
@@ -333,18 +333,18 @@ class Silence:
     _next_probe_at: float = 0.0
     _reasons: dict[str, str] = field(default_factory=dict)
 
-    def ends(self) -> None:
+    def clear_waits(self) -> None:
         """Forget what was waited for: there was an answer, from the service or another process."""
         if self.began is not None:
             self.began = self.since = None
             self._reasons.clear()
 
-    def sign_of_life(self) -> None:
+    def record_response(self) -> None:
         """Probe no longer: the service said something, be it a refusal."""
         self._attempts = 0
         self.opened_at = None
 
-    def goes_on(self, who: str, reason: str, *, at: float, now: int) -> None:
+    def record_wait(self, who: str, reason: str, *, at: float, now: int) -> None:
         """Record what a check waits for, in words; the wait begins now where none had begun.
 
         Now is `at` on the loop's clock, and `now` in microseconds.
@@ -353,7 +353,7 @@ class Silence:
             self.began, self.since = at, now
         self._reasons[who] = reason
 
-    def no_sign_of_life(self, at: float) -> None:
+    def record_no_response(self, at: float) -> None:
         """Count an attempt that brought none."""
         self._attempts += 1
         if self.opened_at is None and self._attempts >= self.after:
@@ -411,7 +411,7 @@ class Stops:
     probes_wallet: bool = False
     # hears of each attempt that came back: its check, its seconds, and what was read; for measures
     # only, None where nobody listens
-    heard: Callable[[str, float, CallOutcome], None] | None = None
+    on_attempt: Callable[[str, float, CallOutcome], None] | None = None
     _costs_in_doubt: bool = False
     _evidence: dict[str, Evidence] = field(default_factory=dict)
     _outage_at: int | None = None  # answers there were when it went on after one
@@ -430,7 +430,7 @@ class Stops:
 
     def stop(self, reason: str) -> None:
         """Stop everything; the first reason stays, unless it may pass and someone cancels."""
-        cancelled = reason == StopReason.CANCELLED and self.reason in PASSING
+        cancelled = reason == StopReason.CANCELLED and self.reason in TRANSIENT_STOPS
         if self.reason is None or cancelled:
             self.reason = reason
             self.wake()
@@ -469,26 +469,26 @@ class Stops:
             self.stop(StopReason.OUTAGE)
         return self.reason is None and check not in self.checks
 
-    def passing(self) -> frozenset[str]:
+    def transient_stops(self) -> frozenset[str]:
         """Return the stops, of the run or of checks of a run that went through, that may pass."""
-        if self.reason is not None and self.reason not in PASSING:
+        if self.reason is not None and self.reason not in TRANSIENT_STOPS:
             return frozenset()
         met = {self.reason, *self.checks.values()}
-        return frozenset(reason for reason in PASSING if reason in met)
+        return frozenset(reason for reason in TRANSIENT_STOPS if reason in met)
 
     def go_on(self) -> None:
         """Resume the run after stops that may have passed by themselves."""
-        passed = self.passing()
+        passed = self.transient_stops()
         self._outage_at = self.answered if StopReason.OUTAGE in passed else None
         self.probes_wallet = StopReason.BALANCE in passed
         self.reason = None
         self.checks = {
-            check: reason for check, reason in self.checks.items() if reason not in PASSING
+            check: reason for check, reason in self.checks.items() if reason not in TRANSIENT_STOPS
         }
         self.quota_until.clear()
         self.resting_since = None
-        self.silence.sign_of_life()
-        self.silence.ends()
+        self.silence.record_response()
+        self.silence.clear_waits()
         for evidence in self._evidence.values():
             evidence.starts_anew()
 
@@ -507,7 +507,9 @@ class Stops:
         """Return what is waited for and since when, in words and as an instant."""
         if self.resting_since is not None:
             reasons = {self.reason, *self.checks.values()}
-            words = [each.waits_for for reason, each in PASSING.items() if reason in reasons]
+            words = [
+                each.waits_for for reason, each in TRANSIENT_STOPS.items() if reason in reasons
+            ]
             return "; ".join(words), self.resting_since
         if self.silence.since is None:
             return None
@@ -523,7 +525,7 @@ class Stops:
         """Return what the lookups of a check said against going on."""
         return self._evidence.setdefault(check, Evidence())
 
-    def hear(
+    def record_objection(
         self,
         check: str,
         word: Objection,
@@ -540,8 +542,8 @@ class Stops:
             check: the check.
             word: what it says.
             witness: whom the lookup was for.
-            mark: as `Evidence.hear` has it.
-            detail: as `Evidence.hear` has it.
+            mark: as `Evidence.add_witness` has it.
+            detail: as `Evidence.add_witness` has it.
             enough: how many are enough; None for what the rule says.
             whole_run: the run stops, not the check alone.
 
@@ -549,17 +551,19 @@ class Stops:
             False where it is so far this lookup's failure alone.
         """
         rule, evidence = RULES[word], self.evidence(check)
-        number = evidence.hear(word, witness, mark, detail)
+        number = evidence.add_witness(word, witness, mark, detail)
         if self.reason is not None or check in self.checks:
             return True
         if enough is None:
             enough = rule.later if evidence.proved else rule.first
         if enough is None or number < enough:
             return False
-        self.meet(check, word, number, whole_run=whole_run)
+        self.apply_stop_rule(check, word, number, whole_run=whole_run)
         return True
 
-    def meet(self, check: str, word: Objection, number: int, *, whole_run: bool = False) -> None:
+    def apply_stop_rule(
+        self, check: str, word: Objection, number: int, *, whole_run: bool = False
+    ) -> None:
         """Stop what a rule stops, once so many have agreed, and say so."""
         if word is Objection.ADDRESS and (self.answered or self.proved_before):
             word, whole_run = Objection.ASTRAY, False
@@ -576,7 +580,7 @@ class Stops:
         else:
             self.stop_check(check, rule.reason)
 
-    def came_back(
+    def record_attempt(
         self,
         check: str,
         witness: Hashable,
@@ -607,7 +611,9 @@ class Stops:
         evidence, stopped = self.evidence(check), False
         was_silent = self.silence.opened_at is not None
         if reading.foreign:
-            stopped = self.hear(check, Objection.SAMPLE, witness, detail=reading.foreign)
+            stopped = self.record_objection(
+                check, Objection.SAMPLE, witness, detail=reading.foreign
+            )
         elif reading.stop is not None:
             word, whole_run = Objection(str(reading.stop)), str(reading.stop_scope) == "run"
             evidence.refused = (word, whole_run)
@@ -615,10 +621,12 @@ class Stops:
             # said of the account in so many words, whoever is asked about
             is_plain = reading.trouble is FailureReason.DISTRIBUTOR and not evidence.proved
             enough = 1 if is_low or is_plain else None
-            stopped = self.hear(check, word, witness, mark=mark, enough=enough, whole_run=whole_run)
+            stopped = self.record_objection(
+                check, word, witness, mark=mark, enough=enough, whole_run=whole_run
+            )
         if reading.verdict in BODY_KEPT:
-            self.silence.sign_of_life()
-            self.silence.ends()
+            self.silence.record_response()
+            self.silence.clear_waits()
             self.probes_wallet = False
             self.answered += 1
         if reading.verdict is ChargeStatus.ANSWERED:
@@ -634,9 +642,9 @@ class Stops:
             and check not in self.checks
         ):
             evidence.unread_since = evidence.unread_since or now
-            self.hear(check, Objection.UNREAD, witness, mark=mark)
+            self.record_objection(check, Objection.UNREAD, witness, mark=mark)
         if reading.fault and not evidence.proved:
-            self.hear(check, Objection.FAULT, witness, mark=mark, detail=reading.fault)
+            self.record_objection(check, Objection.FAULT, witness, mark=mark, detail=reading.fault)
             if (number := evidence.number(Objection.FAULT, reading.fault)) > 1:
                 evidence.not_before = at + SAME_FAULT_WAIT_S * 2 ** (number - 2)
         if was_silent and self.silence.opened_at is None:
@@ -652,15 +660,15 @@ class Stops:
             number = evidence.number(Objection.UNREADABLE) + bool(reading.cost_micro)
             evidence.counted(Objection.UNREADABLE, number)
             if number >= RULES[Objection.UNREADABLE].first:
-                self.meet(check, Objection.UNREADABLE, number)
+                self.apply_stop_rule(check, Objection.UNREADABLE, number)
             return
-        self.silence.goes_on(check, f"the service ({trouble})", at=at, now=now)
+        self.silence.record_wait(check, f"the service ({trouble})", at=at, now=now)
         if verdict in {ChargeStatus.NOT_SENT, ChargeStatus.IN_DOUBT}:
-            self.silence.no_sign_of_life(at)
+            self.silence.record_no_response(at)
         else:
-            self.silence.sign_of_life()
+            self.silence.record_response()
         if verdict is ChargeStatus.NOT_CHARGED and not reading.retry:
-            self.silence.ends()  # a refusal of this one lookup is a word of the service
+            self.silence.clear_waits()  # a refusal of this one lookup is a word of the service
 
     def unread_outages(self) -> list[tuple[str, int]]:
         """Return the checks whose responses could not be read in an outage, and since when.
@@ -684,7 +692,7 @@ class Stops:
         """
         if asked_s <= LONE_WAIT_S:
             return asked_s
-        number = self.evidence(check).hear(Objection.LONG_WAIT, subject)
+        number = self.evidence(check).add_witness(Objection.LONG_WAIT, subject)
         return asked_s if number >= RULES[Objection.LONG_WAIT].first else LONE_WAIT_S
 
     # --- counting ---
@@ -727,7 +735,7 @@ class Stops:
                 continue
             word, whole_run = evidence.refused
             if alone:
-                self.meet(check, word, 0, whole_run=whole_run)
+                self.apply_stop_rule(check, word, 0, whole_run=whole_run)
             elif not evidence.proved:
                 self.notices.append(
                     f"the only {check} lookups asked failed ({word}); nothing of "

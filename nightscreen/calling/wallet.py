@@ -49,7 +49,7 @@ class Wallet:
         self.least_micro = None
         self.settled_micro = self._answers = 0
 
-    def takes(self, charged_micro: int, balance_micro: int | None, mark: int) -> None:
+    def record_charge(self, charged_micro: int, balance_micro: int | None, mark: int) -> None:
         """Enter an attempt that came back.
 
         Args:
@@ -109,7 +109,7 @@ class Wallet:
 
     # --- prices ---
 
-    def saw_price(self, check: str, cost_micro: int | None, reserved_micro: int) -> None:
+    def record_price(self, check: str, cost_micro: int | None, reserved_micro: int) -> None:
         """Take note of an answer's price, None where unknown; say so where it rose."""
         self._answers += 1
         cost = cost_micro or 0
@@ -123,7 +123,7 @@ class Wallet:
                 f"{naira_words(cost)} while the run was under way"
             )
 
-    def disbelieved(self, check: str, reading: CallOutcome) -> int | None:
+    def implausible_cost(self, check: str, reading: CallOutcome) -> int | None:
         """Return the cost an answer names where that is too high to be a price; None where not."""
         limit = self.price_limits.get(check)
         if limit is None or reading.verdict is ChargeStatus.IN_DOUBT:
@@ -133,7 +133,7 @@ class Wallet:
         cost = reading.cost_micro
         return cost if cost is not None and cost > limit else None
 
-    def saw_disbelieved(
+    def report_implausible_cost(
         self, check: str, subject: bytes, named_micro: int, *, disproved: bool
     ) -> None:
         """Say that a named cost is not believed; what no balance disproved may stop its check."""
@@ -154,4 +154,4 @@ class Wallet:
                 "one call at a time; if you have the service's invoice, enter what it says: "
                 "nightscreen journal settle"
             )
-            self.stops.hear(check, Objection.COST, subject)
+            self.stops.record_objection(check, Objection.COST, subject)

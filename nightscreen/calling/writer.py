@@ -19,7 +19,7 @@ from nightscreen.schemas.errors import JournalError, NightscreenError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.journal.calls import Calls, Claim, Wish
+    from nightscreen.journal.calls import Calls, Claim, ClaimRequest
     from nightscreen.schemas.calls import CallResult, Caps, LookupStatus
 
 GROUP_EVERY_S = 0.01
@@ -70,7 +70,7 @@ class Writer:
                 )
         return self.broken
 
-    async def claim(self, wish: Wish) -> Claim:
+    async def claim(self, wish: ClaimRequest) -> Claim:
         """Commit the intents of one check's block.
 
         Raises:

@@ -199,7 +199,7 @@ def _say_mistakes(mistakes: Sequence[Mapping[str, Any]]) -> None:
         say(f"and {len(mistakes) - _MOST_SHOWN:,} more; --json lists all")
 
 
-def _told(view: str) -> Callable[[dict[str, Any]], None]:
+def _view_with_mistakes(view: str) -> Callable[[dict[str, Any]], None]:
     """Return what shows an imported file: its mistakes on stderr, then the view."""
 
     def shown(document: dict[str, Any]) -> None:
@@ -209,7 +209,7 @@ def _told(view: str) -> Callable[[dict[str, Any]], None]:
     return shown
 
 
-@command("review import decisions.xlsx", of=reviews, view=_told("reviews-imported"))
+@command("review import decisions.xlsx", of=reviews, view=_view_with_mistakes("reviews-imported"))
 def import_reviewed(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The list, as CSV or XLSX.")],
     days: Annotated[int, typer.Option(min=1, max=365, help="How long a review is valid.")] = 30,
@@ -243,7 +243,7 @@ def import_reviewed(
     return Result(document, 2 if judged.mistakes else 0)
 
 
-@command("notices import notices.csv", of=notices, view=_told("notices-imported"))
+@command("notices import notices.csv", of=notices, view=_view_with_mistakes("notices-imported"))
 def import_notices(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="notices.csv, filled in.")],
 ) -> Result:

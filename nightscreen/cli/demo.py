@@ -56,7 +56,7 @@ def demo(
     say(f"{facts.rows:,} fictional customers, about {DAMAGE_PCT:.0f} % with bad data: {file}")
     with SandboxProcess(balance=WALLET_NAIRA) as sandbox:
         say(f"The simulator runs at {sandbox.url}; nothing here costs real money.")
-        point_at(sandbox.url, sandbox.api_key, folder)
+        use_simulator(sandbox.url, sandbox.api_key, folder)
         given = {"input": str(file), "batch": "demo", "output": str(folder / "out"), "yes": True}
         parameters = ScreenBatch(**given)
         nights = [run_flow("screen_batch:screen_batch", parameters) for _ in range(2)]
@@ -112,7 +112,9 @@ def _is_place(name: str) -> bool:
     return bool({str, Path, SecretStr}.intersection({kind, *get_args(kind)}))
 
 
-def point_at(url: str, api_key: str, folder: Path, limits: Mapping[str, str] | None = None) -> None:
+def use_simulator(
+    url: str, api_key: str, folder: Path, limits: Mapping[str, str] | None = None
+) -> None:
     """Set this process to the simulator and a HOME of the demo's own, whatever was set before."""
     limits = limits or {}
     for name in [variable for variable in os.environ if variable.upper().startswith(PREFIX)]:

@@ -58,7 +58,7 @@ _SINCE_NIGHT: Final = timedelta(hours=4)  # a choice: as at a desk in the mornin
 _THRESHOLDS: Final = {"past_due_naira": Decimal(20_000), "stacking_loans": Decimal(4)}
 
 
-def furnish(
+def seed_demo(
     folder: Path,
     settings: Settings,
     rows: int,

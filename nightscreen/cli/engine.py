@@ -111,9 +111,9 @@ def prepare_engine(module: str) -> None:
         from prefect.settings import PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS as PATIENCE
 
         import_module(module)
-        from nightscreen.tasks.own_flow import LOADED_ON_THE_WAY
+        from nightscreen.tasks.own_flow import PRELOADED_MODULES
 
-        for each in LOADED_ON_THE_WAY:
+        for each in PRELOADED_MODULES:
             import_module(each)
         temporary_server.wait(PATIENCE.value())
         return
@@ -155,7 +155,7 @@ def run_flow(path: str, *given: object, shown: bool = True, **options: object) -
         return in_loop(watched())
 
 
-def ran(path: str, parameters: Any) -> Result:  # noqa: ANN401 - of any flow
+def run_as_command(path: str, parameters: Any) -> Result:  # noqa: ANN401 - of any flow
     """Run a flow by hand, and return its report as the result of a command."""
     report = run_flow(path, parameters)
     more = about(report, parameters.output)

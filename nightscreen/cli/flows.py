@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from nightscreen.cli.command import CustomerArgument, Result, command, group
 from nightscreen.cli.context import opened_journal, require_consent, settings_of_command
-from nightscreen.cli.engine import ran, run_flow, settings_for_calls
+from nightscreen.cli.engine import run_as_command, run_flow, settings_for_calls
 from nightscreen.cli.output import lagos_time, say
 from nightscreen.client.wire import consent_address, read_scopes
 from nightscreen.config.parameters import WatchInbox
@@ -34,7 +34,7 @@ from nightscreen.operations.bvn.confirmations import BvnConfirmations
 from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.operations.consents.links import (
     ConsentLinks,
-    asked_by_hand,
+    consume_manual_state,
     grant_rows,
     read_code,
 )
@@ -66,23 +66,23 @@ _LOAN = ("reference", "product_id", "state", "status", "status_at", "loan_amount
 @command("bvn request customers.csv", of=bvn, view="person-run")
 def request(parameters: RequestBvns) -> Result:
     """Have the service send each customer of a file a one-time password."""
-    return made(BvnRequests, parameters)
+    return run_or_quote(BvnRequests, parameters)
 
 
 @command("bvn confirm otps.csv --max-spend 5000", of=bvn, view="person-run")
 def confirm(parameters: ConfirmBvns) -> Result:
     """Confirm BVNs with the passwords customers supplied; each confirmation is charged."""
-    return made(BvnConfirmations, parameters)
+    return run_or_quote(BvnConfirmations, parameters)
 
 
-def made(kind: type[PersonRun[Any, Any]], parameters: QuotedRunParameters) -> Result:
+def run_or_quote(kind: type[PersonRun[Any, Any]], parameters: QuotedRunParameters) -> Result:
     """Make a run by its flow; a quote, and what is wrong with its input, need no engine."""
     settings = settings_for_calls()
     if parameters.quote_only:
         return Result(asyncio.run(run_people(kind, parameters, settings)), view="person-quote")
     if not parameters.run:
         kind.identify(parameters, settings)
-    return ran(f"people:{kind.flow}", parameters)
+    return run_as_command(f"people:{kind.flow}", parameters)
 
 
 @command("loans products --json", of=loans, view="products")
@@ -105,7 +105,7 @@ def offer(
         raise UsageError("--prefill takes email, phone or both; to fill in nothing: --no-prefill")
     if no_prefill:
         parameters = parameters.model_copy(update={"prefill": []})
-    return _refusal_said(made(LoanOffers, parameters))
+    return _refusal_said(run_or_quote(LoanOffers, parameters))
 
 
 def _refusal_said(result: Result) -> Result:
@@ -119,7 +119,7 @@ def _refusal_said(result: Result) -> Result:
 def track(parameters: TrackLoans) -> Result:
     """Ask about every open loan; report its state and what has changed."""
     settings_for_calls()
-    result = _refusal_said(ran("people:track_loans", parameters))
+    result = _refusal_said(run_as_command("people:track_loans", parameters))
     with opened_journal() as journal:
         run = journal.runs.find(str(result.document["run_id"]))
     return (
@@ -174,7 +174,7 @@ def pull(
         raise UsageError("--run takes an earlier pull up with its own customers; leave --customer")
     kind = AccountPull if accounts else TransactionPull
     grants = _grants(scope_of(kind.kinds[0]), customer) if customer else []
-    return ran(f"people:{kind.flow}", parameters.model_copy(update={"grants": grants}))
+    return run_as_command(f"people:{kind.flow}", parameters.model_copy(update={"grants": grants}))
 
 
 def _grants(scope: str, customers: Sequence[str]) -> list[str]:
@@ -297,7 +297,7 @@ def redeem(
     require_consent(settings)
     brought, state = read_code(sys.stdin.readline() if code == "-" else code)
     with journal_of(settings) as journal:
-        asked = asked_by_hand(journal, customer, state, read_scopes(scope) if scope else ())
+        asked = consume_manual_state(journal, customer, state, read_scopes(scope) if scope else ())
         done = asyncio.run(redeem_code(journal, settings, asked, brought, channel="by hand"))
     status, sentence = _ENDINGS.get(done.ending.value, (0, ""))
     if done.trouble in REFUSALS:  # a wrong address, key or right reads as everywhere

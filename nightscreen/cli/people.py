@@ -20,16 +20,16 @@ from nightscreen.cli.output import say, view
 from nightscreen.config.declarations import read_declarations
 from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.journal.audit import NEWEST, Audit, AuditQuery
-from nightscreen.journal.erasure import leave_no_trace
+from nightscreen.journal.erasure import scrub_database
 from nightscreen.privacy import erasure, purging
 from nightscreen.privacy.lookup_subject import lookup_subject
-from nightscreen.privacy.person import Whom
+from nightscreen.privacy.person import ErasureTarget
 from nightscreen.privacy.processing_record import assessment_page, processing_record, record_page
 from nightscreen.schemas.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from nightscreen.journal import Journal
-    from nightscreen.privacy.erasure import Found
+    from nightscreen.privacy.erasure import ErasureScope
 
 
 _HELD = ("rows", "lists", "quarantine", "lookups", "answers", "changes")
@@ -123,7 +123,9 @@ def erase(
     if bvn and _BVN.fullmatch(bvn) is None:
         raise UsageError("--bvn takes the 11 digits of a BVN")
     with opened_journal() as journal:
-        found = look(journal, Whom(customer_id=customer_id, batch=batch, bvn=bvn))
+        found = find_for_erasure(
+            journal, ErasureTarget(customer_id=customer_id, batch=batch, bvn=bvn)
+        )
         would = found.document()
         if dry_run:
             return Result({**would, "dry_run": True})
@@ -155,27 +157,31 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool) -> Resul
     failed: list[str] = []
     with opened_journal() as journal:
         for number, identifier in enumerate(named, start=1):
-            whom = Whom(bvn=identifier) if bvn else Whom(customer_id=identifier, batch=batch)
+            whom = (
+                ErasureTarget(bvn=identifier)
+                if bvn
+                else ErasureTarget(customer_id=identifier, batch=batch)
+            )
             try:
-                done.append(erase_found(journal, look(journal, whom), more=True))
+                done.append(erase_found(journal, find_for_erasure(journal, whom), more=True))
             except InputError as error:
                 failed.append(f"line {number}: {error}")
-        emptied = {"log_emptied": leave_no_trace(journal)}
+        emptied = {"log_emptied": scrub_database(journal)}
     document = {"erased": [{**each, **emptied} for each in done], "failed": failed}
     return Result(document, 2 if failed else 0, more=emptied)
 
 
-def look(journal: Journal, whom: Whom) -> Found:
+def find_for_erasure(journal: Journal, whom: ErasureTarget) -> ErasureScope:
     """Find a person; what an earlier erasure left unfinished is finished first.
 
     Raises:
         InputError: nothing is held of them.
     """
-    purging.mend(journal)
-    return erasure.look(journal, whom, inbox=settings_of_command().inbox)
+    purging.repair_manifests(journal)
+    return erasure.find_person_data(journal, whom, inbox=settings_of_command().inbox)
 
 
-def erase_found(journal: Journal, found: Found, *, more: bool = False) -> dict[str, Any]:
+def erase_found(journal: Journal, found: ErasureScope, *, more: bool = False) -> dict[str, Any]:
     """Erase a person who was found; return what went, in numbers.
 
     Args:

@@ -57,7 +57,7 @@ def screened(parameters: ScreenBatch) -> Result:
         from nightscreen.tasks.engine_run import require_server
 
         require_server("--workers")
-    result = engine.ran("screen_batch:screen_batch", parameters)
+    result = engine.run_as_command("screen_batch:screen_batch", parameters)
     more = about(result.document, parameters.output, settings.base_url)
     return result._replace(view="summary", more=more)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from nightscreen.cli.context import settings_of_command
 from nightscreen.cli.output import duration, say
 from nightscreen.journal.actor import has_users
-from nightscreen.journal.opening import look_into
+from nightscreen.journal.opening import open_read_only
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.money import naira_words
 from nightscreen.tasks.terminal import AT_TERMINAL
@@ -94,7 +94,7 @@ def ask_on_terminal() -> None:
 
 
 def _desk_has_users(settings: Settings) -> bool:
-    look = look_into(settings)
+    look = open_read_only(settings)
     if look is None:
         return False
     with look:

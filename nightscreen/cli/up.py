@@ -158,7 +158,7 @@ class Service:
     process: subprocess.Popen[str] | None = None
 
     @property
-    def runs(self) -> bool:
+    def is_alive(self) -> bool:
         """Return whether its process lives."""
         return self.process is not None and self.process.poll() is None
 
@@ -177,7 +177,7 @@ class Service:
         )
         return self.process
 
-    def keep(self, services: Services, process: subprocess.Popen[str]) -> None:
+    def supervise(self, services: Services, process: subprocess.Popen[str]) -> None:
         """Pass its lines on, and start it again where it ends, unless that is no use."""
         ends, began = 0, time.monotonic()
         while True:
@@ -210,12 +210,12 @@ class Services:
         """Start a process, and keep it running."""
         self._all.append(service)
         given = (self, service.begin(self.group))
-        threading.Thread(target=service.keep, args=given, daemon=True).start()
+        threading.Thread(target=service.supervise, args=given, daemon=True).start()
 
     def end(self) -> None:
         """End everything: first what takes work and the runs, then the flows, the server last."""
         self.stop.set()
-        running = [service for service in self._all if service.runs]
+        running = [service for service in self._all if service.is_alive]
         if running:
             _say("Ending: runs settle what is in flight ...")
         flows = [service for service in running if service.name == FLOWS]
@@ -272,7 +272,7 @@ def start_demo(output: Path, stack: ExitStack) -> None:
     limits = {"NIGHTSCREEN_OVERRIDE_ABOVE": _DEMO_OVERRIDE_ABOVE} | demo.limits_set()
     folder = demo.prepare_folder(output.absolute())
     sandbox = stack.enter_context(SandboxProcess(balance=_DEMO_WALLET_NAIRA))
-    demo.point_at(sandbox.url, sandbox.api_key, folder, limits)
+    demo.use_simulator(sandbox.url, sandbox.api_key, folder, limits)
     os.environ["NIGHTSCREEN_INBOX"] = str(folder / "inbox")
     os.environ["NIGHTSCREEN_OUTPUT"] = str(folder / "out")
     (folder / "inbox").mkdir(mode=0o700, exist_ok=True)
@@ -285,11 +285,11 @@ def start_demo(output: Path, stack: ExitStack) -> None:
 def _furnish_demo(settings: Settings, desk: str) -> None:
     """Have the desk at an address open with two weeks of work; print the links of its users."""
     from nightscreen.cli import demo
-    from nightscreen.cli.demo_office import NIGHTS, USERS, furnish
+    from nightscreen.cli.demo_office import NIGHTS, USERS, seed_demo
     from nightscreen.desk.users import password_link
 
     _say(f"Screening {NIGHTS} nights of fictional customers; this takes about a minute ...")
-    tokens = furnish(Path.cwd(), settings, _DEMO_ROWS, seed=demo.SEED, damage_pct=demo.DAMAGE_PCT)
+    tokens = seed_demo(Path.cwd(), settings, _DEMO_ROWS, seed=demo.SEED, damage_pct=demo.DAMAGE_PCT)
     for name, token in tokens.items():
         roles = " and ".join(USERS[name])
         _say(f"{name} ({roles}) sets a password at {password_link(settings, token, desk)}")

@@ -1,7 +1,7 @@
 """Whether the service can be reached, and whether it knows address and key; nothing is paid for.
 
-`reach` makes a connection and closes it; `knock` asks for the list of loan products, which is free
-and about nobody. All other calls are in `client/api.py`.
+`diagnose_connection` makes a connection and closes it; `probe_service` asks for the list of loan
+products, which is free and about nobody. All other calls are in `client/api.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nightscreen.schemas.errors import SettingsError
 TIMEOUT_S = 5.0  # half of `CONNECT_TIMEOUT_S` of a call: somebody waits for this finding
 
 
-def reach(
+def diagnose_connection(
     base_url: str, *, timeout_s: float = TIMEOUT_S, network: Network | None = None
 ) -> str | None:
     """Connect to the service's address, with TLS where it is https; return what is in the way.
@@ -60,7 +60,7 @@ def reach(
 Knock = Callable[[str, str, Path | None], str | None]
 
 
-def knock(
+def probe_service(
     base_url: str,
     api_key: str,
     manners: Path | None = None,

@@ -70,7 +70,7 @@ _LINK_ENDED: Final = (
 )
 
 
-class HeldUpError(Exception):
+class ThrottledError(Exception):
     """A password or a code is not looked at now; says when it will be."""
 
 
@@ -390,7 +390,7 @@ class Accounts:
         with ExitStack() as held:
             if not source.known:
                 if not self.strangers.acquire(blocking=False):
-                    raise HeldUpError(_BUSY)
+                    raise ThrottledError(_BUSY)
                 held.callback(self.strangers.release)
             held.enter_context(self._one_at_a_time)
             return user if self._attempt(name, source, verify) else None
@@ -405,7 +405,7 @@ class Accounts:
             since = self.clock() - FAILURES_S * MICROS
             connection.execute(delete(failures).where(kept.at <= since))
             if _is_throttled(connection, key, source):
-                raise HeldUpError(_SLOW)
+                raise ThrottledError(_SLOW)
             row = {"name": key, "at": self.clock(), "source": source.key, "known": source.known}
             made = connection.execute(insert(failures).values(row).returning(kept.failure_id))
             attempt = made.scalar_one()

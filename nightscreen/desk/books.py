@@ -30,7 +30,7 @@ from nightscreen.journal.money import Spent
 from nightscreen.journal.wallet import explain_gap, open_gaps
 from nightscreen.schemas.clock import LAGOS, instant_text, spending_day, to_micros
 from nightscreen.schemas.money import naira_text, typed_micro
-from nightscreen.web.guard import onward
+from nightscreen.web.guard import see_other
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -267,21 +267,21 @@ def settle(context: Context) -> Response:
     except (ValueError, OverflowError):
         raise DeskError(400, "Write the call's number, and naira such as 25 or 17.50.") from None
     settle_call(context.journal, context.actor, call, cost_micro)
-    return onward("/money#disputed")
+    return see_other("/money#disputed")
 
 
 def confirm(context: Context) -> Response:
     """Confirm what somebody else entered of an invoice."""
     call, cost = context.text("call", 18), context.text("cost", 30)
     confirm_invoice(context.journal, context.actor, int(call) if call.isdecimal() else 0, cost)
-    return onward("/money#disputed")
+    return see_other("/money#disputed")
 
 
 def explain(context: Context) -> Response:
     """Note where money went that left the wallet between two runs."""
     run_id, reason = context.text("run_id", 100), context.text("reason", 1000)
     explain_gap(context.journal, context.actor, run_id, reason)
-    return onward("/money#missing")
+    return see_other("/money#missing")
 
 
 # --- the audit ---

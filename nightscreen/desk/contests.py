@@ -16,7 +16,7 @@ from nightscreen.privacy.contests import (
 )
 from nightscreen.schemas.contests import ContestAbout, ContestOutcome, ContestState
 from nightscreen.schemas.policy import Decision
-from nightscreen.web.guard import onward
+from nightscreen.web.guard import see_other
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -57,8 +57,8 @@ def record(context: Context) -> Response:
         is_complex=bool(context.text("complex")),
     )
     if run := context.text("run", 60):
-        return onward(f"/customers/{quote(customer_id, safe='')}?run={run}&said=contest")
-    return onward(f"/contests#{made.key}")
+        return see_other(f"/customers/{quote(customer_id, safe='')}?run={run}&said=contest")
+    return see_other(f"/contests#{made.key}")
 
 
 def answer(context: Context) -> Response:
@@ -78,7 +78,7 @@ def answer(context: Context) -> Response:
         above=context.settings.override_above,
     )
     is_open = answered.state == ContestState.OPEN
-    return onward(f"/contests?said=proposed#{key}" if is_open else "/contests")
+    return see_other(f"/contests?said=proposed#{key}" if is_open else "/contests")
 
 
 def waiting(context: Context) -> list[dict[str, Any]]:

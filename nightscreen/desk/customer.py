@@ -52,7 +52,7 @@ from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import naira_text, to_micro, typed_micro
 from nightscreen.values.identifiers import BVN_DIGITS
-from nightscreen.web.guard import attachment, onward, origin_of
+from nightscreen.web.guard import attachment, origin_of, see_other
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -228,9 +228,9 @@ def _after(context: Context, found: _Found, said: str) -> Response:
     person = found.person
     case = context.open_cases.next_own(person.batch, person.customer_id)
     if case is None:
-        return onward(f"{found.address}&said={said}")
+        return see_other(f"{found.address}&said={said}")
     address = f"/customers/{quote(case['customer_id'], safe='')}"
-    return onward(f"{address}?run={case['run_id']}&said={said}")
+    return see_other(f"{address}?run={case['run_id']}&said={said}")
 
 
 def override(context: Context) -> Response:
@@ -292,7 +292,7 @@ def comment(context: Context) -> Response:
         Records(context.journal, CaseAttachment).insert(connection, attached)
     whose = {"run_id": run_id, "customer_id": found.person.customer_id}
     context.record("comment added", **whose, attachment=bool(attached))
-    return onward(f"{found.address}&said=comment")
+    return see_other(f"{found.address}&said=comment")
 
 
 def save_attachment(context: Context) -> Response:
@@ -310,7 +310,7 @@ def act(context: Context) -> Response:
     found = _found(context)
     given = {"batch": found.person.batch, "action": context.text("action", 300)}
     record_action(context.journal, context.actor, found.person.customer_id, **given)
-    return onward(f"{found.address}&said=action")
+    return see_other(f"{found.address}&said=action")
 
 
 def ask_for_consent(context: Context) -> Response:
@@ -340,7 +340,7 @@ def mark_as_told(context: Context) -> Response:
     record_sent(context.journal, found.run, notice, how=how, by=context.name)
     about = {"run_id": found.run.run_id, "customer_id": found.person.customer_id}
     context.record("notice told", **about, how=how)
-    return onward(f"{found.address}&said=told")
+    return see_other(f"{found.address}&said=told")
 
 
 def ask_again(context: Context) -> Response:
@@ -382,7 +382,7 @@ def ask_again(context: Context) -> Response:
             context.uploads.remove(upload)
     about = {"customer_id": person.customer_id, "check": check, "max_spend": most}
     context.record("asked again", **about)
-    return onward(f"/new/{upload.upload_id}")
+    return see_other(f"/new/{upload.upload_id}")
 
 
 def parameters_again(run: RunRecord, check: str, cap: str) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import contains_identifier
 from nightscreen.schemas.policy import Decision
 from nightscreen.schemas.uploads import FIXES, Correction, Dismissal, RowToCorrect
-from nightscreen.web.guard import onward
+from nightscreen.web.guard import see_other
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -167,7 +167,7 @@ def fix_rows(context: Context) -> Response:
         sheet = _sheet(context, find_run(context))
         if "dismiss" in context.form:
             _dismiss(context, sheet)
-            return onward(sheet.address(f"page={context.whole_number('page')}"))
+            return see_other(sheet.address(f"page={context.whole_number('page')}"))
         typed = [(row, sheet.typed(row, context.form)) for row in sheet.page(context)[0]]
         changed = {row.line: (row, cells) for row, cells in typed if cells != row.came}
         changed |= {row.line: (row, cells) for row, cells in _by_rule(context, sheet)}
@@ -187,7 +187,7 @@ def fix_rows(context: Context) -> Response:
         _correct(context, sheet, upload, rows)
         run_id = sheet.run.run_id
         context.record("quarantine screened again", run_id=run_id, rows=len(rows))
-    return onward(f"/new/{upload.upload_id}")
+    return see_other(f"/new/{upload.upload_id}")
 
 
 def _by_rule(context: Context, sheet: _Sheet) -> Changed:
@@ -483,7 +483,7 @@ def _page(
     )
 
 
-def left(context: Context, run: RunRecord, which: str = REFUSED) -> int:
+def count_open_rows(context: Context, run: RunRecord, which: str = REFUSED) -> int:
     """Return how many rows of a list of a run nobody has sent again yet, or dismissed."""
     number = _number(context, run, which)
     if not number:

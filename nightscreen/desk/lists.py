@@ -41,7 +41,7 @@ from nightscreen.results.wording import (
 )
 from nightscreen.schemas.clock import LAGOS, lagos_day, span_micros, to_micros
 from nightscreen.schemas.policy import Policy
-from nightscreen.web.guard import attachment, onward
+from nightscreen.web.guard import attachment, see_other
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,7 +117,7 @@ def run_decisions(context: Context) -> Response:
     first, where = context.slice(number, PAGE_ROWS)
     found = rows.page(asked, first)
     context.record("decisions seen", run_id=run.run_id, filter=_kinds(asked), rows=len(found))
-    total, needing = rows.needing()
+    total, needing = rows.count_to_review()
     return context.page(
         "run_decisions",
         run=run,
@@ -253,9 +253,9 @@ def act(context: Context) -> Response:
         _SHARING[does](context)
     if context.text("to") == "customer":
         address = f"/customers/{quote(context.text('customer_id'), safe='')}"
-        return onward(f"{address}?{urlencode({'run': context.text('run', 60)})}")
+        return see_other(f"{address}?{urlencode({'run': context.text('run', 60)})}")
     back = urlencode(parse_qsl(context.text("back")))
-    return onward("/decisions" + (f"?{back}" if back else ""))
+    return see_other("/decisions" + (f"?{back}" if back else ""))
 
 
 def _on_case(context: Context, does: str) -> None:

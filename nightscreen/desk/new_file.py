@@ -41,7 +41,7 @@ from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.rows import Action
 from nightscreen.schemas.uploads import GONE
 from nightscreen.values.identifiers import CustomerNumbers
-from nightscreen.web.guard import onward
+from nightscreen.web.guard import see_other
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -93,7 +93,7 @@ def receive(context: Context) -> Response:
         raise DeskError(400, "The file is empty. Export it again.")
     pieces = iter(lambda: file.file.read(_PIECE), b"")
     kept = context.uploads.keep(file.filename or "", context.name, pieces, _choices(context))
-    return onward(f"/new/{kept.upload_id}")
+    return see_other(f"/new/{kept.upload_id}")
 
 
 def _choosing(context: Context, chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def file(context: Context) -> Response:
     goes_on = "" if run is None else _goes_on(context, upload, run)
     follows = context.request.headers.get("hx-request") == "true"
     if goes_on and not follows:
-        return onward(goes_on)
+        return see_other(goes_on)
     waited_s = (context.clock() - (upload.started_at or context.clock())) // MICROS
     response = context.page("starting", upload=upload, waited_s=waited_s, run=run)
     if goes_on:
@@ -324,10 +324,10 @@ def _submitted(
     upload, sheet = _own(context), context.text("sheet", 80)
     address = f"/new/{upload.upload_id}"
     if upload.started_at is not None:
-        return onward(address)
+        return see_other(address)
     if sheet not in {"", upload.choices.get("sheet") or context.text("sheet_read", 80)}:
         _keep_form(context, upload, sheet)
-        return onward(address)
+        return see_other(address)
     upload = _keep_form(context, upload)
     with _in_clear(context, upload) as path:
         open_ = DateOrders(open_source(path, mapping=chosen_mapping(upload))).open_consent()
@@ -337,7 +337,7 @@ def _submitted(
         batch = chosen_batch(upload)
         context.journal.runs.keep_date_order(batch, upload.choices["declared"])
     act(context, upload)
-    return onward(address + anchor)
+    return see_other(address + anchor)
 
 
 def _keep_form(context: Context, upload: Upload, other_sheet: str = "") -> Upload:
@@ -450,7 +450,7 @@ def take_applicant(context: Context) -> Response:
         begin(context, upload)
     else:
         context.uploads.choose(upload, {"quote": quote_upload(context, upload)})
-    return onward(f"/new/{upload.upload_id}")
+    return see_other(f"/new/{upload.upload_id}")
 
 
 def keep_row(

@@ -38,7 +38,7 @@ from nightscreen.schemas.clock import LAGOS, to_instant
 from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.policy import thresholds_named
-from nightscreen.web.guard import onward
+from nightscreen.web.guard import see_other
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -268,7 +268,7 @@ def propose(context: Context) -> Response:
         **_thresholds_changed(context, read_policy(text)),
         note=made.note,
     )
-    return onward(f"/policy#{made.key}")
+    return see_other(f"/policy#{made.key}")
 
 
 def _proposed(context: Context, key: str) -> PolicyVersion:
@@ -290,7 +290,7 @@ def decide(context: Context) -> Response:
         PolicyState.APPROVED if approve else PolicyState.REFUSED,
         reason=reason,
     )
-    return onward("/policy")
+    return see_other("/policy")
 
 
 def waiting(context: Context) -> list[PolicyVersion]:

@@ -252,7 +252,7 @@ class RunRows(Listing):
         source = f"(SELECT * FROM {self.source} WHERE {_within(branches)})"  # noqa: S608 - in quotes
         return RunRows(self._connection, source)
 
-    def needing(self) -> tuple[int, int]:
+    def count_to_review(self) -> tuple[int, int]:
         """Return how many customers there are, and how many of them somebody must look at."""
         sql = f"SELECT count(*) AS n, count(*) FILTER ({_NEEDS}) AS needing FROM {self.source}"  # noqa: S608 - words of ours
         (found,) = self.ask(sql)

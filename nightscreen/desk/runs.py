@@ -37,7 +37,7 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import from_micro, typed_micro
 from nightscreen.schemas.stops import StopReason
 from nightscreen.schemas.uploads import RowToCorrect
-from nightscreen.web.guard import onward
+from nightscreen.web.guard import see_other
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -219,7 +219,7 @@ def stop(context: Context) -> Response:
         raise DeskError(409, "This run is not under way; there is nothing to stop.")
     context.starter.stop(found.run_id, facts["pid"])
     context.record(RUN_STOPPED, run_id=found.run_id)
-    return onward(f"/runs/{found.run_id}")
+    return see_other(f"/runs/{found.run_id}")
 
 
 def resume(context: Context) -> Response:
@@ -249,7 +249,7 @@ def resume(context: Context) -> Response:
     else:
         context.starter.resume(approval, parameters, waits_in_inbox=False)
     context.record("run resumed", run_id=found.run_id, max_spend=cap)
-    return onward(f"/runs/{found.run_id}?resumed={found.finished_at}")
+    return see_other(f"/runs/{found.run_id}?resumed={found.finished_at}")
 
 
 def may_resume(context: Context, run: RunRecord) -> bool:
@@ -335,12 +335,12 @@ def decide(context: Context) -> Response:
     )
     if refused:
         context.uploads.sweep()
-        return onward("/approvals")
+        return see_other("/approvals")
     run = find_run(context)
     parameters = resumed(run, decided, context.clock())
     waits = waits_in_inbox(run, context.settings)
     context.starter.resume(decided, parameters, waits_in_inbox=waits)
-    return onward(f"/runs/{run_id}")
+    return see_other(f"/runs/{run_id}")
 
 
 def sign(context: Context) -> Response:
@@ -362,7 +362,7 @@ def sign(context: Context) -> Response:
     )
     Records(context.journal, Signature).add([made])
     context.record("report signed", run_id=found.run_id, report=made.report)
-    return onward(f"/runs/{found.run_id}#sign")
+    return see_other(f"/runs/{found.run_id}#sign")
 
 
 def signatures_of(context: Context, run: RunRecord) -> list[tuple[Signature, bool]]:
@@ -382,11 +382,11 @@ def confirm(context: Context) -> Response:
     found, declared = find_run(context), read_declarations(context.settings)
     note = context.text("note", 2000)
     confirm_proposals(context.journal, context.actor, found.run_id, declared, note=note)
-    return onward(f"/runs/{found.run_id}")
+    return see_other(f"/runs/{found.run_id}")
 
 
 def release(context: Context) -> Response:
     """Release a run that was held."""
     found = find_run(context)
     release_run(context.journal, context.actor, found.run_id, context.text("reason", 2000))
-    return onward(f"/runs/{found.run_id}")
+    return see_other(f"/runs/{found.run_id}")

@@ -71,7 +71,7 @@ def tonight(context: Context) -> Response:
             for which in (fix.REFUSED, fix.VALUES)
             if may("screen")
             and not context.branches
-            and (left := fix.left(context, each.run, which))
+            and (left := fix.count_open_rows(context, each.run, which))
         ],
         today=money.today(),
         month=money.this_month(),

@@ -10,7 +10,7 @@ import segno
 from markupsafe import Markup
 from pyotp import TOTP, random_base32
 
-from nightscreen.desk.accounts import DEVICE_S, HeldUpError
+from nightscreen.desk.accounts import DEVICE_S, ThrottledError
 from nightscreen.desk.context import (
     COOKIE,
     DEVICE_COOKIE,
@@ -20,7 +20,7 @@ from nightscreen.desk.context import (
 )
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.users import RIGHTS, Role
-from nightscreen.web.guard import onward, origin_of
+from nightscreen.web.guard import origin_of, see_other
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -37,7 +37,7 @@ _SECRET: Final = re.compile(r"[A-Z2-7]{32}")
 def sign_in(context: Context) -> Response:
     """Show the form."""
     if context.user is not None:
-        return onward("/")
+        return see_other("/")
     return context.page("sign_in", link="", whose=None, to=_to(context))
 
 
@@ -56,7 +56,7 @@ def enter(context: Context) -> Response:
     name = context.text("name", 200)
     try:
         user = context.accounts.check(name, _password(context), context.source(name))
-    except HeldUpError as error:
+    except ThrottledError as error:
         context.record("sign-in throttled")
         raise DeskError(429, str(error)) from None
     if user is None:
@@ -92,7 +92,7 @@ def sign_out(context: Context) -> Response:
     """End the user's sessions, in whatever browser."""
     context.accounts.set(context.name, ends_sessions=True)
     context.record("signed out")
-    response, context.session = onward("/sign-in"), ""
+    response, context.session = see_other("/sign-in"), ""
     response.delete_cookie(context.cookie_name(COOKIE), path="/")
     return response
 
@@ -101,7 +101,7 @@ def _after_password(context: Context, user: User, to: str) -> Response:
     """Let a user in, or ask for the second factor; nothing else opens meanwhile."""
     if not user.second and not _is_wanted(context, user):
         return _let_in(context, user, to)
-    response = onward("/second-factor" + (f"?to={quote(to)}" if to != "/" else ""))
+    response = see_other("/second-factor" + (f"?to={quote(to)}" if to != "/" else ""))
     return _keep_session(context, response, context.accounts.sign_in(user, half=True))
 
 
@@ -118,7 +118,7 @@ def _is_wanted(context: Context, user: User) -> bool:
 def _let_in(context: Context, user: User, to: str) -> Response:
     """Begin the session of a user of whom nothing more is wanted."""
     context.audit.write(user.name, "signed in")
-    response = _keep_session(context, onward(to), context.accounts.sign_in(user))
+    response = _keep_session(context, see_other(to), context.accounts.sign_in(user))
     device = context.accounts.device(user, context.cookie(DEVICE_COOKIE))
     context.set_cookie(response, DEVICE_COOKIE, device, DEVICE_S)
     return response
@@ -137,7 +137,7 @@ def second_factor(context: Context) -> Response:
     """Ask for a code at the sign-in, or show how a second factor is set up or removed."""
     user, offered = _half_in(context), {}
     if user is None:
-        return onward("/sign-in")
+        return see_other("/sign-in")
     if not user.second:
         secret = str(context.typed("secret", random_base32()))
         address = TOTP(secret, name=user.name, issuer="nightscreen").provisioning_uri()
@@ -151,7 +151,7 @@ def take_code(context: Context) -> Response:
     """Let in whoever has a code, or set the second factor up or remove it."""
     user, accounts, does = _half_in(context), context.accounts, context.text("do")
     if user is None:
-        return onward("/sign-in")
+        return see_other("/sign-in")
     offered = context.text("secret", 40)
     if user.second and does == "set up":
         raise DeskError(409, "Your second factor is set up already. Remove it first.")
@@ -162,7 +162,7 @@ def take_code(context: Context) -> Response:
         user = accounts.set(user.name, ends_sessions=True, second=offered)
         context.audit.write(user.name, "second factor set up")
         if context.user is not None:
-            return _keep_session(context, onward("/second-factor"), accounts.sign_in(user))
+            return _keep_session(context, see_other("/second-factor"), accounts.sign_in(user))
     if context.user is None:
         return _let_in(context, user, _to(context))
     if does == "remove":
@@ -170,7 +170,7 @@ def take_code(context: Context) -> Response:
             raise DeskError(409, "The settings require a second factor of you; it stays.")
         accounts.set(user.name, second="")
         context.record("second factor removed", name=user.name)
-    return onward("/second-factor")
+    return see_other("/second-factor")
 
 
 def _require_code(context: Context, user: User, secret: str) -> None:
@@ -178,7 +178,7 @@ def _require_code(context: Context, user: User, secret: str) -> None:
     code, source = context.text("code", 20), context.source(user.name)
     try:
         is_right = context.accounts.code_counts(user, secret, code, source)
-    except HeldUpError as error:
+    except ThrottledError as error:
         context.audit.write(user.name, "second factor throttled")
         raise DeskError(429, str(error)) from None
     if not is_right:
@@ -230,7 +230,7 @@ def confirm(context: Context) -> Response:
         context.record("refused", page="rights", name=name)
         raise DeskError(403, str(error)) from None
     context.record("rights confirmed", name=name)
-    return onward("/")
+    return see_other("/")
 
 
 def give_up(context: Context) -> Response:
@@ -241,7 +241,7 @@ def give_up(context: Context) -> Response:
         raise DeskError(400, "Choose one of several roles that you have.")
     context.accounts.change(context.name, left, by=context.name)
     context.record("user changed", name=context.name, roles=left)
-    return onward("/second-factor")
+    return see_other("/second-factor")
 
 
 def password_link(settings: Settings, token: str, at: str) -> str:

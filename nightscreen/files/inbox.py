@@ -182,14 +182,14 @@ class Inbox:
             ) from None
         return Ticket(folder, name, file, lock)
 
-    def left_over(self) -> Iterable[Ticket]:
+    def orphaned_tickets(self) -> Iterable[Ticket]:
         """Yield files that were taken by a process that is no more, oldest first."""
         for folder in sorted((self.path / TAKEN).iterdir()):
             ticket = _take_again(folder)
             if ticket is not None:
                 yield ticket
 
-    def put_to_wait(self, ticket: Ticket, run_id: str) -> None:
+    def move_to_waiting(self, ticket: Ticket, run_id: str) -> None:
         """Leave a file until its run is approved or refused; no process holds it meanwhile."""
         folder = self.waiting / run_id
         ticket.move(folder, folder / ticket.file.name)

@@ -11,7 +11,7 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nightscreen.files.private_files import FileLock, make_private_folder, write_passing
+from nightscreen.files.private_files import FileLock, make_private_folder, write_unsynced
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ def announcing(home: Path) -> Iterator[Callable[[str, str], None]]:
     def save(url: str, login: str) -> None:
         (home / LOGIN_FILE).unlink(missing_ok=True)
         if login:
-            write_passing(home / LOGIN_FILE, login.encode())
+            write_unsynced(home / LOGIN_FILE, login.encode())
         note = {"pid": os.getpid(), "prefect_api_url": url}
-        write_passing(home / NOTE, json.dumps(note).encode())
+        write_unsynced(home / NOTE, json.dumps(note).encode())
 
     try:
         save("", "")

@@ -147,7 +147,7 @@ def _remove(place: Any, name: str) -> None:  # noqa: ANN401 - fsspec has no type
         place.rm_file(name)
 
 
-def withdraw(folder: Path) -> None:
+def discard_folder(folder: Path) -> None:
     """Remove a run's folder with its copy."""
     known = _known(folder)
     if known is not None:

@@ -56,7 +56,7 @@ def write_private(path: Path, data: bytes) -> None:
         partial.write_bytes(data)
 
 
-def write_passing(path: Path, data: bytes) -> None:
+def write_unsynced(path: Path, data: bytes) -> None:
     """Write a whole file that nobody needs after a crash of the machine: nothing is synced.
 
     Other processes see the old file or the new one, never a part.

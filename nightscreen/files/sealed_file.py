@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import pyarrow as pa
 
-from nightscreen.files.private_files import atomic_write, make_private_folder, write_passing
+from nightscreen.files.private_files import atomic_write, make_private_folder, write_unsynced
 from nightscreen.schemas.errors import InputError, JournalError
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class Workspace:
         with pa.ipc.new_stream(sink, table.schema, options=_PACKED) as writer:
             writer.write(table)
         sealed = self._sealer.seal(memoryview(sink.getvalue()).cast("B"), self._context(name))
-        write_passing(self.folder / f"{name}.sealed", sealed)
+        write_unsynced(self.folder / f"{name}.sealed", sealed)
 
     def get(self, name: str) -> pa.Table:
         """Return the table of a name.

@@ -79,7 +79,7 @@ async def _screen(watch: InboxWatch, ticket: Ticket) -> None:
     except InputError as error:
         watch.note(ticket, await asyncio.to_thread(refuse, ticket, error, watch.inbox))
     else:
-        await watch.put_away(ticket, report)
+        await watch.finish_ticket(ticket, report)
     finally:
         ticket.release()
         if due.content is not None:

@@ -23,7 +23,7 @@ from nightscreen.files.templates import text_templates
 from nightscreen.journal import journal_of
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
-from nightscreen.journal.opening import look_into
+from nightscreen.journal.opening import open_read_only
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.reading.open_file import file_digest
 from nightscreen.report.format import DECISIONS, count, lasting, moment, naira, some
@@ -96,7 +96,7 @@ class Settling:
     # of each file: how it was, since when in seconds, and how often it was seen so
     _seen: dict[str, tuple[Stamp, float, int]] = field(default_factory=dict)
 
-    def look(
+    def find_settled(
         self,
         seen: Mapping[str, Stamp],
         now_s: float,
@@ -128,7 +128,7 @@ class Settling:
         return bool(self._seen)
 
 
-def told_name(name: str) -> str:
+def safe_name(name: str) -> str:
     """Return the name a file goes by in paths and messages, without anybody's number."""
     if contains_identifier(name) or name in INBOX_TEXTS:
         return f"file{Path(name).suffix[:8]}"
@@ -208,7 +208,7 @@ def _examined(
         approval = None if own is None else approvals.state_of(own, valid=valid)
         goes_on = approval is ApprovalState.APPROVED
         if own is not None and own.report is not None and _is_over(own) and not goes_on:
-            return Examined(fate=settle(ticket, own.report, settings, inbox))
+            return Examined(fate=archive_file(ticket, own.report, settings, inbox))
         earlier = own or _earlier(runs, ticket, inbox, journal.clock())
     if earlier is not None and earlier.state == RUNNING:
         return Examined(fate=Fate.HELD)
@@ -240,7 +240,7 @@ def _is_over(run: RunRecord) -> bool:
 
 def decided_runs(settings: Settings, run_ids: Sequence[str]) -> list[str]:
     """Return which runs with a waiting file can be gone on with: decided about, or ended since."""
-    look = look_into(settings)
+    look = open_read_only(settings)
     if look is None:
         return []
     valid, found = span_micros(settings.approval_timeout), []
@@ -282,7 +282,9 @@ def _put_done(ticket: Ticket, inbox: Inbox) -> None:
     ticket.move(folder, folder / ticket.file.name)
 
 
-def settle(ticket: Ticket, report: Mapping[str, Any], settings: Settings, inbox: Inbox) -> Fate:
+def archive_file(
+    ticket: Ticket, report: Mapping[str, Any], settings: Settings, inbox: Inbox
+) -> Fate:
     """Put a file whose run has ended beside its result, and save its new path in the run.
 
     A run that waits for approval is no result: its file waits with it. One that was refused or
@@ -302,7 +304,7 @@ def settle(ticket: Ticket, report: Mapping[str, Any], settings: Settings, inbox:
         journal.runs.moved_input(run_id, str(file))
     if waits:
         ticket.write(WAITS, text_of("waiting", ticket, report=report))
-        inbox.put_to_wait(ticket, run_id)
+        inbox.move_to_waiting(ticket, run_id)
         return Fate.WAITING
     (ticket.folder / WAITS).unlink(missing_ok=True)
     if failed:

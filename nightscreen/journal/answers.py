@@ -32,7 +32,7 @@ from nightscreen.journal.calls import (
     answer_context,
     open_answer,
 )
-from nightscreen.journal.engine import carry_out, fetch, outlasting, reading_settled, writing
+from nightscreen.journal.engine import execute_all, fetch, reading_settled, with_retries, writing
 from nightscreen.journal.money import Changes, Spent, enter_changes, scopes_of
 from nightscreen.journal.schema import UNSETTLED, answers, calls, runs
 from nightscreen.schemas.calls import UNREAD_TROUBLES, CallState
@@ -185,7 +185,7 @@ class Answers:
                 if row.trouble != OUTAGE or row.run_id == run_id or not run_id
             ]
 
-    @outlasting
+    @with_retries
     def position(self) -> int:
         """Return the place the journal has come to: every answer after it has a higher number.
 
@@ -194,7 +194,7 @@ class Answers:
         with reading_settled(self._engine) as connection:
             return int(connection.execute(select(func.max(answers.c.answer_id))).scalar() or 0)
 
-    def unreadable_run(self, check: str, most: int) -> int:
+    def unreadable_streak(self, check: str, most: int) -> int:
         """Return how many charged answers of late could not be read, since the last record.
 
         It is not counted further than `most`.
@@ -380,7 +380,7 @@ class Answers:
             calls.c.settled_at >= since,
             or_(unread, calls.c.state == CallState.UNREADABLE.value),
         )
-        carry_out(self._engine, outage.values(trouble=OUTAGE))
+        execute_all(self._engine, outage.values(trouble=OUTAGE))
 
 
 _COLUMNS = (

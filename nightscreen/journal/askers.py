@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, select, update
 
-from nightscreen.journal.engine import carry_out, fetch, insert_into
+from nightscreen.journal.engine import execute_all, fetch, insert_into
 from nightscreen.journal.schema import askers
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Askers:
         row = {"run_id": run_id, "holder": self._holders.name, "caps": shared, "numbers": "{}"}
         statement = insert_into(self._engine.dialect.name, askers).values(row)
         keys = list(askers.primary_key.columns)
-        carry_out(
+        execute_all(
             self._engine,
             statement.on_conflict_do_update(index_elements=keys, set_={"caps": shared}),
         )
@@ -66,12 +66,12 @@ class Askers:
     def report(self, run_id: str, numbers: Mapping[str, Any]) -> None:
         """Write down how far this process has come."""
         numbered = update(askers).values(numbers=json.dumps(numbers))
-        carry_out(self._engine, numbered.where(*self._mine(run_id)))
+        execute_all(self._engine, numbered.where(*self._mine(run_id)))
 
     def leave(self, run_id: str, *, forget: bool) -> None:
         """Say that this process asks no more; its numbers stay for the run to read, or go too."""
         left = delete(askers) if forget else update(askers).values(caps=_NO_CAPS)
-        carry_out(self._engine, left.where(*self._mine(run_id)))
+        execute_all(self._engine, left.where(*self._mine(run_id)))
 
     def _mine(self, run_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
         return askers.c.run_id == run_id, askers.c.holder == self._holders.name
@@ -94,4 +94,4 @@ class Askers:
 
     def clear(self, run_id: str) -> None:
         """Forget who asked for a run."""
-        carry_out(self._engine, delete(askers).where(askers.c.run_id == run_id))
+        execute_all(self._engine, delete(askers).where(askers.c.run_id == run_id))

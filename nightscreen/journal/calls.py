@@ -35,11 +35,11 @@ from nightscreen.journal.engine import (
     Many,
     Turn,
     inserting,
-    outlast,
-    outlasting,
     reading,
     recording,
+    run_with_retries,
     upserting,
+    with_retries,
     writing,
 )
 from nightscreen.journal.money import (
@@ -106,7 +106,7 @@ holds nobody up for longer.
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ClaimRequest:
     """Which calls of one check, or operation, a process would make now.
 
     Attributes:
@@ -158,7 +158,9 @@ class Calls:
     _began_at: dict[str, int] = field(default_factory=dict, init=False, repr=False)
     _looked_at: int = field(default=0, init=False, repr=False)
 
-    def claim(self, run_id: str, purpose: str, wish: Wish, caps: Caps, *, since: int) -> Claim:
+    def claim(
+        self, run_id: str, purpose: str, wish: ClaimRequest, caps: Caps, *, since: int
+    ) -> Claim:
         """Commit the intents of a block, as far as the caps allow, and reserve their worst cost.
 
         A call's worst cost is what its `ReserveRequest` says, or what this journal has seen charged
@@ -185,11 +187,11 @@ class Calls:
         def try_once() -> Claim:
             with recording(self._engine, Turn.GRANTS, first=self._holders.assure) as connection:
                 if self._holders.was_lost:
-                    self._refuse_if_taken_for_dead(connection)
+                    self._require_alive(connection)
                 if unsure and self._was_committed(connection, run_id, unsure[-1]):
                     return unsure[-1].claim
                 now = self._clock()
-                self._free_what_the_dead_left(connection, now)
+                self._recover_dead(connection, now)
                 began_at = self._began_at.setdefault(run_id, now)
                 turn = _Turn(
                     connection, self._holders.name, run_id, wish, caps, since, now, began_at
@@ -200,7 +202,7 @@ class Calls:
                 enter_changes(connection, turn.changes)
             return turn.claim
 
-        return outlast(self._engine, try_once)
+        return run_with_retries(self._engine, try_once)
 
     def _was_committed(self, connection: Connection, run_id: str, turn: _Turn) -> bool:
         """Return whether the intents of a try that broke off stand in the journal: all or none do.
@@ -214,7 +216,7 @@ class Calls:
         )
         return bool(turn.granted) and connection.execute(query).first() is not None
 
-    def _refuse_if_taken_for_dead(self, connection: Connection) -> None:
+    def _require_alive(self, connection: Connection) -> None:
         """Go on after the lock was lost, unless another process has taken over what was ours.
 
         Whoever took this process for dead did so within a turn: by now it shows.
@@ -233,7 +235,7 @@ class Calls:
                 "for lost: resume the run; what was answered meanwhile is kept"
             )
 
-    @outlasting
+    @with_retries
     def settle(
         self,
         run_id: str,
@@ -294,7 +296,7 @@ class Calls:
             body = ended.asked.encode() + ASKED_ENDS + body
         return self._sealer.seal(body, answer_context(ended.ask.check, ended.ask.subject))
 
-    def _free_what_the_dead_left(self, connection: Connection, now: int) -> None:
+    def _recover_dead(self, connection: Connection, now: int) -> None:
         """Put calls of dead processes in doubt, and let others claim their lookups.
 
         Once a second at most: it asks the database about every process, while others wait for
@@ -308,10 +310,10 @@ class Calls:
         known.discard(self._holders.name)
         dead = {name for name in known if self._holders.dead(name, connection)}
         self._doubt(connection, dead)
-        lookups.free(connection, dead)
+        lookups.release_dead_claims(connection, dead)
         askers.remove(connection, dead)
 
-    @outlasting
+    @with_retries
     def recover(self) -> int:
         """Put in doubt every intent whose process is dead; return how many there were."""
         with reading(self._engine) as connection:
@@ -370,7 +372,7 @@ class _Turn:
         connection: Connection,
         me: str,
         run_id: str,
-        wish: Wish,
+        wish: ClaimRequest,
         caps: Caps,
         since: int,
         now: int,

@@ -36,9 +36,9 @@ from nightscreen.files.private_files import (
     write_private_once,
 )
 from nightscreen.journal.engine import (
-    look_first,
     make_engine,
     reading,
+    require_sound_file,
     snapshot,
     sqlite_file,
     writing,
@@ -162,7 +162,7 @@ def restore(
         raise JournalError(f"{folder} is no backup of a journal: it has no {JOURNAL_FILE}")
     source, target = make_engine(journal_url(folder)), make_engine(url or journal_url(home))
     try:
-        look_first(source)
+        require_sound_file(source)
         with reading(source) as old:
             require_declared(read_meta(old, VERSION))
         make_private_folder(home)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sqlalchemy import func, insert, literal, select, update
 
-from nightscreen.journal.engine import blocks, carry_out, fetch, reading, upserting, writing
+from nightscreen.journal.engine import blocks, execute_all, fetch, reading, upserting, writing
 from nightscreen.journal.schema import (
     STATE,
     customer_history,
@@ -163,7 +163,7 @@ class Customers:
         """Note which customers a run reported gone."""
         mark = update(customer_states).values(gone_run_id=run_id)
         some = [mark.where(customer_states.c.customer.in_(block)) for block in blocks(customers)]
-        carry_out(self._journal.engine, *some)
+        execute_all(self._journal.engine, *some)
 
     def history(self, customer: bytes) -> list[KnownCustomer]:
         """Return the states a customer had before the present one, oldest first."""

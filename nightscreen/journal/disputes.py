@@ -104,7 +104,7 @@ def dispute(
         if verdict is DisputeState.DISPROVED:
             recount(connection, row, _believed(connection, row), changes)
             disproved.add(row.call_id)
-        leave_out_no_more(row, changes)
+        restore_excluded_cost(row, changes)
         done = {"dispute": verdict.value, "excess_micro": 0}
         connection.execute(update(disputes).where(disputes.c.call_id == row.call_id).values(**done))
     return DisputedCosts(frozenset(checks), frozenset(disproved))
@@ -155,7 +155,8 @@ def _verdict(
         if each.balance_micro is None:
             continue
         found = {
-            _told(connection, row, before, each, open_ids) for before in _before(connection, row)
+            _compare_balances(connection, row, before, each, open_ids)
+            for before in _before(connection, row)
         }
         if DisputeState.DISPROVED in found:
             return DisputeState.DISPROVED
@@ -188,7 +189,7 @@ def _before(connection: Connection, row: Row[Any]) -> list[Row[Any]]:
     return [*nearest, *connection.execute(of_run.order_by(calls.c.call_id).limit(1)).all()]
 
 
-def _told(
+def _compare_balances(
     connection: Connection,
     row: Row[Any],
     before: Row[Any],
@@ -252,7 +253,7 @@ def recount(connection: Connection, row: Row[Any], cost_micro: int, changes: Cha
     )
 
 
-def leave_out_no_more(row: Row[Any], changes: Changes) -> None:
+def restore_excluded_cost(row: Row[Any], changes: Changes) -> None:
     """Let the caps count again what an open dispute had left out of them."""
     changes.add(_scopes(row), Spent(disputed_micro=-(row.excess_micro or 0)))
 

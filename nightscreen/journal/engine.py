@@ -97,7 +97,7 @@ def make_engine(url: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Engine:
             raise SettingsError(
                 f"NIGHTSCREEN_JOURNAL_URL must name SQLite or PostgreSQL, not {other}"
             )
-    engine.update_execution_options(**{_TIMEOUT: busy_timeout_s, _PATIENCE: Patience()})
+    engine.update_execution_options(**{_TIMEOUT: busy_timeout_s, _PATIENCE: RetryLimit()})
     return engine
 
 
@@ -198,7 +198,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 @dataclass(slots=True)
-class Patience:
+class RetryLimit:
     """How long a database that is away, or stays locked, is waited for.
 
     Attributes:
@@ -227,23 +227,23 @@ class Patience:
             raise error
         if is_due:
             self.named_at = now
-            told = "waiting for the journal (%.0f of %.0f s): %s"
-            _LOGGER.warning(told, waited_s, self.give_up_s, error)
+            waiting = "waiting for the journal (%.0f of %.0f s): %s"
+            _LOGGER.warning(waiting, waited_s, self.give_up_s, error)
         time.sleep(min(_REACH_AGAIN_S, self.give_up_s))
         return since
 
 
-def be_patient(engine: Engine, give_up_s: float) -> None:
+def set_retry_limit(engine: Engine, give_up_s: float) -> None:
     """Have an engine wait for its database, as a run does that has paid for what it writes."""
     _patience(engine).give_up_s = give_up_s
 
 
-def _patience(engine: Engine) -> Patience:
-    found: Patience = engine.get_execution_options()[_PATIENCE]
+def _patience(engine: Engine) -> RetryLimit:
+    found: RetryLimit = engine.get_execution_options()[_PATIENCE]
     return found
 
 
-def outlast(engine: Engine, work: Callable[[], T]) -> T:
+def run_with_retries(engine: Engine, work: Callable[[], T]) -> T:
     """Do work on the journal again where its database went away in the middle.
 
     Whether the first try was committed is not known then: the work must be one that may be done
@@ -262,14 +262,14 @@ class _OnEngine(Protocol):
     def _engine(self) -> Engine: ...
 
 
-def outlasting(
+def with_retries(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[S, P], T]:
-    """Have a method done again where the database went away in the middle, as `outlast` does."""
+    """Have a method do again what the database interrupted, as `run_with_retries` does."""
 
     @wraps(method)
     def again(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return outlast(self._engine, lambda: method(self, *args, **kwargs))
+        return run_with_retries(self._engine, lambda: method(self, *args, **kwargs))
 
     return again
 
@@ -281,15 +281,15 @@ def _transaction(
     """One transaction, begun once the database can be reached and gives what it waits for."""
 
     def begin() -> tuple[Connection, ExitStack]:
-        with told(engine), ExitStack() as opening:
+        with translate_errors(engine), ExitStack() as opening:
             connection = opening.enter_context(engine.connect() if reads else engine.begin())
             if reads:
                 connection.execution_options(reads=True)
             prepare(connection)
             return connection, opening.pop_all()
 
-    connection, under_way = outlast(engine, begin)
-    with told(engine), under_way:
+    connection, under_way = run_with_retries(engine, begin)
+    with translate_errors(engine), under_way:
         yield connection
     if not reads:
         _patience(engine).gave_up = False
@@ -372,7 +372,7 @@ def fetch(
         with reading(engine) as connection:
             return connection.execute(query, values).all()
 
-    return outlast(engine, read)
+    return run_with_retries(engine, read)
 
 
 def fetch_value(engine: Engine, query: Executable) -> Any:  # noqa: ANN401 - any column's
@@ -381,7 +381,7 @@ def fetch_value(engine: Engine, query: Executable) -> Any:  # noqa: ANN401 - any
     return rows[0][0] if rows else None
 
 
-def carry_out(engine: Engine, *statements: Executable) -> None:
+def execute_all(engine: Engine, *statements: Executable) -> None:
     """Carry out statements in one transaction beside others, again where it broke off."""
 
     def write() -> None:
@@ -389,11 +389,11 @@ def carry_out(engine: Engine, *statements: Executable) -> None:
             for each in statements:
                 connection.execute(each)
 
-    outlast(engine, write)
+    run_with_retries(engine, write)
 
 
 @contextmanager
-def told(engine: Engine) -> Iterator[None]:
+def translate_errors(engine: Engine) -> Iterator[None]:
     """Turn a database's error into one of ours that says what to do."""
     try:
         yield
@@ -475,7 +475,7 @@ def release_pages(engine: Engine) -> None:
     """Give pages of an SQLite file that hold nothing any more back to the disk, some at a time."""
     if engine.dialect.name != "sqlite":
         return
-    with told(engine), engine.connect() as connection:
+    with translate_errors(engine), engine.connect() as connection:
         driver: Any = connection.connection.driver_connection
         while driver.execute("PRAGMA freelist_count").fetchone()[0] > _PAGES_KEPT:
             # as a script: of a single statement the driver makes the first step alone, a page
@@ -495,7 +495,7 @@ def holders_folder(engine: Engine) -> Path | None:
     return None if file is None else file.with_name(f"{file.name}.holders")
 
 
-def look_first(engine: Engine) -> None:
+def require_sound_file(engine: Engine) -> None:
     """Look into an SQLite file without being able to write it, so that damage stays as it is.
 
     Raises:

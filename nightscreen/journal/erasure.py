@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import delete, false, func, or_, select, update
 
 from nightscreen.journal.audit import Audit
-from nightscreen.journal.engine import carry_out, reading, told, writing
+from nightscreen.journal.engine import execute_all, reading, translate_errors, writing
 from nightscreen.journal.lookups import Lookups
 from nightscreen.journal.runs import living_runs
 from nightscreen.journal.schema import (
@@ -211,7 +211,7 @@ def _number(connection: Connection, going: Iterator[_Going] | Sequence[_Going]) 
 # --- the database's own files ---
 
 
-def leave_no_trace(journal: Storage) -> bool:
+def scrub_database(journal: Storage) -> bool:
     """Leave nothing of what was removed in the database's own files; tell whether that was done.
 
     SQLite overwrites what it deletes, but its write-ahead log keeps older pages until it is
@@ -235,7 +235,7 @@ def leave_no_trace(journal: Storage) -> bool:
                 return False
     except JournalBusyError:
         return False
-    carry_out(journal.engine, delete(meta).where(meta.c.name == _PAGES))
+    execute_all(journal.engine, delete(meta).where(meta.c.name == _PAGES))
     return True
 
 
@@ -247,7 +247,7 @@ def _empty_log(journal: Storage) -> bool:
 
 def _by_itself(journal: Storage, statement: str) -> tuple[Any, ...] | None:
     """Run a statement outside any transaction; return the first row of what it gives."""
-    with told(journal.engine), journal.engine.connect() as connection:
+    with translate_errors(journal.engine), journal.engine.connect() as connection:
         if journal.engine.dialect.name == "postgresql":
             connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(statement)
             return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import func, insert, select, update
 
 from nightscreen.journal.actor import SETTLE
-from nightscreen.journal.disputes import OF_CALL, DisputeState, leave_out_no_more, recount
+from nightscreen.journal.disputes import OF_CALL, DisputeState, recount, restore_excluded_cost
 from nightscreen.journal.engine import fetch, writing
 from nightscreen.journal.money import Changes, enter_changes, keeps_reservation
 from nightscreen.journal.schema import calls, disputes
@@ -154,7 +154,7 @@ def _apply(connection: Connection, journal: Storage, call_id: int) -> None:
     row = connection.execute(query.with_for_update()).one()
     changes = Changes()
     recount(connection, row, row.invoice_micro, changes)
-    leave_out_no_more(row, changes)
+    restore_excluded_cost(row, changes)
     done = {
         "dispute": DisputeState.SETTLED.value,
         "excess_micro": 0,

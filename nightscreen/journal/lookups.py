@@ -26,14 +26,14 @@ from sqlalchemy import (
 
 from nightscreen.journal.engine import (
     Many,
-    carry_out,
+    execute_all,
     fetch,
     insert_into,
     inserting,
-    outlasting,
     reading,
     recording,
     release_pages,
+    with_retries,
     writing,
 )
 from nightscreen.journal.schema import LOOKUP, lookup_runs, lookups, run_stops
@@ -317,7 +317,7 @@ def change(
     _CHANGE.run(connection, rows)
 
 
-def free(connection: Connection, holders: Collection[str]) -> None:
+def release_dead_claims(connection: Connection, holders: Collection[str]) -> None:
     """Let others claim what dead processes had claimed; their last attempt counts."""
     if not holders:
         return
@@ -368,7 +368,7 @@ class Lookups:
     _sealer: Sealer = field(repr=False)
     _holders: Holders = field(repr=False)
 
-    @outlasting
+    @with_retries
     def begin(self, run_id: str, number: int, terms: Mapping[str, Any]) -> LookupRun:
         """Set aside room for the lookups of a run; what an earlier session left is gone.
 
@@ -406,7 +406,7 @@ class Lookups:
         consent = (new.consent_reference, new.consent_ends_at)
         return (number, *asked, *consent, new.state, 0, None, sealed)
 
-    @outlasting
+    @with_retries
     def _fill(self, rows: Sequence[tuple[Any, ...]]) -> None:
         with recording(self._engine) as connection:
             known = select(lookups.c.lookup_id).where(lookups.c.lookup_id == rows[0][0])
@@ -419,18 +419,18 @@ class Lookups:
         identity, other, of_row = json.loads(self._sealer.open(claimed.sealed, context))
         return identity, other, of_row
 
-    @outlasting
+    @with_retries
     def find(self, run_id: str) -> LookupRun | None:
         """Return which lookups are a run's, None where it has none."""
         with reading(self._engine) as connection:
             return find_run(connection, run_id)
 
-    def keep_for_the_end(self, run: LookupRun, number: int | None) -> None:
+    def set_closing_lookup(self, run: LookupRun, number: int | None) -> None:
         """Keep a lookup for the closing balance, with the money for it; None keeps none."""
         own = lookup_runs.c.run_id == run.run_id
-        carry_out(self._engine, update(lookup_runs).where(own).values(closer_id=number))
+        execute_all(self._engine, update(lookup_runs).where(own).values(closer_id=number))
 
-    @outlasting
+    @with_retries
     def reached(
         self, run: LookupRun, checks: Collection[str], money_micro: int | None
     ) -> tuple[int, int] | None:
@@ -501,19 +501,19 @@ class Lookups:
             yield rows
             after = rows[-1].lookup_id
 
-    @outlasting
-    def put_back(self, numbers: Sequence[int], state: LookupStatus) -> None:
+    @with_retries
+    def set_state(self, numbers: Sequence[int], state: LookupStatus) -> None:
         """Let lookups that nobody has claimed be in another state: asked again, or spared."""
         with recording(self._engine) as connection:
             for start in range(0, len(numbers), _AT_ONCE):
                 block = [(number, state, 0) for number in numbers[start : start + _AT_ONCE]]
                 change(connection, block, NOBODY, owner=NOBODY)
 
-    def let_go(self, run: LookupRun) -> None:
+    def release_claims(self, run: LookupRun) -> None:
         """Let others claim what this process has claimed of a run and will not ask any more."""
         own = lookups.c.lookup_id.between(run.first_id, run.end_id - 1)
         mine = update(lookups).where(_CLAIMED, own, lookups.c.holder == self._holders.name)
-        carry_out(self._engine, mine.values(state=_WAITING, holder=None, attempts=0))
+        execute_all(self._engine, mine.values(state=_WAITING, holder=None, attempts=0))
 
     # --- stops ---
 
@@ -521,9 +521,9 @@ class Lookups:
         """Write down that the run or one of its checks is to stop; the first reason stays."""
         told = {"run_id": run_id, "scope": scope, "reason": reason}
         statement = insert_into(self._engine.dialect.name, run_stops).values(told)
-        carry_out(self._engine, statement.on_conflict_do_nothing())
+        execute_all(self._engine, statement.on_conflict_do_nothing())
 
-    @outlasting
+    @with_retries
     def stops(self, run_id: str) -> dict[str, str]:
         """Return why a run and its checks are to stop, by scope."""
         with reading(self._engine) as connection:
@@ -531,7 +531,7 @@ class Lookups:
 
     def clear_stops(self, run_id: str) -> None:
         """Forget why a run was to stop: it goes on."""
-        carry_out(self._engine, delete(run_stops).where(run_stops.c.run_id == run_id))
+        execute_all(self._engine, delete(run_stops).where(run_stops.c.run_id == run_id))
 
     # --- the end ---
 
@@ -543,8 +543,8 @@ class Lookups:
             return
         for start in range(run.first_id, run.end_id, _AT_ONCE):
             some = lookups.c.lookup_id.between(start, min(run.end_id, start + _AT_ONCE) - 1)
-            carry_out(self._engine, delete(lookups).where(some))
-        carry_out(self._engine, delete(lookup_runs).where(lookup_runs.c.run_id == run_id))
+            execute_all(self._engine, delete(lookups).where(some))
+        execute_all(self._engine, delete(lookup_runs).where(lookup_runs.c.run_id == run_id))
         release_pages(self._engine)
 
     def sweep(self) -> None:

@@ -25,11 +25,11 @@ from nightscreen.journal.calls import Calls
 from nightscreen.journal.engine import (
     BUSY_TIMEOUT_S,
     holders_folder,
-    look_first,
     make_engine,
     reading,
+    require_sound_file,
     sqlite_file,
-    told,
+    translate_errors,
     writing,
 )
 from nightscreen.journal.holders import AdvisoryHolders, FileHolders, Holders, pid_of
@@ -132,7 +132,7 @@ def journal_of(
     )
 
 
-def look_into(settings: Settings, *, clock: Clock = system_clock) -> Journal | None:
+def open_read_only(settings: Settings, *, clock: Clock = system_clock) -> Journal | None:
     """Look into the journal that settings name; None where there never was one.
 
     Nothing is made, locked, recovered or put in doubt, so that it works on a full disk and beside a
@@ -189,7 +189,7 @@ def _facts_of(engine: Engine, home: Path) -> dict[str, str] | None:
     Raises:
         JournalError: it is damaged, of another version, or has vanished.
     """
-    look_first(engine)
+    require_sound_file(engine)
     with reading(engine) as connection:
         if not inspect(connection).has_table(meta.name):
             _refuse_vanished(home)
@@ -273,7 +273,7 @@ def _make_holders(engine: Engine, *, takes_lock: bool) -> Holders:
     folder = holders_folder(engine)
     if folder is not None:
         return FileHolders(folder, takes_lock=takes_lock)
-    with told(engine):
+    with translate_errors(engine):
         return AdvisoryHolders(engine, takes_lock=takes_lock)
 
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import Integer, bindparam, delete, exists, func, insert, select, update
 
 from nightscreen.journal.engine import (
-    carry_out,
+    execute_all,
     fetch,
     fetch_value,
-    outlasting,
     reading,
+    with_retries,
     writing,
 )
 from nightscreen.journal.schema import UNSETTLED, calls, put_meta, read_meta, runs
@@ -138,7 +138,7 @@ class Runs:
     _holders: Holders = field(repr=False)
     _clock: Clock = field(repr=False)
 
-    @outlasting
+    @with_retries
     def begin(
         self,
         run_id: str,
@@ -177,9 +177,9 @@ class Runs:
         assert run is not None  # noqa: S101 - written in the lines above
         return run
 
-    def withdraw(self, run_id: str) -> None:
+    def discard(self, run_id: str) -> None:
         """Forget a run that came to nothing; calls it may have made are kept."""
-        carry_out(self._engine, delete(runs).where(runs.c.run_id == run_id))
+        execute_all(self._engine, delete(runs).where(runs.c.run_id == run_id))
 
     def finish(
         self, run_id: str, *, state: str, stop_reason: str | None, report: Mapping[str, Any]
@@ -208,7 +208,7 @@ class Runs:
             self._change(run_id, {"parameters": moved})
 
     def _change(self, run_id: str, values: Mapping[str, str | int | None]) -> None:
-        carry_out(self._engine, update(runs).where(runs.c.run_id == run_id).values(values))
+        execute_all(self._engine, update(runs).where(runs.c.run_id == run_id).values(values))
 
     def held_elsewhere(self, run_id: str) -> bool:
         """Return whether a living process other than this one works on the run."""
@@ -344,7 +344,7 @@ class Runs:
             for check, subject, *holds in fetch(self._engine, query)
         }
 
-    def telling_call(self, run_id: str, check: str, subject: bytes) -> Row[Any] | None:
+    def decisive_call(self, run_id: str, check: str, subject: bytes) -> Row[Any] | None:
         """Return the call of a run about a subject that tells most; None where it made none.
 
         It is the one that was answered, else one that may have been acted on, else the last.
@@ -363,7 +363,7 @@ class Runs:
         query = select(calls).where(calls.c.subject.in_(subjects)).order_by(calls.c.call_id)
         return fetch(self._engine, query)
 
-    @outlasting
+    @with_retries
     def in_doubt(self) -> list[Row[Any]]:
         """Return every call that may have been charged without our knowing, oldest first."""
         unknown = (UNSETTLED, calls.c.cost_micro.is_(None))

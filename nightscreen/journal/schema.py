@@ -56,8 +56,8 @@ from nightscreen.schemas.contests import (
     Hold,
     PolicyVersion,
     Review,
+    SentNotice,
     Signature,
-    ToldNotice,
 )
 from nightscreen.schemas.errors import JournalDamagedError, JournalVersionError
 from nightscreen.schemas.offers import Offer
@@ -417,7 +417,7 @@ sightings = Table(
 # --- what people decided; each kind of record is a model (`schemas/records.py`) ---
 
 KINDS: Final[tuple[type[JournalRecord], ...]] = (
-    *(Review, OpenCase, Contest, ToldNotice, CustomerAction, Confirmation, PolicyVersion),
+    *(Review, OpenCase, Contest, SentNotice, CustomerAction, Confirmation, PolicyVersion),
     *(BvnRequest, Offer, LoanOutcome, Grant, ConsentLink, Pulled, CashFigures),
     *(CaseComment, CaseAttachment, WalletGap, Signature, Hold, User, Approval, Upload, Share),
     *(Correction, Dismissal, RowToCorrect),

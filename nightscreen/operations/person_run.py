@@ -94,7 +94,7 @@ class Person:
 T = TypeVar("T", bound=Person)
 
 
-class Account(NamedTuple):
+class ReportParts(NamedTuple):
     """What a flow's report says beside its calls."""
 
     # what each operation's calls came to, in the flow's own words
@@ -141,24 +141,24 @@ class PersonRun(ABC, Generic[P, T]):
         return cls.batch, ""
 
     @abstractmethod
-    def find(self) -> list[T]:
+    def load_people(self) -> list[T]:
         """Read the input and return whom the run is about."""
 
     def recover(self) -> None:
         """Learn what came of calls whose process died, and of those of this run."""
 
-    def look_again(self) -> None:
+    def reload_records(self) -> None:
         """Bring people up to date with their records in the journal."""
 
     @abstractmethod
-    async def turn(self, caller: Caller, person: T) -> bool:
+    async def ask_person(self, caller: Caller, person: T) -> bool:
         """Ask one person and write down what came of it; False where another process asks them."""
 
     @abstractmethod
-    def write(self) -> Account:
+    def write(self) -> ReportParts:
         """Write the flow's own files, all from the journal; return what its report says."""
 
-    def forget(self) -> None:
+    def discard_secrets(self) -> None:
         """Delete what must not outlive the calls, such as passwords."""
 
     def quoted_more(self) -> dict[str, Any]:
@@ -175,7 +175,7 @@ class PersonRun(ABC, Generic[P, T]):
             UsageError: settings, parameters or input are wrong, in one line that says what to do.
             JournalError: the journal cannot be used.
         """
-        given = remembered(parameters, settings, cls.flow, clock=clock)
+        given = resumed_parameters(parameters, settings, cls.flow, clock=clock)
         batch, digest = cls.identify(given, settings)
         run = open_api_run(
             given,
@@ -188,11 +188,11 @@ class PersonRun(ABC, Generic[P, T]):
         )
         return cls(run, given)
 
-    def take_in(self) -> None:
+    def plan_calls(self) -> None:
         """Find whom to ask, and quote the calls."""
         self.recover()
-        self.people = self.find()
-        self.look_again()
+        self.people = self.load_people()
+        self.reload_records()
         wanted = len(self.due())
         self.run.quote = quote(self.run, self.operation, self.kind, wanted)
         self.run.progress[self.operation].wanted = wanted
@@ -200,13 +200,13 @@ class PersonRun(ABC, Generic[P, T]):
 
     # --- asking ---
 
-    def left(self) -> list[T]:
+    def pending_people(self) -> list[T]:
         """Return whose call is still to be made, in their order."""
         return [each for each in self.people if each.word == PENDING]
 
     def due(self) -> list[T]:
         """Return those of them whose call was not tried in this session."""
-        return [each for each in self.left() if each.task is None]
+        return [each for each in self.pending_people() if each.task is None]
 
     async def ask(self, caller: Caller) -> None:
         """Make every call that is left, until none is or something stops the run.
@@ -221,7 +221,7 @@ class PersonRun(ABC, Generic[P, T]):
 
         async def one(person: T) -> bool:
             async with turns:
-                return self._may_ask(caller) and await self.turn(caller, person)
+                return self._may_ask(caller) and await self.ask_person(caller, person)
 
         for first in self.due() if self.first_alone else ():
             await one(first)
@@ -232,17 +232,17 @@ class PersonRun(ABC, Generic[P, T]):
                 had = [group.create_task(one(person)) for person in due]
             if any(each.result() for each in had):
                 continue
-            if not caller.waits_for("calls that other processes make"):
+            if not caller.record_wait("calls that other processes make"):
                 return
             await asyncio.sleep(_WAIT_S)
             await asyncio.to_thread(self.recover)
-            await asyncio.to_thread(self.look_again)
+            await asyncio.to_thread(self.reload_records)
 
     def _may_ask(self, caller: Caller) -> bool:
         at = asyncio.get_running_loop().time()
         return not caller.short and self.run.stops.may_send(self.operation, self.run.clock(), at)
 
-    def again(self) -> None:
+    def requeue_failed(self) -> None:
         """Let people whose call failed or was not made be asked; one in doubt is not."""
         lost = []
         for each in self.people:
@@ -261,7 +261,7 @@ class PersonRun(ABC, Generic[P, T]):
 
     def quoted(self) -> dict[str, Any]:
         """Return what the run would cost; nothing of it stays."""
-        self.forget()
+        self.discard_secrets()
         found = self.run.quote or Quote()
         return {
             "quoted": found.in_naira(),
@@ -278,11 +278,11 @@ class PersonRun(ABC, Generic[P, T]):
         All of it is made from the journal, so that a run that was cancelled is closed as honestly
         as one that went through.
         """
-        self.forget()
+        self.discard_secrets()
         self.recover()
-        self.look_again()
+        self.reload_records()
         account = self.write()
-        ends = call_ends(self.run, self.operation, {each.subject for each in self.left()})
+        ends = call_ends(self.run, self.operation, {each.subject for each in self.pending_people()})
         return close_run(self.run, self.rows, ends, account)
 
 
@@ -290,7 +290,7 @@ def close_run(
     run: Run,
     rows: Mapping[str, int],
     ends: Mapping[Operation, Counter[LookupStatus]],
-    account: Account,
+    account: ReportParts,
 ) -> dict[str, Any]:
     """Write calls, report, page and manifest, and note the run's end; return the report.
 
@@ -400,21 +400,21 @@ class RecordRun(PersonRun[P, S]):
         """Learn what came of calls whose process died, and of those of this run."""
         self.learn_dead(self.run.journal, self.run.run_id)
 
-    def look_again(self) -> None:
+    def reload_records(self) -> None:
         """Bring people up to date with their records in the journal."""
         self._look_up(self.people)
 
     def _look_up(self, people: Sequence[S]) -> None:
         newest = self.newest({each.customer for each in people})
         for each in people:
-            self.stands(each, newest.get(each.customer))
+            self.apply_record(each, newest.get(each.customer))
 
     def newest(self, customers: Collection[bytes]) -> dict[bytes, Any]:
         """Return the newest record of each customer that has one."""
         return {each.customer: each for each in self.kept.of_customers(customers)}
 
     @abstractmethod
-    def stands(self, person: S, record: Any) -> None:  # noqa: ANN401 - of the model
+    def apply_record(self, person: S, record: Any) -> None:  # noqa: ANN401 - of the model
         """Take a person's newest record; who is not to be asked any more gets another word."""
 
     @abstractmethod
@@ -425,14 +425,14 @@ class RecordRun(PersonRun[P, S]):
     def call(self, caller: Caller, person: S) -> LookupTask:
         """Return the call to be made for a person."""
 
-    async def turn(self, caller: Caller, person: S) -> bool:
+    async def ask_person(self, caller: Caller, person: S) -> bool:
         """Write the intent down, make the call, and write down what came of it."""
         if not await asyncio.to_thread(self.begin, person):
             return False
         if person.word == PENDING:
-            person.task = await caller.one(self.call(caller, person))
+            person.task = await caller.make_call(self.call(caller, person))
             end = end_of(person.task, self.run.clock())
-            await asyncio.to_thread(self.learn, person, end)
+            await asyncio.to_thread(self.save_result, person, end)
         return True
 
     def begin(self, person: S) -> bool:
@@ -452,7 +452,7 @@ class RecordRun(PersonRun[P, S]):
             return self.kept.replace(intent, before, self.run.clock())
         return bool(self.kept.add([intent]))
 
-    def learn(self, person: S, end: CallEnd | None) -> None:
+    def save_result(self, person: S, end: CallEnd | None) -> None:
         """Write down what came of a call; None: it was never sent."""
         person.record = self.keep(self.run.journal, person.record, end)
         is_lost = end is not None and end.is_lost
@@ -483,7 +483,7 @@ async def run_people(
     run = work.run
     async with closing(run), runner.watching(run):
         try:
-            await runner.step("take in", work.take_in)
+            await runner.step("take in", work.plan_calls)
             if run.only_quotes:
                 return await asyncio.to_thread(work.quoted)
             async with runner.asking(work.close):
@@ -494,13 +494,13 @@ async def run_people(
                         await runner.step(
                             f"ask for {work.operation}", ask, re_entered=work.re_entered
                         )
-                    if not await wait_and_resume(run, work.again):
+                    if not await wait_and_resume(run, work.requeue_failed):
                         break
             run.refuse_wrong_address()
             report: dict[str, Any] = await runner.step("report", work.close)
             return report
         finally:
-            work.forget()
+            work.discard_secrets()
 
 
 @asynccontextmanager
@@ -537,7 +537,9 @@ async def single_call(
         yield caller
 
 
-def remembered(parameters: P, settings: Settings, flow: str, *, clock: Clock = system_clock) -> P:
+def resumed_parameters(
+    parameters: P, settings: Settings, flow: str, *, clock: Clock = system_clock
+) -> P:
     """Return parameters with those of a resumed run filled in."""
     values = {name: getattr(parameters, name) for name in parameters.model_fields_set}
     if parameters.run and journal_exists(settings.home, settings.journal_url):
@@ -608,7 +610,7 @@ def _end_in_journal(
     journal: Journal, run_id: str, operation: Operation, subject: bytes
 ) -> CallEnd | None:
     """Return how a run's calls about a subject ended; None where it made none."""
-    last = journal.runs.telling_call(run_id, operation, subject)
+    last = journal.runs.decisive_call(run_id, operation, subject)
     if last is None:
         return None
     stored = journal.answers.latest(operation, [subject]).get(subject)

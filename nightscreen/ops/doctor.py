@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nightscreen.client.connectivity import Knock, knock, reach
+from nightscreen.client.connectivity import Knock, diagnose_connection, probe_service
 from nightscreen.client.network import Network, parse_address
 from nightscreen.client.prices import load_prices
 from nightscreen.client.response_rules import load_response_rules
 from nightscreen.files.private_files import LEAST_FREE_BYTES, free_bytes
-from nightscreen.journal.opening import JOURNAL_FILE, look_into, pids_at_work
+from nightscreen.journal.opening import JOURNAL_FILE, open_read_only, pids_at_work
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.operations.transactions.cashflow import CashFlow
@@ -157,8 +157,8 @@ def diagnose(
         _tables(settings),
     ]
     if settings.base_url:
-        reaching = reaching or partial(reach, network=network)
-        knocking = knocking or partial(knock, network=network)
+        reaching = reaching or partial(diagnose_connection, network=network)
+        knocking = knocking or partial(probe_service, network=network)
         found.findings.append(_service(settings, reaching, knocking))
     found.findings += more
     _conclude(found, run_id)
@@ -168,7 +168,7 @@ def diagnose(
 def _find_run(settings: Settings, run_id: str, clock: Clock, found: Diagnosis) -> None:
     """Find the run in the journal, and say what is wrong with that."""
     try:
-        look = look_into(settings, clock=clock)
+        look = open_read_only(settings, clock=clock)
         if look is None:
             says = f"none under {settings.home} yet: the first run makes it"
             found.findings = [HealthFinding("journal", OK, says)]
@@ -286,8 +286,8 @@ _CAUSES = {
     "the proxy": "correct NIGHTSCREEN_PROXY, or have the proxy fixed",
     "NIGHTSCREEN_": "correct that setting in .env",
 }
-"""What `reach` may find that stays wrong until somebody fixes it, and how; a silent service may
-answer again."""
+"""What `diagnose_connection` may find that stays wrong until somebody fixes it, and how; a silent
+service may answer again."""
 
 
 def _service(

@@ -15,7 +15,7 @@ from nightscreen.client.prices import load_prices
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.holders import pid_of
-from nightscreen.journal.opening import look_into
+from nightscreen.journal.opening import open_read_only
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.vitals import read_vitals
 from nightscreen.schemas.approvals import ApprovalState
@@ -293,7 +293,7 @@ def last_night(settings: Settings) -> dict[str, Any]:
     Raises:
         JournalError: the journal cannot be read, or there is none.
     """
-    look = look_into(settings)
+    look = open_read_only(settings)
     if look is None:
         raise JournalError(
             f"there is no journal under {settings.home}: set NIGHTSCREEN_HOME where the worker "

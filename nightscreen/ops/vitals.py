@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.files.private_files import LEAST_FREE_BYTES, free_bytes, write_passing
+from nightscreen.files.private_files import LEAST_FREE_BYTES, free_bytes, write_unsynced
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import OutputError
 from nightscreen.schemas.stops import TEST_MODE, StopReason
@@ -48,7 +48,7 @@ class RecentSpeed:
     _answered: int = 0
     _samples: deque[tuple[int, dict[str, int]]] = field(default_factory=deque)
 
-    def take(self, stops: Stops, now: int) -> None:
+    def add_sample(self, stops: Stops, now: int) -> None:
         """Take note of what is done by now."""
         if stops.answered != self._answered:
             self._answered = stops.answered
@@ -125,7 +125,7 @@ def write_vitals(home: Path, run_id: str, signs: Mapping[str, Any]) -> bool:
     """
     try:
         (home / FOLDER).mkdir(mode=0o700, exist_ok=True)
-        write_passing(home / FOLDER / f"{run_id}.json", json.dumps(signs).encode())
+        write_unsynced(home / FOLDER / f"{run_id}.json", json.dumps(signs).encode())
     except (OSError, OutputError):
         return False
     return True

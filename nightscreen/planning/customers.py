@@ -17,7 +17,13 @@ import pyarrow.compute as pc
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.frame import PSEUDONYM, pseudonym_column, read_queries
-from nightscreen.planning.eligibility import consent_column, consent_ends, flat, identities, why_not
+from nightscreen.planning.eligibility import (
+    consent_column,
+    consent_ends,
+    flat,
+    identities,
+    skip_reasons,
+)
 from nightscreen.schemas.columns import IDENTIFIERS
 from nightscreen.schemas.plan import SkipReason
 from nightscreen.schemas.rows import row_schema
@@ -121,7 +127,7 @@ def _asked(
     if any(CHECKS[slot.check].needs_consent for slot in slots):
         columns["consent_until"] = pa.array(consent_ends(batch))
     for slot in slots:
-        why = why_not(rows, slot, allowed)
+        why = skip_reasons(rows, slot, allowed)
         columns[slot.column] = pa.array(why)
         if (other := CHECKS[slot.check].together_with) is not None:
             asked = why == SkipReason.ASK.value

@@ -50,7 +50,9 @@ def identities(rows: pa.Table, kind: IdentityKind) -> pa.Array:
     )
 
 
-def why_not(rows: pa.Table, slot: CheckIdentity, consent: NDArray[np.bool_]) -> NDArray[np.int8]:
+def skip_reasons(
+    rows: pa.Table, slot: CheckIdentity, consent: NDArray[np.bool_]
+) -> NDArray[np.int8]:
     """Return for each row why a slot is not asked (`SkipReason`), the first that applies."""
     flaws = flat(rows["flaws"]).to_numpy(zero_copy_only=False)
     absent = pc.is_null(identities(rows, slot.kind)).to_numpy(zero_copy_only=False)

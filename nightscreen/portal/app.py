@@ -32,7 +32,7 @@ from nightscreen.operations.bvn.confirmations import (
     LinkView,
     LinkWord,
     accept_otp,
-    look_at_link,
+    resolve_link,
 )
 from nightscreen.operations.consents.links import (
     AskedConsent,
@@ -45,7 +45,7 @@ from nightscreen.operations.consents.links import (
 from nightscreen.portal.pages import TEMPLATES, Portal, place_of, policy
 from nightscreen.runs.run import require_service
 from nightscreen.schemas.errors import JournalError
-from nightscreen.web.guard import HEALTH, Guard, headers_of, log, onward, origin_of, read_form
+from nightscreen.web.guard import HEALTH, Guard, headers_of, log, origin_of, read_form, see_other
 from nightscreen.web.serve import listening, serve_app
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ _READ = ("code", "state", "error")
 
 _LINK_STATUS = {Refusal.USED: 410, Refusal.EXPIRED: 410}
 _STATE_STATUS = {Refusal.USED: 410, Refusal.EXPIRED: 410, Refusal.OTHER_BROWSER: 403}
-_TOLD_STATUS = {
+_RESULT_STATUS = {
     "denied": 200,
     "nothing_granted": 200,
     "screen_trouble": 502,
@@ -93,7 +93,7 @@ _TOLD_STATUS = {
     "busy": 503,
     "ours": 502,
 }
-_TOLD_AS = {
+_RESULT_OF_EXCHANGE = {
     ExchangeEnd.KEPT: "done",
     ExchangeEnd.CAPPED: "ours",
     ExchangeEnd.KEY_REFUSED: "ours",
@@ -140,13 +140,13 @@ def application(
 
     def no_page(_request: Request, error: HTTPException) -> Response:
         kind = {400: "unreadable", 405: "method"}.get(error.status_code, "not_found")
-        return portal.trouble(kind, error.status_code)
+        return portal.error_page(kind, error.status_code)
 
     return Guard(
         Router(routes, redirect_slashes=False, lifespan=lifespan),
         [portal.place.origin],
         headers_of(policy(), is_secure=portal.place.is_secure),
-        portal.trouble,
+        portal.error_page,
         no_page,
         partial(log, "portal", in_json=settings.log_format == "json"),
     )
@@ -205,41 +205,41 @@ async def depart(portal: Portal, request: Request) -> Response:
     asked = await _look(portal, request)
     if isinstance(asked, Refusal):
         return _link_refused(portal, asked)
-    if not portal.departures.lets(asked.link):
-        return portal.trouble("pace", 429, again=request.url.path)
+    if not portal.departures.try_acquire(asked.link):
+        return portal.error_page("pace", 429, again=request.url.path)
     word, links = _word(portal, request), ConsentLinks(portal.journal)
     address = consent_address(
         portal.settings.consent_url,
         client_id=portal.settings.client_id,
         redirect_uri=portal.settings.redirect_uri,
         scopes=read_scopes(asked.scopes),
-        state=await asyncio.to_thread(links.depart, asked, word),
+        state=await asyncio.to_thread(links.start_redirect, asked, word),
     )
-    return _remember(portal, onward(address), word=word)
+    return _remember(portal, see_other(address), word=word)
 
 
 async def _look(portal: Portal, request: Request) -> AskedConsent | Refusal:
     links = ConsentLinks(portal.journal)
-    return await asyncio.to_thread(links.look, request.path_params["token"])
+    return await asyncio.to_thread(links.resolve_link, request.path_params["token"])
 
 
 def _link_refused(portal: Portal, why: Refusal) -> Response:
     kind = why if why in _LINK_STATUS else Refusal.UNKNOWN
-    return portal.trouble(f"link_{kind}", _LINK_STATUS.get(why, 404))
+    return portal.error_page(f"link_{kind}", _LINK_STATUS.get(why, 404))
 
 
 async def come_back(portal: Portal, request: Request) -> Response:
     """Accept the redirect of the consent screen, and redirect the browser to the result."""
     if request.method != "GET":  # to ask for headers alone must use nothing up
-        return portal.trouble("method", 405)
+        return portal.error_page("method", 405)
     given = _read(request)
     if given is None or not given.get("state"):
-        return portal.trouble("state_unknown", 400)
+        return portal.error_page("state_unknown", 400)
     word, links = _held(portal, request).get("word"), ConsentLinks(portal.journal)
-    asked = await asyncio.to_thread(links.come_back, given["state"], word)
+    asked = await asyncio.to_thread(links.consume_state, given["state"], word)
     if isinstance(asked, Refusal):
         kind = Refusal.UNKNOWN if asked is Refusal.TAMPERED else asked
-        return portal.trouble(f"state_{kind}", _STATE_STATUS.get(asked, 400))
+        return portal.error_page(f"state_{kind}", _STATE_STATUS.get(asked, 400))
     done = None
     if "error" in given:
         what = _redirect_error(given["error"])
@@ -255,8 +255,8 @@ async def come_back(portal: Portal, request: Request) -> Response:
             transport=portal.transport,
         )
         # to the end, even where the customer goes away meanwhile
-        done = await portal.to_the_end(exchanging)
-        what = _TOLD_AS.get(done.ending, done.ending.value)
+        done = await portal.run_to_completion(exchanging)
+        what = _RESULT_OF_EXCHANGE.get(done.ending, done.ending.value)
         if done.ending is not ExchangeEnd.KEPT:  # whoever looks after the portal sees why
             said = {"exchange": done.ending.value, "trouble": done.trouble}
             log("portal", said, in_json=portal.settings.log_format == "json")
@@ -264,9 +264,9 @@ async def come_back(portal: Portal, request: Request) -> Response:
         "what": what,
         "granted": () if done is None or done.grant is None else done.grant.scopes,
         "missing": () if done is None else done.missing,
-        "again": "" if what == "done" else links.again(asked),
+        "again": "" if what == "done" else links.reissue_token(asked),
     }
-    return _remember(portal, onward(TOLD), word=_word(portal, request), **message)
+    return _remember(portal, see_other(TOLD), word=_word(portal, request), **message)
 
 
 async def told(portal: Portal, request: Request) -> Response:
@@ -274,12 +274,12 @@ async def told(portal: Portal, request: Request) -> Response:
     message = _held(portal, request)
     what = message.get("what")
     if what is None:
-        return portal.trouble("nothing_told", 404)
+        return portal.error_page("nothing_told", 404)
     if what == "done":
         shown = {name: message[name] for name in ("granted", "missing")}
         return portal.page("done", **shown)
     again = LINK.format(token=message["again"]) if message["again"] else ""
-    return portal.trouble(what, _TOLD_STATUS[what], again)
+    return portal.error_page(what, _RESULT_STATUS[what], again)
 
 
 # --- the cookie ---
@@ -349,13 +349,13 @@ async def take_otp(portal: Portal, request: Request) -> Response:
     typed = form.get("otp", [""])[-1].strip()
     if view.word not in _ASKING or not typed:
         return _otp_page(portal, request, view, "missing")
-    if not portal.tries.lets(token):
-        return portal.trouble("pace", 429, again=request.url.path)
+    if not portal.tries.try_acquire(token):
+        return portal.error_page("pace", 429, again=request.url.path)
     clock, transport = portal.journal.clock, portal.transport
     sending = accept_otp(portal.settings, token, typed, clock=clock, transport=transport)
-    view = await portal.to_the_end(sending)
+    view = await portal.run_to_completion(sending)
     if view.word is LinkWord.CONFIRMED:
-        return onward(request.url.path)
+        return see_other(request.url.path)
     return _otp_page(portal, request, view, view.word.value)
 
 
@@ -363,7 +363,7 @@ async def _look_at_otp(portal: Portal, request: Request) -> LinkView:
     token: str = request.path_params["token"]
     if not token.isascii() or len(token) > _LONGEST_TOKEN:
         return LinkView(LinkWord.CLOSED)
-    return await asyncio.to_thread(look_at_link, portal.journal, portal.settings, token)
+    return await asyncio.to_thread(resolve_link, portal.journal, portal.settings, token)
 
 
 def _otp_page(portal: Portal, request: Request, view: LinkView, fault: str = "") -> Response:
@@ -380,4 +380,4 @@ def _otp_page(portal: Portal, request: Request, view: LinkView, fault: str = "")
     if view.word is LinkWord.CONFIRMED:
         return portal.page("otp_done")
     again = request.url.path if view.word in (LinkWord.BUSY, LinkWord.UNAVAILABLE) else ""
-    return portal.trouble(f"otp_{view.word}", _OTP_STATUS[view.word], again)
+    return portal.error_page(f"otp_{view.word}", _OTP_STATUS[view.word], again)

@@ -88,7 +88,7 @@ class RateLimit:
         self._times = times
         self._begun: defaultdict[str, deque[float]] = defaultdict(deque)
 
-    def lets(self, key: str) -> bool:
+    def try_acquire(self, key: str) -> bool:
         """Return whether it may begin once more, and count it if so."""
         now, begun = time.monotonic(), self._begun[key]
         while begun and now - begun[0] >= 60:  # noqa: PLR2004 - a minute
@@ -114,7 +114,7 @@ class Portal:
     def __post_init__(self) -> None:
         self.place = place_of(self.settings)
 
-    async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
+    async def run_to_completion(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of work that goes on where the customer closes the page meanwhile.
 
         A call that was sent is settled all the same.
@@ -138,7 +138,7 @@ class Portal:
         css = Markup(style())  # noqa: S704 - a file of the package
         return HTMLResponse(page.render(lender=lender, style=css, **values), status)
 
-    def trouble(self, kind: str, status: int, again: str = "") -> Response:
+    def error_page(self, kind: str, status: int, again: str = "") -> Response:
         """Return a page that says what went wrong and what the customer can do.
 
         The kind is a key of the template's table, `again` a path to begin again at.

@@ -1,10 +1,10 @@
 """Erasing one person: whose rows and identifiers they are, then journal and past outputs in turn.
 
-`look` finds everything and changes nothing; `erase` removes it, file by file as `files/outputs.py`
-declares them. The journal goes first, in one transaction; rows in clear, which tell whose
-identifiers are meant, go last, so that after a crash erasing again finds what is left. By what a
-file names the person is in `person`, how it is rewritten in `files/run_folder.py`, what a tombstone
-keeps in `journal/erasure.py`; retention by age is `purging`.
+`find_person_data` finds everything and changes nothing; `erase` removes it, file by file as
+`files/outputs.py` declares them. The journal goes first, in one transaction; rows in clear, which
+tell whose identifiers are meant, go last, so that after a crash erasing again finds what is left.
+By what a file names the person is in `person`, how it is rewritten in `files/run_folder.py`, what a
+tombstone keeps in `journal/erasure.py`; retention by age is `purging`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,18 @@ from nightscreen.files.sealed_file import drop_sealed, sweep_workspaces
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.engine import reading
-from nightscreen.journal.erasure import Erasures, Removed, leave_no_trace
+from nightscreen.journal.erasure import Erasures, Removed, scrub_database
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import KINDS, TOMBSTONE
-from nightscreen.privacy.given_files import AsGiven, DroppedFile, Named, dropped_files
-from nightscreen.privacy.person import IDENTIFYING, InRun, KnownPerson, Whom, parts_in_clear
+from nightscreen.privacy.given_files import DroppedFile, GivenFileMatcher, Named, dropped_files
+from nightscreen.privacy.person import (
+    IDENTIFYING,
+    ErasureTarget,
+    InRun,
+    KnownPerson,
+    parts_in_clear,
+)
 from nightscreen.privacy.purging import held_runs
 from nightscreen.schemas.bvn import BvnRequest
 from nightscreen.schemas.clock import instant_text
@@ -45,7 +51,7 @@ _NAMELESS = {Whose.BY_CALL.value: TOMBSTONE.hex(), "consent_reference": None}
 
 
 @dataclass(slots=True)
-class Found:
+class ErasureScope:
     """All that is known of a person before anything is removed.
 
     Attributes:
@@ -90,7 +96,7 @@ class Found:
 
     def outputs(
         self, *whose: Whose
-    ) -> Iterator[tuple[Path, Output, RunRecord, RowFilter | AsGiven]]:
+    ) -> Iterator[tuple[Path, Output, RunRecord, RowFilter | GivenFileMatcher]]:
         """Yield the files of runs, one declaration after the other, and what is theirs in each."""
         named = [InRun.of(run, self.person) for run in self.runs]
         for declared in declared_as(*whose):
@@ -99,7 +105,7 @@ class Found:
                 for file in declared.files(Path(each.run.folder)):
                     yield file, declared, each.run, mine
 
-    def enter(self, file: Path, named: Named, place: str) -> bool:
+    def add_match(self, file: Path, named: Named, place: str) -> bool:
         """Note a file that goes whole, if it does; tell whether."""
         self.rows += len(named.rows)
         self.whole += [place] if named.anywhere else []
@@ -107,14 +113,16 @@ class Found:
         self.going.update([file] if named.anywhere or named.unread else [])
         return file in self.going
 
-    def look_at_given(self, file: Path, mine: AsGiven, place: str, batch: str) -> bool:
+    def look_at_given(self, file: Path, mine: GivenFileMatcher, place: str, batch: str) -> bool:
         """Learn the person's identifiers of a file as it was given; tell whether it goes."""
-        named = mine.look(file)
-        self.person.learn(named.rows, batch)
-        return self.enter(file, named, place)
+        named = mine.scan(file)
+        self.person.add_identifiers(named.rows, batch)
+        return self.add_match(file, named, place)
 
 
-def look(journal: Journal, whom: Whom, *, inbox: Path | None = None) -> Found:
+def find_person_data(
+    journal: Journal, whom: ErasureTarget, *, inbox: Path | None = None
+) -> ErasureScope:
     """Find all that is held of a person; nothing is changed.
 
     The inboxes that runs came from are known; the present one is given.
@@ -128,7 +136,7 @@ def look(journal: Journal, whom: Whom, *, inbox: Path | None = None) -> Found:
         Erasures(journal).require_rest(connection)
     there = [run for run in runs if Path(run.folder).is_dir()]
     person = KnownPerson(whom, journal)
-    found = Found(person, there, len(runs) - len(there))
+    found = ErasureScope(person, there, len(runs) - len(there))
     if whom.customer_id:
         names = {*(run.batch for run in runs), TRANSACTIONS}
         person.customers = {(name, whom.customer_id) for name in names if whom.named_in(name)}
@@ -138,10 +146,10 @@ def look(journal: Journal, whom: Whom, *, inbox: Path | None = None) -> Found:
     _look_into_clear(found)
     if whom.bvn:
         _resolve_bvn(journal, person)
-    _look_into(found, Whose.AS_GIVEN)
+    _scan_files(found, Whose.AS_GIVEN)
     for file in dropped_files(runs, inbox):
         _look_at_dropped(file, found)
-    _look_into(found, Whose.LISTED, Whose.BY_PSEUDONYM)
+    _scan_files(found, Whose.LISTED, Whose.BY_PSEUDONYM)
     _recall(journal, person)
     found.held = Erasures(journal).held_of(person.pseudonyms())
     if not found.anything:
@@ -153,23 +161,23 @@ def look(journal: Journal, whom: Whom, *, inbox: Path | None = None) -> Found:
     return found
 
 
-def _look_into_clear(found: Found) -> None:
+def _look_into_clear(found: ErasureScope) -> None:
     """Learn the person's identifiers from rows in clear."""
     for run in found.runs:
         mine = found.person.whom.rows_of(run.batch)
         for part in parts_in_clear(run):
             rows = read_columns(part, IDENTIFYING)
             theirs = rows.filter(mine.of_rows(rows)).to_pylist()
-            found.person.learn(theirs, run.batch)
+            found.person.add_identifiers(theirs, run.batch)
             found.rows += len(theirs)
             found.in_runs.update([run.run_id] if theirs else [])
 
 
-def _look_into(found: Found, *whose: Whose) -> None:
+def _scan_files(found: ErasureScope, *whose: Whose) -> None:
     """Count what is the person's in files of runs, and learn what those as given tell of them."""
     for file, declared, run, mine in found.outputs(*whose):
         place = f"{run.run_id}/{declared.pattern}"
-        if isinstance(mine, AsGiven):
+        if isinstance(mine, GivenFileMatcher):
             others = not declared.section and _has_only_others(run, found)
             number = int(not others and found.look_at_given(file, mine, place, run.batch))
         elif declared.erasing is not Erasing.DELETE:
@@ -179,7 +187,7 @@ def _look_into(found: Found, *whose: Whose) -> None:
             parts = parts_in_clear(run)  # who was only refused has no line in a workbook
             known = run.run_id in found.in_runs and any(map(mine.count, parts))
             goes = Named(anywhere=known, unread=not parts)
-            number = int(found.enter(file, goes, place))
+            number = int(found.add_match(file, goes, place))
         if number:
             found.in_runs.add(run.run_id)
 
@@ -201,7 +209,7 @@ def _resolve_bvn(journal: Journal, person: KnownPerson) -> None:
             person.customers.add((TRANSACTIONS, customer_id))
 
 
-def _has_only_others(run: RunRecord, looked: Found) -> bool:
+def _has_only_others(run: RunRecord, looked: ErasureScope) -> bool:
     """Return whether all rows of a run's input are in its results, and none is the person's.
 
     Then the input is not read: reading every one again takes longer than all the rest.
@@ -213,7 +221,7 @@ def _has_only_others(run: RunRecord, looked: Found) -> bool:
     return not refused or any(each.files(Path(run.folder)) for each in quarantines)
 
 
-def _look_at_dropped(file: DroppedFile, found: Found) -> None:
+def _look_at_dropped(file: DroppedFile, found: ErasureScope) -> None:
     """Look into a file of an inbox.
 
     Raises:
@@ -223,7 +231,7 @@ def _look_at_dropped(file: DroppedFile, found: Found) -> None:
     if file.screened:
         if found.look_at_given(file.path, mine, file.place, file.batch):
             found.dropped.append(file.path)
-    elif mine.look(file.path).anywhere:
+    elif mine.scan(file.path).anywhere:
         raise InputError(
             "a file in the inbox that is not screened yet names this person: take it out, or their "
             "rows out of it, or let it be screened; then erase again"
@@ -241,7 +249,7 @@ def _recall(journal: Journal, person: KnownPerson) -> None:
                 person.subjects.update(*(each.subjects for each in held if each.batch in batches))
 
 
-def _refuse_held(journal: Journal, found: Found) -> None:
+def _refuse_held(journal: Journal, found: ErasureScope) -> None:
     batches = {batch for batch, _ in found.person.customers}
     held = held_runs(journal)
     for run in found.runs:
@@ -253,14 +261,14 @@ def _refuse_held(journal: Journal, found: Found) -> None:
             )
 
 
-def erase(journal: Journal, found: Found, *, more: bool = False) -> dict[str, Any]:
+def erase(journal: Journal, found: ErasureScope, *, more: bool = False) -> dict[str, Any]:
     """Erase a person; return what went, in numbers alone.
 
     Args:
         journal: the journal.
-        found: what `look` found.
+        found: what `find_person_data` found.
         more: others are erased after this one, and the caller empties the journal's file of all of
-            them together (`leave_no_trace`).
+            them together (`scrub_database`).
 
     Raises:
         InputError: a run has begun meanwhile; erase again after it.
@@ -271,7 +279,7 @@ def erase(journal: Journal, found: Found, *, more: bool = False) -> dict[str, An
     # first, so that an erasure that is cut short anywhere is known to have begun
     audit.write_by_command(ERASURE_BEGUN, **found.held.numbers())
     Erasures(journal).erase(found.person.pseudonyms())
-    emptied = not more and leave_no_trace(journal)
+    emptied = not more and scrub_database(journal)
     sweep_workspaces(journal.home, journal.holders.alive)
     drop_sealed(journal.home / UPLOADS)
     resting = [run for run in found.runs if not journal.runs.held_elsewhere(run.run_id)]
@@ -279,11 +287,13 @@ def erase(journal: Journal, found: Found, *, more: bool = False) -> dict[str, An
     for folder in folders.values():
         folder.sweep()
     found.runs = resting
-    _take_out(found, folders, Whose.LISTED, Whose.BY_PSEUDONYM, Whose.BY_CALL, Whose.AS_GIVEN)
+    _remove_from_files(
+        found, folders, Whose.LISTED, Whose.BY_PSEUDONYM, Whose.BY_CALL, Whose.AS_GIVEN
+    )
     beside = [path for path in found.dropped if path.exists()]
     for path in beside:
         path.unlink()
-    _take_out(found, folders, Whose.IN_CLEAR)  # last: they tell whose the others are
+    _remove_from_files(found, folders, Whose.IN_CLEAR)  # last: they tell whose the others are
     at = instant_text(journal.clock()) or ""
     files = len(beside) + sum(folder.finish(at) for folder in folders.values())
     for run_id in found.in_runs - folders.keys():
@@ -295,11 +305,11 @@ def erase(journal: Journal, found: Found, *, more: bool = False) -> dict[str, An
     return {**found.document(), "files": files, "log_emptied": emptied}
 
 
-def _take_out(found: Found, folders: Mapping[str, RunFiles], *whose: Whose) -> None:
+def _remove_from_files(found: ErasureScope, folders: Mapping[str, RunFiles], *whose: Whose) -> None:
     """Take the person out of files of runs."""
     for file, declared, run, mine in found.outputs(*whose):
         folder = folders[run.run_id]
-        if isinstance(mine, AsGiven) or declared.erasing is Erasing.DELETE:
+        if isinstance(mine, GivenFileMatcher) or declared.erasing is Erasing.DELETE:
             folder.remove({file} & found.going)
         elif declared.erasing is Erasing.BLANK:
             folder.blank(file, mine, _NAMELESS)

@@ -29,7 +29,7 @@ from nightscreen.results.wording import missing_checks
 from nightscreen.schemas.cases import CaseComment
 from nightscreen.schemas.clock import DAY_MICROS, instant_text, to_instant, to_micros
 from nightscreen.schemas.consented import Grant
-from nightscreen.schemas.contests import WAITS, Contest, CustomerAction, Review, ToldNotice
+from nightscreen.schemas.contests import WAITS, Contest, CustomerAction, Review, SentNotice
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.enriched import ACCOUNT_BVNS, SIGNALS
 from nightscreen.schemas.errors import PolicyError
@@ -99,7 +99,7 @@ def explain(
         "reviews": [
             review_document(each, known, now) for each in reviews.of_customer(person.pseudonym)
         ],
-        **shown_records(journal, [person], (Contest, ToldNotice, CustomerAction, CaseComment)),
+        **shown_records(journal, [person], (Contest, SentNotice, CustomerAction, CaseComment)),
     }
 
 

@@ -105,7 +105,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class AsGiven:
+class GivenFileMatcher:
     """Finds a person's rows under the lender's own headings, and files that name the person."""
 
     ids: set[str] = field(repr=False)  # customer ids that mean the person
@@ -137,7 +137,7 @@ class AsGiven:
         known = dict(zip(layout.order, header.columns, strict=True))
         return [known[at].known if at in known else None for at in range(len(head))]
 
-    def look(self, path: Path) -> Named:
+    def scan(self, path: Path) -> Named:
         """Return what a file in any format has of the person; nothing is changed."""
         try:
             source = open_source(path, mapping=self.mapping, kind=self.kind)

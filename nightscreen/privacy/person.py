@@ -17,7 +17,7 @@ from nightscreen.files.outputs import Whose, declared_as
 from nightscreen.files.run_folder import RowFilter, read_columns
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.schema import ErasedPseudonyms
-from nightscreen.privacy.given_files import ID_COLUMN, AsGiven
+from nightscreen.privacy.given_files import ID_COLUMN, GivenFileMatcher
 from nightscreen.privacy.lookup_subject import subjects_of
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.schemas.columns import CUSTOMERS, IDENTIFIERS, LOAN_DAYS
@@ -38,7 +38,7 @@ _ACCOUNT = ("bank_code", "account_number")
 
 
 @dataclass(frozen=True, slots=True)
-class Whom:
+class ErasureTarget:
     """Who is to be erased: a customer (in one batch name or in all), a BVN, or both."""
 
     # as the lender gives it; empty where only a BVN is given
@@ -61,7 +61,7 @@ class Whom:
 class KnownPerson:
     """What is known of a person."""
 
-    whom: Whom  # who is meant
+    whom: ErasureTarget  # who is meant
     journal: Journal = field(repr=False)  # the journal, which makes pseudonyms
     # batch name and customer id of everything that is the person's
     customers: set[tuple[str, str]] = field(default_factory=set, repr=False)
@@ -85,7 +85,7 @@ class KnownPerson:
         audited = [Audit(self.journal).customer(each) for each in sorted(ids)]
         return ErasedPseudonyms({*self.subjects, *pulled}, [*mine, *pulled], anywhere, audited)
 
-    def learn(self, rows: Iterable[Mapping[str, Any]], batch: str) -> None:
+    def add_identifiers(self, rows: Iterable[Mapping[str, Any]], batch: str) -> None:
         """Learn the identifiers of some of the person's rows."""
         for row in rows:
             self.subjects.update(subjects_of([row], self.names))
@@ -100,7 +100,7 @@ class KnownPerson:
 
     def as_given(
         self, batch: str, run: RunRecord | None = None, ids: set[str] | None = None
-    ) -> AsGiven:
+    ) -> GivenFileMatcher:
         """Return what finds the person in files as the lender gave them.
 
         Args:
@@ -116,7 +116,7 @@ class KnownPerson:
         with suppress(SettingsError):  # the lender may have moved it since
             if run is not None and (given := run.parameters.get("mapping")):
                 mapping = read_mapping(Path(given), kind)
-        return AsGiven(known, {"bvn": {self.whom.bvn} - {""}}, self.values, kind, mapping)
+        return GivenFileMatcher(known, {"bvn": {self.whom.bvn} - {""}}, self.values, kind, mapping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class InRun:
                 ids -= set(rows.filter(others)[ID_COLUMN].to_pylist())
         return cls(run, person, ids)
 
-    def filter(self, whose: Whose) -> RowFilter | AsGiven:
+    def filter(self, whose: Whose) -> RowFilter | GivenFileMatcher:
         """Return what finds the person in a file of the run."""
         person, names, column = self.person, self.person.names, (whose.value,)
         if whose is Whose.IN_CLEAR:

@@ -16,7 +16,7 @@ from nightscreen.files.run_folder import RunFiles
 from nightscreen.files.sealed_file import drop_sealed, sweep_workspaces
 from nightscreen.journal import journal_of
 from nightscreen.journal.audit import Audit
-from nightscreen.journal.erasure import Erasures, Removed, leave_no_trace
+from nightscreen.journal.erasure import Erasures, Removed, scrub_database
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
 from nightscreen.schemas.checks import Purpose
@@ -138,9 +138,9 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
         OutputError: a folder cannot be written; purge again once that is mended.
     """
     drop_sealed(journal.home / UPLOADS)
-    mend(journal)
+    repair_manifests(journal)
     if not found.anything:
-        return {**found.document(), "removed_files": 0, "log_emptied": leave_no_trace(journal)}
+        return {**found.document(), "removed_files": 0, "log_emptied": scrub_database(journal)}
     sweep_workspaces(journal.home, journal.holders.alive)
     audit = Audit(journal)
     audit.drop_before(found.cutoffs["audit"])
@@ -148,7 +148,7 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
     before = dict.fromkeys(found.cutoffs, 0) if waits else found.cutoffs
     removed = Erasures(journal).purge(before, () if waits else found.applicants)
     audit.write_by_command(PURGE_BEGUN, **removed.numbers())  # it may be cut short from here on
-    emptied = leave_no_trace(journal)
+    emptied = scrub_database(journal)
     folders: dict[Path, RunFiles] = {}
     for each in found.outdated:
         if not journal.runs.held_elsewhere(each.run_id):
@@ -198,7 +198,7 @@ def release(journal: Journal, run_id: str) -> None:
     kept.put([each.model_copy(update={"state": "released"}) for each in held], journal.clock())
 
 
-def mend(journal: Journal) -> int:
+def repair_manifests(journal: Journal) -> int:
     """Bring manifests up to files that an erasure or purge rewrote before it was cut short.
 
     Returns:

@@ -32,7 +32,7 @@ _CHANCE = 3.0
 """Standard deviations by which a count must leave what was expected, so that few do not hold."""
 
 
-def plausible(report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> list[str]:
+def find_anomalies(report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a sentence for each thing about a night that is not plausible.
 
     A check counts from 500 answers asked tonight on. Its outcome rates are compared with the median

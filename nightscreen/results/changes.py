@@ -225,7 +225,7 @@ class Comparison:
         """Write `changes.parquet` and save the customers' new states in the workspace."""
         folder.write_parquet(CHANGES_FILE, CHANGES, self._tables(parts))
 
-    def keep(self) -> None:
+    def save_states(self) -> None:
         """Put the states that were saved into the journal; safe to do again after a crash."""
         customers = Customers(self.journal)
         at = customers.begin(self.run_id)

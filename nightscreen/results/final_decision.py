@@ -15,7 +15,7 @@ from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
 from nightscreen.results.tracked_state import decided_reasons, listed_decision, rests_on
 from nightscreen.schemas.clock import instant_text
-from nightscreen.schemas.outcomes import StoodDecision
+from nightscreen.schemas.outcomes import DecisionAsOf
 from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FINAL_COLUMNS = ("final_decision", "decided_by", "decided_at")
 
 
-def resting_reviews(
+def current_reviews(
     journal: Journal, batch: str, among: Sequence[bytes] = ()
 ) -> dict[bytes, Review]:
     """Return the reviews in a batch that rest on their customer's present evidence.
@@ -44,7 +44,7 @@ def standing_reviews(
     journal: Journal, batch: str, among: Sequence[bytes] = ()
 ) -> dict[bytes, Review]:
     """Return the reviews that settle customers of a batch; `review` leaves them open."""
-    found = resting_reviews(journal, batch, among)
+    found = current_reviews(journal, batch, among)
     return {who: each for who, each in found.items() if each.decision != Decision.REVIEW.value}
 
 
@@ -79,7 +79,7 @@ def overrides_of(journal: Journal, batch: str, at: int) -> list[dict[str, Any]]:
 
 def decisions_as_of(
     journal: Journal, asked: Sequence[tuple[str, int]]
-) -> list[StoodDecision | None]:
+) -> list[DecisionAsOf | None]:
     """Return the newest decision of any batch name on each customer by an instant.
 
     Whoever was gone from a batch by then counts there as decided before all others.
@@ -88,7 +88,7 @@ def decisions_as_of(
         journal: the journal.
         asked: customers' ids with instants in microseconds.
     """
-    found: list[tuple[int, StoodDecision] | None] = [None] * len(asked)
+    found: list[tuple[int, DecisionAsOf] | None] = [None] * len(asked)
     for batch in sorted({head.batch for head in journal.runs.heads()}) if asked else ():
         for place, since, decided in _of_batch(journal, batch, asked):
             before = found[place]
@@ -99,7 +99,7 @@ def decisions_as_of(
 
 def _of_batch(
     journal: Journal, batch: str, asked: Sequence[tuple[str, int]]
-) -> Iterable[tuple[int, int, StoodDecision]]:
+) -> Iterable[tuple[int, int, DecisionAsOf]]:
     """Yield what stood in one batch name: place of who is asked about, since when, and what.
 
     States change only where a run is committed, so that all instants between two runs are
@@ -129,7 +129,7 @@ def _of_batch(
                 stood = _stood(state, reviews.get(subject, ()), asked[place][1])
                 since = 0 if state.gone_run_id else ended_at
                 about = {"batch": batch, "run_id": run_id, "policy": policy}
-                yield place, since, StoodDecision(**about, **stood)
+                yield place, since, DecisionAsOf(**about, **stood)
 
 
 def _stood(known: KnownCustomer, reviews: Iterable[Review], at: int) -> dict[str, Any]:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _WATCHLISTED, _ACCOUNT_STATUS, _STATUSES, _BVN_CHECKED_AT = (name for name, _ in BVN_FIELDS)
 _BVN = Operation.BVN_FINISH
-_SAYS_OF_CONSENT = ("consented_at", "consent_expires_at", "consent_withdrawn_at")
+_CONSENT_COLUMNS = ("consented_at", "consent_expires_at", "consent_withdrawn_at")
 MONTH_DAYS = 30  # a month as a time asked for is read (`values/amounts.py`)
 
 
@@ -110,12 +110,12 @@ class HeldData:
         The grant is the consent. A row whose file tells of consent to the lender must not be one
         whose consent has ended, was withdrawn or cannot be read.
         """
-        told = rows.select(["customer_id", "flaws", *_SAYS_OF_CONSENT, *REQUESTED]).to_pylist()
+        told = rows.select(["customer_id", "flaws", *_CONSENT_COLUMNS, *REQUESTED]).to_pylist()
         customers = {
             place: self._journal.pseudonyms.customers_anywhere([row["customer_id"]])
             for place, row in enumerate(told)
             if lawful[place]
-            or not (row["flaws"] & Flaw.CONSENT or any(row[name] for name in _SAYS_OF_CONSENT))
+            or not (row["flaws"] & Flaw.CONSENT or any(row[name] for name in _CONSENT_COLUMNS))
         }
         held = live_figures(self._journal, set(customers.values()), self.since)
         for place, customer in customers.items():

@@ -23,7 +23,7 @@ from nightscreen.schemas.contests import (
     ContestOutcome,
     ContestState,
     CustomerAction,
-    ToldNotice,
+    SentNotice,
 )
 from nightscreen.schemas.errors import InputError
 
@@ -113,7 +113,7 @@ def import_sent(journal: Journal, path: Path) -> tuple[int, int, list[SentIssue]
     Raises:
         InputError: the file is no list of notices.
     """
-    found: list[ToldNotice] = []
+    found: list[SentNotice] = []
     mistakes: list[SentIssue] = []
     runs: dict[str, RunRecord | None] = {}
     now = journal.clock()
@@ -136,7 +136,7 @@ def import_sent(journal: Journal, path: Path) -> tuple[int, int, list[SentIssue]
             found.append(_sent(journal, run, row, sent_at=at))
     if mistakes:
         return 0, 0, mistakes
-    added = Records(journal, ToldNotice).add(found)
+    added = Records(journal, SentNotice).add(found)
     return added, len(found) - added, []
 
 
@@ -170,15 +170,15 @@ def record_sent(
         raise InputError("Say how the customer was told, and who did it.")
     row = {**notice, "told_how": how.strip(), "told_by": by.strip()}
     sent = _sent(journal, run, row, sent_at=journal.clock())
-    return bool(Records(journal, ToldNotice).add([sent]))
+    return bool(Records(journal, SentNotice).add([sent]))
 
 
-def _sent(journal: Journal, run: RunRecord, row: Mapping[str, str], *, sent_at: int) -> ToldNotice:
+def _sent(journal: Journal, run: RunRecord, row: Mapping[str, str], *, sent_at: int) -> SentNotice:
     """Return the record of a notice that reached the customer; the same of a day and way is one."""
     customer = journal.pseudonyms.customer(run.batch, row["customer_id"])
     day = str(lagos_day(sent_at))
     parts = (customer.hex(), run.run_id, row["reason_code"], day, row["told_how"])
-    return ToldNotice(
+    return SentNotice(
         key=hashlib.sha256("\x1f".join(parts).encode()).hexdigest(),
         customer=customer,
         batch=run.batch,

@@ -25,7 +25,7 @@ from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.cases import Reviews
 from nightscreen.journal.records import Records
 from nightscreen.results.enriched import columns_of_parts, read_customers
-from nightscreen.results.final_decision import resting_reviews
+from nightscreen.results.final_decision import current_reviews
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.clock import instant_text, lagos_day
 from nightscreen.schemas.contests import (
@@ -33,7 +33,7 @@ from nightscreen.schemas.contests import (
     Contest,
     ContestState,
     CustomerAction,
-    ToldNotice,
+    SentNotice,
 )
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.policy import ASK_US, WRITTEN_IN, Decision, Effect, Policy, PolicyRule
@@ -121,8 +121,8 @@ class _Notices:
         self._reviews = reviews if self._applicants else {}
         actions = [] if self._applicants else Records(journal, CustomerAction).all(batch=run.batch)
         self._actions = {action.customer: action for action in actions}
-        self._sent: dict[bytes, list[ToldNotice]] = defaultdict(list)
-        for sent in Records(journal, ToldNotice).all(batch=run.batch):
+        self._sent: dict[bytes, list[SentNotice]] = defaultdict(list)
+        for sent in Records(journal, SentNotice).all(batch=run.batch):
             self._sent[sent.customer].append(sent)
         confirmed = Records(journal, Confirmation).of_run(run.run_id)
         self._confirmed = confirmed[-1] if confirmed else None
@@ -285,7 +285,7 @@ def notice_of(
     if of_run is None:
         return None
     customer = journal.pseudonyms.customer(run.batch, row["customer_id"])
-    reviews = resting_reviews(journal, run.batch, [customer])
+    reviews = current_reviews(journal, run.batch, [customer])
     return _Notices(of_run, journal, declared, reviews).of_row(row, customer)
 
 
@@ -314,7 +314,7 @@ def rewrite_notices(journal: Journal, run_id: str, declared: Declarations) -> di
         raise InputError(f"the rows of run {run_id} are not held any more; screen again")
     files = RunFiles.of(path.parent, "notices")
     files.touch(path)
-    reviews = resting_reviews(journal, run.batch)
+    reviews = current_reviews(journal, run.batch)
     counts = write_notices(path, parts, of_run, journal, declared, reviews)
     files.finish(instant_text(journal.clock()) or "")
     return counts

@@ -26,12 +26,12 @@ from nightscreen.schemas.clock import LAGOS, lagos_day, to_instant
 from nightscreen.schemas.offers import LinkState, Offer
 from nightscreen.schemas.outcomes import (
     BadLoan,
+    DecisionAsOf,
     LoanDay,
     LoanOutcome,
     LoanStanding,
     OutcomeClass,
     OutcomeSource,
-    StoodDecision,
 )
 from nightscreen.schemas.rows import NAIRA
 
@@ -203,7 +203,7 @@ def loans_table(outcomes: Iterable[LoanOutcome], bad: BadLoan) -> pa.Table:
         found = each.judge(bad)
         if found is None:
             continue
-        stood = each.stood or StoodDecision(batch="", run_id="", decision=NO_DECISION)
+        stood = each.stood or DecisionAsOf(batch="", run_id="", decision=NO_DECISION)
         rows.append(
             {
                 "loan": each.key,

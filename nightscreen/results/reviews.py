@@ -106,7 +106,7 @@ def judge_rows(journal: Journal, rows: Sequence[ReviewRow], *, days: int = DEFAU
             judge.take(group[-1])
         else:
             for each in group:
-                judge.tell(each.row, "reviewer_decision", "rows_disagree")
+                judge.add_issue(each.row, "reviewer_decision", "rows_disagree")
     judge.result.mistakes.sort(key=lambda each: (each.sheet, each.line))
     return judge.result
 
@@ -123,7 +123,7 @@ class _Judge:
         self._then: dict[tuple[str, bytes], KnownCustomer] = {}
         self._known: dict[bytes, KnownCustomer] = {}
 
-    def tell(self, row: ReviewRow, column: str, code: str, hint: str = "") -> None:
+    def add_issue(self, row: ReviewRow, column: str, code: str, hint: str = "") -> None:
         """Note what is wrong with a row."""
         issue = ReviewIssue(row.line, row.sheet, column, code, hint or _HINTS[code])
         self.result.mistakes.append(issue)
@@ -135,20 +135,20 @@ class _Judge:
             self._runs[run_id] = self._journal.runs.find(run_id) if run_id else None
         run = self._runs[run_id]
         if run is None or run.states_first_at is None:
-            self.tell(row, "run_id", "run_unknown")
+            self.add_issue(row, "run_id", "run_unknown")
             return None
         word, reviewer = row["reviewer_decision"].casefold(), " ".join(row["reviewer"].split())
         at = read_written_date(row["reviewed_at"], run.states_first_at, self._now)
         if not row["customer_id"]:
-            self.tell(row, "customer_id", "customer_missing")
+            self.add_issue(row, "customer_id", "customer_missing")
         elif word not in REVIEWED:
-            self.tell(row, "reviewer_decision", "decision_invalid")
+            self.add_issue(row, "reviewer_decision", "decision_invalid")
         elif not reviewer:
-            self.tell(row, "reviewer", "reviewer_missing")
+            self.add_issue(row, "reviewer", "reviewer_missing")
         elif len(row["review_note"]) > _LONGEST_NOTE or len(reviewer) > _LONGEST_REVIEWER:
-            self.tell(row, "review_note", "note_long")
+            self.add_issue(row, "review_note", "note_long")
         elif isinstance(at, str):
-            self.tell(row, "reviewed_at", "reviewed_at_invalid", at)
+            self.add_issue(row, "reviewed_at", "reviewed_at_invalid", at)
         else:
             subject = self._journal.pseudonyms.customer(run.batch, row["customer_id"])
             decision = REVIEWED[word].value
@@ -172,7 +172,7 @@ class _Judge:
         row, run_id = each.row, each.row["run_id"]
         then = self._then.get((run_id, each.subject))
         if then is None:
-            self.tell(row, "customer_id", "customer_unknown", _customer_hint(row))
+            self.add_issue(row, "customer_id", "customer_unknown", _customer_hint(row))
             return
         review = Review(
             customer=each.subject,
@@ -194,15 +194,15 @@ class _Judge:
         if any(_same(old, review, row["reviewed_at"]) for old in stored):
             self.result.known += 1
         elif review.overrides and not review.note:
-            self.tell(row, "review_note", "note_missing")
+            self.add_issue(row, "review_note", "note_missing")
         elif any(self._contradicts(old, review) for old in stored):
-            self.tell(row, "reviewer_decision", "two_reviewers")
+            self.add_issue(row, "reviewer_decision", "two_reviewers")
         elif not rests_on(review, self._known.get(each.subject)):
-            self.tell(row, "run_id", "evidence_changed")
+            self.add_issue(row, "run_id", "evidence_changed")
         elif review.until <= self._now:
-            self.tell(row, "reviewed_at", "review_ended")
+            self.add_issue(row, "reviewed_at", "review_ended")
         elif sound.overrides and not review.note:
-            self.tell(row, "review_note", "note_missing")
+            self.add_issue(row, "review_note", "note_missing")
         else:
             self.result.sound.append(sound)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.planning.eligibility import consent_column, slots_of, why_not
+from nightscreen.planning.eligibility import consent_column, skip_reasons, slots_of
 from nightscreen.reading.columns import looks_like_value
 from nightscreen.reading.merge_rows import merge_rows, status_name
 from nightscreen.runs.intake import Intake, number_customers
@@ -121,7 +121,7 @@ class _Counts:
         self._consented += int(consent.sum())
         rows = pa.Table.from_batches([taken])
         for slot, counts in self._slots.items():
-            reasons = why_not(rows, slot, consent.astype(bool))
+            reasons = skip_reasons(rows, slot, consent.astype(bool))
             for name, reason in _WHY.items():
                 counts[name] += int((reasons == reason).sum())
 

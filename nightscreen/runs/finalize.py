@@ -33,13 +33,13 @@ from nightscreen.journal.wallet import OpeningBalance, between_runs, keep_gap
 from nightscreen.planning.eligibility import slots_of
 from nightscreen.planning.plan import read_row_plan
 from nightscreen.planning.shared_identifiers import keep_sightings
-from nightscreen.report.anomaly_check import HELD, earlier_reports, hold, plausible
+from nightscreen.report.anomaly_check import HELD, earlier_reports, find_anomalies, hold
 from nightscreen.report.calls import write_calls
 from nightscreen.report.facts import counted_customers, facts_of, nights_of
 from nightscreen.report.page import report_page
 from nightscreen.report.run_end import RunEnd
 from nightscreen.results.assemble import Assembly, Chunk
-from nightscreen.results.backtest import PastRun, try_beside
+from nightscreen.results.backtest import PastRun, shadow_decisions
 from nightscreen.results.changes import Comparison, unreached_checks
 from nightscreen.results.decide import decide
 from nightscreen.results.decision_list import write_decisions
@@ -160,7 +160,7 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     _compare_wallet(run, report, calls.balance)
     if run.shadow is not None and compared is not None:
         tonight = PastRun(run.run_id, tuple(parts), run.purpose)
-        report["shadow"] = try_beside(run.folder, tonight, run.shadow)
+        report["shadow"] = shadow_decisions(run.folder, tonight, run.shadow)
     report["overrides"] = overrides_of(run.journal, run.batch, run.freshness.at)
     report["outcomes"] = outcomes_report(
         known_outcomes(run.journal), run.settings.bad_loan, batch=run.batch
@@ -170,7 +170,7 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     report["nights"] = nights_of(report, earlier)
     if end.state == COMPLETED:
         left_open = too_many_open(lookups, run.settings.tolerated_failure_pct)
-        report = hold(report, [*left_open, *plausible(report, earlier)])
+        report = hold(report, [*left_open, *find_anomalies(report, earlier)])
     report["customer_notices"] = _write_notices(run, compared, report)
     report["files"] = end.files()
     report["contests"] = contests_report(run.journal, run.batch)
@@ -182,7 +182,7 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
         """Put the customers' new states, what they were seen with and cases into the journal."""
         if compared is None:
             return
-        compared.keep()
+        compared.save_states()
         trim_memory()
         began = run.journal.runs.find(run.run_id)
         if began is None or began.states_last_at is None:

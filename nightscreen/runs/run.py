@@ -115,7 +115,7 @@ def open_journal(settings: Settings, opened: ExitStack, clock: Clock) -> Journal
     """Open the journal as a run keeps it: its closing is left with `opened`."""
     journal = journal_of(settings, clock=clock)
     opened.callback(journal.close)
-    journal.be_patient(settings.outage_give_up)
+    journal.set_retry_limit(settings.outage_give_up)
     return journal
 
 
@@ -212,14 +212,14 @@ def begin_run(
             input_digest=input_digest,
             folder=str(folder.path.absolute()),
             cap_micro=caps.run_micro,
-            parameters=lasting(parameters),
+            parameters=stored_parameters(parameters),
         )
         started_at = record.started_at
     try:
         folder.begin()
     except BaseException:
         if earlier is None:
-            journal.runs.withdraw(run_id)
+            journal.runs.discard(run_id)
         raise
     was_poor = earlier is not None and earlier.stop_reason == StopReason.BALANCE
     stops = stops_of(
@@ -252,7 +252,7 @@ def begin_run(
     )
 
 
-def lasting(parameters: ScreenBatch | ApiRunParameters) -> dict[str, Any]:
+def stored_parameters(parameters: ScreenBatch | ApiRunParameters) -> dict[str, Any]:
     """Return parameters as a run is remembered by: with paths that hold from any folder."""
     kept = parameters.model_dump(exclude=set(_NOT_KEPT))
     for name in _PATHS & kept.keys():
@@ -279,7 +279,7 @@ def stops_of(
     )
     most = RULES[Objection.UNREADABLE].first - 1
     for check in stops.progress:
-        number = journal.answers.unreadable_run(check, most)
+        number = journal.answers.unreadable_streak(check, most)
         stops.evidence(check).counted(Objection.UNREADABLE, number)
     return stops
 

@@ -91,7 +91,7 @@ async def closing(run: Run) -> AsyncIterator[None]:
     try:
         yield
     except UsageError:
-        await asyncio.to_thread(run.withdraw)
+        await asyncio.to_thread(run.discard)
         raise
     except ExceptionGroup as several:
         why = foremost(several)

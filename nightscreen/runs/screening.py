@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.calling.asking import (
     Asking,
     Stages,
-    ask_again,
-    close_books,
-    open_books,
+    ask_closing_lookups,
+    ask_opening_lookup,
+    requeue_lost,
 )
 from nightscreen.calling.caller import wait_and_resume
 from nightscreen.runs.intake import read_input
@@ -88,7 +88,7 @@ async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -
     while True:
         asking = to_ask(run, transport)
         async with runner.calling(asking):
-            await runner.step("open books", open_books, asking)
+            await runner.step("open books", ask_opening_lookup, asking)
             async with runner.sharing(asking):
                 checks: Sequence[str] = run.operations
                 while checks:
@@ -96,8 +96,8 @@ async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -
                         for check in checks:
                             group.create_task(ask_check(check, asking, runner))
                     checks = run.stops.renew_quotas(run.clock())
-            await runner.step("close books", close_books, asking)
-        if not await wait_and_resume(run, partial(ask_again, asking)):
+            await runner.step("close books", ask_closing_lookups, asking)
+        if not await wait_and_resume(run, partial(requeue_lost, asking)):
             break
     run.refuse_wrong_address()
 
@@ -118,8 +118,8 @@ def to_ask(run: ScreeningRun, transport: Transport | None = None) -> Asking:
         raise ValueError(f"run {run.run_id} is not priced")
     run.stops.proved_before = any(each.reused for each in run.counts.values())
     lookups = run.journal.lookups
-    lookups.let_go(run.lookups)
-    lookups.keep_for_the_end(run.lookups, None)
+    lookups.release_claims(run.lookups)
+    lookups.set_closing_lookup(run.lookups, None)
     lookups.clear_stops(run.run_id)  # a run that goes on has kept those that last
     return Asking(
         run=run,

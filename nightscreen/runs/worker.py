@@ -119,20 +119,20 @@ def _run_of_worker(
     )
 
 
-async def leave(asking: Asking) -> None:
+async def close_worker(asking: Asking) -> None:
     """Let what is in flight settle, report it, and leave the rest to the other processes."""
     if asking.leaves:
         asking.run.stops.stop(StopReason.CANCELLED)
     await asking.drain()
-    await exchange(asking)
+    await sync_with_run(asking)
     await asking.close()
 
 
-async def exchange(asking: Asking) -> None:
+async def sync_with_run(asking: Asking) -> None:
     """Report once how far this worker has come, and hear whether the run goes on."""
     run, askers = asking.run, asking.run.journal.askers
     if not asking.leaves:
-        await asking.pass_stops_on()
+        await asking.sync_stops()
     await asyncio.to_thread(askers.report, run.run_id, numbers_of(run))
     if not await asyncio.to_thread(run.journal.runs.held_elsewhere, run.run_id):
         run.stops.stop(StopReason.CANCELLED)
@@ -161,7 +161,7 @@ class Totals:
 
     async def look(self, asking: Asking) -> None:
         """Look once how far the workers have come, and pass stops on."""
-        await asking.pass_stops_on()
+        await asking.sync_stops()
         others = await asyncio.to_thread(asking.run.journal.askers.others, asking.run.run_id)
         for holder, numbers in others.items():
             if numbers:

@@ -190,7 +190,7 @@ def application(sandbox: Sandbox) -> ASGIApp:
         scope[SANDBOX] = sandbox
         if scope["path"].startswith("/v2/"):  # nothing of the service needs what FastAPI wraps
             await app.router(scope, receive, send)
-        elif not await control.keep_out(scope, receive, send):
+        elif not await control.refuse_foreign(scope, receive, send):
             await app(scope, receive, send)
 
     return serve

@@ -288,7 +288,7 @@ async def refused(_request: Request, error: Exception) -> Response:
     return _json({"error": "; ".join(mistakes)}, _REFUSED)
 
 
-async def keep_out(scope: Scope, receive: Receive, send: Send) -> bool:
+async def refuse_foreign(scope: Scope, receive: Receive, send: Send) -> bool:
     """Refuse a foreign control request, and say whether it was; make ready what is let in."""
     if not scope["path"].startswith(_BASE):
         return False

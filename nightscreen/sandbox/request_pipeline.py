@@ -131,7 +131,7 @@ class Operation:
         call = Call(self, sandbox, scope, sandbox.arrive(self.name))
         try:
             reply = await call.decide(receive)
-            call.write_down(reply, gone=wire.is_gone(scope))
+            call.add_ledger_entry(reply, gone=wire.is_gone(scope))
             await wire.deliver(reply, scope, receive, send)
         finally:
             sandbox.leave(self.name)
@@ -317,7 +317,7 @@ class Call:
             return Reply("fault", status, b"", HTML, ((b"location", b"/elsewhere"),))
         return Reply("fault", status, wire.html_page(status), HTML)
 
-    def write_down(self, reply: Reply, *, gone: bool) -> None:
+    def add_ledger_entry(self, reply: Reply, *, gone: bool) -> None:
         """Write the call into the ledger, as it is about to be answered."""
         self.sandbox.ledger.append(
             Entry(

@@ -71,7 +71,7 @@ class Contest(
         return ContestState.OPEN if self.answered_at is None else ContestState.ANSWERED
 
 
-class ToldNotice(
+class SentNotice(
     JournalRecord,
     kind="told",
     ground=Ground.NOTICES,

@@ -99,7 +99,7 @@ class LoanDay(BaseModel):
         return Arrears(since=since, days=self.days_past_due, unpaid_days=unpaid)
 
 
-class StoodDecision(BaseModel):
+class DecisionAsOf(BaseModel):
     """The decision that was valid when the money was paid out."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -130,7 +130,7 @@ class LoanOutcome(
     earlier: tuple[Arrears, ...] = ()  # times past due from days before the newest one
     ever_restructured: bool = False  # any day said so
     # the decision that was valid; None if no run had decided about the customer
-    stood: StoodDecision | None = None
+    stood: DecisionAsOf | None = None
 
     @property
     def state(self) -> LoanStanding:

@@ -36,7 +36,7 @@ from nightscreen.runs.approval import may_spend
 from nightscreen.runs.runner import Runner
 from nightscreen.runs.screening import ask_check
 from nightscreen.runs.screening_run import ScreeningRun
-from nightscreen.runs.worker import LOOK_S, Totals, exchange, leave, open_worker
+from nightscreen.runs.worker import LOOK_S, Totals, close_worker, open_worker, sync_with_run
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.errors import SettingsError, UnexpectedFault
 from nightscreen.schemas.stops import StopReason
@@ -98,8 +98,8 @@ def handle_sigterm(
 ) -> Iterator[None]:
     """Let SIGTERM stop a run in good order while the body runs; a second one changes nothing.
 
-    `told` takes note of the signal at once. Calls that outlast the patience are `cut`, so that they
-    are written down as in doubt.
+    `record_signal` takes note of the signal at once. Calls that outlast the patience are `cut`, so
+    that they are written down as in doubt.
     """
     loop, cutting = asyncio.get_running_loop(), list[asyncio.TimerHandle]()
     cuts = set[asyncio.Task[None]]()  # which the loop alone would forget
@@ -238,7 +238,7 @@ class EngineRunner(Runner):
         rests = self.client is None and self.run.stops.resting_since is not None
         return PAUSED if rests else self.at_work
 
-    def told(self) -> None:
+    def record_signal(self) -> None:
         """Take note that the process was told to end."""
         self.signalled = True
 
@@ -251,7 +251,7 @@ class EngineRunner(Runner):
     async def watching(self, run: Run) -> AsyncIterator[None]:
         """Watch over the run, and let signals and whoever typed the command stop it."""
         self.run = run
-        with shown_at_terminal(run), handle_sigterm(run.stops, self.told, self.cut):
+        with shown_at_terminal(run), handle_sigterm(run.stops, self.record_signal, self.cut):
             await tag_run("nightscreen", run.run_id, run.purpose)
             async with watching(run, self.phase):
                 yield
@@ -307,9 +307,9 @@ class EngineRunner(Runner):
         try:
             async with beside(_keep_looking(partial(totals.look, asking), asking)):
                 yield
-                await _workers_left(run)
+                await _wait_for_workers(run)
         finally:
-            await shield_until_done(call_off(started))
+            await shield_until_done(cancel_unstarted(started))
             await shield_until_done(totals.look(asking))
 
     async def step(
@@ -395,7 +395,7 @@ async def start_workers(run_id: str, number: int) -> list[UUID]:
     return started
 
 
-async def call_off(started: Iterable[UUID]) -> None:
+async def cancel_unstarted(started: Iterable[UUID]) -> None:
     """Cancel workers that have not begun: nobody waits for them any more."""
     async with get_client() as client:
         for flow_run_id in started:
@@ -404,7 +404,7 @@ async def call_off(started: Iterable[UUID]) -> None:
                 await tried(client.set_flow_run_state(flow_run_id, Cancelled()))
 
 
-async def _workers_left(run: Run) -> None:
+async def _wait_for_workers(run: Run) -> None:
     """Wait until no living worker has a call under way that the closing balance would miss.
 
     After a stop it is waited for no longer than a call may take: a suspended worker lives on.
@@ -436,7 +436,7 @@ async def ask_as_worker(run_id: str) -> dict[str, int]:
     async def heed() -> None:
         nonlocal cut_at
         try:
-            await exchange(asking)
+            await sync_with_run(asking)
         except Exception:
             told()
             run.stops.stop(StopReason.CANCELLED)
@@ -453,7 +453,7 @@ async def ask_as_worker(run_id: str) -> dict[str, int]:
                     for check in run.operations:
                         group.create_task(ask_check(check, asking, runner))
             finally:
-                await shield_until_done(leave(asking))
+                await shield_until_done(close_worker(asking))
     finally:
         await asyncio.to_thread(run.close)
     return {check: each.attempts for check, each in run.progress.items()}

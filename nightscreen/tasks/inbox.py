@@ -20,11 +20,11 @@ from nightscreen.inbox.file_intake import (
     Examined,
     Fate,
     Settling,
+    archive_file,
     decided_runs,
     examine,
-    settle,
+    safe_name,
     ticket_name,
-    told_name,
 )
 from nightscreen.journal import journal_of
 from nightscreen.policy.load import load_policy
@@ -85,7 +85,7 @@ class InboxWatch:
         """Return a file that another process left, or one that has arrived."""
         now_s = time.monotonic()
         if now_s - self._swept_s >= LEFT_OVER_S:
-            for ticket in self.inbox.left_over():
+            for ticket in self.inbox.orphaned_tickets():
                 return ticket
             self._swept_s = now_s
             self._decided = decided_runs(self.settings, self.inbox.waiting_runs())
@@ -94,14 +94,14 @@ class InboxWatch:
             if waited is not None:
                 return waited
         path = self.inbox.path
-        arrived = self._settling.look(
+        arrived = self._settling.find_settled(
             self.inbox.look(),
             now_s,
             is_whole=lambda name: is_whole(path / name),
             is_being_written=lambda name: is_being_written(path / name),
         )
         for name in arrived:
-            claimed = self.inbox.claim(name, told_name(name), ticket_name(system_clock))
+            claimed = self.inbox.claim(name, safe_name(name), ticket_name(system_clock))
             if claimed is not None:
                 return claimed
         return None
@@ -130,7 +130,7 @@ class InboxWatch:
             self.note(ticket, found.fate)
         return None
 
-    async def put_away(self, ticket: Ticket, report: Mapping[str, Any]) -> None:
+    async def finish_ticket(self, ticket: Ticket, report: Mapping[str, Any]) -> None:
         """Put a screened file beside its result.
 
         Where the watch itself was told to end, the file stays as it is, and its run is resumed
@@ -140,7 +140,7 @@ class InboxWatch:
             self.stopped = True
             if not await is_cancelled():
                 return
-        fate = await asyncio.to_thread(settle, ticket, report, self.settings, self.inbox)
+        fate = await asyncio.to_thread(archive_file, ticket, report, self.settings, self.inbox)
         self.note(ticket, fate, f" as run {report['run_id']}")
 
 

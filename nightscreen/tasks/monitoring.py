@@ -60,7 +60,7 @@ class RunMonitor:
         """Look once: write the signs down and send the pages that are due."""
         run = self._run
         now = run.clock()
-        self._pace.take(run.stops, now)
+        self._pace.add_sample(run.stops, now)
         us = {"pid": os.getpid(), "host": socket.gethostname()}
         signs = vitals_of(run, self._pace, now, phase=self._phase()) | us
         await asyncio.to_thread(write_vitals, run.settings.home, run.run_id, signs)
@@ -96,7 +96,7 @@ async def watching(run: Run, phase: Callable[[], str]) -> AsyncIterator[None]:
 
     await asyncio.to_thread(sweep_vitals, run.settings.home)
     if meter is not None:
-        run.stops.heard = meter.hear
+        run.stops.on_attempt = meter.hear
     try:
         async with beside(keep()):
             yield

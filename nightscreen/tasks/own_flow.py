@@ -26,13 +26,13 @@ from nightscreen.config.settings import read_settings
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.monitoring import paging_false_starts
 from nightscreen.tasks.prefect_health import refuse_open_engine
-from nightscreen.tasks.temporary_server import at_hand
+from nightscreen.tasks.temporary_server import ensure_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 PATIENCE_S = 120.0  # as long as a command waits: a busy machine starts a server slowly
-LOADED_ON_THE_WAY = (
+PRELOADED_MODULES = (
     *("prefect.flow_engine", "prefect.task_engine", "prefect.utilities.visualization", "fastapi"),
     *("pyarrow.dataset", "nightscreen.runs.finalize"),
 )
@@ -53,7 +53,7 @@ class OwnFlow(Flow[P, R]):
         given = {}
         has_none = not PREFECT_API_URL.value() and FlowRunContext.get() is None
         if has_none and PREFECT_SERVER_EPHEMERAL_ENABLED.value():
-            served = await asyncio.to_thread(at_hand, read_settings().home, PATIENCE_S)
+            served = await asyncio.to_thread(ensure_server, read_settings().home, PATIENCE_S)
             given = dict(zip((PREFECT_API_URL, PREFECT_API_AUTH_STRING), served, strict=True))
         with temporary_settings(given) if given else nullcontext():
             return await super().__call__(*args, **kwargs)

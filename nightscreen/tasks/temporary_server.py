@@ -8,8 +8,8 @@ The server of a command loads while that checks its input. `begin` starts this m
 that loads Prefect's server and then waits; `let_serve` has it serve, and `wait` waits until it
 answers. Before that it has written nothing, so that a command that refuses its input leaves nothing
 behind. It is stopped with the process that began it. What a server is, and which parts a temporary
-one has, is Prefect's own `create_app`. `at_hand` does all of it at once, for a flow that is called
-from Python: the server that Prefect itself would start answers anybody.
+one has, is Prefect's own `create_app`. `ensure_server` does all of it at once, for a flow that is
+called from Python: the server that Prefect itself would start answers anybody.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def _answers(port: int) -> bool:
     return False
 
 
-def at_hand(home: Path, timeout_s: float) -> tuple[str, str]:
+def ensure_server(home: Path, timeout_s: float) -> tuple[str, str]:
     """Return address and login of a server that serves, begun here where none lives.
 
     Whoever calls knows that Prefect's settings name no other.

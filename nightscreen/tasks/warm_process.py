@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from prefect.runner import _starter_engine
 
-from nightscreen.tasks.own_flow import LOADED_ON_THE_WAY
+from nightscreen.tasks.own_flow import PRELOADED_MODULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -37,7 +37,7 @@ def start_runs_warm(modules: Iterable[str]) -> None:
 
     Call this once, before the runner starts, where the environment is that of its runs.
     """
-    _FORKS.set_forkserver_preload([*modules, *LOADED_ON_THE_WAY])
+    _FORKS.set_forkserver_preload([*modules, *PRELOADED_MODULES])
     forkserver.ensure_running()
     _starter_engine.run_process = _run_process  # type: ignore[assignment,attr-defined]
 

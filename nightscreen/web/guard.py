@@ -253,6 +253,6 @@ def attachment(content: bytes, name: str, media_type: str) -> Response:
     return Response(content, media_type=media_type, headers=headers)
 
 
-def onward(address: str) -> Response:
+def see_other(address: str) -> Response:
     """Return a redirect after which the browser asks with GET."""
     return RedirectResponse(address, 303)

@@ -35,7 +35,7 @@ HEAD_WITHIN_S = 10.0  # the head of a request is a few hundred bytes; so is a fo
 FILE_WITHIN_S = 300.0  # a hundred megabytes over a line of five megabits
 
 
-class ImpatientProtocol(H11Protocol):
+class TimeoutProtocol(H11Protocol):
     """Closes a connection on which a request has begun, or none has, and does not come whole.
 
     Without a limit, a client that opens connections and waits would hold all of `_AT_ONCE` for
@@ -63,7 +63,7 @@ class ImpatientProtocol(H11Protocol):
         waiting = [
             each
             for each in self.connections
-            if isinstance(each, ImpatientProtocol)
+            if isinstance(each, TimeoutProtocol)
             and each.is_waiting
             and not each.transport.is_closing()
         ]
@@ -163,7 +163,7 @@ def serve_app(
         takes_files: a body has as long as a large file needs.
     """
 
-    class Protocol(ImpatientProtocol):
+    class Protocol(TimeoutProtocol):
         body_within_s = FILE_WITHIN_S if takes_files else HEAD_WITHIN_S
 
     config = uvicorn.Config(

@@ -19,7 +19,7 @@ from nightscreen.client.classify import CallOutcome
 from nightscreen.client.limiter import AdaptiveCap
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal import Journal, open_journal
-from nightscreen.journal.calls import Wish
+from nightscreen.journal.calls import ClaimRequest
 from nightscreen.schemas.calls import Caps, LookupStatus
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import NightscreenError, UsageError
@@ -232,7 +232,7 @@ def test_a_lookup_that_a_stopped_process_holds_is_given_up(bench: Bench) -> None
     """All else is asked; then ten minutes, and the run says what it waited for."""
     bench.set_up(stops=Stops(silence=Silence(GIVE_UP_S)))
     other = bench.opened.enter_context(open_journal(bench.home, clock=bench.loop.micros))
-    other.calls.claim("other", "portfolio", Wish("karma", [task(3).ask()]), Caps(), since=0)
+    other.calls.claim("other", "portfolio", ClaimRequest("karma", [task(3).ask()]), Caps(), since=0)
     asked = bench.asked(50)
     assert bench.lane.stops.reason == StopReason.OUTAGE
     assert sum(each.status is FREE for each in asked) == 49
@@ -245,7 +245,7 @@ def test_a_lookup_that_another_run_asks_waits_and_takes_its_answer(bench: Bench)
     bench.set_up()
     other = bench.opened.enter_context(open_journal(bench.home, clock=bench.loop.micros))
     ask = task(1).ask()
-    wish = Wish("karma", [ask])
+    wish = ClaimRequest("karma", [ask])
     (grant,) = other.calls.claim("other", "portfolio", wish, Caps(), since=0).granted
 
     async def main(loop: VirtualLoop) -> None:

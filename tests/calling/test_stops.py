@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nightscreen.calling.stops import (
-    PASSING,
     RULES,
+    TRANSIENT_STOPS,
     CheckProgress,
     Objection,
     Silence,
@@ -36,7 +36,7 @@ def back(
 ) -> bool:
     """Have an attempt come back that was sent after the last witness was heard."""
     mark = made.evidence("karma").mark
-    return made.came_back("karma", customer, reading, mark=mark, at=at, now=now, **more)
+    return made.record_attempt("karma", customer, reading, mark=mark, at=at, now=now, **more)
 
 
 def lost(trouble: FailureReason = FailureReason.CUT, fault: str = "") -> CallOutcome:
@@ -72,7 +72,7 @@ EXPECTED: dict[Objection, tuple[int, int | None, str | None, bool]] = {
 def say(made: Stops, word: Objection, number: int) -> None:
     """Have so many customers say a word, one after the other, and each sent after the last."""
     for customer in range(number):
-        made.hear("karma", word, customer, mark=made.evidence("karma").mark)
+        made.record_objection("karma", word, customer, mark=made.evidence("karma").mark)
 
 
 def test_every_word_has_its_row() -> None:
@@ -108,7 +108,7 @@ def test_one_customer_is_one_witness(word: Objection) -> None:
     """However often the same one says it, nothing stops."""
     made = stops()
     for _ in range(20):
-        made.hear("karma", word, "one", mark=made.evidence("karma").mark)
+        made.record_objection("karma", word, "one", mark=made.evidence("karma").mark)
     assert (made.reason, made.checks) == (None, {})
 
 
@@ -117,7 +117,7 @@ def test_calls_in_flight_together_are_one_witness(word: Objection) -> None:
     """Where a bad moment can make them, those sent before the first was heard count once."""
     made = stops()
     for customer in range(20):
-        made.hear("karma", word, customer, mark=0)
+        made.record_objection("karma", word, customer, mark=0)
     assert bool(made.reason or made.checks) is not RULES[word].apart
 
 
@@ -138,7 +138,7 @@ def test_the_very_same_is_meant() -> None:
     """Different records, and different faults, do not add up."""
     made = stops()
     for number in range(20):
-        made.hear("karma", Objection.SAMPLE, number, detail=bytes([number]))
+        made.record_objection("karma", Objection.SAMPLE, number, detail=bytes([number]))
         back(made, lost(fault=f"fault {number}"), number)
     assert (made.reason, made.checks) == (None, {})
 
@@ -280,9 +280,11 @@ def test_what_may_pass_is_waited_for_in_words(reason: StopReason) -> None:
     """Outage, balance and quota may pass by themselves; a run that rests says what it waits for."""
     made = stops()
     made.stop(reason)
-    assert made.passing() == (frozenset({reason}) if reason in PASSING else frozenset())
+    assert made.transient_stops() == (
+        frozenset({reason}) if reason in TRANSIENT_STOPS else frozenset()
+    )
     made.resting_since = 5
-    words = PASSING[reason].waits_for if reason in PASSING else ""
+    words = TRANSIENT_STOPS[reason].waits_for if reason in TRANSIENT_STOPS else ""
     assert made.waiting == (words, 5)
 
 
@@ -333,7 +335,7 @@ def test_failures_count_from_enough_lookups_on() -> None:
     for _ in range(100):
         made.ended("karma", LookupStatus.FREE, 0)
     assert made.reason is None
-    made.silence.sign_of_life()
+    made.silence.record_response()
     made.ended("karma", LookupStatus.FREE, 0)
     assert made.reason == StopReason.FAILURES
 
@@ -372,13 +374,13 @@ def test_a_silent_service_is_probed_at_intervals() -> None:
     silence = Silence(after=3, probe_every=10)
     for _ in range(3):
         assert silence.resume_at(0, 0) is None
-        silence.no_sign_of_life(0)
+        silence.record_no_response(0)
     assert silence.resume_at(0, 0) == 10
     assert silence.resume_at(10, 0) is None
     assert silence.resume_at(10, 1) is not None
-    silence.no_sign_of_life(11)
+    silence.record_no_response(11)
     assert silence.resume_at(11, 0) == 21
-    silence.sign_of_life()
+    silence.record_response()
     assert silence.resume_at(0, 0) is None
 
 
@@ -388,7 +390,7 @@ def test_a_silence_is_given_up_and_says_what_was_waited_for() -> None:
     made.silence.give_up_after_s = 600
     back(made, lost(), at=50)
     assert made.may_send("karma", 0, 649)
-    made.silence.ends()
+    made.silence.clear_waits()
     assert made.may_send("karma", 0, 1000)
     back(made, lost(), at=1000)
     assert not made.may_send("karma", 0, 1600)

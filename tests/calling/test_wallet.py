@@ -34,7 +34,7 @@ def test_it_is_never_taken_for_fuller_than_it_is(seed: int, lanes: int) -> None:
         elif flying:
             cost, balance, mark = flying.pop(rng.randrange(len(flying)))
             named = rng.random() < 0.8
-            made.takes(cost if named else 10, balance if named else None, mark)
+            made.record_charge(cost if named else 10, balance if named else None, mark)
         in_flight = sum(cost for cost, _, _ in flying)
         if made.least_micro is not None:
             assert made.least_micro - in_flight <= true
@@ -43,14 +43,14 @@ def test_it_is_never_taken_for_fuller_than_it_is(seed: int, lanes: int) -> None:
 def test_a_call_that_could_break_the_floor_waits_or_stops() -> None:
     """While others are under way it waits and lanes are woken; alone it stops the run."""
     made, woken = wallet(100), []
-    made.takes(0, 125, 0)
+    made.record_charge(0, 125, 0)
     assert made.bind(20, 1)
     made.stops.on_stop(lambda: woken.append(1))
     assert not made.bind(20, 1)
     assert made.stops.reason is None
     made.unbind(20)
     assert woken == [1]
-    made.takes(20, 105, 0)
+    made.record_charge(20, 105, 0)
     assert not made.bind(20, 1)
     assert made.stops.reason == StopReason.BALANCE
 
@@ -62,7 +62,7 @@ def test_without_a_balance_calls_go_one_at_a_time() -> None:
         assert made.bind(10, 1)
         assert not made.bind(10, 1)
         made.unbind(10)
-        made.takes(0, 1000, 0)
+        made.record_charge(0, 1000, 0)
         assert made.bind(10, 2) == 2
         made.unbind(10, 2)
         made.forget()
@@ -76,9 +76,9 @@ def test_a_cost_that_can_be_no_price_is_reported_and_the_second_customer_stops_i
 
     def saw(subject: bytes, cost: int | None, *, absurd: bool = False, wrong: bool = False) -> None:
         answer = CallOutcome(ChargeStatus.ANSWERED, cost_micro=cost, absurd_cost=absurd)
-        named = made.disbelieved("karma", answer)
+        named = made.implausible_cost("karma", answer)
         if named is not None:
-            made.saw_disbelieved("karma", subject, named, disproved=wrong)
+            made.report_implausible_cost("karma", subject, named, disproved=wrong)
 
     for cost in (201 * NAIRA, 300 * NAIRA):
         saw(b"a", cost)

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from nightscreen.calling.writer import Change, Writer
-from nightscreen.journal.calls import Calls, Claim, Wish
+from nightscreen.journal.calls import Calls, Claim, ClaimRequest
 from nightscreen.schemas.calls import CallResult, CallState, Caps, LookupStatus, ReserveRequest
 from nightscreen.schemas.errors import JournalError
 
@@ -29,7 +29,9 @@ class Store:
         self.threads: set[int] = set()
         self.error: Exception | None = None
 
-    def claim(self, run_id: str, purpose: str, wish: Wish, caps: Caps, *, since: int) -> Claim:
+    def claim(
+        self, run_id: str, purpose: str, wish: ClaimRequest, caps: Caps, *, since: int
+    ) -> Claim:
         self.threads.add(threading.get_ident())
         return Claim()
 
@@ -72,7 +74,7 @@ async def test_one_thread_writes_and_never_the_loop() -> None:
     store = Store()
     written = book(store)
     for number in range(3):
-        await written.claim(Wish("karma", [ASK]))
+        await written.claim(ClaimRequest("karma", [ASK]))
         written.settle(settled(number), None, lambda: None)
         await written.drain()
     written.close()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from nightscreen.cli.demo_office import ANALYST, BATCH, USERS, furnish
+from nightscreen.cli.demo_office import ANALYST, BATCH, USERS, seed_demo
 from nightscreen.config.settings import read_settings
 from nightscreen.desk.accounts import Accounts
 from nightscreen.journal import journal_of
@@ -36,7 +36,7 @@ def test_the_demo_opens_with_work_for_everybody(tmp_path: Path) -> None:
         override_above="50000",
     )
     transport = httpx.ASGITransport(application(sandbox))
-    tokens = furnish(
+    tokens = seed_demo(
         tmp_path, settings, 60, seed=1, damage_pct=5.0, nights=NIGHTS, transport=transport
     )
 

@@ -226,6 +226,6 @@ def test_ends_are_counted_together_only_where_they_follow_at_once(
         return up.Service.begin(service, group)
 
     monkeypatch.setattr(service, "begin", begin)
-    service.keep(services, service.begin(services.group))
+    service.supervise(services, service.begin(services.group))
     assert (services.failed == "desk") is ends
     assert len(begun) == (up.MOST_ENDS if ends else up.MOST_ENDS + 1)

@@ -13,7 +13,7 @@ import pytest
 from nightscreen.config.parameters import WatchInbox
 from nightscreen.desk.rows import rows_of_run
 from nightscreen.files.inbox import Inbox
-from nightscreen.inbox.file_intake import Fate, examine, told_name
+from nightscreen.inbox.file_intake import Fate, examine, safe_name
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.policy.load import read_text
 from nightscreen.policy.versions import propose, versions
@@ -160,7 +160,7 @@ def test_list_that_is_dropped_is_refused_where_the_desk_has_users(bank: Office) 
         inbox = Inbox.open(bank.folder / "inbox", bank.folder / "home")
         back(Path(run.folder), bank.folder / "inbox" / "decisions.csv", who)
         (name,) = inbox.look()
-        ticket = inbox.claim(name, told_name(name), f"20260301-22000{number}")
+        ticket = inbox.claim(name, safe_name(name), f"20260301-22000{number}")
         assert ticket is not None
         fates.append(examine(ticket, WatchInbox(), bank.settings, inbox).fate)
         bank.context.accounts.add(f"Ada {number}", [Role.ANALYST])

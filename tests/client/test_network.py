@@ -15,7 +15,7 @@ import pytest
 
 from nightscreen.client import wire
 from nightscreen.client.api import Client
-from nightscreen.client.connectivity import reach
+from nightscreen.client.connectivity import diagnose_connection
 from nightscreen.client.network import Network
 from nightscreen.config.settings import read_settings
 from nightscreen.schemas.errors import SettingsError
@@ -122,7 +122,7 @@ async def test_a_proxy_is_shown_user_and_password(town: Town) -> None:
     given = f"http://night:p%40ss@127.0.0.1:{town.proxy_port}"
     network = Network(given, town.authority.bundle)
     assert await asked_once(town, network) is None
-    assert await asyncio.to_thread(reach, town.base, network=network) is None
+    assert await asyncio.to_thread(diagnose_connection, town.base, network=network) is None
     shown = base64.b64encode(b"night:p@ss").decode()
     assert all(f"roxy-authorization: basic {shown}".lower() in head.lower() for head in town.asked)
     assert len(town.asked) == 2
@@ -134,7 +134,7 @@ async def test_an_authority_that_is_not_named_is_not_trusted(town: Town) -> None
     straight = Network(town.proxy)
     assert await asked_once(town, straight) is not None
     assert town.served == 0
-    found = await asyncio.to_thread(reach, town.base, network=straight)
+    found = await asyncio.to_thread(diagnose_connection, town.base, network=straight)
     assert found is not None
     assert "shows a certificate that is not trusted" in found
 
@@ -146,7 +146,7 @@ async def test_a_call_that_the_proxy_refuses_was_never_sent(town: Town, refusal:
     async with Client(town.base, "key", network=town.network) as client:
         outcome = await client.send(wire.loan_products())
     assert outcome.verdict.value == "not_sent"
-    found = await asyncio.to_thread(reach, town.base, network=town.network)
+    found = await asyncio.to_thread(diagnose_connection, town.base, network=town.network)
     assert found is not None
     assert refusal in found
 

@@ -19,8 +19,8 @@ from nightscreen.journal.audit import Audit, AuditQuery
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import erase, look
-from nightscreen.privacy.person import Whom
+from nightscreen.privacy.erasure import erase, find_person_data
+from nightscreen.privacy.person import ErasureTarget
 from nightscreen.schemas.cases import OpenCase
 from nightscreen.schemas.errors import InputError
 from tests.desk.office import PASSWORD, Office
@@ -130,7 +130,7 @@ def test_erased_customer_is_no_longer_named_in_the_audit(office: Office) -> None
     journal = office.journal
     for customer in ("C7", "C8"):
         office.context.audit.write("Ada", "customer seen", customer_id=customer)
-    found = look(journal, Whom(customer_id="C7"))
+    found = find_person_data(journal, ErasureTarget(customer_id="C7"))
     assert found.held.entries == 1
     erase(journal, found)
     assert office.context.audit.find(AuditQuery(customer_id="C7")) == []

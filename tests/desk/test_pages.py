@@ -26,7 +26,7 @@ from nightscreen.results import settle_case
 from nightscreen.results.enriched import find_row
 from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.clock import LAGOS, MICROS
-from nightscreen.schemas.contests import CustomerAction, ToldNotice
+from nightscreen.schemas.contests import CustomerAction, SentNotice
 from tests.begun import begin_run
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
@@ -357,7 +357,7 @@ def test_a_customer_is_marked_as_told_of_the_notice_that_was_shown(bank: Office)
     stale = browser.post(f"{path}/told", digest="0" * 16, **fields)
     unknown = browser.post(f"{path}/told", digest=digest, run=run, how="pigeon")
     assert (stale.status_code, unknown.status_code) == (409, 400)
-    store = Records(bank.journal, ToldNotice)
+    store = Records(bank.journal, SentNotice)
     key = bank.journal.pseudonyms.customer("portfolio", first)
     assert store.of_customers([key]) == []
     told, again = (browser.post(f"{path}/told", digest=digest, **fields) for _ in range(2))

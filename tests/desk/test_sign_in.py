@@ -13,7 +13,7 @@ from pyotp import TOTP
 from sqlalchemy import select
 
 from nightscreen.config.settings import read_settings
-from nightscreen.desk.accounts import HeldUpError, SignInSource
+from nightscreen.desk.accounts import SignInSource, ThrottledError
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.engine import reading
 from nightscreen.journal.keyset import rotate_key
@@ -179,7 +179,7 @@ def test_many_at_once_are_no_more_than_five_and_leave_room_for_known_devices(
         assert accounts.check("ada", PASSWORD, device) is not None
     with ThreadPoolExecutor(8) as pool:
         tries = [pool.submit(accounts.check, "ada", "wrong one", device) for _ in range(8)]
-    assert sum(isinstance(each.exception(), HeldUpError) for each in tries) == 3
+    assert sum(isinstance(each.exception(), ThrottledError) for each in tries) == 3
     with reading(office.journal.engine) as connection:
         assert len(connection.execute(select(failures)).all()) == 5
 

@@ -89,9 +89,9 @@ def test_what_a_dead_process_took_is_found_again(inbox: Inbox) -> None:
     ticket = inbox.claim("22123456789.csv", "file.csv", "t")
     assert ticket is not None
     ticket.count_attempt()
-    assert list(inbox.left_over()) == []
+    assert list(inbox.orphaned_tickets()) == []
     ticket.release()
-    (again,) = inbox.left_over()
+    (again,) = inbox.orphaned_tickets()
     assert (again.name, again.file.name, again.attempts) == ("22123456789.csv", "file.csv", 1)
     assert again.renamed
 
@@ -106,7 +106,7 @@ def test_a_crash_within_the_move_can_be_gone_over_again(inbox: Inbox) -> None:
     folder.mkdir()
     shutil.move(ticket.folder / RESULT, folder / RESULT)
     ticket.release()
-    (again,) = inbox.left_over()
+    (again,) = inbox.orphaned_tickets()
     again.write(RESULT, "second")
     again.move(folder, folder / "input" / "a.csv")
     assert (folder / RESULT).read_text() == "second"

@@ -11,7 +11,7 @@ import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 
 from nightscreen.files.outputs import MANIFEST, REPORT
-from nightscreen.files.places import names_at, remote_place, withdraw
+from nightscreen.files.places import discard_folder, names_at, remote_place
 from nightscreen.files.run_folder import RunFiles, RunFolder
 from nightscreen.schemas.errors import OutputError
 from tests.files.object_store import BUCKET, object_store
@@ -94,7 +94,7 @@ def test_what_is_removed_here_goes_there_too(tmp_path: Path, url: str) -> None:
     found = content(url)
     assert set(found) == {MANIFEST, REPORT}
     assert set(json.loads(found[MANIFEST])["files"]) == {REPORT}
-    withdraw(folder.path)
+    discard_folder(folder.path)
     assert content(url) == {}
 
 

@@ -26,16 +26,16 @@ from nightscreen.inbox.file_intake import (
     MOST_ATTEMPTS,
     Examined,
     Fate,
+    archive_file,
     decided_runs,
     examine,
-    settle,
-    told_name,
+    safe_name,
 )
 from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
-from nightscreen.privacy.erasure import erase, look
-from nightscreen.privacy.person import Whom
+from nightscreen.privacy.erasure import erase, find_person_data
+from nightscreen.privacy.person import ErasureTarget
 from nightscreen.privacy.purging import due, purge
 from nightscreen.runs.runner import Runner
 from nightscreen.runs.screening_run import ScreeningRun
@@ -79,7 +79,7 @@ class Desk(World):
     def take(self) -> Ticket:
         """Take the only file that lies there."""
         (name,) = self.inbox.look()
-        ticket = self.inbox.claim(name, told_name(name), "20260301-220000")
+        ticket = self.inbox.claim(name, safe_name(name), "20260301-220000")
         assert ticket is not None
         return ticket
 
@@ -96,7 +96,7 @@ class Desk(World):
         night = self.screen_by(self.runner(), **found.parameters.model_dump())
         assert found.content is not None
         found.content.release()
-        return settle(ticket, night.report, self.set_up, self.inbox)
+        return archive_file(ticket, night.report, self.set_up, self.inbox)
 
     def reports(self) -> list[dict[str, Any]]:
         """Return the reports of the inbox's runs, oldest first."""
@@ -199,7 +199,7 @@ def test_a_stopped_run_goes_on_when_its_file_is_dropped_again(desk: Desk) -> Non
     assert (report["run_id"], report["state"]) == (stopped["run_id"], "completed")
     assert float(report["cost"]["total"]) == float(desk.charged)
     with open_journal(desk.folder / "home") as journal:
-        erase(journal, look(journal, Whom(customer_id="C1")))
+        erase(journal, find_person_data(journal, ErasureTarget(customer_id="C1")))
     folder = desk.dropped / "done" / report["run_id"]
     files = json.loads((folder / "manifest.json").read_text("utf-8"))["files"]
     assert "input/book.csv" not in files
@@ -220,7 +220,7 @@ def test_a_run_that_ended_before_its_file_was_moved_is_not_repeated(desk: Desk) 
     asked = len(desk.calls())
     found.content.release()
     ticket.release()
-    (again,) = desk.inbox.left_over()
+    (again,) = desk.inbox.orphaned_tickets()
     assert desk.run(again) is Fate.SCREENED
     assert len(desk.calls()) == asked
     assert len(desk.told("result.txt")) == 1
@@ -277,7 +277,7 @@ def test_a_file_that_breaks_off_again_and_again_is_given_up(desk: Desk) -> None:
         assert found.content is not None
         found.content.release()
         ticket.release()
-        (ticket,) = desk.inbox.left_over()
+        (ticket,) = desk.inbox.orphaned_tickets()
     assert desk.look_into(ticket).fate is Fate.FAILED
     assert "nightscreen doctor" in desk.told("what-is-wrong.txt")[0]
 
@@ -396,18 +396,18 @@ def test_erasing_reaches_the_dropped_file_in_every_format(desk: Desk, name: str)
     copies = [path for path in desk.dropped.rglob(name) if path.read_bytes() == content]
     assert len(copies) == 3
     with open_journal(desk.folder / "home") as journal:
-        whom = Whom(customer_id=gone["customer_id"])
+        whom = ErasureTarget(customer_id=gone["customer_id"])
         for place in (desk.dropped / name, waiting / name):
             place.write_bytes(content)
             with pytest.raises(InputError, match="not screened yet"):
-                look(journal, whom, inbox=desk.dropped)
+                find_person_data(journal, whom, inbox=desk.dropped)
             assert all(path.exists() for path in copies)
             place.unlink()
         (waiting / ".ticket.json").write_text(json.dumps({"name": f"{gone['bvn']} {name}"}))
         with pytest.raises(InputError, match="not screened yet"):
-            look(journal, whom, inbox=desk.dropped)
+            find_person_data(journal, whom, inbox=desk.dropped)
         (waiting / ".ticket.json").unlink()
-        done = erase(journal, look(journal, whom, inbox=desk.dropped))
+        done = erase(journal, find_person_data(journal, whom, inbox=desk.dropped))
     assert not [path for path in copies if path.exists()]
     assert (desk.dropped / "failed" / "b" / name).read_bytes() == others
     (report,) = desk.reports()
@@ -434,8 +434,8 @@ def test_a_refused_row_goes_from_the_input_after_its_quarantine_was_purged(desk:
     with open_journal(desk.folder / "home", clock=partial(_after, 31)) as journal:
         purge(journal, due(journal, Retention()))
         assert not (folder / "quarantine.csv").exists()
-        whom = Whom(customer_id=people[2]["customer_id"])
-        erase(journal, look(journal, whom))
+        whom = ErasureTarget(customer_id=people[2]["customer_id"])
+        erase(journal, find_person_data(journal, whom))
     assert not (folder / "input" / "book.csv").exists()
 
 
@@ -450,8 +450,8 @@ def test_a_file_that_nobody_can_read_goes_and_so_does_text_without_headings(desk
         (desk.dropped / "failed" / folder / name).write_bytes(content)
     desk.screen([customer(number) for number in range(1, 6)])
     with open_journal(desk.folder / "home") as journal:
-        whom = Whom(bvn=person["bvn"])
-        done = erase(journal, look(journal, whom, inbox=desk.dropped))
+        whom = ErasureTarget(bvn=person["bvn"])
+        done = erase(journal, find_person_data(journal, whom, inbox=desk.dropped))
     assert done["removed_unread"] == ["failed/a"]
     assert not (desk.dropped / "failed" / "a" / "book.xlsx").exists()
     assert "failed/b" in done["removed_whole"]

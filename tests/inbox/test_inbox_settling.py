@@ -27,7 +27,7 @@ def _look(
     **sizes: int,
 ) -> list[str]:
     seen = {name: Stamp(size, 1, 1) for name, size in sizes.items()}
-    return settling.look(seen, now_s, is_whole=whole, is_being_written=written)
+    return settling.find_settled(seen, now_s, is_whole=whole, is_being_written=written)
 
 
 def test_a_file_is_taken_after_several_looks_and_long_enough() -> None:
@@ -45,9 +45,9 @@ def test_every_change_begins_the_wait_anew() -> None:
     for second in range(40):
         assert _look(settling, second, a=1 + second // 4) == []
     other = {"a": Stamp(10, 1, 2)}  # the same size and time under another inode
-    assert settling.look(other, 44, is_whole=_yes, is_being_written=_no) == []
-    assert settling.look(other, 45, is_whole=_yes, is_being_written=_no) == []
-    assert settling.look(other, 50, is_whole=_yes, is_being_written=_no) == ["a"]
+    assert settling.find_settled(other, 44, is_whole=_yes, is_being_written=_no) == []
+    assert settling.find_settled(other, 45, is_whole=_yes, is_being_written=_no) == []
+    assert settling.find_settled(other, 50, is_whole=_yes, is_being_written=_no) == ["a"]
 
 
 def test_an_empty_file_or_one_without_its_end_is_waited_for_longer() -> None:

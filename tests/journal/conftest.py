@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from nightscreen.config.settings import Settings
 from nightscreen.journal import Journal, open_journal
-from nightscreen.journal.calls import Wish
+from nightscreen.journal.calls import ClaimRequest
 from nightscreen.journal.engine import reading
 from nightscreen.journal.schema import metadata
 from nightscreen.journal.verify import verify_journal
@@ -146,7 +146,7 @@ def by_name(
     """Claim calls by name, check after check; return one grant for each."""
     grants: list[Reservation] = []
     for check, block in groupby(wanted, key=attrgetter("check")):
-        wish = Wish(check, list(block))
+        wish = ClaimRequest(check, list(block))
         grants += journal.calls.claim(run, "portfolio", wish, caps, since=since).granted
     return grants
 

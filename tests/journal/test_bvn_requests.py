@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from nightscreen.config.settings import BvnConsent
 from nightscreen.journal import Journal
-from nightscreen.operations.bvn.states import bring_up_to_date, newest, requests_of
+from nightscreen.operations.bvn.states import newest, recover_requests, requests_of
 from nightscreen.schemas.bvn import BvnRequest, BvnState, HeldCustomer
 from nightscreen.schemas.clock import span_micros
 
@@ -41,7 +41,7 @@ def test_only_what_waits_is_abandoned(journal: Journal) -> None:
             request(4, finishing=under_way),
         ]
     )
-    bring_up_to_date(journal, BvnConsent())
+    recover_requests(journal, BvnConsent())
     states = [each.state for each in kept.all(batch="applicants")]
     assert states == ["abandoned", "confirmed", "awaiting_otp", "awaiting_otp"]
 
@@ -53,6 +53,6 @@ def test_calls_of_the_dead_alone_are_learnt(journal: Journal) -> None:
     kept.add([request(1, at=at, finishing="run-2"), request(2, at=at, state=BvnState.REQUESTED)])
     newer = request(9, at=at, customer=request(1).customer, finishing=f"x@{journal.holders.name}")
     kept.add([newer])
-    bring_up_to_date(journal, BvnConsent())
+    recover_requests(journal, BvnConsent())
     assert [each.finishing for each in kept.all()] == [None, newer.finishing]
     assert newest(journal, [newer.customer]) == {newer.customer: newer}

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, func, select, t
 
 from nightscreen.files.keys import encode_key
 from nightscreen.journal import Journal
-from nightscreen.journal.calls import STALE_MICROS, Claim, Wish
+from nightscreen.journal.calls import STALE_MICROS, Claim, ClaimRequest
 from nightscreen.journal.copying import back_up
 from nightscreen.journal.engine import Turn, recording
 from nightscreen.journal.erasure import Erasures
@@ -78,7 +78,7 @@ def claim(
     only: int | None = None,
     since: int = 1 << 60,
 ) -> Claim:
-    wish = Wish(check, number=number, only=only)
+    wish = ClaimRequest(check, number=number, only=only)
     return journal.calls.claim(run, "portfolio", wish, caps or Caps(), since=since)
 
 
@@ -209,7 +209,7 @@ def test_what_a_process_gives_back_begins_anew(journal: Journal) -> None:
     table = fill(journal, ["karma"] * 2)
     claimed = claim(journal, "karma", 2)
     settle(journal, claimed, 0, CallState.NOT_CHARGED, becomes=CLAIMED)
-    journal.lookups.let_go(table)
+    journal.lookups.release_claims(table)
     assert states(journal, table) == [WAITING] * 2
     assert [each.attempts for each, _ in claim(journal, "karma", 2).taken] == [0, 0]
 
@@ -222,7 +222,7 @@ def test_a_stopped_check_keeps_no_money_from_others(journal: Journal) -> None:
     table = fill(journal, ["ecosystem", "karma"])
     caps = Caps(run_micro=15 * MICROS)
     assert claim(journal, "karma", 1, caps=caps).taken == []
-    wish = Wish("karma", number=1, stopped=frozenset({"ecosystem"}))
+    wish = ClaimRequest("karma", number=1, stopped=frozenset({"ecosystem"}))
     found = journal.calls.claim("run-1", "portfolio", wish, caps, since=1 << 60)
     assert taken(found, table) == [1]
 
@@ -230,7 +230,7 @@ def test_a_stopped_check_keeps_no_money_from_others(journal: Journal) -> None:
 def test_the_money_of_the_last_lookup_is_kept_for_it(journal: Journal) -> None:
     """Nothing else is claimed with it; by its number it is claimed alone."""
     table = fill(journal, ["karma", "ecosystem", "karma"])
-    journal.lookups.keep_for_the_end(table, table.first_id + 1)
+    journal.lookups.set_closing_lookup(table, table.first_id + 1)
     caps = Caps(run_micro=40 * MICROS)
     karma = claim(journal, "karma", 9, caps=caps)
     assert taken(karma, table) == [0]
@@ -242,10 +242,12 @@ def test_the_money_of_the_last_lookup_is_kept_for_it(journal: Journal) -> None:
 def test_a_retry_leaves_the_money_of_the_last_lookup(journal: Journal) -> None:
     """Also where a claim is of calls by name alone."""
     table = fill(journal, ["karma", "ecosystem"])
-    journal.lookups.keep_for_the_end(table, table.first_id + 1)
+    journal.lookups.set_closing_lookup(table, table.first_id + 1)
     again = asks(7, 8, check="karma")
     caps = Caps(run_micro=again[0].worst_micro + WORST["ecosystem"])
-    claimed = journal.calls.claim("run-1", "portfolio", Wish("karma", again), caps, since=1 << 60)
+    claimed = journal.calls.claim(
+        "run-1", "portfolio", ClaimRequest("karma", again), caps, since=1 << 60
+    )
     assert [each.kind for each in claimed.granted] == [GRANTED, ReservationStatus.UNAFFORDABLE]
 
 
@@ -341,7 +343,7 @@ def test_random_histories_end_as_the_model_says(place: Place, seed: int) -> None
     table = fill(processes[0], checks)
     model = Model(checks, cap, rng.choice([None, 20]))
     if model.closer is not None:
-        processes[0].lookups.keep_for_the_end(table, table.first_id + model.closer)
+        processes[0].lookups.set_closing_lookup(table, table.first_id + model.closer)
     held: dict[int, tuple[int, Claim, int]] = {}
     for _ in range(120):
         who = rng.randrange(3)
@@ -526,7 +528,7 @@ def _settles(journal: Journal, claimed: Claim) -> None:
 def test_what_a_deadlock_ends_is_done_again(server_place: Place, *, settles: bool) -> None:
     """Somebody locks two counters the other way round: the claim, or the outcome, counts once."""
     journal = server_place.open()
-    journal.be_patient(timedelta(seconds=60))
+    journal.set_retry_limit(timedelta(seconds=60))
     table = fill(journal, ["karma"] * 3)
     claimed = claim(journal, "karma", 1)
     with create_engine(server_place.url).connect() as other, ThreadPoolExecutor(1) as pool:
@@ -570,7 +572,7 @@ def test_what_a_lost_connection_left_unsure_counts_once(
 ) -> None:
     """Whether the commit was carried out, and not heard of, or was not."""
     journal = server_place.open()
-    journal.be_patient(timedelta(seconds=60))
+    journal.set_retry_limit(timedelta(seconds=60))
     table = fill(journal, ["karma"] * 3)
     claimed = claim(journal, "karma", 1)
     cut: list[bool] = []

@@ -116,7 +116,7 @@ def test_a_redirect_works_once(journal: Journal) -> None:
     links = ConsentLinks(journal)
     state = links.make("C-1", [LIST], timedelta(hours=1), direct=True).token
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: links.come_back(state, None), range(16)))
+        found = list(pool.map(lambda _: links.consume_state(state, None), range(16)))
     assert found.count(Refusal.USED) == 15
     (asked,) = [each for each in found if isinstance(each, AskedConsent)]
     assert (asked.customer_id, asked.scopes) == ("C-1", (LIST,))

@@ -13,7 +13,7 @@ from nightscreen.journal.engine import reading, sqlite_file
 from nightscreen.journal.erasure import (
     Erasures,
     Removed,
-    leave_no_trace,
+    scrub_database,
 )
 from nightscreen.journal.schema import TOMBSTONE, ErasedPseudonyms, calls
 from nightscreen.schemas.calls import CallState
@@ -77,7 +77,7 @@ def test_a_call_stays_as_a_tombstone(journal: Journal) -> None:
         subject(3),
     }
     assert (journal.money.of_run("run-1"), journal.runs.charges_of_late()) == (spent, seen)
-    assert leave_no_trace(journal)
+    assert scrub_database(journal)
 
 
 def test_what_is_in_doubt_stays_reserved(journal: Journal) -> None:
@@ -146,7 +146,7 @@ def test_no_trace_is_left_in_a_full_file(sqlite_place: Place) -> None:
     erasures = Erasures(journal)
     sealed = sealed_starts(journal)
     erasures.erase(ErasedPseudonyms(gone, [CUSTOMER]))
-    assert leave_no_trace(journal)
+    assert scrub_database(journal)
     traces = [*gone, CUSTOMER, *(sealed - sealed_starts(journal))]
     assert len(traces) == 2 * len(gone) + 1 + 3
     file = sqlite_file(journal.engine)
@@ -169,11 +169,11 @@ def test_a_log_in_use_is_told_and_emptied_later(sqlite_place: Place) -> None:
     with journal.engine.connect().execution_options(reads=True) as reader:
         reader.execute(select(func.count()).select_from(calls)).scalar()
         erasures.erase(ErasedPseudonyms([first]))
-        assert not leave_no_trace(journal)
+        assert not scrub_database(journal)
         erasures.erase(ErasedPseudonyms([second]))
-        assert not leave_no_trace(journal)
+        assert not scrub_database(journal)
     traces = [each for each in traces if each not in sealed_starts(journal)]
-    assert leave_no_trace(journal)
+    assert scrub_database(journal)
     for path in sqlite_place.home.glob("journal.sqlite*"):
         held = path.read_bytes() if path.is_file() else b""
         assert not [trace for trace in traces if trace in held], path
@@ -185,6 +185,6 @@ def test_a_file_is_not_written_anew_under_a_living_run(sqlite_place: Place) -> N
     begin_run(other, "run-live")
     answered(journal, 1)
     Erasures(journal).purge(dict.fromkeys(GROUNDS, 1 << 60))
-    assert not leave_no_trace(journal)
+    assert not scrub_database(journal)
     other.close()
-    assert leave_no_trace(journal)
+    assert scrub_database(journal)

@@ -259,8 +259,8 @@ def test_links_are_signed_with_no_key_of_pseudonyms(place: Place) -> None:
         key_derivation="hmac",
         digest_method=staticmethod(hashlib.sha256),
     ).sign(token.rpartition(".")[0])
-    assert ConsentLinks(journal).look(forged.decode()) is Refusal.TAMPERED
-    assert isinstance(ConsentLinks(journal).look(token), AskedConsent)
+    assert ConsentLinks(journal).resolve_link(forged.decode()) is Refusal.TAMPERED
+    assert isinstance(ConsentLinks(journal).resolve_link(token), AskedConsent)
 
 
 def test_a_new_key_lets_links_go_on_or_ends_them_at_once(place: Place) -> None:
@@ -271,9 +271,9 @@ def test_a_new_key_lets_links_go_on_or_ends_them_at_once(place: Place) -> None:
     token = links.make("C1", ["transaction:list"], WEEK).token
     rotate_link_key(journal)
     newer = links.make("C1", ["transaction:list"], WEEK).token
-    assert isinstance(links.look(token), AskedConsent)
-    assert isinstance(links.look(newer), AskedConsent)
+    assert isinstance(links.resolve_link(token), AskedConsent)
+    assert isinstance(links.resolve_link(newer), AskedConsent)
     rotate_link_key(journal, at_once=True)
-    assert links.look(token) is Refusal.TAMPERED
-    assert links.look(newer) is Refusal.TAMPERED
+    assert links.resolve_link(token) is Refusal.TAMPERED
+    assert links.resolve_link(newer) is Refusal.TAMPERED
     assert journal.pseudonyms.subject("bvn", "22212345678") == pseudonym

@@ -9,7 +9,7 @@ import pytest
 
 from nightscreen.journal import open_journal
 from nightscreen.journal.engine import writing
-from nightscreen.journal.opening import look_into
+from nightscreen.journal.opening import open_read_only
 from nightscreen.journal.schema import VERSION, declared_version, metadata, put_meta
 from nightscreen.schemas.errors import (
     JournalError,
@@ -105,7 +105,7 @@ def test_a_journal_of_another_version_is_refused_in_one_line(place: Place) -> No
     with pytest.raises(JournalVersionError, match="0123456789abcdef") as refused:
         place.open()
     with pytest.raises(JournalVersionError):
-        look_into(place.settings())
+        open_read_only(place.settings())
     assert "\n" not in str(refused.value)
     with writing(journal.engine) as connection:
         put_meta(connection, VERSION, declared_version())

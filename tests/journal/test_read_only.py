@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nightscreen.journal.opening import look_into
+from nightscreen.journal.opening import open_read_only
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import JournalError
 from tests.begun import begin_run
@@ -21,7 +21,7 @@ def test_a_run_under_way_is_seen_from_outside(place: Place) -> None:
     begin_run(journal, RUN)
     answered, lost, _flying = reserve(journal, 1, 2, 3)
     journal.calls.settle(RUN, [ended(answered), ended(lost, CallState.IN_DOUBT)])
-    look = look_into(place.settings())
+    look = open_read_only(place.settings())
     assert look is not None
     with look:
         assert look.key_trouble is None
@@ -43,4 +43,4 @@ def test_a_journal_that_is_gone_is_no_empty_place(sqlite_place: Place, tmp_path:
         if file.is_file():
             file.unlink()
     with pytest.raises(JournalError, match="not there any more"):
-        look_into(sqlite_place.settings())
+        open_read_only(sqlite_place.settings())

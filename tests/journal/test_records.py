@@ -22,8 +22,8 @@ from nightscreen.schemas.contests import (
     Contest,
     Hold,
     PolicyVersion,
+    SentNotice,
     Signature,
-    ToldNotice,
 )
 from nightscreen.schemas.records import JournalRecord
 from nightscreen.schemas.uploads import Upload
@@ -55,7 +55,7 @@ def test_a_record_comes_back_as_it_was_written_and_is_written_once(journal: Jour
     assert store.add([contest(), contest(), contest("2", OTHER)]) == 2
     assert store.add([contest()]) == 0
     assert store.find("1") == contest()
-    assert Records(journal, ToldNotice).find("1") is None
+    assert Records(journal, SentNotice).find("1") is None
     assert store.of_customers([OTHER]) == [contest("2", OTHER)]
     assert store.all(state="answered") == []
     with writing(journal.engine) as connection:

@@ -20,7 +20,7 @@ from nightscreen.operations.bvn.confirmations import (
     BvnConfirmations,
     LinkView,
     accept_otp,
-    look_at_link,
+    resolve_link,
 )
 from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.operations.person_run import PersonRun
@@ -118,4 +118,4 @@ class BvnWorld(World):
 
     def look(self, link: str) -> LinkView:
         with open_journal(self.folder / "home", clock=self.clock) as journal:
-            return look_at_link(journal, self.read_settings(), link.rpartition("/")[2])
+            return resolve_link(journal, self.read_settings(), link.rpartition("/")[2])

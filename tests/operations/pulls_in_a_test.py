@@ -17,7 +17,12 @@ from nightscreen.calling.caller import Caller
 from nightscreen.config.settings import Retention, Settings, read_settings
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.consents import Consents
-from nightscreen.operations.transactions.pull import AccountPull, Due, Pull, TransactionPull
+from nightscreen.operations.transactions.pull import (
+    AccountPull,
+    Pull,
+    PulledCustomer,
+    TransactionPull,
+)
 from nightscreen.operations.transactions.records import PullStore, Version
 from nightscreen.privacy.lookup_subject import Subject
 from nightscreen.privacy.subject_access import gather
@@ -90,7 +95,7 @@ class Lender(World):
         parameters = PullTransactions(output=str(self.folder / "out"), **options)
         pull = kind.open(parameters, self.read_settings(), clock=self.clock)
         try:
-            pull.take_in()
+            pull.plan_calls()
         except InputError:
             pull.run.close()
             raise
@@ -112,7 +117,7 @@ class Lender(World):
         session = Caller(run=pull.run, transport=self.transport())
         learn, done = pull.learn, []
 
-        def stopping(person: Due) -> None:
+        def stopping(person: PulledCustomer) -> None:
             learn(person)
             done.append(person)
             if len(done) >= until:

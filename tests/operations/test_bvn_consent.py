@@ -301,7 +301,7 @@ def test_killed_between_intent_and_state_is_told_by_the_journal(
     world: BvnWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that dies after the answer leaves a request that the next run understands."""
-    monkeypatch.setattr(BvnRequests, "learn", lambda *_: None)
+    monkeypatch.setattr(BvnRequests, "save_result", lambda *_: None)
     monkeypatch.setattr(BvnRequests, "recover", lambda _: None)
     world.request([asked(1)])
     monkeypatch.undo()
@@ -310,7 +310,7 @@ def test_killed_between_intent_and_state_is_told_by_the_journal(
     assert told.rows["C1"]["masked_contact"]
     assert len(world.calls("bvn_start")) == 1
     otp = world.otp(asked(1)) or ""
-    monkeypatch.setattr(BvnConfirmations, "learn", lambda *_: None)
+    monkeypatch.setattr(BvnConfirmations, "save_result", lambda *_: None)
     monkeypatch.setattr(BvnConfirmations, "recover", lambda _: None)
     world.confirm({"C1": otp})
     monkeypatch.undo()

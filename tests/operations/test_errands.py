@@ -19,7 +19,7 @@ from nightscreen.client import wire
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
-from nightscreen.operations.person_run import Account, close_run
+from nightscreen.operations.person_run import ReportParts, close_run
 from nightscreen.ops.doctor import diagnose
 from nightscreen.ops.vitals import ASKING, WRITING, read_vitals
 from nightscreen.report.page import summary_markdown
@@ -71,12 +71,12 @@ def made(
 def reported(run: Run, tasks: list[LookupTask], operation: Operation) -> dict[str, Any]:
     rows = {"read": len(tasks), "screened": len(tasks), "quarantined": 0}
     ends = {operation: Counter(task.status for task in tasks)}
-    return close_run(run, rows, ends, Account({}))
+    return close_run(run, rows, ends, ReportParts({}))
 
 
 async def _products(session: Caller) -> list[LookupTask]:
     task = session.task(wire.loan_products(), kind=SubjectKind.PRODUCT, subject=CUSTOMER)
-    return [await session.one(task)]
+    return [await session.make_call(task)]
 
 
 def test_api_call_is_journaled_and_brings_its_reading(tmp_path: Path) -> None:
@@ -133,13 +133,13 @@ def test_calls_of_any_flow_wait_for_their_part_of_a_shared_cap(tmp_path: Path) -
 def test_a_run_is_withdrawn_unless_a_call_of_it_was_acted_on(tmp_path: Path) -> None:
     """What came to nothing leaves neither run nor folder; a free answer keeps both."""
     nothing = opened(tmp_path, Operation.LOAN_PRODUCTS)
-    nothing.withdraw()
+    nothing.discard()
     assert nothing.journal.runs.find(nothing.run_id) is None
     assert not nothing.folder.path.exists()
     nothing.close()
     asked = opened(tmp_path, Operation.LOAN_PRODUCTS)
     made(asked, Sandbox(Opening()), _products)
-    asked.withdraw()
+    asked.discard()
     assert asked.journal.runs.find(asked.run_id) is not None
     assert asked.folder.path.exists()
     asked.close()
@@ -185,7 +185,7 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
         session = Caller(run=run, transport=httpx.ASGITransport(application(Sandbox(Opening()))))
         live.client, live.at_work = session.client, ASKING
         task = session.task(wire.loan_products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
-        await session.one(task)
+        await session.make_call(task)
         seen.append(await watch.look())
         ask = partial(diagnose, run.settings, run.run_id, reaching=lambda _: None)
         found = await asyncio.to_thread(ask)

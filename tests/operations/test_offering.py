@@ -373,7 +373,7 @@ def die(lender: Lender, night: Night, how: str, monkeypatch: pytest.MonkeyPatch)
         return task
 
     with monkeypatch.context() as patch:
-        patch.setattr(LoanOffers, "learn", lambda *_: None)
+        patch.setattr(LoanOffers, "save_result", lambda *_: None)
         if how != "answered":
             patch.setattr("nightscreen.calling.caller.Caller.one", sent_by_nobody)
         return lender.dies(LoanOffers, lender.asked(night, {"most": 2}), "report")

@@ -20,7 +20,7 @@ from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.contests import answer_contest, list_contests, open_contest
-from nightscreen.runs.run import lasting
+from nightscreen.runs.run import stored_parameters
 from nightscreen.schemas.contests import Contest, ContestAbout, ContestOutcome
 from nightscreen.schemas.errors import InputError, NotAllowedError
 from nightscreen.schemas.policy import Decision
@@ -160,7 +160,7 @@ def test_run_of_a_sealed_row_is_looked_at_before_it_is_resumed(tmp_path: Path) -
             batch=BATCH,
             input_digest=f"sha256:{hashlib.sha256(clear).hexdigest()}",
             folder=str(tmp_path / "out" / run_id),
-            parameters=lasting(ScreenBatch(input=str(sealed))),
+            parameters=stored_parameters(ScreenBatch(input=str(sealed))),
         )
         journal.runs.finish(run_id, state="stopped", stop_reason="cap", report={})
     resumed = ScreenBatch(run=run_id, output=str(tmp_path / "out"))

@@ -17,10 +17,10 @@ from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.schema import TOMBSTONE
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import ERASURE_BEGUN, ERASURE_ENDED, erase, look
+from nightscreen.privacy.erasure import ERASURE_BEGUN, ERASURE_ENDED, erase, find_person_data
 from nightscreen.privacy.lookup_subject import lookup_subject
-from nightscreen.privacy.person import Whom
-from nightscreen.privacy.purging import hold, mend, release
+from nightscreen.privacy.person import ErasureTarget
+from nightscreen.privacy.purging import hold, release, repair_manifests
 from nightscreen.schemas.errors import InputError, OutputError
 from tests.begun import begin_run
 from tests.journal.conftest import sealed_starts
@@ -66,7 +66,7 @@ def journal(world: World, nights: list[Night]) -> Iterator[Journal]:
 
 
 def erased(journal: Journal, **whom: str) -> dict[str, Any]:
-    return erase(journal, look(journal, Whom(**whom)))
+    return erase(journal, find_person_data(journal, ErasureTarget(**whom)))
 
 
 def audited(journal: Journal) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ def audited(journal: Journal) -> list[dict[str, Any]]:
 
 def needles(journal: Journal) -> list[bytes]:
     """Return everything by which the erased person would be recognised."""
-    found = look(journal, Whom(customer_id="CUST-3"))
+    found = find_person_data(journal, ErasureTarget(customer_id="CUST-3"))
     person = found.person.pseudonyms()
     pseudonyms = person.all
     words = (ERASED["bvn"], ERASED["account_number"], "8031234567", "erased@example.ng", "CUST-3")
@@ -230,8 +230,8 @@ def test_a_manifest_is_mended_after_a_crash_behind_the_files(
         patched.setattr(RunFiles, "finish", crash)
         with pytest.raises(KeyboardInterrupt):
             erased(journal, customer_id="CUST-3")
-    assert mend(journal) == len(nights)
-    assert mend(journal) == 0
+    assert repair_manifests(journal) == len(nights)
+    assert repair_manifests(journal) == 0
     for night in nights:
         require_digests(night)
         assert not (night.folder / NOTE).exists()
@@ -241,7 +241,7 @@ def test_a_run_taken_up_again_meanwhile_is_told(
     journal: Journal, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its files are its own then; the erasure is not passed off as done."""
-    found = look(journal, Whom(customer_id="CUST-3"))
+    found = find_person_data(journal, ErasureTarget(customer_id="CUST-3"))
     run = found.runs[0]
     same = ("flow", "batch", "purpose", "input_digest", "folder", "parameters")
     with open_journal(world.folder / "home") as other, monkeypatch.context() as patched:
@@ -297,7 +297,7 @@ def test_workbook_and_quarantine_that_name_the_person_go_and_are_told_first(
     gone = ("quarantine.csv", "decisions.xlsx")
     places = {f"{night.report['run_id']}/{name}" for name in gone for night in nights}
     places.add(f"{refused.report['run_id']}/quarantine.csv")
-    found = look(journal, Whom(customer_id="CUST-3"))
+    found = find_person_data(journal, ErasureTarget(customer_id="CUST-3"))
     assert {*found.document()["removed_whole"]} == places
     assert {*erase(journal, found)["removed_whole"]} == places
     for name in gone:

@@ -17,9 +17,9 @@ from nightscreen.journal.consents import Consents
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.loans.loan_book import import_outcomes
-from nightscreen.privacy.erasure import erase, look
+from nightscreen.privacy.erasure import erase, find_person_data
 from nightscreen.privacy.lookup_subject import lookup_subject
-from nightscreen.privacy.person import Whom
+from nightscreen.privacy.person import ErasureTarget
 from nightscreen.privacy.purging import due
 from nightscreen.privacy.subject_access import access_page, gather
 from nightscreen.sandbox.people import bvn_details
@@ -88,8 +88,12 @@ def rows_of(folder: Path, customer: str) -> dict[str, list[dict[str, Any]]]:
     return {name: rows for name, rows in found.items() if rows}
 
 
-@pytest.mark.parametrize("whom", [Whom(customer_id=GONE), Whom(bvn=BVN)], ids=["id", "bvn"])
-def test_nothing_is_left_of_one_and_everything_of_the_other(folder: Path, whom: Whom) -> None:
+@pytest.mark.parametrize(
+    "whom", [ErasureTarget(customer_id=GONE), ErasureTarget(bvn=BVN)], ids=["id", "bvn"]
+)
+def test_nothing_is_left_of_one_and_everything_of_the_other(
+    folder: Path, whom: ErasureTarget
+) -> None:
     """Neither in the journal nor in any file, in clear or by pseudonym; the money stays."""
     gone, stays = rows_of(folder, GONE), rows_of(folder, STAYS)
     assert min(len(gone), len(stays)) > 8
@@ -97,7 +101,7 @@ def test_nothing_is_left_of_one_and_everything_of_the_other(folder: Path, whom: 
         pseudonym = journal.pseudonyms.customers_anywhere([GONE])
         (offer,) = Records(journal, Offer).of_customers([pseudonym])
         spent = journal.money.today()
-        erase(journal, look(journal, whom))
+        erase(journal, find_person_data(journal, whom))
         assert verify_journal(journal) == []
         assert journal.money.today() == spent
         assert not Consents(journal).history(GONE)

@@ -7,11 +7,11 @@ from pathlib import Path
 import openpyxl
 import pytest
 
-from nightscreen.privacy.given_files import AsGiven
+from nightscreen.privacy.given_files import GivenFileMatcher
 from nightscreen.reading.mapping_file import Mapping
 
 BVN = "22200000003"
-PERSON = AsGiven({"12"}, {}, {"bvn": {BVN}, "phone": {"+2348031234567"}})
+PERSON = GivenFileMatcher({"12"}, {}, {"bvn": {BVN}, "phone": {"+2348031234567"}})
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_text_names_a_person_by_id_or_where_nobody_else_is_named(
     """A number in another column is nobody's id; a row with another's id is that customer's."""
     path = tmp_path / "given.csv"
     path.write_text(text)
-    found = PERSON.look(path)
+    found = PERSON.scan(path)
     assert (found.anywhere, found.unread) == (is_named, False)
     assert len(found.rows) == len(rows)
     for learned, row in zip(found.rows, rows, strict=True):
@@ -54,22 +54,22 @@ def test_a_workbook_counts_as_a_whole_and_what_nobody_can_read_is_told(tmp_path:
     hidden.append(["Ada", f"BVN {BVN}"])
     hidden.sheet_state = "hidden"
     book.save(tmp_path / "book.xlsx")
-    assert PERSON.look(tmp_path / "book.xlsx").anywhere
+    assert PERSON.scan(tmp_path / "book.xlsx").anywhere
     (tmp_path / "broken.xlsx").write_bytes((tmp_path / "book.xlsx").read_bytes()[:200])
-    assert PERSON.look(tmp_path / "broken.xlsx").unread
+    assert PERSON.scan(tmp_path / "broken.xlsx").unread
     for place in ("A1", "H300"):
         book = openpyxl.Workbook()
         sheet = book.worksheets[0]
         sheet["A2"], sheet["B2"], sheet["A3"] = "customer_id", "bvn", "13"
         sheet[place] = f"For BVN {BVN}"
         book.save(tmp_path / "beside.xlsx")
-        assert PERSON.look(tmp_path / "beside.xlsx").anywhere, place
+        assert PERSON.scan(tmp_path / "beside.xlsx").anywhere, place
 
 
 def test_a_heading_that_only_a_mapping_knows_says_whose_a_row_is(tmp_path: Path) -> None:
     """Another column that looks like an id is none."""
     mapping = Mapping(columns={"customer_id": ("Ref",)})
-    mapped = AsGiven({"12"}, {}, {"bvn": {BVN}}, mapping=mapping)
+    mapped = GivenFileMatcher({"12"}, {}, {"bvn": {BVN}}, mapping=mapping)
     path = tmp_path / "given.csv"
     path.write_text("Ref,Customer No\n12,99\n13,12\n")
-    assert [row["customer_id"] for row in mapped.look(path).rows] == ["12"]
+    assert [row["customer_id"] for row in mapped.scan(path).rows] == ["12"]

@@ -9,8 +9,8 @@ import pytest
 from nightscreen.config.settings import Retention
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.operations.transactions.records import PullStore
-from nightscreen.privacy.erasure import erase, look
-from nightscreen.privacy.person import Whom
+from nightscreen.privacy.erasure import erase, find_person_data
+from nightscreen.privacy.person import ErasureTarget
 from nightscreen.privacy.purging import due, purge
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from tests.operations.pulls_in_a_test import Lender
@@ -37,7 +37,7 @@ def test_a_bvn_reaches_what_the_last_customer_seen_with_it_consented_to(lender: 
             seen = [(journal.pseudonyms.subject("bvn", bvn), gone, None)]
             Sightings(journal).keep("bvn", "borrowers", seen, at=day * DAY_MICROS)
         for bvn, left in (("22212345678", True), ("22287654321", False)):
-            erase(journal, look(journal, Whom(bvn=bvn)))
+            erase(journal, find_person_data(journal, ErasureTarget(bvn=bvn)))
             assert bool(consents.history(GONE)) is left
             assert {row["customer_id"] for row in lender.typed()} == {STAYS, *([GONE] * left)}
         assert PullStore(journal).pulls.of_customers([gone]) == []

@@ -11,10 +11,10 @@ import pytest
 from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import erase, look
+from nightscreen.privacy.erasure import erase, find_person_data
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import lookup_subject
-from nightscreen.privacy.person import Whom
+from nightscreen.privacy.person import ErasureTarget
 from nightscreen.privacy.subject_access import access_page, gather
 from tests.screening import Night, World, customer
 
@@ -147,11 +147,11 @@ def test_an_erased_person_is_counted_no_more(world: World) -> None:
     erased = {}
     with open_journal(world.folder / "home") as journal:
         for whom in (
-            Whom(customer_id="C1"),
-            Whom(customer_id="C11"),
-            Whom(customer_id="C21", batch="salaried"),
+            ErasureTarget(customer_id="C1"),
+            ErasureTarget(customer_id="C11"),
+            ErasureTarget(customer_id="C21", batch="salaried"),
         ):
-            erased[whom.customer_id] = erase(journal, look(journal, whom))
+            erased[whom.customer_id] = erase(journal, find_person_data(journal, whom))
     assert erased["C1"]["sightings"] == 2
     night = screened(
         world,
@@ -198,6 +198,6 @@ def test_accounts_whose_rows_were_purged_are_erased_with_the_customer(world: Wor
     for part in (night.folder / "enriched").iterdir():
         part.unlink()
     with open_journal(world.folder / "home") as journal:
-        done = erase(journal, look(journal, Whom(customer_id="C1")))
+        done = erase(journal, find_person_data(journal, ErasureTarget(customer_id="C1")))
         assert done["answers"] == done["calls"] == 2
         assert verify_journal(journal) == []

@@ -39,7 +39,7 @@ def every_page() -> list[str]:
     )
     pages = Portal(cast("Journal", None), settings)
     made = [pages.page(name, **told) for name, told in PAGES]
-    made += [pages.trouble(kind, 400, again) for kind in KINDS for again in ("", "/consent/x.y")]
+    made += [pages.error_page(kind, 400, again) for kind in KINDS for again in ("", "/consent/x.y")]
     return [bytes(each.body).decode() for each in made]
 
 

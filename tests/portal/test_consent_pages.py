@@ -91,7 +91,7 @@ async def test_denial_is_taken_kindly_and_the_link_still_works(
     assert (town.grants, town.calls()) == ([], [])
     again = re.search(r'class="button" href="([^"]+)"', told.text)
     assert again
-    asked = [ConsentLinks(town.journal).look(each) for each in (again[1][9:], link.token)]
+    asked = [ConsentLinks(town.journal).resolve_link(each) for each in (again[1][9:], link.token)]
     assert asked[0] == asked[1], "the same link, whenever it was signed"
     assert heading(await visitor.walk(link.token)) == "Thank you, that is done"
 

@@ -10,7 +10,7 @@ import pytest
 
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.actor import Actor
-from nightscreen.report.anomaly_check import earlier_reports, hold, plausible
+from nightscreen.report.anomaly_check import earlier_reports, find_anomalies, hold
 from nightscreen.runs.release import release
 from nightscreen.schemas.errors import InputError
 from tests.begun import begin_run
@@ -64,12 +64,12 @@ def test_a_night_unlike_its_fellows_is_held(night: str) -> None:
     tonight["checks"]["karma"]["answers"] |= answers
     if again is not None:
         tonight["checks"]["karma"]["asked_again"] = again
-    assert len(plausible(tonight, [tonight, *earlier])) == holding
+    assert len(find_anomalies(tonight, [tonight, *earlier])) == holding
 
 
 def test_what_holds_a_night_is_told_with_check_rate_and_median() -> None:
     """Whoever looks at it is given the figures."""
-    assert plausible(report("t", clear=4900, listed=100), USUAL) == [
+    assert find_anomalies(report("t", clear=4900, listed=100), USUAL) == [
         "Karma: 2.00% listed, against a median of 5.00% over the last 14 nights"
     ]
 

@@ -66,7 +66,7 @@ class Nights:
 
     def night(self, run_id: str, *rows: Mapping[str, Any], **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - as `compare` takes them
         """Carry a night through and return the changes it told."""
-        self.compare(run_id, rows, **options).keep()
+        self.compare(run_id, rows, **options).save_states()
         self.journal.runs.finish(run_id, state="completed", stop_reason=None, report={})
         self.now += DAY
         return self.told(run_id)

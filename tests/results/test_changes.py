@@ -79,7 +79,7 @@ def test_a_killed_run_tells_the_same_when_it_is_taken_up_again(nights: Nights) -
     """States kept, and the process dead before the run's end: nothing is told twice or lost."""
     nights.night("run-1", enriched_row("A"), enriched_row("B"))
     rows = [enriched_row("A", **listed(), **LATER), enriched_row("N")]
-    nights.compare("run-2", rows).keep()
+    nights.compare("run-2", rows).save_states()
     once = nights.told("run-2")
     nights.now += 3_600_000_000
     again = nights.night("run-2", *rows)

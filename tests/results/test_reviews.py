@@ -175,7 +175,7 @@ def list_again(nights: Nights, run_id: str, rows: list[dict[str, object]]) -> se
     write_decisions(
         folder, [part], run_id=run_id, reasons={}, scratch=folder.path.parent, compared=compared
     )
-    compared.keep()
+    compared.save_states()
     nights.now += DAY
     with (folder.path / "decisions.csv").open(encoding="utf-8", newline="") as file:
         return {each["customer_id"] for each in csv.DictReader(file)}

@@ -10,8 +10,8 @@ import pytest
 from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.policy.versions import decide_version, propose
-from nightscreen.privacy.erasure import erase, look
-from nightscreen.privacy.person import Whom
+from nightscreen.privacy.erasure import erase, find_person_data
+from nightscreen.privacy.person import ErasureTarget
 from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import PolicyError
 from tests.screening import CONSENT, World, customer
@@ -53,7 +53,7 @@ def test_an_erased_customer_leaves_the_file_of_a_second_policy(world: World, str
     before = path.read_text("utf-8").splitlines()
     gone = before[1].partition(",")[0]
     with open_journal(world.folder / "home") as journal:
-        erase(journal, look(journal, Whom(customer_id=gone.strip('"'))))
+        erase(journal, find_person_data(journal, ErasureTarget(customer_id=gone.strip('"'))))
     after = path.read_text("utf-8").splitlines()
     assert after == [line for line in before if not line.startswith(f"{gone},")]
 

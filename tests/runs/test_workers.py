@@ -12,10 +12,10 @@ import pytest
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.journal import open_journal
-from nightscreen.journal.calls import Wish
+from nightscreen.journal.calls import ClaimRequest
 from nightscreen.runs import screening_run
 from nightscreen.runs.intake import read_input
-from nightscreen.runs.worker import leave, open_worker
+from nightscreen.runs.worker import close_worker, open_worker
 from nightscreen.sandbox.faults import Latency, fixed
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.errors import InputError, JournalError
@@ -147,7 +147,7 @@ def test_a_worker_keeps_the_caps_of_the_run(priced: screening_run.ScreeningRun) 
     assert worker.run.caps == priced.caps
     assert worker.run.caps.day_micro == to_micro(Decimal(5000))
     worker.leaves = True
-    asyncio.run(leave(worker))
+    asyncio.run(close_worker(worker))
     worker.run.close()
 
 
@@ -159,13 +159,13 @@ def test_a_worker_that_leaves_gives_back_what_it_has_claimed(
     assert worker is not None
     assert priced.lookups is not None
     asks = worker.writer
-    wish = Wish("karma", number=3)
+    wish = ClaimRequest("karma", number=3)
     claimed = worker.run.journal.calls.claim(
         priced.run_id, "portfolio", wish, worker.run.caps, since=0
     )
     assert len(claimed.taken) == 3
     worker.leaves = True
-    asyncio.run(leave(worker))
+    asyncio.run(close_worker(worker))
     assert asks.broken is None
     worker.run.close()
     counts = priced.journal.lookups.counts(priced.lookups)
@@ -196,5 +196,5 @@ def test_a_run_is_not_resumed_while_a_worker_of_it_lives(
     with pytest.raises(InputError, match="still under way"):
         screening_run.open_screening(parameters, priced.settings)
     worker.leaves = True
-    asyncio.run(leave(worker))
+    asyncio.run(close_worker(worker))
     worker.run.close()

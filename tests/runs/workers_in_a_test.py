@@ -14,7 +14,7 @@ import httpx
 
 from nightscreen.calling.asking import Asking
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.runs.worker import LOOK_S, Totals, exchange, leave, open_worker
+from nightscreen.runs.worker import LOOK_S, Totals, close_worker, open_worker, sync_with_run
 from nightscreen.sandbox.app import application
 from nightscreen.schemas.calls import Reservation
 from nightscreen.schemas.errors import JournalError
@@ -92,7 +92,7 @@ class Shared(Unasked):
                     group.create_task(worker.ask(check))
         finally:
             looking.cancel()
-        await leave(worker)
+        await close_worker(worker)
         self.attempts[number] = sum(each.attempts for each in worker.run.progress.values())
         await asyncio.to_thread(worker.run.close)
 
@@ -120,7 +120,7 @@ class Dead:
 
 async def _heed(worker: Asking) -> None:
     while True:
-        await exchange(worker)
+        await sync_with_run(worker)
         await asyncio.sleep(LOOK_S)
 
 

@@ -24,9 +24,9 @@ from nightscreen.client import wire
 from nightscreen.journal import journal_of
 from nightscreen.operations.bvn.states import (
     BvnRun,
-    bring_up_to_date,
     lines_of,
     newest,
+    recover_requests,
     requests_of,
     write_bvns,
 )
@@ -34,8 +34,8 @@ from nightscreen.operations.consents.links import signing
 from nightscreen.operations.person_run import (
     FAILED,
     PENDING,
-    Account,
     Recorded,
+    ReportParts,
     single_call,
 )
 from nightscreen.reading.columns import fold
@@ -164,7 +164,7 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
             digest = names.subject("file of passwords", file_digest(path)).hex()
         return asked.pop() if len(asked) == 1 else batch_name(path), f"keyed:{digest}"
 
-    def find(self) -> list[Given]:
+    def load_people(self) -> list[Given]:
         """Read the passwords into memory and judge each customer's request; write quarantine."""
         file = read_passwords(self.parameters, self.run.settings)
         self.rows_read = len(file.supplied) + len(file.refused)
@@ -200,7 +200,7 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
             else:
                 yield given_to(request, row.otp)
 
-    def stands(self, person: Given, record: BvnRequest | None) -> None:
+    def apply_record(self, person: Given, record: BvnRequest | None) -> None:
         """Take the request as it is now; one that was erased or asked anew needs no password."""
         is_same = record is not None and record.key == person.record.key
         if record is not None and is_same:
@@ -223,26 +223,26 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
         finish = wire.bvn_finish(person.record.held.bvn, person.otp)
         return self.consented(caller, person.record, finish)
 
-    def learn(self, person: Given, end: CallEnd | None) -> None:
+    def save_result(self, person: Given, end: CallEnd | None) -> None:
         """Write down what came of it; a password that surely did not arrive is kept in memory."""
         sent_for = person.record
-        super().learn(person, end)
+        super().save_result(person, end)
         person.record = person.record or sent_for  # it was erased meanwhile
         if person.word not in {PENDING, FAILED}:
             person.otp = ""
 
-    def forget(self) -> None:
+    def discard_secrets(self) -> None:
         """Delete every password from memory."""
         for each in self.people:
             each.otp = ""
 
-    def write(self) -> Account:
+    def write(self) -> ReportParts:
         """Write the table of every customer of the batch names that the file is about.
 
         So those who supplied nothing are seen too.
         """
         states = write_bvns(self.run, lines_of(self.run.journal, self._batches))
-        return Account({self.operation: states}, {"states": states})
+        return ReportParts({self.operation: states}, {"states": states})
 
 
 def given_to(request: BvnRequest, otp: str) -> Given:
@@ -376,7 +376,7 @@ def link_for(journal: Journal, settings: Settings, request: BvnRequest) -> str:
     return f"{host}{PATH}{token_for(journal, request)}"
 
 
-def look_at_link(journal: Journal, settings: Settings, token: str) -> LinkView:
+def resolve_link(journal: Journal, settings: Settings, token: str) -> LinkView:
     """Return what a link is good for at this moment; nothing is sent."""
     return _look(journal, settings, token)[1]
 
@@ -428,7 +428,7 @@ async def accept_otp(
     def look_first() -> tuple[BvnRequest | None, LinkView]:
         """Look before a run is opened, so that a link that is none costs nothing."""
         with journal_of(settings, clock=clock) as journal:
-            bring_up_to_date(journal, settings.bvn_consent)
+            recover_requests(journal, settings.bvn_consent)
             return _look(journal, settings, token)
 
     request, before = await asyncio.to_thread(look_first)
@@ -441,7 +441,7 @@ async def accept_otp(
     async with single_call(settings, operation, clock=clock, transport=transport) as caller:
         sending = BvnConfirmations(caller.run, ConfirmBvns())
         given = given_to(request, digits)
-        await sending.turn(caller, given)
+        await sending.ask_person(caller, given)
     if given.task is None:
         return LinkView(LinkWord.BUSY, request.held.masked_contact)
     if given.word in {PENDING, FAILED}:

@@ -16,8 +16,8 @@ from nightscreen.operations.bvn.states import BvnRecord, BvnRun, write_bvns
 from nightscreen.operations.person_run import (
     FAILED,
     PENDING,
-    Account,
     Recorded,
+    ReportParts,
     quote,
 )
 from nightscreen.planning.eligibility import consent_column, consent_ends
@@ -92,7 +92,7 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
         path = open_customers(parameters).path
         return parameters.batch or batch_name(path), file_digest(path)
 
-    def find(self) -> list[Requested]:
+    def load_people(self) -> list[Requested]:
         """Read the customers; write quarantine; judge eligibility and consent of each row."""
         run, source = self.run, open_customers(self.parameters)
         orders = DateOrders(source, run.journal.runs.date_order(run.batch))
@@ -166,7 +166,7 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
                 each.word = NoAnswer.INELIGIBLE.value
                 yield Problem(each.line, "bvn", *finding, Action.INVALID)
 
-    def stands(self, person: Requested, record: BvnRequest | None) -> None:
+    def apply_record(self, person: Requested, record: BvnRequest | None) -> None:
         """Take the newest request for the row's BVN; one of this run is not made again."""
         if record is not None and record.subject != person.subject:
             record = None
@@ -194,12 +194,12 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
         held = person.record.held
         return self.consented(caller, person.record, wire.bvn_start(held.bvn, held.contact))
 
-    def write(self) -> Account:
+    def write(self) -> ReportParts:
         """Write the table of requests."""
         states = write_bvns(self.run, list(map(self._line, self.people)))
         waiting = states.get(BvnState.AWAITING_OTP, 0) + states.get(BvnState.REQUESTED, 0)
         to_come = {"to_come": self._to_come(waiting)}
-        return Account({self.operation: states}, {"states": states}, to_come)
+        return ReportParts({self.operation: states}, {"states": states}, to_come)
 
     def _line(self, row: Requested) -> BvnRecord:
         word, request = row.word or PENDING, row.record

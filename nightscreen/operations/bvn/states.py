@@ -84,7 +84,7 @@ def newest(journal: Journal, customers: Collection[bytes]) -> dict[bytes, BvnReq
     return {each.customer: each for each in requests_of(journal).of_customers(customers)}
 
 
-def started(request: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
+def after_start(request: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
     """Return a request in the state `requested` after its first call; None if nothing was sent."""
     if end is None:
         return None
@@ -106,7 +106,7 @@ def started(request: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
     return request.model_copy(update={"state": state, "held": held, **ended})
 
 
-def finished(request: BvnRequest, end: CallEnd | None) -> BvnRequest:
+def after_finish(request: BvnRequest, end: CallEnd | None) -> BvnRequest:
     """Return a request after its second call, free again for another password if it may have one.
 
     A wrong password is counted; one whose answer was lost may have been used up and charged.
@@ -141,7 +141,7 @@ def masked(contact: str | None) -> str | None:
     return f"{contact[:_SHOWN_FIRST]}***{contact[-_SHOWN_LAST:]}"
 
 
-def bring_up_to_date(journal: Journal, settings: BvnConsent, run_id: str = "") -> None:
+def recover_requests(journal: Journal, settings: BvnConsent, run_id: str = "") -> None:
     """Learn what came of calls whose process died, and give up what has waited too long.
 
     Calls of the run that is resumed or closed are not under way.
@@ -172,12 +172,12 @@ class BvnRun(RecordRun[P, S]):
     @staticmethod
     def after(_journal: Journal, record: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
         """Return a request after its first or its second call."""
-        return finished(record, end) if record.finishing else started(record, end)
+        return after_finish(record, end) if record.finishing else after_start(record, end)
 
     def recover(self) -> None:
         """Learn what came of calls whose process died; give up what has waited too long."""
         run = self.run
-        bring_up_to_date(run.journal, run.settings.bvn_consent, run.run_id)
+        recover_requests(run.journal, run.settings.bvn_consent, run.run_id)
 
     def consented(self, caller: Caller, request: BvnRequest, sent: Request) -> LookupTask:
         """Return a call about a request's BVN, made under its customer's consent."""

@@ -164,7 +164,7 @@ class ConsentLinks:
     def _signed(self, purpose: str, held: object) -> str:
         return str(signing(self._journal, purpose).dumps(held))
 
-    def look(self, token: str) -> AskedConsent | Refusal:
+    def resolve_link(self, token: str) -> AskedConsent | Refusal:
         """Return what a link asks for, and leave it as it is."""
         try:
             link_id = signing(self._journal, _LINK).loads(token)
@@ -175,13 +175,13 @@ class ConsentLinks:
             return found
         return AskedConsent(found.customer_id, found.scopes, link_id, reference_of(link_id))
 
-    def depart(self, asked: AskedConsent, browser: str) -> str:
+    def start_redirect(self, asked: AskedConsent, browser: str) -> str:
         """Return the state of a redirect that begins now in a browser."""
         state_id = self._open(asked.customer_id, asked.scopes, DEPARTURE)
         held = {"state": state_id, "link": asked.link, "browser": _digest("browser", browser)}
         return self._signed(_STATE, held)
 
-    def come_back(
+    def consume_state(
         self, state: str, browser: str | None = None, *, of: str | None = None
     ) -> AskedConsent | Refusal:
         """Use a state up and return what the customer was asked for.
@@ -221,12 +221,12 @@ class ConsentLinks:
         now = self._journal.clock()
         return self._records.replace(found.model_copy(update={"used_at": now}), found, now)
 
-    def use_up(self, asked: AskedConsent) -> None:
+    def consume_link(self, asked: AskedConsent) -> None:
         """Let a link work no more, now that a consent was kept with it."""
         if asked.link and isinstance(found := self._good(asked.link), ConsentLink):
             self._use(found)
 
-    def again(self, asked: AskedConsent) -> str:
+    def reissue_token(self, asked: AskedConsent) -> str:
         """Return the token of a link once more; empty where there was none."""
         return self._signed(_LINK, asked.link) if asked.link else ""
 
@@ -310,7 +310,7 @@ async def redeem(
             consent_reference=f"consent-{asked.reference or 'by-hand'}",
         )
         with suppress(TimeoutError):
-            await asyncio.wait_for(caller.one(task), patience_s)
+            await asyncio.wait_for(caller.make_call(task), patience_s)
         stops = caller.run.stops
         is_capped = caller.short or stops.reason in (StopReason.BUDGET, StopReason.QUOTA)
     if task.reading is None:
@@ -335,7 +335,7 @@ def _kept(
     grant = Consents(journal).keep(
         asked.customer_id, token, asked_scopes=asked.scopes, evidence={**evidence, **link, **at}
     )
-    ConsentLinks(journal).use_up(asked)
+    ConsentLinks(journal).consume_link(asked)
     missing = tuple(scope for scope in asked.scopes if scope not in grant.scopes)
     return Redeemed(ExchangeEnd.KEPT, grant, missing=missing)
 
@@ -395,7 +395,7 @@ def read_code(text: str) -> tuple[str, str]:
     return given["code"], given.get("state", "")
 
 
-def asked_by_hand(
+def consume_manual_state(
     journal: Journal, customer_id: str, state: str, scopes: Iterable[str]
 ) -> AskedConsent:
     """Return what a customer was asked for, whose code an operator brings; the state is used up.
@@ -408,7 +408,7 @@ def asked_by_hand(
     """
     if not state:
         return AskedConsent(customer_id, tuple(scopes))
-    asked = ConsentLinks(journal).come_back(state, of=customer_id)
+    asked = ConsentLinks(journal).consume_state(state, of=customer_id)
     if asked is Refusal.OTHER_CUSTOMER:
         raise InputError("this redirect belongs to another customer than --customer names")
     if isinstance(asked, Refusal):

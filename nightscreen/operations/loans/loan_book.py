@@ -106,7 +106,7 @@ class LoanBook:
         self.rows: Counter[str] = Counter(read=0, screened=0, quarantined=0)
         self.counts: Counter[str] = Counter(new=0, changed=0, decided=0, never_decided=0)
 
-    def take(self, batch: SourceBatch) -> tuple[list[RefusedRow], list[Problem]]:
+    def import_batch(self, batch: SourceBatch) -> tuple[list[RefusedRow], list[Problem]]:
         """Take in the rows that are sound; return those refused, and all that was found."""
         issues = Issues.blank(batch.lines)
         refusals: dict[int, tuple[str, Issue]] = {}
@@ -119,7 +119,7 @@ class LoanBook:
             else:
                 refusals[number] = found
                 issues.add(number, *found)
-        self._write_down(list(loans.values()))
+        self._save_outcomes(list(loans.values()))
         refused = [*batch.broken, *refused_rows(batch, refusals)]
         broken = [each.problem for each in batch.broken]
         read = len(batch.lines) + len(batch.broken)
@@ -197,7 +197,7 @@ class LoanBook:
         ahead = as_of > self._today + timedelta(days=_AHEAD_DAYS)
         return ("as_of", DAY_AHEAD) if ahead else None
 
-    def _write_down(self, loans: list[LoanOutcome]) -> None:
+    def _save_outcomes(self, loans: list[LoanOutcome]) -> None:
         """Tie loans to the decisions that stood when their money went out, and keep them."""
         paid_out = [(each.customer_id, each.disbursed_at) for each in loans]
         tied = []
@@ -301,7 +301,7 @@ def import_outcomes(
     book = LoanBook(journal, source.header, now)
     with folder.findings(source.header.columns) as write:
         for batch in source.batches(BLOCK):
-            write(*book.take(batch))
+            write(*book.import_batch(batch))
     report = {
         "schema_version": 1,
         "run_id": run_id,

@@ -29,10 +29,10 @@ from nightscreen.files.outputs import MANIFEST, OFFERS_CSV, OFFERS_FILE, REPORT
 from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
 from nightscreen.operations.person_run import (
-    Account,
     OutputTable,
     Recorded,
     RecordRun,
+    ReportParts,
     single_call,
 )
 from nightscreen.report.anomaly_check import HELD, RELEASED
@@ -309,7 +309,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         source = read_source(parameters)
         return cls.batch, f"run:{source.run_id} product:{parameters.product}"
 
-    def find(self) -> list[Offered]:
+    def load_people(self) -> list[Offered]:
         """Read the rows with a chosen decision.
 
         Raises:
@@ -329,7 +329,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         found = self.kept.of_customers(customers)
         return {each.customer: each for each in found if each.product_id == product}
 
-    def stands(self, person: Offered, record: Offer | None) -> None:
+    def apply_record(self, person: Offered, record: Offer | None) -> None:
         """Take the customer's newest offer, and say what it makes of the row.
 
         Another link is made on purpose alone, and only where the last one is in doubt or its loan
@@ -360,9 +360,9 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         """Return how many links the run has made."""
         return sum(row.word == OfferWord.OFFERED for row in self.people)
 
-    def left(self) -> list[Offered]:
+    def pending_people(self) -> list[Offered]:
         """Return who has no link yet, as many as may have one."""
-        waiting, most = super().left(), self.parameters.most
+        waiting, most = super().pending_people(), self.parameters.most
         return waiting if most is None else waiting[: max(0, most - self._made)]
 
     def intent(self, person: Offered) -> Offer:
@@ -394,9 +394,9 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         )
         return caller.task(request, kind=self.kind, subject=person.subject)
 
-    def learn(self, person: Offered, end: CallEnd | None) -> None:
+    def save_result(self, person: Offered, end: CallEnd | None) -> None:
         """Write down what came of a call; an offer for which nothing was sent is forgotten."""
-        super().learn(person, end)
+        super().save_result(person, end)
         person.problem = None if end is None else end.trouble
         if person.offer is not None:
             linked = person.offer.state is LinkState.OFFERED
@@ -404,7 +404,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
 
     # --- closing ---
 
-    def write(self) -> Account:
+    def write(self) -> ReportParts:
         """Write the offers twice, for programs and for spreadsheets.
 
         The phone stays unchanged, for the person who sends the messages: it is `+234` and ten
@@ -428,7 +428,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
             "offers": counts,
             "changes": {"links_made": self._made},
         }
-        return Account({self.operation: {"offered": self._made}}, more)
+        return ReportParts({self.operation: {"offered": self._made}}, more)
 
     def _head(self) -> dict[str, Any]:
         """Return what the run is about."""
@@ -488,7 +488,7 @@ async def list_products(settings: Settings) -> LoanProducts:
     async with single_call(settings, Operation.LOAN_PRODUCTS) as caller:
         run, kind = caller.run, SubjectKind.PRODUCT
         subject = run.journal.pseudonyms.subject(kind.value, "list")
-        task = await caller.one(caller.task(wire.loan_products(), kind=kind, subject=subject))
+        task = await caller.make_call(caller.task(wire.loan_products(), kind=kind, subject=subject))
     reading, stops = task.reading, run.stops
     if reading is not None and reading.verdict is ChargeStatus.ANSWERED:
         found = parse_answer(Operation.LOAN_PRODUCTS, reading.body)

@@ -26,10 +26,10 @@ from nightscreen.operations.loans.offers import LoanOffers
 from nightscreen.operations.person_run import (
     FAILED,
     PENDING,
-    Account,
     OutputTable,
     Person,
     PersonRun,
+    ReportParts,
     end_of,
 )
 from nightscreen.results.outcomes import linked_offers
@@ -95,7 +95,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         super().__init__(run, parameters)
         self._offers = Records(run.journal, Offer)
 
-    def find(self) -> list[Followed]:
+    def load_people(self) -> list[Followed]:
         """Find every loan with a reference, and take over what dead runs did not report."""
         LoanOffers.learn_dead(self.run.journal)
         offers, runs = linked_offers(self.run.journal), self.run.journal.runs
@@ -124,11 +124,11 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         is_ours = self._offers.replace(after, before, self.run.clock())
         return after if is_ours else self._offers.find(before.key) or after
 
-    async def turn(self, caller: Caller, person: Followed) -> bool:
+    async def ask_person(self, caller: Caller, person: Followed) -> bool:
         """Ask about a loan, whoever else does: a view changes nothing."""
         request = wire.loan_view(person.offer.reference or "")
         task = caller.task(request, kind=self.kind, subject=person.subject)
-        person.task = await caller.one(task)
+        person.task = await caller.make_call(task)
         end = end_of(person.task, self.run.clock())
         await asyncio.to_thread(self.learn, person, end)
         return True
@@ -154,7 +154,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
             viewed["history"] = (*before.history, view)
         person.offer = self._kept(before, before.model_copy(update=viewed))
 
-    def write(self) -> Account:
+    def write(self) -> ReportParts:
         """Write the loans and what changed."""
         LOANS.write(self.run.folder, LOANS_FILE, self.people)
         changes = [
@@ -174,7 +174,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
                 f"state unknown_reference in {LOANS_FILE}"
             )
         statuses = Counter(each.seen.status for each in self.people if each.seen.status)
-        return Account(
+        return ReportParts(
             {self.operation: {"found": counts[LoanWord.FOLLOWED], "not_found": unknown}},
             {
                 "followed": {word.value: counts[word] for word in LoanWord},

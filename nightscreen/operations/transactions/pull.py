@@ -30,9 +30,9 @@ from nightscreen.journal.consents import Consents
 from nightscreen.operations.person_run import (
     FAILED,
     PENDING,
-    Account,
     Person,
     PersonRun,
+    ReportParts,
     write_rows,
 )
 from nightscreen.operations.transactions.cashflow import CashFlow, write_cash_flow
@@ -206,7 +206,7 @@ class PullFiles:
 
     def _blocks(self, kind: PulledKind) -> Iterator[list[Version]]:
         if not kind.is_state:
-            yield from self.store.brought(self.run.run_id, kind)
+            yield from self.store.versions_of_run(self.run.run_id, kind)
             return
         for each in self.pulls:
             if each.state in KEPT and "answered" in each.summary.get(kind.value, ()):
@@ -251,7 +251,7 @@ _FAILURES = frozenset(outcome.value for outcome in _LOST.values())
 
 
 @dataclass(slots=True, kw_only=True)
-class Due(Person):
+class PulledCustomer(Person):
     """A customer to be pulled."""
 
     pulled: Pulled  # how it went, as the journal has it
@@ -260,7 +260,7 @@ class Due(Person):
     came: dict[PulledKind, bytes | PullOutcome] = field(default_factory=dict)
 
 
-class Pull(PersonRun[PullTransactions, Due]):
+class Pull(PersonRun[PullTransactions, PulledCustomer]):
     """One pull under way."""
 
     kind: ClassVar[SubjectKind] = SubjectKind.CUSTOMER
@@ -286,7 +286,7 @@ class Pull(PersonRun[PullTransactions, Due]):
         CashFlow.of(settings)
         return PULLS, ""
 
-    def find(self) -> list[Due]:
+    def load_people(self) -> list[PulledCustomer]:
         """Write down who is due, or find out who still is in a run that is resumed.
 
         Raises:
@@ -306,7 +306,7 @@ class Pull(PersonRun[PullTransactions, Due]):
             ]
             self.store.pulls.add(due)
         return [
-            Due(
+            PulledCustomer(
                 subject=each.customer,
                 word=each.state.value if each.state in FINAL else PENDING,
                 pulled=each,
@@ -328,7 +328,7 @@ class Pull(PersonRun[PullTransactions, Due]):
 
     # --- one customer's turn ---
 
-    async def turn(self, caller: Caller, person: Due) -> bool:
+    async def ask_person(self, caller: Caller, person: PulledCustomer) -> bool:
         """Ask for each list that was granted, and write down what came.
 
         The live grant counts: a newer consent may be there, or none any more.
@@ -355,7 +355,7 @@ class Pull(PersonRun[PullTransactions, Due]):
         return True
 
     async def _list(
-        self, caller: Caller, person: Due, given: Grant, kind: PulledKind
+        self, caller: Caller, person: PulledCustomer, given: Grant, kind: PulledKind
     ) -> bytes | PullOutcome | None:
         """Ask for a list, once more where its token could be refreshed; None on a stop."""
         grant = given
@@ -387,7 +387,7 @@ class Pull(PersonRun[PullTransactions, Due]):
             keeps_body=False,
             consent_reference=grant.grant_id,
         )
-        return await caller.one(task)
+        return await caller.make_call(task)
 
     async def _fresh(self, caller: Caller, grant: Grant) -> Tokens | PullOutcome | None:
         """Return a newer access token, asking for one where no other task has; None on a stop."""
@@ -405,7 +405,7 @@ class Pull(PersonRun[PullTransactions, Due]):
             finally:
                 if lease is not None:
                     await to_thread(self.consents.give_back, grant_id, lease)
-            if not caller.waits_for("an access that another task or process renews"):
+            if not caller.record_wait("an access that another task or process renews"):
                 return None
             await asyncio.sleep(_LEASE_POLL_S)
         return None
@@ -436,12 +436,12 @@ class Pull(PersonRun[PullTransactions, Due]):
 
     # --- what came ---
 
-    def _settle(self, person: Due, outcome: PullOutcome) -> None:
+    def _settle(self, person: PulledCustomer, outcome: PullOutcome) -> None:
         pulled = _as_begun(person).model_copy(update={"state": outcome})
-        self.store.settle(pulled)
+        self.store.save_state(pulled)
         person.pulled, person.word = pulled, outcome.value
 
-    def learn(self, person: Due) -> None:
+    def learn(self, person: PulledCustomer) -> None:
         """Read what was answered, compare it with what is known, and keep what is new of it.
 
         What comes beside the first list never spoils it: how it failed stands in the summary.
@@ -465,10 +465,10 @@ class Pull(PersonRun[PullTransactions, Due]):
         old_before = now - self.run.settings.transactions_reread_days * DAY_MICROS
         noted = {"answered_at": now, "summary": summary}
         pulled = _as_begun(person).model_copy(update=noted)
-        person.pulled = self.store.keep(pulled, lists, old_before=old_before)
+        person.pulled = self.store.save_lists(pulled, lists, old_before=old_before)
         person.word = person.pulled.state.value
 
-    def _read(self, person: Due, kind: PulledKind, found: RawRecords) -> AnsweredList:
+    def _read(self, person: PulledCustomer, kind: PulledKind, found: RawRecords) -> AnsweredList:
         drift, names = Drift([("shape", found.shape)]), self.run.journal.pseudonyms
         records, repeated = self.fields[kind].read(found.records, names, person.subject, drift)
         unreadable = [
@@ -484,12 +484,12 @@ class Pull(PersonRun[PullTransactions, Due]):
         }
         return AnsweredList(kind, records, noted)
 
-    def again(self) -> None:
+    def requeue_failed(self) -> None:
         """Let customers whose list failed be asked, and those whose list was lost: it is a list."""
         for each in self.people:
             if each.task is not None and each.word == PullOutcome.IN_DOUBT:
                 each.word = FAILED
-        super().again()
+        super().requeue_failed()
 
     def _watch(self) -> None:
         """Stop where too many customers failed."""
@@ -501,7 +501,7 @@ class Pull(PersonRun[PullTransactions, Due]):
 
     # --- the end ---
 
-    def write(self) -> Account:
+    def write(self) -> ReportParts:
         """Judge refused refreshes, and write every file, all from the journal."""
         lapsed = self._judge_refused()
         files = PullFiles(self.run, self.fields)
@@ -515,7 +515,7 @@ class Pull(PersonRun[PullTransactions, Due]):
         said = (f"{number} {NOTICES[word]}" for word, number in numbers.items() if number)
         self.run.stops.notices.extend(said)
         written = files.write(CashFlow.of(self.run.settings))
-        return Account({self.operation: files.outcomes}, written)
+        return ReportParts({self.operation: files.outcomes}, written)
 
     def _judge_refused(self) -> int:
         """Judge refused refreshes over the whole run; return how many grants lapsed.
@@ -537,7 +537,7 @@ class Pull(PersonRun[PullTransactions, Due]):
             return 0
         for each in refused:
             self.consents.lapse(each.grant_id, REFUSED)
-            self.store.settle(each.model_copy(update={"state": PullOutcome.LAPSED}))
+            self.store.save_state(each.model_copy(update={"state": PullOutcome.LAPSED}))
         return len(refused)
 
 
@@ -559,7 +559,7 @@ class AccountPull(Pull):
     kinds: ClassVar[tuple[PulledKind, ...]] = (PulledKind.BANK_ACCOUNT, PulledKind.PROFILE)
 
 
-def _as_begun(person: Due) -> Pulled:
+def _as_begun(person: PulledCustomer) -> Pulled:
     """Return a customer's state before anything is known, under the grant they are asked by."""
     begun: dict[str, Any] = {"state": PullOutcome.DUE, "answered_at": None, "summary": {}}
     if person.grant is not None:

@@ -193,7 +193,7 @@ class Drift(Counter[tuple[str, str]]):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TypedRecord:
     """One record's typed columns, or why it has none; `occurred_at` in microseconds."""
 
     values: dict[str, Any] = field(repr=False)
@@ -224,11 +224,11 @@ class RecordFields:
         record: object,
         drift: Drift | None = None,
         columns: Container[str] | None = None,
-    ) -> View:
+    ) -> TypedRecord:
         """Return the typed view of a record; how it differs from the known is added to `drift`."""
         drift = drift if drift is not None else Drift()
         if not isinstance(record, dict):
-            return View({}, problem=NOT_A_RECORD)
+            return TypedRecord({}, problem=NOT_A_RECORD)
         left = _flat(record, self._objects)
         values: dict[str, Any] = {}
         problem, column = None, ""
@@ -252,7 +252,7 @@ class RecordFields:
             drift.update(("new", name) for name in left if name not in self._known)
             values[EXTRA.name] = json_text(left) if left else None
         when = values.get(self._time)
-        return View(values, None if when is None else to_micros(when), problem, column)
+        return TypedRecord(values, None if when is None else to_micros(when), problem, column)
 
     def read(
         self, records: Sequence[object], pseudonyms: Pseudonyms, customer: bytes, drift: Drift
@@ -275,7 +275,7 @@ class RecordFields:
                 id_ = str(named) if isinstance(named, str) and named else None
             except RecursionError:
                 raw = ordered = _DEEP
-                view, id_ = View({}, problem=TOO_DEEP), None
+                view, id_ = TypedRecord({}, problem=TOO_DEEP), None
             content = pseudonyms.subject(f"{kind} content", f"{whose}\x1f{ordered}")
             contents[content] += 1
             problem, column = view.problem, view.column
@@ -410,7 +410,7 @@ class PullStore:
 
     # --- pulls ---
 
-    def settle(self, pulled: Pulled) -> None:
+    def save_state(self, pulled: Pulled) -> None:
         """Save a customer's state, if there are no records."""
         self.pulls.put([pulled], self._journal.clock())
 
@@ -431,7 +431,9 @@ class PullStore:
 
     # --- keeping lists ---
 
-    def keep(self, pulled: Pulled, lists: Iterable[AnsweredList], *, old_before: int) -> Pulled:
+    def save_lists(
+        self, pulled: Pulled, lists: Iterable[AnsweredList], *, old_before: int
+    ) -> Pulled:
         """Store lists beside what is known; return the customer's new state.
 
         That of the pull's own kind decides the outcome. A later answer that another run has kept
@@ -506,7 +508,7 @@ class PullStore:
 
     # --- reading records ---
 
-    def brought(self, run_id: str, kind: PulledKind) -> Iterator[list[Version]]:
+    def versions_of_run(self, run_id: str, kind: PulledKind) -> Iterator[list[Version]]:
         """Yield in blocks the versions of a kind that a run stored."""
         yield from self._versions((_records.run_id == run_id) & (_records.kind == kind.value))
 
