@@ -339,7 +339,7 @@ class Silence:
             self.began = self.since = None
             self._reasons.clear()
 
-    def record_response(self) -> None:
+    def stop_probing(self) -> None:
         """Probe no longer: the service said something, be it a refusal."""
         self._attempts = 0
         self.opened_at = None
@@ -487,7 +487,7 @@ class Stops:
         }
         self.quota_until.clear()
         self.resting_since = None
-        self.silence.record_response()
+        self.silence.stop_probing()
         self.silence.clear_waits()
         for evidence in self._evidence.values():
             evidence.starts_anew()
@@ -506,10 +506,8 @@ class Stops:
     def waiting(self) -> tuple[str, int] | None:
         """Return what is waited for and since when, in words and as an instant."""
         if self.resting_since is not None:
-            reasons = {self.reason, *self.checks.values()}
-            words = [
-                each.waits_for for reason, each in TRANSIENT_STOPS.items() if reason in reasons
-            ]
+            met = {self.reason, *self.checks.values()}
+            words = [each.waits_for for reason, each in TRANSIENT_STOPS.items() if reason in met]
             return "; ".join(words), self.resting_since
         if self.silence.since is None:
             return None
@@ -625,7 +623,7 @@ class Stops:
                 check, word, witness, mark=mark, enough=enough, whole_run=whole_run
             )
         if reading.verdict in BODY_KEPT:
-            self.silence.record_response()
+            self.silence.stop_probing()
             self.silence.clear_waits()
             self.probes_wallet = False
             self.answered += 1
@@ -666,7 +664,7 @@ class Stops:
         if verdict in {ChargeStatus.NOT_SENT, ChargeStatus.IN_DOUBT}:
             self.silence.record_no_response(at)
         else:
-            self.silence.record_response()
+            self.silence.stop_probing()
         if verdict is ChargeStatus.NOT_CHARGED and not reading.retry:
             self.silence.clear_waits()  # a refusal of this one lookup is a word of the service
 

@@ -123,9 +123,8 @@ def erase(
     if bvn and _BVN.fullmatch(bvn) is None:
         raise UsageError("--bvn takes the 11 digits of a BVN")
     with opened_journal() as journal:
-        found = find_for_erasure(
-            journal, ErasureTarget(customer_id=customer_id, batch=batch, bvn=bvn)
-        )
+        whom = ErasureTarget(customer_id=customer_id, batch=batch, bvn=bvn)
+        found = find_for_erasure(journal, whom)
         would = found.document()
         if dry_run:
             return Result({**would, "dry_run": True})

@@ -113,7 +113,7 @@ def up(
         settings = settings_of_command()
         if demo:
             desk_port = _port_to_listen_on(desk_port, "--desk-port")  # the users' links name it
-            _furnish_demo(settings, f"http://127.0.0.1:{desk_port}")
+            _seed_demo(settings, f"http://127.0.0.1:{desk_port}")
         else:
             require_service(settings, quote_only=False)
         stop = threading.Event()
@@ -282,7 +282,7 @@ def start_demo(output: Path, stack: ExitStack) -> None:
     _say(f"The simulator runs at {sandbox.url}; nothing here costs real money.")
 
 
-def _furnish_demo(settings: Settings, desk: str) -> None:
+def _seed_demo(settings: Settings, desk: str) -> None:
     """Have the desk at an address open with two weeks of work; print the links of its users."""
     from nightscreen.cli import demo
     from nightscreen.cli.demo_office import NIGHTS, USERS, seed_demo

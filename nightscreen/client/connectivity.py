@@ -57,7 +57,7 @@ def diagnose_connection(
     return None
 
 
-Knock = Callable[[str, str, Path | None], str | None]
+ServiceProbe = Callable[[str, str, Path | None], str | None]
 
 
 def probe_service(

@@ -373,7 +373,7 @@ class Accounts:
         An unknown name takes as long as a known one.
 
         Raises:
-            HeldUpError: too many wrong ones came, or too many strangers sign in at once.
+            ThrottledError: too many wrong ones came, or too many strangers sign in at once.
         """
         user = self.find(name[:LONGEST_NAME])
         stored = "" if user is None else user.password
@@ -421,7 +421,7 @@ class Accounts:
         The secret in the authenticator is the user's own, or one that is offered.
 
         Raises:
-            HeldUpError: too many wrong ones came.
+            ThrottledError: too many wrong ones came.
         """
         now = self.clock() // MICROS // STEP_S
         typed = "".join(code.split()).encode("utf-8", "replace")

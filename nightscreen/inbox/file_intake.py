@@ -208,7 +208,7 @@ def _examined(
         approval = None if own is None else approvals.state_of(own, valid=valid)
         goes_on = approval is ApprovalState.APPROVED
         if own is not None and own.report is not None and _is_over(own) and not goes_on:
-            return Examined(fate=archive_file(ticket, own.report, settings, inbox))
+            return Examined(fate=place_file(ticket, own.report, settings, inbox))
         earlier = own or _earlier(runs, ticket, inbox, journal.clock())
     if earlier is not None and earlier.state == RUNNING:
         return Examined(fate=Fate.HELD)
@@ -282,9 +282,7 @@ def _put_done(ticket: Ticket, inbox: Inbox) -> None:
     ticket.move(folder, folder / ticket.file.name)
 
 
-def archive_file(
-    ticket: Ticket, report: Mapping[str, Any], settings: Settings, inbox: Inbox
-) -> Fate:
+def place_file(ticket: Ticket, report: Mapping[str, Any], settings: Settings, inbox: Inbox) -> Fate:
     """Put a file whose run has ended beside its result, and save its new path in the run.
 
     A run that waits for approval is no result: its file waits with it. One that was refused or

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 BUSY_TIMEOUT_S = 60.0
 _TIMEOUT = "busy_timeout_s"  # execution option that carries an engine's own timeout
-_PATIENCE = "patience"  # and the one that carries how long it waits for its database
+_RETRY_TIMEOUT = "retry_timeout"  # and the one that carries how long it waits for its database
 _CONNECT_TIMEOUT_S = 10
 _RETRY_S = 0.02
 _REACH_AGAIN_S = 0.5
@@ -97,7 +97,7 @@ def make_engine(url: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> Engine:
             raise SettingsError(
                 f"NIGHTSCREEN_JOURNAL_URL must name SQLite or PostgreSQL, not {other}"
             )
-    engine.update_execution_options(**{_TIMEOUT: busy_timeout_s, _PATIENCE: RetryLimit()})
+    engine.update_execution_options(**{_TIMEOUT: busy_timeout_s, _RETRY_TIMEOUT: RetryTimeout()})
     return engine
 
 
@@ -198,7 +198,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 @dataclass(slots=True)
-class RetryLimit:
+class RetryTimeout:
     """How long a database that is away, or stays locked, is waited for.
 
     Attributes:
@@ -233,13 +233,13 @@ class RetryLimit:
         return since
 
 
-def set_retry_limit(engine: Engine, give_up_s: float) -> None:
+def set_retry_timeout(engine: Engine, give_up_s: float) -> None:
     """Have an engine wait for its database, as a run does that has paid for what it writes."""
-    _patience(engine).give_up_s = give_up_s
+    _retry_timeout(engine).give_up_s = give_up_s
 
 
-def _patience(engine: Engine) -> RetryLimit:
-    found: RetryLimit = engine.get_execution_options()[_PATIENCE]
+def _retry_timeout(engine: Engine) -> RetryTimeout:
+    found: RetryTimeout = engine.get_execution_options()[_RETRY_TIMEOUT]
     return found
 
 
@@ -254,7 +254,7 @@ def run_with_retries(engine: Engine, work: Callable[[], T]) -> T:
         try:
             return work()
         except (JournalBusyError, JournalUnreachableError) as error:
-            since = _patience(engine).wait(since, error)
+            since = _retry_timeout(engine).wait(since, error)
 
 
 class _OnEngine(Protocol):
@@ -265,7 +265,7 @@ class _OnEngine(Protocol):
 def with_retries(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[S, P], T]:
-    """Have a method do again what the database interrupted, as `run_with_retries` does."""
+    """Have a method run again where the database broke it off, as `run_with_retries` does."""
 
     @wraps(method)
     def again(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -292,7 +292,7 @@ def _transaction(
     with translate_errors(engine), under_way:
         yield connection
     if not reads:
-        _patience(engine).gave_up = False
+        _retry_timeout(engine).gave_up = False
 
 
 def writing(engine: Engine) -> AbstractContextManager[Connection]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from nightscreen.journal.engine import set_retry_limit
+from nightscreen.journal.engine import set_retry_timeout
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -42,9 +42,9 @@ class Storage:
     key_trouble: NightscreenError | None
     fingerprint: str
 
-    def set_retry_limit(self, give_up: timedelta) -> None:
+    def set_retry_timeout(self, give_up: timedelta) -> None:
         """Wait for a database that is away or locked, for so long at a time."""
-        set_retry_limit(self.engine, give_up.total_seconds())
+        set_retry_timeout(self.engine, give_up.total_seconds())
 
     def close(self) -> None:
         """Give back the lock and all connections."""

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nightscreen.client.connectivity import Knock, diagnose_connection, probe_service
+from nightscreen.client.connectivity import ServiceProbe, diagnose_connection, probe_service
 from nightscreen.client.network import Network, parse_address
 from nightscreen.client.prices import load_prices
 from nightscreen.client.response_rules import load_response_rules
@@ -131,7 +131,7 @@ def diagnose(
     *,
     clock: Clock = system_clock,
     reaching: Callable[[str], str | None] | None = None,
-    knocking: Knock | None = None,
+    knocking: ServiceProbe | None = None,
     more: tuple[HealthFinding, ...] = (),
 ) -> Diagnosis:
     """Look at a run, or at the newest of each flow and batch, and at what they need.
@@ -291,7 +291,7 @@ service may answer again."""
 
 
 def _service(
-    settings: Settings, reaching: Callable[[str], str | None], knocking: Knock
+    settings: Settings, reaching: Callable[[str], str | None], knocking: ServiceProbe
 ) -> HealthFinding:
     """Find out whether the service can be reached, and whether it knows address and key."""
     in_the_way = reaching(settings.base_url)

@@ -265,7 +265,7 @@ def listed_backtest(
         )
 
 
-def shadow_decisions(folder: RunFolder, run: PastRun, policy: Policy) -> dict[str, Any]:
+def write_shadow(folder: RunFolder, run: PastRun, policy: Policy) -> dict[str, Any]:
     """Return what a second policy decides of tonight's customers, and list who would move.
 
     `shadow.csv` has each customer whom it decides otherwise, in input order. Whom it alone would

@@ -39,7 +39,7 @@ from nightscreen.report.facts import counted_customers, facts_of, nights_of
 from nightscreen.report.page import report_page
 from nightscreen.report.run_end import RunEnd
 from nightscreen.results.assemble import Assembly, Chunk
-from nightscreen.results.backtest import PastRun, shadow_decisions
+from nightscreen.results.backtest import PastRun, write_shadow
 from nightscreen.results.changes import Comparison, unreached_checks
 from nightscreen.results.decide import decide
 from nightscreen.results.decision_list import write_decisions
@@ -160,7 +160,7 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     _compare_wallet(run, report, calls.balance)
     if run.shadow is not None and compared is not None:
         tonight = PastRun(run.run_id, tuple(parts), run.purpose)
-        report["shadow"] = shadow_decisions(run.folder, tonight, run.shadow)
+        report["shadow"] = write_shadow(run.folder, tonight, run.shadow)
     report["overrides"] = overrides_of(run.journal, run.batch, run.freshness.at)
     report["outcomes"] = outcomes_report(
         known_outcomes(run.journal), run.settings.bad_loan, batch=run.batch

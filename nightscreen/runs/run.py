@@ -115,7 +115,7 @@ def open_journal(settings: Settings, opened: ExitStack, clock: Clock) -> Journal
     """Open the journal as a run keeps it: its closing is left with `opened`."""
     journal = journal_of(settings, clock=clock)
     opened.callback(journal.close)
-    journal.set_retry_limit(settings.outage_give_up)
+    journal.set_retry_timeout(settings.outage_give_up)
     return journal
 
 

@@ -94,7 +94,9 @@ def named(word: str | Callable[[dict[str, Any]], str]) -> Callable[[], str]:
 
 @contextmanager
 def handle_sigterm(
-    stops: Stops, told: Callable[[], None], cut: Callable[[], Coroutine[Any, Any, None]]
+    stops: Stops,
+    record_signal: Callable[[], None],
+    cut: Callable[[], Coroutine[Any, Any, None]],
 ) -> Iterator[None]:
     """Let SIGTERM stop a run in good order while the body runs; a second one changes nothing.
 
@@ -111,7 +113,7 @@ def handle_sigterm(
 
     def signalled(*_: object) -> None:
         """Take note of the signal; safe wherever the interpreter happens to be."""
-        told()
+        record_signal()
         loop.call_soon_threadsafe(stop)
 
     try:

@@ -20,9 +20,9 @@ from nightscreen.inbox.file_intake import (
     Examined,
     Fate,
     Settling,
-    archive_file,
     decided_runs,
     examine,
+    place_file,
     safe_name,
     ticket_name,
 )
@@ -140,7 +140,7 @@ class InboxWatch:
             self.stopped = True
             if not await is_cancelled():
                 return
-        fate = await asyncio.to_thread(archive_file, ticket, report, self.settings, self.inbox)
+        fate = await asyncio.to_thread(place_file, ticket, report, self.settings, self.inbox)
         self.note(ticket, fate, f" as run {report['run_id']}")
 
 

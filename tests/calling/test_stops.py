@@ -335,7 +335,7 @@ def test_failures_count_from_enough_lookups_on() -> None:
     for _ in range(100):
         made.ended("karma", LookupStatus.FREE, 0)
     assert made.reason is None
-    made.silence.record_response()
+    made.silence.stop_probing()
     made.ended("karma", LookupStatus.FREE, 0)
     assert made.reason == StopReason.FAILURES
 
@@ -380,7 +380,7 @@ def test_a_silent_service_is_probed_at_intervals() -> None:
     assert silence.resume_at(10, 1) is not None
     silence.record_no_response(11)
     assert silence.resume_at(11, 0) == 21
-    silence.record_response()
+    silence.stop_probing()
     assert silence.resume_at(0, 0) is None
 
 

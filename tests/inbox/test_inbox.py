@@ -26,9 +26,9 @@ from nightscreen.inbox.file_intake import (
     MOST_ATTEMPTS,
     Examined,
     Fate,
-    archive_file,
     decided_runs,
     examine,
+    place_file,
     safe_name,
 )
 from nightscreen.journal import open_journal
@@ -96,7 +96,7 @@ class Desk(World):
         night = self.screen_by(self.runner(), **found.parameters.model_dump())
         assert found.content is not None
         found.content.release()
-        return archive_file(ticket, night.report, self.set_up, self.inbox)
+        return place_file(ticket, night.report, self.set_up, self.inbox)
 
     def reports(self) -> list[dict[str, Any]]:
         """Return the reports of the inbox's runs, oldest first."""

@@ -528,7 +528,7 @@ def _settles(journal: Journal, claimed: Claim) -> None:
 def test_what_a_deadlock_ends_is_done_again(server_place: Place, *, settles: bool) -> None:
     """Somebody locks two counters the other way round: the claim, or the outcome, counts once."""
     journal = server_place.open()
-    journal.set_retry_limit(timedelta(seconds=60))
+    journal.set_retry_timeout(timedelta(seconds=60))
     table = fill(journal, ["karma"] * 3)
     claimed = claim(journal, "karma", 1)
     with create_engine(server_place.url).connect() as other, ThreadPoolExecutor(1) as pool:
@@ -572,7 +572,7 @@ def test_what_a_lost_connection_left_unsure_counts_once(
 ) -> None:
     """Whether the commit was carried out, and not heard of, or was not."""
     journal = server_place.open()
-    journal.set_retry_limit(timedelta(seconds=60))
+    journal.set_retry_timeout(timedelta(seconds=60))
     table = fill(journal, ["karma"] * 3)
     claimed = claim(journal, "karma", 1)
     cut: list[bool] = []

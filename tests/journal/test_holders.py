@@ -16,10 +16,10 @@ CHILD = (
     "import sys, time; from pathlib import Path\n"
     "from nightscreen.schemas.calls import ReserveRequest, Caps\n"
     "from nightscreen.journal import open_journal\n"
-    "from nightscreen.journal.calls import Wish\n"
+    "from nightscreen.journal.calls import ClaimRequest\n"
     "journal = open_journal(Path(sys.argv[1]), url=sys.argv[2])\n"
     "ask = ReserveRequest('karma', 'bvn', (1).to_bytes(16, 'big'), 20_000_000, None, 1)\n"
-    "journal.calls.claim('child', 'portfolio', Wish('karma', [ask]), Caps(), since=0)\n"
+    "journal.calls.claim('child', 'portfolio', ClaimRequest('karma', [ask]), Caps(), since=0)\n"
     "print('ready', flush=True)\n"
     "time.sleep(60)\n"
 )

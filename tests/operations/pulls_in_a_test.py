@@ -115,15 +115,15 @@ class Lender(World):
     async def ask(self, pull: Pull, *, until: int = 10**9) -> None:
         """Ask every customer; send nothing more once so many are written down."""
         session = Caller(run=pull.run, transport=self.transport())
-        learn, done = pull.learn, []
+        save_result, done = pull.save_result, []
 
         def stopping(person: PulledCustomer) -> None:
-            learn(person)
+            save_result(person)
             done.append(person)
             if len(done) >= until:
                 pull.run.stops.stop(StopReason.CANCELLED)
 
-        pull.learn = stopping  # type: ignore[method-assign]
+        pull.save_result = stopping  # type: ignore[method-assign]
         try:
             await pull.ask(session)
         finally:

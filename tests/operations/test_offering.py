@@ -375,7 +375,7 @@ def die(lender: Lender, night: Night, how: str, monkeypatch: pytest.MonkeyPatch)
     with monkeypatch.context() as patch:
         patch.setattr(LoanOffers, "save_result", lambda *_: None)
         if how != "answered":
-            patch.setattr("nightscreen.calling.caller.Caller.one", sent_by_nobody)
+            patch.setattr("nightscreen.calling.caller.Caller.make_call", sent_by_nobody)
         return lender.dies(LoanOffers, lender.asked(night, {"most": 2}), "report")
 
 

@@ -151,7 +151,7 @@ def test_a_full_disk_is_to_be_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise JournalError("the journal cannot be used: disk I/O error")
 
     monkeypatch.setattr(doctor, "free_bytes", lambda _: 1_000)
-    monkeypatch.setattr(doctor, "look_into", refuse)
+    monkeypatch.setattr(doctor, "open_read_only", refuse)
     found = examined(tmp_path)
     assert remedy(found).first.startswith("free some disk under")
     assert (found.exit_status, found.safe) == (2, False)

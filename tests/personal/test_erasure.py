@@ -250,7 +250,7 @@ def test_a_run_taken_up_again_meanwhile_is_told(
             begin_run(other, run.run_id, **{name: getattr(run, name) for name in same})
             return False
 
-        patched.setattr("nightscreen.privacy.erasure.leave_no_trace", resumes)
+        patched.setattr("nightscreen.privacy.erasure.scrub_database", resumes)
         with pytest.raises(InputError, match="resumed meanwhile"):
             erase(journal, found)
         with pytest.raises(InputError, match="is under way"):

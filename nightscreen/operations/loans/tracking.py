@@ -130,10 +130,10 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         task = caller.task(request, kind=self.kind, subject=person.subject)
         person.task = await caller.make_call(task)
         end = end_of(person.task, self.run.clock())
-        await asyncio.to_thread(self.learn, person, end)
+        await asyncio.to_thread(self.save_result, person, end)
         return True
 
-    def learn(self, person: Followed, end: CallEnd | None) -> None:
+    def save_result(self, person: Followed, end: CallEnd | None) -> None:
         """Write down what was seen of a loan, with what is new of it.
 
         Where another process has seen it meanwhile, that one reports what it saw.

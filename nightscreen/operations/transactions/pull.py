@@ -349,7 +349,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
             if not isinstance(came, bytes):
                 break
         if person.came:
-            await to_thread(self.learn, person)
+            await to_thread(self.save_result, person)
         if person.word in _FAILURES:
             self._watch()
         return True
@@ -441,7 +441,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         self.store.save_state(pulled)
         person.pulled, person.word = pulled, outcome.value
 
-    def learn(self, person: PulledCustomer) -> None:
+    def save_result(self, person: PulledCustomer) -> None:
         """Read what was answered, compare it with what is known, and keep what is new of it.
 
         What comes beside the first list never spoils it: how it failed stands in the summary.
