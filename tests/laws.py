@@ -131,7 +131,8 @@ def require_laws(
             *_about_journal(folder, calls),
             *_about_caps(folder, calls, settings, since),
         ]
-    if charged is not None and not folder.report["cost"]["disputed"]:
+    is_open = any(each["state"] == "open" for each in folder.report["cost"]["disputed"])
+    if charged is not None and not is_open:
         tonight = [call for call in calls if call.intent_at >= since]
         broken += about_ledger(tonight, to_micro(charged))
     if wire is not None and wire.unannounced:

@@ -174,6 +174,22 @@ def test_a_call_under_way_is_joined(bench: Bench) -> None:
     assert bench.journal.money.of_run("run").spent_micro == 10 * PRICE
 
 
+@pytest.mark.parametrize("cap", [1, 8])
+def test_an_answer_that_is_taken_back_is_asked_again(bench: Bench, cap: int) -> None:
+    """It counts as lost: its money stays bound, and the next answer is the lookup's."""
+
+    async def cut() -> CallOutcome:
+        return lost()
+
+    def reply(request: Request, attempt: int) -> CallOutcome:
+        return replace(miss(), confirm=cut) if (int(request.asked), attempt) == (3, 1) else hit()
+
+    bench.set_up(reply, cap=cap)
+    assert statuses(bench.asked(6)) == {PAID}
+    assert len(bench.service.sent) == 7
+    assert bench.journal.money.of_run("run").bound_micro == 7 * PRICE
+
+
 # --- what breaks ---
 
 

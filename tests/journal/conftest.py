@@ -78,10 +78,12 @@ class Place:
 def _used(tmp_path: Path, url: str) -> Iterator[Place]:
     """Give a place for a journal that is sound after the test, and close what was opened."""
     found = Place(tmp_path / "home", url)
-    yield found
-    if found.opened and not found.is_damaged:
-        assert verify_journal(found.opened[-1]) == []
-    found.close()
+    try:
+        yield found
+        if found.opened and not found.is_damaged:
+            assert verify_journal(found.opened[-1]) == []
+    finally:
+        found.close()
 
 
 _EACH = pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

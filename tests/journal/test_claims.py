@@ -276,6 +276,7 @@ class Model:
     closer: int | None
     states: list[LookupStatus] = field(default_factory=list)
     holders: list[int | None] = field(default_factory=list)
+    attempts: list[int] = field(default_factory=list)
     under_way: set[int] = field(default_factory=set)
     spent: int = 0
     doubts: int = 0
@@ -283,6 +284,7 @@ class Model:
     def __post_init__(self) -> None:
         self.states = [WAITING] * len(self.checks)
         self.holders = [None] * len(self.checks)
+        self.attempts = [0] * len(self.checks)
 
     def worst(self, place: int) -> int:
         """Return the most a lookup may cost."""
@@ -315,6 +317,7 @@ class Model:
     def settle(self, place: int, *, cost: int | None, becomes: LookupStatus) -> None:
         """Settle a call; None is a cost that nobody knows."""
         self.under_way.discard(place)
+        self.attempts[place] += 1
         if cost is None:
             self.doubts += self.worst(place)
         else:
@@ -350,7 +353,10 @@ def test_random_histories_end_as_the_model_says(place: Place, seed: int) -> None
         if rng.random() < 0.5:
             check, number = rng.choice(CHECKS), rng.randint(1, 4)
             claimed = claim(processes[who], check, number, caps=caps)
-            assert taken(claimed, table) == model.claim(who, check, number)
+            found = model.claim(who, check, number)
+            assert taken(claimed, table) == found
+            before = [each.attempts for each, _ in claimed.taken]
+            assert before == [model.attempts[number] for number in found]
             for at, (each, _) in enumerate(claimed.taken):
                 held[each.lookup_id - table.first_id] = (who, claimed, at)
         elif held:

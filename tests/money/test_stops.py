@@ -65,7 +65,8 @@ STOPS: dict[str, tuple[dict[str, Any], Fault, Steer | None]] = {
 def test_a_stop_in_mid_run_is_honest_and_a_resume_ends_the_run(reason: str, tmp_path: Path) -> None:
     """A silent service is given up, the day's number of one check is asked and not passed.
 
-    What is in flight settles; the next day does only what is missing.
+    What is in flight settles; a resume does only what is missing, the next day where the day's
+    number is used up and in the same night else.
     """
     settings, fault, steer = STOPS[reason]
     bureau = desk(tmp_path, **settings)
@@ -75,8 +76,9 @@ def test_a_stop_in_mid_run_is_honest_and_a_resume_ends_the_run(reason: str, tmp_
     asked = sum(entry[0] == "karma" for entry in bureau.service.ledger)
     assert reason != "quota" or asked == 30
     honest(report, bureau)
-    bureau.loop.now_s += 86_400
-    bureau.settings = {}
+    if reason == "quota":
+        bureau.loop.now_s += 86_400
+        bureau.settings = {}
     resumed(bureau, report)
 
 
@@ -155,6 +157,18 @@ def test_the_daily_quota_comes_back_at_noon_within_a_run(tmp_path: Path) -> None
     assert len(asked_at) > 30
     assert noon_s <= bureau.loop.time() - start < noon_s + 600
     honest(report, bureau)
+
+
+def test_one_wish_for_an_hour_at_the_opening_ends_no_night(tmp_path: Path) -> None:
+    """Without a deadline too: it is one answer's word, and kept for five minutes."""
+    bureau = Bureau(tmp_path, rows=6)
+    busy = Canned(429, b"busy", {"Retry-After": "3600"})
+    bureau.service.before = lambda *asked: busy if asked[2] == 0 else None
+    began = bureau.loop.time()
+    report = bureau.night().report
+    assert (report["state"], report["stop_reason"]) == ("completed", None)
+    assert sum(part["failed"] + part["in_doubt"] for part in report["checks"].values()) == 0
+    assert 300 <= bureau.loop.time() - began < 600
 
 
 def test_a_lost_opening_is_asked_of_another_check(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from nightscreen.planning.price import (
 )
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.money import MICRO
-from nightscreen.schemas.plan import CheckIdentity, First, SeenCharges
+from nightscreen.schemas.plan import CheckIdentity, First, Quote, SeenCharges
 
 PRICES = {"karma": 10 * MICRO, "bank_account": 10 * MICRO, "ecosystem": 25 * MICRO}
 
@@ -71,20 +71,24 @@ def test_a_quote_is_always_low_then_expected_then_high(
 
 
 def test_what_the_money_affords_is_told() -> None:
-    """A cap of fifty naira pays for five calls at ten."""
-    table = needed([("karma", 0, 1)] * 9)
-    found = quote(
-        table,
-        prices_micro=PRICES,
-        seen={},
-        seconds={},
-        max_in_flight=IN_FLIGHT,
-        cap_micro=50 * MICRO,
-        balance_micro=None,
-    )
+    """A cap of fifty naira pays for five calls at ten; none goes before a dearer one."""
+
+    def under(naira: int, rows: Sequence[tuple[str, int, int]]) -> Quote:
+        return quote(
+            needed(rows),
+            prices_micro=PRICES,
+            seen={},
+            seconds={},
+            max_in_flight=IN_FLIGHT,
+            cap_micro=naira * MICRO,
+        )
+
+    found = under(50, [("karma", 0, 1)] * 9)
     assert found.affordable == 5
     assert found.rows_short == 4
     assert found.first == First(never_screened=5, overdue=0, least_exposure_kobo=100)
+    found = under(20, [("karma", 0, 3), ("ecosystem", 0, 2), ("karma", 0, 1)])
+    assert (found.affordable, found.rows_short) == (1, 2)
 
 
 APPROVALS: list[tuple[int, int | None, list[int], bool]] = [
