@@ -300,10 +300,10 @@ class Lane:
         asks = [task.ask(self._highest()) for task in block]
         stopped = frozenset(self.stops.checks)
         check = block[0].check if block else self.check
-        wish = ClaimRequest(check, asks, wished, self._only, left_micro, stopped)
+        request = ClaimRequest(check, asks, wished, self._only, left_micro, stopped)
         taken: list[tuple[LookupTask, Reservation]] = []
         try:
-            claim = await self.writer.claim(wish)
+            claim = await self.writer.claim(request)
             if claim.taken and self.table is not None:
                 taken = self.table.tasks(claim.taken)
         except Exception as error:  # noqa: BLE001 - handed to every caller; nothing was sent

@@ -232,7 +232,7 @@ class Evidence:
     def add_witness(
         self, word: Objection, witness: Hashable, mark: int | None = None, detail: Hashable = None
     ) -> int:
-        """Hear a lookup; return how many witnesses there are for what it says.
+        """Add a lookup as a witness; return how many witnesses there are for what it says.
 
         Args:
             word: what it says.
@@ -409,8 +409,8 @@ class Stops:
     # the wallet was too low, and nothing was answered since: one call at a time finds out whether
     # it was topped up, and one more refusal is enough to stop again
     probes_wallet: bool = False
-    # hears of each attempt that came back: its check, its seconds, and what was read; for measures
-    # only, None where nobody listens
+    # called with each attempt that came back: its check, its seconds, and what was read; for
+    # measures only, None where nobody listens
     on_attempt: Callable[[str, float, CallOutcome], None] | None = None
     _costs_in_doubt: bool = False
     _evidence: dict[str, Evidence] = field(default_factory=dict)
@@ -534,7 +534,7 @@ class Stops:
         enough: int | None = None,
         whole_run: bool = False,
     ) -> bool:
-        """Hear a lookup that speaks against going on, as `Evidence` does; stop where enough agree.
+        """Record what a lookup says against going on, and stop where enough agree.
 
         Args:
             check: the check.

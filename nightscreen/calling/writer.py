@@ -70,14 +70,14 @@ class Writer:
                 )
         return self.broken
 
-    async def claim(self, wish: ClaimRequest) -> Claim:
+    async def claim(self, request: ClaimRequest) -> Claim:
         """Commit the intents of one check's block.
 
         Raises:
             JournalError: the journal cannot be written; nothing of the block may be sent.
         """
         claim = partial(
-            self._store.claim, self._run_id, self._purpose, wish, self.caps, since=self._since
+            self._store.claim, self._run_id, self._purpose, request, self.caps, since=self._since
         )
         return await asyncio.get_running_loop().run_in_executor(self._thread, claim)
 

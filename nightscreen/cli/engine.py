@@ -132,7 +132,7 @@ def run_flow(path: str, *given: object, shown: bool = True, **options: object) -
     """Run a flow, or what stands around one, in this process, and return what it returns.
 
     Args:
-        path: `module:name` below `nightscreen.flows`, imported once the engine is ready.
+        path: `module:name` below `nightscreen.flows`; loaded while a temporary server starts.
         given: its arguments.
         shown: show progress on stderr, and ask the person at the terminal for approvals.
         options: its arguments by name.

@@ -15,7 +15,7 @@ from nightscreen.cli.output import say
 from nightscreen.config.parameters import ScreenBatch
 
 if TYPE_CHECKING:
-    from nightscreen.reading.open_file import TableSource
+    from nightscreen.reading.date_orders import DateOrders
 
 
 @command(
@@ -44,22 +44,21 @@ def diagnose(given: ScreenBatch) -> dict[str, Any]:
     from nightscreen.config.settings import read_settings
     from nightscreen.reading.date_orders import DateOrders
     from nightscreen.reading.mapping_file import read_mapping
+    from nightscreen.reading.merge_rows import merges_rows
     from nightscreen.reading.open_file import open_source
     from nightscreen.runs.diagnosis import diagnose as diagnose_file
 
     mapping = read_mapping(Path(given.mapping)) if given.mapping else None
     source = open_source(Path(given.input), mapping=mapping)
+    orders = DateOrders(source, given.date_order)
     if not given.date_order:
-        say_open_dates(source)
-    merge = given.merge_rows or read_settings().merge_rows or bool(mapping and mapping.merge_rows)
-    return diagnose_file(source, DateOrders(source, given.date_order), merge=merge)
+        say_open_dates(orders)
+    return diagnose_file(source, orders, merge=merges_rows(given, read_settings(), mapping))
 
 
-def say_open_dates(source: TableSource) -> None:
+def say_open_dates(orders: DateOrders) -> None:
     """Say at a terminal what to type where the order of consent dates is open; consent needs it."""
-    from nightscreen.reading.date_orders import DateOrders
-
-    open_ = DateOrders(source).open_consent() if sys.stderr.isatty() else None
+    open_ = orders.open_consent() if sys.stderr.isatty() else None
     if open_ is not None:
         say(
             f"The file does not show how the dates of {open_[0]} are written ({open_[1]}): a "

@@ -19,6 +19,7 @@ from nightscreen.files.sealed_file import input_in_clear, is_sealed
 from nightscreen.journal import journal_of
 from nightscreen.journal.opening import journal_exists
 from nightscreen.policy.load import load_policy
+from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.runs.run import require_same_input, require_service
@@ -80,7 +81,7 @@ def _check_input(path: Path, parameters: ScreenBatch) -> None:
     mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
     source = open_source(path, mapping=mapping)
     if not parameters.date_order and not parameters.run:
-        say_open_dates(source)
+        say_open_dates(DateOrders(source))
 
 
 def _check_run(parameters: ScreenBatch, settings: Settings) -> None:

@@ -127,7 +127,7 @@ class ClaimRequest:
 
 @dataclass(slots=True)
 class Claim:
-    """What became of a wish.
+    """What became of a claim request.
 
     Attributes:
         granted: one grant for each call that was asked by name.
@@ -135,7 +135,7 @@ class Claim:
             looked at again.
         ended: lookups that need no call: answered meanwhile, or their consent has lapsed.
         refused: why there are not more; nothing where no more wait.
-        left: what has not come to an end; None where the wish was granted.
+        left: what has not come to an end; None where the request was granted.
         stops: why the run and its checks are to stop, by scope.
     """
 
@@ -159,7 +159,7 @@ class Calls:
     _looked_at: int = field(default=0, init=False, repr=False)
 
     def claim(
-        self, run_id: str, purpose: str, wish: ClaimRequest, caps: Caps, *, since: int
+        self, run_id: str, purpose: str, request: ClaimRequest, caps: Caps, *, since: int
     ) -> Claim:
         """Commit the intents of a block, as far as the caps allow, and reserve their worst cost.
 
@@ -174,7 +174,7 @@ class Calls:
         Args:
             run_id: the run that asks.
             purpose: the run's purpose, kept with each call.
-            wish: calls by name, and how many of the run's lookups.
+            request: calls by name, and how many of the run's lookups.
             caps: what the block must fit under.
             since: place in the journal (`Answers.position`): what was answered after it is not
                 asked for again, whatever the clock of whoever asked.
@@ -194,7 +194,7 @@ class Calls:
                 self._recover_dead(connection, now)
                 began_at = self._began_at.setdefault(run_id, now)
                 turn = _Turn(
-                    connection, self._holders.name, run_id, wish, caps, since, now, began_at
+                    connection, self._holders.name, run_id, request, caps, since, now, began_at
                 )
                 turn.grant()
                 _INTEND.run(connection, [turn.intent(purpose, *pair) for pair in turn.granted])
@@ -356,14 +356,14 @@ class _Turn:
         connection: of the claim; it holds the turn.
         me: this process.
         run_id: the run.
-        wish: what is asked for.
+        request: what is asked for.
         caps: what is granted must fit under.
         since: place in the journal after which an answer is not asked for again.
         now: the present instant.
         began_at: when this process first asked for the run: a price charged since is confirmed.
 
     Attributes:
-        claim: what became of the wish.
+        claim: what became of the request.
         granted: the calls that may be sent, with their grants.
     """
 
@@ -372,7 +372,7 @@ class _Turn:
         connection: Connection,
         me: str,
         run_id: str,
-        wish: ClaimRequest,
+        request: ClaimRequest,
         caps: Caps,
         since: int,
         now: int,
@@ -381,12 +381,12 @@ class _Turn:
         self._connection = connection
         self._me = me
         self._run_id = run_id
-        self._wish = wish
+        self._request = request
         self._caps = caps
         self._limits = dict(caps.price_limits)
         self._since = since
         self._now = now
-        self._scopes = scopes_of(run_id, wish.check, now)
+        self._scopes = scopes_of(run_id, request.check, now)
         self._run = lookups.find_run(connection, run_id)
         after = {"after": now - STALE_MICROS}
         self._under_way = [_UnderWay(*row) for row in connection.execute(_UNDER_WAY, after)]
@@ -415,12 +415,12 @@ class _Turn:
 
         Until one does not fit; none after it is granted either, unless it was answered meanwhile.
         """
-        wish, room, run = self._wish, self._room(), self._run
-        named = len(wish.asks)
-        if run is not None and wish.only is None and room.micro is not None:
+        request, room, run = self._request, self._room(), self._run
+        named = len(request.asks)
+        if run is not None and request.only is None and room.micro is not None:
             room.micro -= self._worst(run.closer_check, run.closer_micro)
         picked = [] if run is None else self._pick(run, room)
-        asks: list[ReserveRequest | ClaimedLookup] = [*wish.asks, *picked]
+        asks: list[ReserveRequest | ClaimedLookup] = [*request.asks, *picked]
         taken = self._taken([ask.subject for ask in asks])
         reached = named + self._reached(picked, room.micro)
         grants: list[Reservation] = []
@@ -469,7 +469,7 @@ class _Turn:
 
     def _room(self) -> Room:
         """Return what still fits under the caps."""
-        caps, check = self._caps, self._wish.check
+        caps, check = self._caps, self._request.check
         counters = read_scopes(self._connection, self._scopes)
         room = headroom(counters, caps, self._scopes, check)
         if caps.bind and self._limits:
@@ -512,17 +512,17 @@ class _Turn:
 
     def _pick(self, run: LookupRun, room: Room) -> list[ClaimedLookup]:
         """Pick the next lookups, no more than there are slots; end those that lapsed."""
-        wish, claim, check = self._wish, self.claim, self._wish.check
+        request, claim, check = self._request, self.claim, self._request.check
         if lookups.WHOLE_RUN in claim.stops or check in claim.stops:
             return []
-        number = wish.number
+        number = request.number
         if room.slots is not None:
-            number = min(number, max(0, room.slots - len(wish.asks)))
-        if number < wish.number:
+            number = min(number, max(0, room.slots - len(request.asks)))
+        if number < request.number:
             claim.refused = ReservationStatus.BUSY
         found, picked = [], []
         if number:
-            found = lookups.next_in_rank(self._connection, run, check, number, only=wish.only)
+            found = lookups.next_in_rank(self._connection, run, check, number, only=request.only)
         for each in found:
             if each.consent_ends_at is not None and self._now >= each.consent_ends_at:
                 each.state = LookupStatus.LAPSED
@@ -538,18 +538,18 @@ class _Turn:
 
         A wallet that seems too low ends no run: where nothing else is under way, the service says.
         """
-        run, wish, connection = self._run, self._wish, self._connection
-        known = [each for each in (room_micro, wish.wallet_micro) if each is not None]
-        if run is None or not picked or not known or wish.only is not None:
+        run, request, connection = self._run, self._request, self._connection
+        known = [each for each in (room_micro, request.wallet_micro) if each is not None]
+        if run is None or not picked or not known or request.only is not None:
             return len(picked)
         claimed_micro = lookups.claimed_micro(connection, run)
         under_way_micro = sum(each.micro for each in self._under_way if each.run_id == self._run_id)
         waits_micro = max(0, claimed_micro - under_way_micro)
-        asked = [each for each in run.checks if each not in {*self.claim.stops, *wish.stopped}]
+        asked = [each for each in run.checks if each not in {*self.claim.stops, *request.stopped}]
         worst = {check: self._worst(check, 0) for check in asked}
         first, last = picked[0].lookup_id, picked[-1].lookup_id
         last = lookups.reach(connection, run, worst, min(known) - waits_micro, last)
-        if wish.wallet_micro is not None and last < run.first_id and not claimed_micro:
+        if request.wallet_micro is not None and last < run.first_id and not claimed_micro:
             by_cap = room_micro is None or first == lookups.reach(
                 connection, run, worst, room_micro, first
             )
@@ -561,7 +561,7 @@ class _Turn:
         taken: dict[bytes, Reservation] = {}
         if not subjects:
             return taken
-        values = {"subjects": subjects, "check": self._wish.check, "since": self._since}
+        values = {"subjects": subjects, "check": self._request.check, "since": self._since}
         for subject, outcome in self._connection.execute(_TAKEN, values):
             if outcome is None:
                 taken.setdefault(bytes(subject), Reservation(ReservationStatus.HELD))
@@ -587,8 +587,8 @@ class _Turn:
         found = [*(each for each, _ in claim.taken), *claim.ended]
         changes = [(each.lookup_id, each.state, each.attempts) for each in found]
         lookups.change(self._connection, changes, self._me, owner=lookups.NOBODY)
-        if len(found) < self._wish.number:
-            claim.left = lookups.left_of(self._connection, run, self._wish.check)
+        if len(found) < self._request.number:
+            claim.left = lookups.left_of(self._connection, run, self._request.check)
 
 
 # --- answers ---

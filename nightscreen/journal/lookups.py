@@ -519,8 +519,8 @@ class Lookups:
 
     def stop(self, run_id: str, scope: str, reason: str) -> None:
         """Write down that the run or one of its checks is to stop; the first reason stays."""
-        told = {"run_id": run_id, "scope": scope, "reason": reason}
-        statement = insert_into(self._engine.dialect.name, run_stops).values(told)
+        row = {"run_id": run_id, "scope": scope, "reason": reason}
+        statement = insert_into(self._engine.dialect.name, run_stops).values(row)
         execute_all(self._engine, statement.on_conflict_do_nothing())
 
     @with_retries

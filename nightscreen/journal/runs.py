@@ -231,11 +231,14 @@ class Runs:
         latest = runs.c.finished_at.desc(), runs.c.run_id.desc()
         return self._select(query.order_by(*latest).limit(limit))
 
-    def that_wrote_states(self, batch: str) -> list[tuple[str, int]]:
-        """Return the runs that wrote states of a batch's customers, and when, in that order."""
+    def that_wrote_states(self) -> dict[str, list[tuple[str, int]]]:
+        """Return by batch name the runs that wrote its customers' states, in order, and when."""
         at = runs.c.states_last_at
-        query = select(runs.c.run_id, at).where(runs.c.batch == batch, at.is_not(None))
-        return [(row[0], row[1]) for row in fetch(self._engine, query.order_by(at))]
+        found: dict[str, list[tuple[str, int]]] = {}
+        query = select(runs.c.batch, runs.c.run_id, at).where(at.is_not(None)).order_by(at)
+        for batch, run_id, written_at in fetch(self._engine, query):
+            found.setdefault(batch, []).append((run_id, written_at))
+        return found
 
     def find_all(self, heads: Iterable[RunHead | RunRecord]) -> list[RunRecord]:
         """Return runs whole, newest first."""

@@ -3,7 +3,8 @@
 `run_people` is the whole of such a run, from top to bottom: the engine's flows, the command line
 and tests all call it. What a flow asks, of whom, and what its files hold is its own kind of
 `PersonRun`. A record of the journal is written before a person's call; what came of a call whose
-process died is learnt from the journal of calls, by the rule that reads a call that came back.
+process died is learnt from the journal of calls, by the method that reads a call that came back,
+`RecordRun.after`.
 """
 
 from __future__ import annotations
@@ -281,28 +282,28 @@ class PersonRun(ABC, Generic[P, T]):
         self.discard_secrets()
         self.recover()
         self.reload_records()
-        account = self.write()
+        parts = self.write()
         ends = call_ends(self.run, self.operation, {each.subject for each in self.pending_people()})
-        return close_run(self.run, self.rows, ends, account)
+        return close_run(self.run, self.rows, ends, parts)
 
 
 def close_run(
     run: Run,
     rows: Mapping[str, int],
     ends: Mapping[Operation, Counter[LookupStatus]],
-    account: ReportParts,
+    parts: ReportParts,
 ) -> dict[str, Any]:
     """Write calls, report, page and manifest, and note the run's end; return the report.
 
     `ends` says how many questions of each operation came to which end, those not reached as
-    `WAITING`; what `account` says beside it may replace a part.
+    `WAITING`; what `parts` says beside it may replace a part.
     """
     end = RunEnd(run)
     calls = write_calls(run.folder, run.journal, run.run_id, run.declared)
     checks = {}
-    for operation in dict.fromkeys((*ends, *account.answers)):
+    for operation in dict.fromkeys((*ends, *parts.answers)):
         made = ends.get(operation, Counter[LookupStatus]())
-        wanted, answers = made.total(), account.answers.get(operation, {})
+        wanted, answers = made.total(), parts.answers.get(operation, {})
         counts = CheckCounts(lookups=wanted, distinct=wanted)
         ended = lookup_counts(counts, made, test_mode=end.in_test)
         checks[operation.value] = check_report(
@@ -313,14 +314,14 @@ def close_run(
         "flow": run.flow,
         "rows": dict(rows),
         "checks": checks,
-        "cost": {**end.cost(calls), **account.cost},
+        "cost": {**end.cost(calls), **parts.cost},
         "balance": calls.balance.document(calls.cost_micro),
         "exposure": {},
         "decisions": {},
         "changes": {},
         "notices": list(end.notices),
         "files": end.files(),
-        **account.more,
+        **parts.more,
     }
     manifest = {
         "flow": run.flow,

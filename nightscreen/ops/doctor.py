@@ -130,8 +130,8 @@ def diagnose(
     run_id: str = "",
     *,
     clock: Clock = system_clock,
-    reaching: Callable[[str], str | None] | None = None,
-    knocking: ServiceProbe | None = None,
+    diagnosing: Callable[[str], str | None] | None = None,
+    probing: ServiceProbe | None = None,
     more: tuple[HealthFinding, ...] = (),
 ) -> Diagnosis:
     """Look at a run, or at the newest of each flow and batch, and at what they need.
@@ -140,9 +140,9 @@ def diagnose(
         settings: as a run would have them.
         run_id: the run; empty for the newest of each flow and batch.
         clock: the present instant.
-        reaching: tries the service's address and returns what is in the way; None: over the
+        diagnosing: tries the service's address and returns what is in the way; None: over the
             settings' network.
-        knocking: makes a free request there with the key, and returns the trouble it met.
+        probing: makes a free request there with the key, and returns the trouble it met.
         more: what was found out elsewhere, such as about the engine.
     """
     found = Diagnosis()
@@ -157,9 +157,9 @@ def diagnose(
         _tables(settings),
     ]
     if settings.base_url:
-        reaching = reaching or partial(diagnose_connection, network=network)
-        knocking = knocking or partial(probe_service, network=network)
-        found.findings.append(_service(settings, reaching, knocking))
+        diagnosing = diagnosing or partial(diagnose_connection, network=network)
+        probing = probing or partial(probe_service, network=network)
+        found.findings.append(_service(settings, diagnosing, probing))
     found.findings += more
     _conclude(found, run_id)
     return found
@@ -291,10 +291,10 @@ service may answer again."""
 
 
 def _service(
-    settings: Settings, reaching: Callable[[str], str | None], knocking: ServiceProbe
+    settings: Settings, diagnosing: Callable[[str], str | None], probing: ServiceProbe
 ) -> HealthFinding:
     """Find out whether the service can be reached, and whether it knows address and key."""
-    in_the_way = reaching(settings.base_url)
+    in_the_way = diagnosing(settings.base_url)
     if in_the_way is not None:
         causes = (first for words, first in _CAUSES.items() if words in in_the_way)
         first = next(causes, "")
@@ -303,7 +303,7 @@ def _service(
         return HealthFinding("service", standing, in_the_way, Remedy(first or wait))
     key = settings.api_key.get_secret_value()
     try:
-        trouble = knocking(settings.base_url, key, settings.own_table("manners")) if key else None
+        trouble = probing(settings.base_url, key, settings.own_table("manners")) if key else None
     except SettingsError as error:
         says = f"NIGHTSCREEN_{error}"
         return HealthFinding("service", WRONG, says, Remedy("correct it in .env"))

@@ -119,7 +119,7 @@ def vitals_of(run: Run, pace: RecentSpeed, now: int, *, phase: str) -> dict[str,
 
 
 def write_vitals(home: Path, run_id: str, signs: Mapping[str, Any]) -> bool:
-    """Replace a run's heartbeat.
+    """Replace a run's vital signs.
 
     Return whether that succeeded, because a full disk must stop no run.
     """

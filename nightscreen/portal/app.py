@@ -191,7 +191,7 @@ def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) 
 
 async def start(portal: Portal, request: Request) -> Response:
     """Say who asks for what, as often as the link is opened."""
-    asked = await _look(portal, request)
+    asked = await _resolve_consent(portal, request)
     if isinstance(asked, Refusal):
         return _link_refused(portal, asked)
     screen = origin_of(portal.settings.consent_url)
@@ -202,7 +202,7 @@ async def start(portal: Portal, request: Request) -> Response:
 
 async def depart(portal: Portal, request: Request) -> Response:
     """Send the browser to the consent screen."""
-    asked = await _look(portal, request)
+    asked = await _resolve_consent(portal, request)
     if isinstance(asked, Refusal):
         return _link_refused(portal, asked)
     if not portal.departures.try_acquire(asked.link):
@@ -218,7 +218,7 @@ async def depart(portal: Portal, request: Request) -> Response:
     return _remember(portal, see_other(address), word=word)
 
 
-async def _look(portal: Portal, request: Request) -> AskedConsent | Refusal:
+async def _resolve_consent(portal: Portal, request: Request) -> AskedConsent | Refusal:
     links = ConsentLinks(portal.journal)
     return await asyncio.to_thread(links.resolve_link, request.path_params["token"])
 
@@ -338,14 +338,14 @@ def _redirect_error(error: str) -> str:
 
 async def show_otp(portal: Portal, request: Request) -> Response:
     """Ask for the password, as often as the link is opened."""
-    return _otp_page(portal, request, await _look_at_otp(portal, request))
+    return _otp_page(portal, request, await _resolve_otp(portal, request))
 
 
 async def take_otp(portal: Portal, request: Request) -> Response:
     """Send a password on, and show the result."""
     token = request.path_params["token"]
     form, _ = await read_form(request, _MOST_FIELDS)
-    view = await _look_at_otp(portal, request)
+    view = await _resolve_otp(portal, request)
     typed = form.get("otp", [""])[-1].strip()
     if view.word not in _ASKING or not typed:
         return _otp_page(portal, request, view, "missing")
@@ -359,7 +359,7 @@ async def take_otp(portal: Portal, request: Request) -> Response:
     return _otp_page(portal, request, view, view.word.value)
 
 
-async def _look_at_otp(portal: Portal, request: Request) -> LinkView:
+async def _resolve_otp(portal: Portal, request: Request) -> LinkView:
     token: str = request.path_params["token"]
     if not token.isascii() or len(token) > _LONGEST_TOKEN:
         return LinkView(LinkWord.CLOSED)

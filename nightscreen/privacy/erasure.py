@@ -113,7 +113,7 @@ class ErasureScope:
         self.going.update([file] if named.anywhere or named.unread else [])
         return file in self.going
 
-    def look_at_given(self, file: Path, mine: GivenFileMatcher, place: str, batch: str) -> bool:
+    def scan_given(self, file: Path, mine: GivenFileMatcher, place: str, batch: str) -> bool:
         """Learn the person's identifiers of a file as it was given; tell whether it goes."""
         named = mine.scan(file)
         self.person.add_identifiers(named.rows, batch)
@@ -143,12 +143,12 @@ def find_person_data(
     if whom.bvn:
         person.values["bvn"] = {whom.bvn}
         person.subjects.add(journal.pseudonyms.subject("bvn", whom.bvn))
-    _look_into_clear(found)
+    _scan_clear(found)
     if whom.bvn:
         _resolve_bvn(journal, person)
     _scan_files(found, Whose.AS_GIVEN)
     for file in dropped_files(runs, inbox):
-        _look_at_dropped(file, found)
+        _scan_dropped(file, found)
     _scan_files(found, Whose.LISTED, Whose.BY_PSEUDONYM)
     _recall(journal, person)
     found.held = Erasures(journal).held_of(person.pseudonyms())
@@ -161,7 +161,7 @@ def find_person_data(
     return found
 
 
-def _look_into_clear(found: ErasureScope) -> None:
+def _scan_clear(found: ErasureScope) -> None:
     """Learn the person's identifiers from rows in clear."""
     for run in found.runs:
         mine = found.person.whom.rows_of(run.batch)
@@ -179,7 +179,7 @@ def _scan_files(found: ErasureScope, *whose: Whose) -> None:
         place = f"{run.run_id}/{declared.pattern}"
         if isinstance(mine, GivenFileMatcher):
             others = not declared.section and _has_only_others(run, found)
-            number = int(not others and found.look_at_given(file, mine, place, run.batch))
+            number = int(not others and found.scan_given(file, mine, place, run.batch))
         elif declared.erasing is not Erasing.DELETE:
             number = mine.count(file)
             found.rows += number
@@ -209,19 +209,19 @@ def _resolve_bvn(journal: Journal, person: KnownPerson) -> None:
             person.customers.add((TRANSACTIONS, customer_id))
 
 
-def _has_only_others(run: RunRecord, looked: ErasureScope) -> bool:
+def _has_only_others(run: RunRecord, found: ErasureScope) -> bool:
     """Return whether all rows of a run's input are in its results, and none is the person's.
 
     Then the input is not read: reading every one again takes longer than all the rest.
     """
-    if run.run_id in looked.in_runs or not parts_in_clear(run):
+    if run.run_id in found.in_runs or not parts_in_clear(run):
         return False
     refused = ((run.report or {}).get("rows") or {}).get("quarantined", 1)
     quarantines = (each for each in declared_as(Whose.AS_GIVEN) if each.section)
     return not refused or any(each.files(Path(run.folder)) for each in quarantines)
 
 
-def _look_at_dropped(file: DroppedFile, found: ErasureScope) -> None:
+def _scan_dropped(file: DroppedFile, found: ErasureScope) -> None:
     """Look into a file of an inbox.
 
     Raises:
@@ -229,7 +229,7 @@ def _look_at_dropped(file: DroppedFile, found: ErasureScope) -> None:
     """
     mine = found.person.as_given(file.batch)
     if file.screened:
-        if found.look_at_given(file.path, mine, file.place, file.batch):
+        if found.scan_given(file.path, mine, file.place, file.batch):
             found.dropped.append(file.path)
     elif mine.scan(file.path).anywhere:
         raise InputError(

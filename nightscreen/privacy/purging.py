@@ -101,7 +101,7 @@ def due(journal: Journal, retention: Retention) -> Purgeable:
             found.live_runs.append(run.run_id)
         else:
             applied = run.purpose == Purpose.ORIGINATION and run.batch not in contested
-            _look_into(run, now, found, applied=applied)
+            _find_outdated(run, now, found, applied=applied)
     if found.held_runs:
         found.journal_waits = "a legal hold: a held run may rest on any earlier answer"
     elif found.live_runs:
@@ -111,7 +111,7 @@ def due(journal: Journal, retention: Retention) -> Purgeable:
     return found
 
 
-def _look_into(run: RunRecord, now: int, found: Purgeable, *, applied: bool) -> None:
+def _find_outdated(run: RunRecord, now: int, found: Purgeable, *, applied: bool) -> None:
     """Find what of a run is older than its period; that of applicants goes after theirs.
 
     They `applied` where none of the batch has a contest that waits.

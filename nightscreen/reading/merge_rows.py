@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 from decimal import Decimal
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -24,6 +24,9 @@ from nightscreen.values.issues import Issue
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from nightscreen.config.parameters import ScreenBatch
+    from nightscreen.config.settings import Settings
+    from nightscreen.reading.mapping_file import Mapping
     from nightscreen.schemas.rows import Problem, SourceColumn
 
 Row: TypeAlias = dict[str, Any]  # a row of `row_schema` as Python values
@@ -91,6 +94,18 @@ def loan_statuses() -> dict[str, bool]:
 def loan_standings() -> dict[str, LoanStanding]:
     """Return folded status words, with the status they mean."""
     return {fold(row["word"]): LoanStanding(row["outcome"]) for row in _status_words()}
+
+
+@lru_cache(maxsize=1000)  # a book has a row for each loan and day, and a dozen words
+def standing_of(word: str) -> LoanStanding | None:
+    """Return what a status word means; None of an unknown one."""
+    return loan_standings().get(fold(word))
+
+
+def merges_rows(parameters: ScreenBatch, settings: Settings, mapping: Mapping | None) -> bool:
+    """Return whether a file's rows are merged: an option, a setting or its mapping says so."""
+    by_mapping = mapping is not None and mapping.merge_rows
+    return parameters.merge_rows or settings.merge_rows or by_mapping
 
 
 def merge_rows(rows: pa.Table, status: str | None) -> tuple[pa.Table, list[Problem]]:

@@ -225,8 +225,11 @@ class Comparison:
         """Write `changes.parquet` and save the customers' new states in the workspace."""
         folder.write_parquet(CHANGES_FILE, CHANGES, self._tables(parts))
 
-    def save_states(self) -> None:
-        """Put the states that were saved into the journal; safe to do again after a crash."""
+    def save_states(self) -> int:
+        """Put the states that were saved into the journal; return the instant they bear.
+
+        It is safe to do again after a crash.
+        """
         customers = Customers(self.journal)
         at = customers.begin(self.run_id)
         writes: list[StateWrite] = []
@@ -238,6 +241,7 @@ class Comparison:
                 customers.replace(self.run_id, self.batch, at, ordered)
                 writes = []
         customers.mark_gone(self.run_id, self.workspace.get(_GONE)["customer"].to_pylist())
+        return at
 
     def _tables(self, parts: Sequence[Path]) -> Iterator[pa.Table]:
         """Yield the changes of the rows, block by block, then the customers that are gone."""

@@ -89,8 +89,8 @@ def decisions_as_of(
         asked: customers' ids with instants in microseconds.
     """
     found: list[tuple[int, DecisionAsOf] | None] = [None] * len(asked)
-    for batch in sorted({head.batch for head in journal.runs.heads()}) if asked else ():
-        for place, since, decided in _of_batch(journal, batch, asked):
+    for batch, wrote in sorted(journal.runs.that_wrote_states().items()) if asked else ():
+        for place, since, decided in _of_batch(journal, batch, wrote, asked):
             before = found[place]
             if before is None or before[0] < since:
                 found[place] = since, decided
@@ -98,7 +98,10 @@ def decisions_as_of(
 
 
 def _of_batch(
-    journal: Journal, batch: str, asked: Sequence[tuple[str, int]]
+    journal: Journal,
+    batch: str,
+    wrote: Sequence[tuple[str, int]],
+    asked: Sequence[tuple[str, int]],
 ) -> Iterable[tuple[int, int, DecisionAsOf]]:
     """Yield what stood in one batch name: place of who is asked about, since when, and what.
 
@@ -106,7 +109,6 @@ def _of_batch(
     looked up at once.
     """
     customers = Customers(journal)
-    wrote = journal.runs.that_wrote_states(batch)
     ends = [at for _, at in wrote]
     places: dict[int, list[int]] = defaultdict(list)
     for place, (_, at) in enumerate(asked):

@@ -19,8 +19,7 @@ import pyarrow.compute as pc
 from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.records import Records
 from nightscreen.policy.engine import locked_connection
-from nightscreen.reading.columns import fold
-from nightscreen.reading.merge_rows import loan_standings
+from nightscreen.reading.merge_rows import standing_of
 from nightscreen.results.final_decision import decisions_as_of
 from nightscreen.schemas.clock import LAGOS, lagos_day, to_instant
 from nightscreen.schemas.offers import LinkState, Offer
@@ -186,7 +185,7 @@ def _followed(journal: Journal, offer: Offer) -> LoanOutcome | None:
 
 
 def _standing(word: str | None) -> LoanStanding:
-    return loan_standings().get(fold((word or "").replace("_", " ")), LoanStanding.OPEN)
+    return standing_of((word or "").replace("_", " ")) or LoanStanding.OPEN
 
 
 def _naira(text: str | None) -> Decimal | None:

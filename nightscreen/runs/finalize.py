@@ -182,14 +182,10 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
         """Put the customers' new states, what they were seen with and cases into the journal."""
         if compared is None:
             return
-        compared.save_states()
+        at = compared.save_states()
         trim_memory()
-        began = run.journal.runs.find(run.run_id)
-        if began is None or began.states_last_at is None:
-            return
-        sightings = Sightings(run.journal)
-        keep_sightings(run.workspace, sightings, batch=run.batch, at=began.states_last_at)
-        if report["publishable"]:
+        keep_sightings(run.workspace, Sightings(run.journal), batch=run.batch, at=at)
+        if report["publishable"] and (began := run.journal.runs.find(run.run_id)) is not None:
             publish_cases(run.journal, began, run.folder.path)
 
     return end.finish(report, report_page(report), manifest(run), before_end=keep)

@@ -38,7 +38,7 @@ def quote_document(run: ScreeningRun) -> dict[str, Any]:
     quote, rows = run.quote, run.rows()
     if quote is None:
         raise ValueError("a run is quoted once it is planned and priced")
-    screened = rows["customers"] if run.parameters.merge_rows else rows["screened"]
+    screened = rows.get("customers", rows["screened"])
     return {
         "schema_version": 1,
         "run_id": None,

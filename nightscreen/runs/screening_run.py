@@ -43,6 +43,7 @@ from nightscreen.planning.shared_identifiers import (
 from nightscreen.policy.load import load_policy
 from nightscreen.policy.versions import approval_of, policy_in_force
 from nightscreen.reading.mapping_file import Mapping, read_mapping
+from nightscreen.reading.merge_rows import merges_rows
 from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.runs.run import (
     begin_run,
@@ -217,7 +218,7 @@ def _filled_in(
 ) -> Resolved:
     """Return what a new run is asked, with what settings, mapping and earlier answers say of it."""
     parameters = resolved.parameters
-    merging = parameters.merge_rows or settings.merge_rows or bool(mapping and mapping.merge_rows)
+    merging = merges_rows(parameters, settings, mapping)
     if parameters.date_order:  # the batch's next nights have it too
         journal.runs.keep_date_order(resolved.batch, parameters.date_order)
     order = parameters.date_order or journal.runs.date_order(resolved.batch)

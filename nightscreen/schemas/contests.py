@@ -1,6 +1,6 @@
 """Messages between customer and lender about a decision, as records of the journal.
 
-A review is a person's decision on a customer; a contest is a customer's objection; a told notice
+A review is a person's decision on a customer; a contest is a customer's objection; a sent notice
 says that a notice reached the customer; an action is what somebody did against a customer; a
 confirmation is a person's approval of all proposals of a run; a policy version is a policy that
 somebody proposed, and who decided about it; a hold keeps a run from erasure. Each is a kind of

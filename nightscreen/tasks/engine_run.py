@@ -432,7 +432,7 @@ async def ask_as_worker(run_id: str) -> dict[str, int]:
     run, runner, loop = asking.run, EngineRunner(), asyncio.get_running_loop()
     cut_at = float("inf")
 
-    def told() -> None:
+    def record_signal() -> None:
         asking.leaves = True
 
     async def heed() -> None:
@@ -440,7 +440,7 @@ async def ask_as_worker(run_id: str) -> dict[str, int]:
         try:
             await sync_with_run(asking)
         except Exception:
-            told()
+            record_signal()
             run.stops.stop(StopReason.CANCELLED)
             raise
         if run.stops.reason == StopReason.CANCELLED:
@@ -449,7 +449,7 @@ async def ask_as_worker(run_id: str) -> dict[str, int]:
             await asking.client.aclose()
 
     try:
-        with handle_sigterm(run.stops, told, asking.client.aclose):
+        with handle_sigterm(run.stops, record_signal, asking.client.aclose):
             try:
                 async with beside(_keep_looking(heed, asking)), asyncio.TaskGroup() as group:
                     for check in run.operations:

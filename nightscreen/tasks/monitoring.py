@@ -96,7 +96,7 @@ async def watching(run: Run, phase: Callable[[], str]) -> AsyncIterator[None]:
 
     await asyncio.to_thread(sweep_vitals, run.settings.home)
     if meter is not None:
-        run.stops.on_attempt = meter.hear
+        run.stops.on_attempt = meter.record_attempt
     try:
         async with beside(keep()):
             yield

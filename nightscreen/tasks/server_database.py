@@ -15,6 +15,9 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
+from nightscreen.files.private_files import write_private_once
+from nightscreen.schemas.errors import OutputError
+
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
@@ -37,14 +40,8 @@ def begin_database() -> Callable[[Path], None]:
     sent.close()
 
     def write(database: Path) -> None:
-        with received, suppress(EOFError, OSError):  # it failed, or another server was first
-            made = received.recv_bytes()
-            beside = database.with_suffix(f".{os.getpid()}")
-            try:
-                beside.write_bytes(made)
-                database.hardlink_to(beside)
-            finally:
-                beside.unlink(missing_ok=True)
+        with received, suppress(EOFError, OSError, OutputError):  # it failed, or cannot be written
+            write_private_once(database, received.recv_bytes())
 
     return write
 

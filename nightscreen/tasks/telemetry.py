@@ -35,7 +35,7 @@ class Meter:
             f"{NAME}.call.duration", unit="s", explicit_bucket_boundaries_advisory=SECONDS
         )
 
-    def hear(self, check: str, seconds: float, outcome: CallOutcome) -> None:
+    def record_attempt(self, check: str, seconds: float, outcome: CallOutcome) -> None:
         """Measure an attempt that came back."""
         which = {"check": check, "verdict": str(outcome.verdict)}
         met = {"outcome": str(outcome.outcome or ""), "trouble": str(outcome.trouble or "")}

@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING
 from nightscreen.files.memory_tuning import collect_seldom
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.schemas.errors import NightscreenError
-from nightscreen.tasks.server_database import begin_database
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -286,6 +285,8 @@ def _serve(listening: socket.socket) -> None:
         return
     print(_HERE, flush=True)  # noqa: T201 - what the command reads
     os.dup2(2, 1)  # nobody reads on: what the server may write there must not stop it
+    from nightscreen.tasks.server_database import begin_database  # noqa: PLC0415 - of this process
+
     database = Path(os.environ["PREFECT_HOME"]) / DATABASE
     write = None if database.exists() else begin_database()
     import uvicorn  # noqa: PLC0415 - after the answer, for which the command may wait

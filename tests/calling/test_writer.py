@@ -30,7 +30,7 @@ class Store:
         self.error: Exception | None = None
 
     def claim(
-        self, run_id: str, purpose: str, wish: ClaimRequest, caps: Caps, *, since: int
+        self, run_id: str, purpose: str, request: ClaimRequest, caps: Caps, *, since: int
     ) -> Claim:
         self.threads.add(threading.get_ident())
         return Claim()

@@ -187,7 +187,7 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
         task = session.task(wire.loan_products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
         await session.make_call(task)
         seen.append(await watch.look())
-        ask = partial(diagnose, run.settings, run.run_id, reaching=lambda _: None)
+        ask = partial(diagnose, run.settings, run.run_id, diagnosing=lambda _: None)
         found = await asyncio.to_thread(ask)
         assert found.run is not None
         assert (found.run["flow"], found.run["phase"]) == ("a_flow", "asking")

@@ -40,8 +40,8 @@ def examined(home: Path, way: str | None = None, **more: Any) -> Diagnosis:  # n
     after, trouble = more.pop("more", ()), more.pop("trouble", None)
     found = diagnose(
         read_settings(home=home, **{**given, **more}),
-        reaching=lambda _: way,
-        knocking=lambda *_: trouble,
+        diagnosing=lambda _: way,
+        probing=lambda *_: trouble,
         more=after,
     )
     assert lines_of(found)[-1].startswith("safe to run again: ")
@@ -101,8 +101,8 @@ def test_a_night_that_was_made_good_is_over(tmp_path: Path) -> None:
     found = diagnose(
         read_settings(home=tmp_path, base_url="https://service.example", api_key="made-up"),
         clock=lambda: now[0],
-        reaching=lambda _: None,
-        knocking=lambda *_: None,
+        diagnosing=lambda _: None,
+        probing=lambda *_: None,
     )
     assert found.run is not None
     assert found.run["run_id"] == "second"

@@ -25,7 +25,7 @@ class Kept:
 
     async def measure(self, asking: Asking) -> None:
         """Measure the run of a night."""
-        asking.run.stops.on_attempt = self.meter.hear
+        asking.run.stops.on_attempt = self.meter.record_attempt
 
     def points(self, name: str) -> list[Any]:
         data = self.reader.get_metrics_data()

@@ -19,7 +19,7 @@ KEPT = ("run", "max_spend", "deadline", "yes")
 def ask_doctor(bureau: Bureau, run_id: str = "") -> Diagnosis:
     """Ask the doctor about a run of the bureau, or the newest; both its forms must be possible."""
     found = diagnose(
-        bureau.read_settings(), run_id, clock=bureau.loop.micros, reaching=lambda _: None
+        bureau.read_settings(), run_id, clock=bureau.loop.micros, diagnosing=lambda _: None
     )
     assert found.document()["exit_status"] == found.exit_status
     assert lines_of(found)[-1].startswith("safe to run again: ")

@@ -149,7 +149,7 @@ def test_the_doctor_says_how_an_approval_stands(bureau: Bureau) -> None:
         assert found.remedy is not None
         assert (found.remedy.command, found.exit_status) == (command, 3)
     bureau.loop.now_s += timedelta(hours=3).total_seconds()
-    later = diagnose(bureau.read_settings(), clock=bureau.loop.micros, reaching=lambda _: None)
+    later = diagnose(bureau.read_settings(), clock=bureau.loop.micros, diagnosing=lambda _: None)
     assert later.run is not None
     assert later.run["approval"]["state"] == "void"
     assert later.remedy is not None

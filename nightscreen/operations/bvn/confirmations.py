@@ -378,10 +378,12 @@ def link_for(journal: Journal, settings: Settings, request: BvnRequest) -> str:
 
 def resolve_link(journal: Journal, settings: Settings, token: str) -> LinkView:
     """Return what a link is good for at this moment; nothing is sent."""
-    return _look(journal, settings, token)[1]
+    return _resolve(journal, settings, token)[1]
 
 
-def _look(journal: Journal, settings: Settings, token: str) -> tuple[BvnRequest | None, LinkView]:
+def _resolve(
+    journal: Journal, settings: Settings, token: str
+) -> tuple[BvnRequest | None, LinkView]:
     """Return a link's request too; None if the token was not made here, or the request is gone."""
     try:
         request = requests_of(journal).find(signing(journal, "bvn request").loads(token))
@@ -425,13 +427,13 @@ async def accept_otp(
         JournalError: the journal cannot be used; nothing was sent, or what was sent is in doubt.
     """
 
-    def look_first() -> tuple[BvnRequest | None, LinkView]:
+    def resolve_first() -> tuple[BvnRequest | None, LinkView]:
         """Look before a run is opened, so that a link that is none costs nothing."""
         with journal_of(settings, clock=clock) as journal:
             recover_requests(journal, settings.bvn_consent)
-            return _look(journal, settings, token)
+            return _resolve(journal, settings, token)
 
-    request, before = await asyncio.to_thread(look_first)
+    request, before = await asyncio.to_thread(resolve_first)
     if request is None or before.word not in {LinkWord.OPEN, LinkWord.WRONG_OTP}:
         return before
     digits = tidy_otp(otp, settings.bvn_consent.otp_digits)

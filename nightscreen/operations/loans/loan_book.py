@@ -12,7 +12,7 @@ import re
 import secrets
 from collections import Counter
 from datetime import datetime, timedelta
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.files.outputs import QUARANTINE, REPORT
@@ -20,7 +20,7 @@ from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.records import Records
 from nightscreen.reading.columns import fold
 from nightscreen.reading.mapping_file import read_mapping
-from nightscreen.reading.merge_rows import loan_standings
+from nightscreen.reading.merge_rows import standing_of
 from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.results.final_decision import decisions_as_of
 from nightscreen.results.outcomes import loan_key
@@ -255,7 +255,7 @@ def _standing(
     """Return a loan's status by its status word, else by its amounts and days."""
     word = row["status"]
     if word is not None:
-        if (known := _standing_of(word)) is not None:
+        if (known := standing_of(word)) is not None:
             return known
         issues.add(number, "status", STATUS_UNKNOWN)
     if row["written_off_at"] is not None:
@@ -263,11 +263,6 @@ def _standing(
     if row["outstanding"] is not None and not row["outstanding"] and row["paid"]:
         return LoanStanding.CLOSED
     return LoanStanding.PAST_DUE if days else LoanStanding.OPEN
-
-
-@lru_cache(maxsize=1000)  # a book has a row for each loan and day, and a dozen words
-def _standing_of(word: str) -> LoanStanding | None:
-    return loan_standings().get(fold(word))
 
 
 BLOCK = 20_000  # rows whose decisions are looked up and whose outcomes are written down at once

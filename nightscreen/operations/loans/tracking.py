@@ -102,10 +102,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         others = {view.run_id for offer in offers for view in offer.history} - {self.run.run_id}
         dead = {each for each in others if (run := runs.find(each)) is None or run.state == KILLED}
         found = []
-        for each in offers:
-            offer = each
-            if dead & {view.run_id for view in offer.history}:
-                offer = self._taken_over(offer, dead)
+        for offer in (self._taken_over(each, dead) for each in offers):
             word = PENDING if offer.closed_at is None else LoanWord.CLOSED
             found.append(Followed(subject=offer.loan or b"", offer=offer, word=word))
         self.rows_read = len(found)
@@ -113,11 +110,13 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
 
     def _taken_over(self, offer: Offer, dead: Collection[str]) -> Offer:
         """Return an offer as it is now, with the views that dead runs did not report as ours."""
-        history = [
+        history = tuple(
             replace(view, run_id=self.run.run_id) if view.run_id in dead else view
             for view in offer.history
-        ]
-        return self._kept(offer, offer.model_copy(update={"history": tuple(history)}))
+        )
+        if history == offer.history:
+            return offer
+        return self._kept(offer, offer.model_copy(update={"history": history}))
 
     def _kept(self, before: Offer, after: Offer) -> Offer:
         """Write an offer down; return it as it is now: of two who change it, one does."""
