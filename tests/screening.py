@@ -36,6 +36,7 @@ from nightscreen.sandbox.state import Opening, Sandbox
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.clock import LAGOS, MICROS, Clock, system_clock, to_instant
 from tests.calling.virtual_time import VirtualLoop
+from tests.client.fakes import FakeTransport
 from tests.laws import Overseen, require_laws
 
 
@@ -96,6 +97,13 @@ class Unasked(Runner):
         if self._meanwhile is not None:
             await asyncio.to_thread(self._meanwhile, run)
         return True
+
+
+class AskingApproval(Unasked):
+    """Carries a run in this process, and asks for approval as the product does."""
+
+    async def may_spend(self, run: ScreeningRun) -> bool:
+        return await Runner.may_spend(self, run)
 
 
 Steer = Callable[[Asking], Awaitable[None]]
@@ -175,7 +183,7 @@ class World:
         settings, began, before = self.read_settings(), self.clock(), Decimal(self.charged)
         wire = Overseen(self.transport(), settings.home)
         screening = run_screening(
-            ScreenBatch(**{"output": str(self.folder / "out"), **options}),
+            ScreenBatch(**{"output": self.out, **options}),
             settings,
             transport=wire,
             clock=self.clock,
@@ -205,6 +213,11 @@ class World:
         """Return what carries the calls of a night to the sandbox."""
         return httpx.ASGITransport(application(self.sandbox))
 
+    @property
+    def out(self) -> str:
+        """Return where results go."""
+        return str(self.folder / "out")
+
     def read_settings(self) -> Settings:
         given = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
         return read_settings(**{**given, "home": self.folder / "home", **self.settings})
@@ -220,9 +233,14 @@ class World:
 
 @dataclass
 class VirtualWorld(World):
-    """A world whose nights are all spent in one loop of virtual time."""
+    """A world whose nights are all spent in one loop of virtual time, at a service in memory."""
 
     loop: VirtualLoop = field(default_factory=VirtualLoop)
+    service: Any = None  # answers each request
+
+    def transport(self) -> httpx.AsyncBaseTransport:
+        """Return what carries the calls of a night to the service."""
+        return FakeTransport(self.service)
 
     def in_hours(self, hours: float) -> str:
         """Return a deadline so many hours from now."""

@@ -22,17 +22,15 @@ from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.opening import journal_of
 from nightscreen.privacy.erasure import erase, find_person_data
 from nightscreen.privacy.person import ErasureTarget
-from nightscreen.runs.runner import Runner
-from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import InputError
 from tests.how_many import examples
 from tests.kill.truth import books_of, ledger_of, wrong_statuses
 from tests.killed import is_killed
-from tests.laws import about_ledger, all_calls
+from tests.laws import about_ledger
 from tests.left_behind import everything
-from tests.screening import CONSENT, Night, Unasked, World, customer
+from tests.screening import CONSENT, AskingApproval, Night, World, customer
 
 PEOPLE = 40
 AT_ONCE = {"bank_account": 2, "karma": 3, "ecosystem": 3}
@@ -40,13 +38,6 @@ ALL = "100000"
 CAPS = st.sampled_from(["30", "75", ALL])
 CALLS = st.integers(1, 30)
 BATCH = "borrowers"
-
-
-class Asking(Unasked):
-    """Carries a run in this process, and asks for approval as the product does."""
-
-    async def may_spend(self, run: ScreeningRun) -> bool:
-        return await Runner.may_spend(self, run)
 
 
 class Lender(RuleBasedStateMachine):
@@ -108,7 +99,7 @@ class Lender(RuleBasedStateMachine):
         """Screen what somebody must approve, and resume it once somebody did."""
         self.world.settings["approval_above"] = "20"
         try:
-            night = self.world.screen_by(Asking(), input=self._file(more), batch=BATCH)
+            night = self.world.screen_by(AskingApproval(), input=self._file(more), batch=BATCH)
             if night.report["stop_reason"] == "approval":
                 assert night.report["cost"]["total"] == "0.00"
                 run_id = night.report["run_id"]
@@ -119,7 +110,7 @@ class Lender(RuleBasedStateMachine):
                         ApprovalDecision.APPROVED,
                         max_spend_micro=cap * MICROS,
                     )
-                night = self.world.screen_by(Asking(), run=run_id, max_spend=str(cap))
+                night = self.world.screen_by(AskingApproval(), run=run_id, max_spend=str(cap))
             self._spent(night)
         finally:
             del self.world.settings["approval_above"]
@@ -179,14 +170,13 @@ class Lender(RuleBasedStateMachine):
 
     def _look_for_unfinished(self) -> None:
         """Note the runs that can be resumed, and hold the ledger against the journal."""
-        settings = self.world.read_settings()
-        with journal_of(settings) as journal:
-            runs, calls = journal.runs.newest(limit=None), all_calls(journal)
-        books = books_of(settings, ledger_of(self.world))
+        with journal_of(self.world.read_settings()) as journal:
+            runs = journal.runs.newest(limit=None)
+            books = books_of(journal, ledger_of(self.world))
         assert [key for key in books.charges if books.answered[key] > 1] == []
         if not self.erased:  # of an erased person, calls tell no more whom they were about
             assert books.unnamed == []
-        assert [*about_ledger(calls, books.ledger_micro)] == []
+        assert [*about_ledger(books.calls, books.ledger_micro)] == []
         given = {path.name for path in self.folder.glob("in-*.csv")}
         self.unfinished = [
             run.run_id

@@ -104,7 +104,9 @@ def test_another_packages_check_stands_after_ours_or_is_refused_as_mixed_up() ->
     assert [*load_checks([point(MADE_UP)])] == [*CHECKS, "made_up"]
     for named, declared, refused in REFUSED:
         with pytest.raises(SettingsError, match=f"the check {named} of the package .*{refused}"):
-            load_checks([point(declared, named)])
+            pytest.fail(
+                f"{named} ({refused}) was taken: {[*load_checks([point(declared, named)])]}"
+            )
 
 
 def test_what_must_not_be_kept_is_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:

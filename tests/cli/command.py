@@ -54,7 +54,6 @@ def serving(
     *arguments: str,
     cwd: Path,
     env: Mapping[str, str],
-    patience_s: float = 60,
     stop: signal.Signals = signal.SIGTERM,
 ) -> Iterator[Callable[[], str]]:
     """Run a command that serves, stop it in good order; give what reads a line that it says."""
@@ -73,7 +72,7 @@ def serving(
         yield lambda: lines.readline().rstrip("\n")
     finally:
         child.send_signal(stop)
-        status = child.wait(patience_s)
+        status = child.wait(60)
         lines.close()
     assert status == 0
 

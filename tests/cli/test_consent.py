@@ -69,10 +69,10 @@ def test_direct_link_is_the_screens_own(here: Here, monkeypatch: pytest.MonkeyPa
     for ended in (by_option, here(*asked)):
         parts = urlsplit(ended.out.strip())
         given = parse_qs(parts.query)
-        assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"{SCREEN}/data-share"
-        assert (given["response_type"], given["client_id"]) == (["code"], ["sandbox-client"])
-        assert (given["redirect_uri"], given["scope"]) == ([CALLBACK], [LIST])
-        assert Search([CUSTOMER]).found_in(given["state"][0].encode()) == set()
+        assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"{SCREEN}/data-share", ended
+        assert (given["response_type"], given["client_id"]) == (["code"], ["sandbox-client"]), ended
+        assert (given["redirect_uri"], given["scope"]) == ([CALLBACK], [LIST]), ended
+        assert Search([CUSTOMER]).found_in(given["state"][0].encode()) == set(), ended
 
 
 def test_mistakes_in_a_link_are_told(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,8 +77,8 @@ def test_bad_usage_and_unknown_people_remove_nothing(folder: Path) -> None:
         assert match in str(ended.exception)
     for whom in (("--customer-id", "nobody"), ("--bvn", "22200000000")):
         ended = run("erase", *whom, "--yes")
-        assert isinstance(ended.exception, InputError)
-        assert ended.exception.exit_status == 2
+        assert isinstance(ended.exception, InputError), whom
+        assert ended.exception.exit_status == 2, whom
         assert whom[1] not in str(ended.exception)
     assert len(ids(folder)) == 3
 

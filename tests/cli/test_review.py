@@ -97,8 +97,8 @@ def test_what_is_no_list_is_refused_in_one_line(folder: Path) -> None:
     for content in (b"", b"a,b\n1,2\n", b"PK\x03\x04 cut short", b"customer_id,reviewer\n1,N\n"):
         path.write_bytes(content)
         found = CliRunner().invoke(app, ["review", "import", str(path)])
-        assert isinstance(found.exception, InputError)
-        assert "\n" not in str(found.exception)
+        assert isinstance(found.exception, InputError), content
+        assert "\n" not in str(found.exception), content
 
 
 @pytest.mark.skipif(SPREADSHEET is None, reason="no LibreOffice on this machine")

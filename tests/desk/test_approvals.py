@@ -126,5 +126,6 @@ def test_only_the_process_of_the_run_itself_is_signalled(
     folder = make_private_folder(office.settings.home / FOLDER)
     for host, pid in (("elsewhere", 1), ("", 1), (socket.gethostname(), 2)):
         (folder / f"{RUN}.json").write_text(json.dumps({"host": host, "pid": pid}))
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError):  # noqa: PT012 - what was not refused is named
             EngineStarter(office.settings).stop(RUN, 1)
+            pytest.fail(f"{(host, pid)} was taken for the process of the run")

@@ -70,7 +70,7 @@ def test_first_link_makes_a_user_with_every_role_and_works_once(office: Office) 
     link = office.context.accounts.add("Bem", [Role.ADMINISTRATOR])
     for changed in (link, session[:-2] + "xx", "", "x.y.z"):
         browser.cookies[SESSION] = changed
-        assert browser.get("/users").status_code == 303
+        assert browser.get("/users").status_code == 303, changed
     assert office.browser().get(f"/first?token={session}").status_code == 410
 
 

@@ -37,12 +37,10 @@ from nightscreen.journal.approvals import Approvals
 from nightscreen.privacy.erasure import erase, find_person_data
 from nightscreen.privacy.person import ErasureTarget
 from nightscreen.privacy.purging import due, purge
-from nightscreen.runs.runner import Runner
-from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import InputError
-from tests.screening import Unasked, World, customer
+from tests.screening import AskingApproval, Unasked, World, customer
 
 ROWS = 12
 DAY_MICROS = 86_400_000_000
@@ -106,13 +104,6 @@ class Desk(World):
     def told(self, name: str) -> list[str]:
         """Return the texts of a name that people find in the inbox."""
         return [path.read_text() for path in sorted(self.dropped.glob(f"*/*/{name}"))]
-
-
-class Held(Unasked):
-    """Spends what somebody approved, as a run of the watch does."""
-
-    async def may_spend(self, run: ScreeningRun) -> bool:
-        return await Runner.may_spend(self, run)
 
 
 @pytest.fixture
@@ -237,7 +228,7 @@ def test_a_file_that_waits_for_approval_is_gone_on_with_once_somebody_decided(
     desk: Desk, decision: ApprovalDecision, fate: Fate, place: str
 ) -> None:
     """It lies aside with its quote, and nothing is asked meanwhile, also where it comes again."""
-    desk.settings["approval_above"], desk.runner = "1", Held
+    desk.settings["approval_above"], desk.runner = "1", AskingApproval
     kept = desk.drop("book.csv")
     assert desk.run(desk.take()) is Fate.WAITING
     (run_id,) = desk.inbox.waiting_runs()

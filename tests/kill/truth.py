@@ -10,9 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from nightscreen.config.settings import Settings
-from nightscreen.journal import Journal, journal_of
-from nightscreen.journal.verify import verify_journal
+from nightscreen.journal import Journal
 from nightscreen.sandbox.people import ecosystem_of, holder_of, karma_of
 from nightscreen.schemas.calls import CallState
 from tests.laws import all_calls
@@ -55,11 +53,11 @@ class Books:
 
     ledger_micro: int
     journal_micro: int
+    calls: list[Any]  # the journal's rows
     answered: Counter[Key] = field(default_factory=Counter)
     doubts: Counter[Key] = field(default_factory=Counter)
     charges: Counter[Key] = field(default_factory=Counter)
     crashed: int = 0
-    wrong: list[str] = field(default_factory=list)
 
     @property
     def charged_twice(self) -> list[Key]:
@@ -85,20 +83,17 @@ def ledger_of(world: World) -> dict[str, Any]:
     return {"totals": world.sandbox.ledger.totals_json(), "entries": world.calls()}
 
 
-def books_of(settings: Settings, ledger: dict[str, Any], run_id: str | None = None) -> Books:
+def books_of(journal: Journal, ledger: dict[str, Any], run_id: str | None = None) -> Books:
     """Put the journal's calls, of one run or of all, beside the ledger."""
     micro = int(Decimal(ledger["totals"]["charged"]) * 1_000_000)
-    with journal_of(settings) as journal:
-        books = Books(micro, 0, wrong=verify_journal(journal))
-        for row in all_calls(journal):
-            if run_id not in {None, row.run_id}:
-                continue
-            key = (row.check, bytes(row.subject))
-            books.journal_micro += row.cost_micro or 0
-            books.crashed += row.trouble == CRASHED
-            books.answered[key] += row.state == CallState.ANSWERED.value
-            books.doubts[key] += row.state in {CallState.IN_DOUBT.value, CallState.INTENT.value}
-        for entry in ledger["entries"]:
-            if Decimal(entry["charged"]):
-                books.charges[subject_of(journal, entry)] += 1
+    books = Books(micro, 0, [row for row in all_calls(journal) if run_id in {None, row.run_id}])
+    for row in books.calls:
+        key = (row.check, bytes(row.subject))
+        books.journal_micro += row.cost_micro or 0
+        books.crashed += row.trouble == CRASHED
+        books.answered[key] += row.state == CallState.ANSWERED.value
+        books.doubts[key] += row.state in {CallState.IN_DOUBT.value, CallState.INTENT.value}
+    for entry in ledger["entries"]:
+        if Decimal(entry["charged"]):
+            books.charges[subject_of(journal, entry)] += 1
     return books

@@ -17,7 +17,7 @@ from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.clock import to_instant
-from tests.client.fakes import Canned, FakeTransport
+from tests.client.fakes import Canned
 from tests.screening import Night, Steer, Steered, VirtualWorld
 
 Fault = Callable[[str, str, int], Canned | None]
@@ -148,10 +148,6 @@ class Bureau(VirtualWorld):
             day = to_instant(self.loop.micros()).date()  # as the consents of the batch are judged
             make_batch(source, rows=self.rows, seed=9, damage_pct=0, today=day)
         return str(source)
-
-    def transport(self) -> httpx.AsyncBaseTransport:
-        """Return what carries the calls of a night to the service."""
-        return FakeTransport(self.service)
 
     @property
     def charged(self) -> str:

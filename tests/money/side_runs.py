@@ -21,7 +21,7 @@ from nightscreen.operations.loans.tracking import LoanTracking
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.offers import LinkState, Offer, TrackLoans
-from tests.client.fakes import Canned, FakeTransport
+from tests.client.fakes import Canned
 from tests.operations.bvn_in_a_test import asked
 from tests.screening import VirtualWorld
 
@@ -74,14 +74,6 @@ class Office(VirtualWorld):
     def __post_init__(self) -> None:
         # today's instant, as consents of tests follow the clock
         self.clock = lambda: self.began + int(self.loop.time() * 1_000_000)
-
-    @property
-    def out(self) -> str:
-        """Return where results go."""
-        return str(self.folder / "out")
-
-    def transport(self) -> httpx.AsyncBaseTransport:
-        return FakeTransport(self.service)
 
     # --- flows ---
 

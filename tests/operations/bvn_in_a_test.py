@@ -92,11 +92,6 @@ class BvnWorld(World):
         given = ConfirmBvns(**{"output": self.out, "input": str(path), **options})
         return self._ran(BvnConfirmations, given)
 
-    @property
-    def out(self) -> str:
-        """Return where results go."""
-        return str(self.folder / "out")
-
     def _ran(self, kind: type[PersonRun[Any, Any]], parameters: Any) -> Told:  # noqa: ANN401 - the kind's own
         report = self.run_persons(kind, parameters)
         return Told(self.folder / "out" / report["run_id"], report)

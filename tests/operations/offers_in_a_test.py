@@ -123,7 +123,7 @@ class Lender(World):
 
     def asked(self, night: Night | None, options: dict[str, Any]) -> OfferLoans:
         """Return parameters of offers."""
-        given = {"output": str(self.folder / "out"), **options}
+        given = {"output": self.out, **options}
         if night is not None:
             given = {"run_dir": str(night.folder), "product": PRODUCT, **given}
         return OfferLoans(**given)
@@ -138,7 +138,7 @@ class Lender(World):
 
     def track(self, **options: Any) -> Offered:  # noqa: ANN401 - parameters of following
         """Follow every open loan."""
-        asked = TrackLoans(output=str(self.folder / "out"), **options)
+        asked = TrackLoans(output=self.out, **options)
         return asyncio.run(self.ran(LoanTracking, asked))
 
     async def ran(

@@ -92,7 +92,7 @@ class Lender(World):
         kind: type[Pull] = TransactionPull,
         **options: Any,  # noqa: ANN401 - as PullTransactions has them
     ) -> Pull:
-        parameters = PullTransactions(output=str(self.folder / "out"), **options)
+        parameters = PullTransactions(output=self.out, **options)
         pull = kind.open(parameters, self.read_settings(), clock=self.clock)
         try:
             pull.plan_calls()
@@ -106,7 +106,7 @@ class Lender(World):
         kind: type[Pull] = TransactionPull,
         **options: Any,  # noqa: ANN401 - as PullTransactions has them
     ) -> dict[str, Any]:
-        parameters = PullTransactions(output=str(self.folder / "out"), **options)
+        parameters = PullTransactions(output=self.out, **options)
         return self.run_persons(kind, parameters)
 
     def pull_accounts(self) -> dict[str, Any]:

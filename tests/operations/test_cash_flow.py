@@ -275,7 +275,7 @@ def test_no_rule_may_rest_on_giving_health_unions_or_parties(tmp_path: Path) -> 
         )
         own.write_text(f"{NARRATIONS.read_text('utf-8')}\n{rule}", "utf-8")
         with pytest.raises(SettingsError, match="no ground for a figure"):
-            load_narrations(own)
+            pytest.fail(f"{word} was taken: {load_narrations(own)}")
 
 
 def test_made_up_lives_are_told_apart(lender: CashFlow) -> None:
@@ -313,7 +313,7 @@ def test_a_lender_corrects_a_definition_that_reaches_nothing_else(tmp_path: Path
     for statement, why in REACHING.items():
         own.write_text(text + statement, "utf-8")
         with pytest.raises(SettingsError, match=f"features.sql.*{why}"):
-            cash_flow(tmp_path)
+            pytest.fail(f"{statement} was taken: {cash_flow(tmp_path)}")
     own.write_text(text.replace(MONTHLY, "SELECT customer_id, inflow FROM monthly;"), "utf-8")
     with pytest.raises(SettingsError, match="tx_inflow_monthly gives a customer several rows"):
         figures(cash_flow(tmp_path), alive())

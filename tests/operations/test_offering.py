@@ -286,7 +286,7 @@ def test_unsound_run_is_refused_before_anything_is_asked(lender: Lender, night: 
         sound = (night.folder / file).read_bytes()
         spoil(night.folder, file, change)
         with pytest.raises(InputError, match=said):
-            lender.offer(night)
+            pytest.fail(f"{file} with {change} was taken: {lender.offer(night).folder}")
         (night.folder / file).write_bytes(sound)
     assert lender.calls("loan_products") == []
     assert set((lender.folder / "out").iterdir()) == before

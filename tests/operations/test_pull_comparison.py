@@ -171,10 +171,12 @@ def test_money_is_exact_instants_are_utc_and_what_cannot_be_read_is_a_problem() 
         assert column[0].as_py() == Decimal(amount)
     for text in ("10:00:00.123Z", "11:00:00.123+01:00", "10:00:00.123"):
         values = seen(f'{{"transaction_date": "2026-03-01T{text}"}}')
-        assert values["transaction_date"] == datetime(2026, 3, 1, 10, 0, 0, 123000, tzinfo=UTC)
+        assert values["transaction_date"] == datetime(2026, 3, 1, 10, 0, 0, 123000, tzinfo=UTC), (
+            text
+        )
     for record, told in UNREADABLE.items():
         view = FIELDS.view(parse_text(record.encode()))
-        assert (view.problem, view.column) == told
+        assert (view.problem, view.column) == told, record
 
 
 def test_other_fields_that_cannot_be_read_stand_in_extra() -> None:

@@ -229,11 +229,11 @@ def test_an_empty_machine_is_told_what_to_set(
         with monkeypatch.context() as patch:
             patch.setenv(name, value)
             said = here("doctor", "--json")
-        assert (said.status, said.document["exit_status"]) == (2, 2)
+        assert (said.status, said.document["exit_status"]) == (2, 2), name
         wrong = [each for each in said.document["findings"] if each["standing"] == "wrong"]
         assert word in wrong[0]["says"]
-        assert not said.document["safe_to_run_again"]
-        assert said.document["why_not"].startswith("no run can start: ")
+        assert not said.document["safe_to_run_again"], name
+        assert said.document["why_not"].startswith("no run can start: "), name
 
 
 def test_the_wrong_key_is_told_beside_the_run(tmp_path: Path) -> None:

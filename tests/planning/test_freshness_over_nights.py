@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from nightscreen.journal.engine import writing
 from nightscreen.journal.schema import answers
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.clock import MICROS
+from tests.journal.conftest import TestClock
 from tests.screening import CONSENT, Unasked, World, customer
 
 DAY = 24 * 3600 * MICROS
@@ -27,17 +28,10 @@ LIMITS = (
 class Nights(World):
     """Nights of one batch, at instants a test chooses; the clock goes on whenever it is read."""
 
-    now: int = START
-
-    def __post_init__(self) -> None:
-        self.clock = self.tick
-
-    def tick(self) -> int:
-        self.now += MICROS
-        return self.now
+    clock: TestClock = field(default_factory=lambda: TestClock(START))
 
     def after(self, days: float) -> Nights:
-        self.now += int(days * DAY)
+        self.clock.now += int(days * DAY)
         return self
 
 

@@ -114,7 +114,7 @@ async def test_customer_is_not_kept_waiting_for_ever(town: Town) -> None:
     """Where the service has no time, or asks for too long a wait, it is busy after a while."""
     waiting = {"retry-after": "120"}
     for full in (says(503, {}), lambda _: httpx.Response(429, headers=waiting, json={})):
-        assert await redeemed(town, Service(full), patience_s=1) == ExchangeEnd.BUSY
+        assert await redeemed(town, Service(full), patience_s=1) == ExchangeEnd.BUSY, full
     assert {state for _, state in town.calls()} == {"not_charged"}
 
 

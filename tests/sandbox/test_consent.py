@@ -131,13 +131,13 @@ async def test_each_scope_opens_its_operation_and_no_other() -> None:
         others = [one for one in CALLS if one != scope]
         for other in others:
             status, body = await ask(here, token, other, "ada")
-            assert (status, body["status"]) == (403, "error")
-            assert other in body["message"]
+            assert (status, body["status"]) == (403, "error"), (scope, other)
+            assert other in body["message"], (scope, other)
         if "{account}" in str(CALLS[scope]) or "{transaction}" in str(CALLS[scope]):
-            assert (await ask(here, token, scope, "bola"))[0] == 404
-        assert (await ask(here, token, scope, "ada"))[0] == 200
-        assert (await here.counts("ada"))["refused_scopes"] == len(others)
-        assert here.sandbox.ledger.entries[-1].identity == "ada"
+            assert (await ask(here, token, scope, "bola"))[0] == 404, scope
+        assert (await ask(here, token, scope, "ada"))[0] == 200, scope
+        assert (await here.counts("ada"))["refused_scopes"] == len(others), scope
+        assert here.sandbox.ledger.entries[-1].identity == "ada", scope
 
 
 BVN = "22123456789"
@@ -189,5 +189,5 @@ async def test_passwords_arrive_and_expire_without_waiting() -> None:
         assert (seen["state"], seen["otp"] is not None) == (state, arrives)
         assert (await here.finish(bvn, otp_of(bvn))).json()["message"] == message
         await here.control("reset", {})
-        assert (await here.control("otps"))["otps"] == []
-        assert (await here.control("state"))["ahead_s"] == 0
+        assert (await here.control("otps"))["otps"] == [], (word, after_s)
+        assert (await here.control("state"))["ahead_s"] == 0, (word, after_s)

@@ -42,7 +42,7 @@ async def test_a_hit_carries_record_cost_and_balance() -> None:
     for method, path, body, record, cost in HITS:
         answer = await Here().client.request(method, f"{VALIDATION}/{path}", json=body)
         told = json.loads(answer.content, parse_float=Decimal)
-        assert (answer.status_code, told["status"]) == (200, "success")
+        assert (answer.status_code, told["status"]) == (200, "success"), path
         assert told["data"] == record
         assert told["meta"] == {"cost": cost, "balance": 1_000_000 - cost}
 
@@ -52,8 +52,8 @@ async def test_unknown_route_or_method_is_404() -> None:
     here = Here()
     for method, path in UNKNOWN:
         answer = await here.client.request(method, path)
-        assert answer.status_code == 404
-        assert here.sandbox.ledger.entries[-1].operation == "unknown"
+        assert answer.status_code == 404, (method, path)
+        assert here.sandbox.ledger.entries[-1].operation == "unknown", (method, path)
         assert method == "HEAD" or answer.json() == {
             "status": "error",
             "message": f"The requested URL - {path} and method - {method} is not found. "

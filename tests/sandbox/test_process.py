@@ -23,8 +23,8 @@ def test_says_where_it_listens_and_stops_cleanly() -> None:
         ) as child:
             assert child.stdout is not None
             line = child.stdout.readline()
-            assert line.startswith("sandbox listening on http://127.0.0.1:")
+            assert line.startswith("sandbox listening on http://127.0.0.1:"), stop
             if stop:
                 child.send_signal(stop)
             rest, errors = child.communicate(timeout=180)  # closes its stdin
-        assert (rest, errors, child.returncode) == ("", "", 0)
+        assert (rest, errors, child.returncode) == ("", "", 0), stop

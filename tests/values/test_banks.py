@@ -143,10 +143,6 @@ def test_a_missing_file_or_column_is_one_clear_error(tmp_path: Path) -> None:
 GTB = institution_of("058")
 
 
-def account(serial: str, code: str = "058") -> str:
-    return serial + str(check_digit(institution_of(code), serial))
-
-
 def take(
     *rows: tuple[str | None, str | None, str | None],
 ) -> tuple[list[str | None], list[str | None], Issues]:
@@ -160,7 +156,8 @@ def take(
 @pytest.mark.parametrize("zeros", [1, 2, 3])
 def test_lost_zeros_are_put_back_where_the_check_digit_agrees(zeros: int) -> None:
     """A spreadsheet drops leading zeros; the bank's check digit vouches for them."""
-    whole = account("0" * zeros + "9" * (9 - zeros))
+    serial = "0" * zeros + "9" * (9 - zeros)
+    whole = serial + str(check_digit(GTB, serial))
     verdict = judge_account(whole[zeros:], GTB)
     assert (verdict.value, [f.code for f in verdict.issues]) == (whole, ["account_padded"])
 
