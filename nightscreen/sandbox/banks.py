@@ -8,30 +8,14 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final
 
-_BANKS: Final = (
-    ("011", "First Bank of Nigeria", 6),
-    ("033", "United Bank for Africa", 6),
-    ("044", "Access Bank", 7),
-    ("057", "Zenith Bank", 6),
-    ("058", "Guaranty Trust Bank", 7),
-    ("070", "Fidelity Bank", 3),
-    ("214", "First City Monument Bank", 3),
-    ("050", "Ecobank Nigeria", 2),
-    ("032", "Union Bank of Nigeria", 2),
-    ("232", "Sterling Bank", 2),
-    ("035", "Wema Bank", 1),
-    ("068", "Standard Chartered Bank", 1),
-    ("076", "Polaris Bank", 1),
-    ("082", "Keystone Bank", 1),
-    ("101", "Providus Bank", 1),
-    ("215", "Unity Bank", 1),
-    ("221", "Stanbic IBTC Bank", 1),
-    ("301", "Jaiz Bank", 1),
-    ("023", "Citibank Nigeria", 1),
+from nightscreen.sandbox.fiction import FICTION
+
+BANK_NAMES: Final[dict[str, str]] = {code: name for code, (name, _) in FICTION["banks"].items()}
+"""Names by three-digit central-bank code."""
+BANKS_BY_WEIGHT: Final[tuple[str, ...]] = tuple(
+    code for code, (_, weight) in FICTION["banks"].items() for _ in range(weight)
 )
-"""Three-digit central-bank codes, names, and how often each is drawn."""
-BANK_NAMES: Final = {code: name for code, name, _ in _BANKS}
-BANKS_BY_WEIGHT: Final = tuple(code for code, _, weight in _BANKS for _ in range(weight))
+"""Each code as often as it is to be drawn."""
 WALLET_BANKS: Final = frozenset({"305"})
 """Codes whose account numbers are phone numbers and carry no check digit."""
 

@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, Final, Literal, NamedTuple, get_args
 
 from pydantic import ConfigDict, Field
 
-from nightscreen.sandbox.names import STOCKS
+from nightscreen.sandbox.fiction import FICTION, STOCKS
 from nightscreen.sandbox.people import FIRST_DAY, MONTHS
 from nightscreen.sandbox.seeded_random import SeededRandom
 
@@ -33,35 +33,9 @@ _SHARES: Final[tuple[Kind, ...]] = (
 )
 MONTHS_BEHIND: Final = 6  # months of history on day 0, unless a plan says otherwise
 
-_FIRMS: Final = (
-    *("CRESTLINE FOODS", "DELTA WORKS NIG", "HARBOUR LOGISTICS", "KOLA & SONS", "NORTHGATE SCHOOL"),
-    *("OAKVIEW HOTELS", "PRIME TEXTILES", "RIVERSIDE FARMS", "SUNRISE PRINT", "TAJ VENTURES"),
-)
-_PLATFORMS: Final = ("RIDEWAY", "FETCHIT", "TASKBOY")
-_LENDERS: Final = {
-    "OKASH": "OKASH {0}",
-    "CREDITVILLE": "NIBSS DD CREDITVILLE {0}",
-    "SOLID MFB": "SOLID MFB DD {0}",
-    "PALMCREDIT": "PALMCREDIT REPAYMENT {0}",
-    "BANK": "LOAN RPMT {0}",
-    "OTHER BANK": "PRINCIPAL LIQUIDATION {0}",
-}
+_WORDS: Final = FICTION["money"]
+_LENDERS: Final[dict[str, str]] = FICTION["lenders"]
 """How each lender collects its money."""
-_PAID_OUT: Final = ("LOAN DISBURSEMENT {0}", "PALMCREDIT {0}", "SALARY ADVANCE {0}", "DISB {0}")
-_WORDED: Final = ("{1} {2} SALARY", "SAL PAYMENT {1}", "{1} {2} SALRY", "SALARY/{1}/{2}")
-_WORDLESS: Final = ("NIP/GTB/{1}/", "TRF FROM {1}", "NIP CR/{1}/{2}")
-_SPENT: Final = (
-    ("VC POS Loc-{0}--SUPERMART LAGOS NG", "Purchase"),
-    ("App Transfer To {3}", "Transfer"),
-    ("ATM WDL {0} ALLEN", "Withdrawal"),
-    ("Airtime//080{4}//MTN", "Airtime"),
-    ("NIP/ZEN/{3}/UPKEEP", "Transfer"),
-    ("SMS CHARGE", "Charge"),
-    ("IKEDC TOKEN {4}", "Bill"),
-    ("*737*1*{0}#", "Transfer"),
-    ("WEB PYMT CITY FUEL {0}", "Purchase"),
-)
-_SOLD: Final = ("TRF FROM {3}", "CASH DEPOSIT SHOP", "NIP/UBA/{3}/GOODS", "POS TRF {3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +47,7 @@ class Life:
     kind: Kind = "monthly"
     # naira a month, of which a trade is the rough sum
     pay: Annotated[int, Field(ge=1000, le=1_000_000_000, strict=True)] = 150_000
-    employer: Annotated[str, Field(min_length=1)] = _FIRMS[0]  # as the bank writes it
+    employer: Annotated[str, Field(min_length=1)] = _WORDS["firms"][0]  # as the bank writes it
     months: Annotated[int, Field(ge=1, le=60, strict=True)] = MONTHS_BEHIND  # of history on day 0
     # the month of history that the bank's feed lost, counted back from day 0; 0 for none
     lost: Annotated[int, Field(ge=0, le=60, strict=True)] = 0
@@ -109,7 +83,7 @@ def life_of(owner: str) -> Life:
     kind = draw.pick(_SHARES)
     pay = draw.between(60, 400) * 1000
     lost = draw.between(2, MONTHS_BEHIND - 1) if draw.below(8) == 0 else 0
-    return Life(kind, pay, draw.pick(_FIRMS), lost=lost)
+    return Life(kind, pay, draw.pick(_WORDS["firms"]), lost=lost)
 
 
 def entries_of(owner: str, life: Life, month: int) -> list[Entry]:
@@ -192,7 +166,7 @@ class _Month:
 
     def spent(self, day: int) -> Entry:
         """Return one everyday payment on a day of the world."""
-        narration, word = self.draw.pick(_SPENT)
+        narration, word = self.draw.pick(_WORDS["spent"])
         most = 2 if self._life.kind == "idle" else max(2, self._life.pay // 15_000)
         kobo = -self.draw.between(200_00, most * 1000_00)
         return Entry(day, self._second(), kobo, self._text(narration), word)
@@ -227,7 +201,9 @@ class _Month:
     def _salary(self) -> None:
         """Write the salary: its day slides before weekends, December's comes early."""
         usual, split = self._habits.pick((24, 25, 27, 28)), self._habits.below(4) == 0
-        text = self._habits.pick(_WORDED if self._habits.below(4) else _WORDLESS)
+        text = self._habits.pick(
+            _WORDS["salaries" if self._habits.below(4) else "wordless_salaries"]
+        )
         december = 9 if self._first.month == 12 else 0  # noqa: PLR2004
         day = self._first + timedelta(days=usual - 1 - december)
         day -= timedelta(days=max(0, day.weekday() - 4))
@@ -245,10 +221,12 @@ class _Month:
     def _trade(self, naira: int) -> None:
         for _ in range(self.draw.between(14, 22)):
             amount = naira // 18 * self.draw.between(50, 150) // 100
-            self._add(self.draw.between(1, 27), amount, self.draw.pick(_SOLD), "Credit", "pay")
+            self._add(
+                self.draw.between(1, 27), amount, self.draw.pick(_WORDS["sold"]), "Credit", "pay"
+            )
 
     def _gig(self) -> None:
-        name = self._habits.pick(_PLATFORMS)
+        name = self._habits.pick(_WORDS["platforms"])
         for day in (3, 10, 17, 24):
             amount = self._life.pay // 4 * self.draw.between(60, 140) // 100
             self._add(day, amount, f"{name} PAYOUT {{4}}", "Credit", "pay")
@@ -263,7 +241,7 @@ class _Month:
 
     def _borrow(self) -> None:
         pay = self._life.pay
-        self._add(9, pay // 2, self.draw.pick(_PAID_OUT), "Credit", "loan")
+        self._add(9, pay // 2, self.draw.pick(_WORDS["loans_received"]), "Credit", "loan")
         for day in (15, 21):
             text = self.draw.pick(tuple(_LENDERS.values()))
             self._add(day, -pay // 5, text, "Debit", "repayment")

@@ -10,26 +10,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nightscreen.sandbox import test_identifiers
+from nightscreen.sandbox.fiction import FICTION
 from nightscreen.sandbox.people import FIRST_DAY, contact_key, person_of_bvn, stamp
 from nightscreen.sandbox.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from nightscreen.sandbox.people import Record
     from nightscreen.sandbox.test_identifiers import MagicPerson
 
 _KOBO: Final = Decimal("0.01")
 _DAYS: Final = {"day": 1, "month": 30}
-_REASONS: Final = (
-    "Income could not be confirmed",
-    "Too many loans with other lenders",
-    "The account is not in the applicant's name",
-)
 _FATES: Final = (
     *(("never",) * 12 + ("rejected",) * 10 + ("cancelled",) * 4 + ("stuck",) * 2),
     *("approved",) * 72,
@@ -50,12 +43,12 @@ class Product(NamedTuple):
     amounts: tuple[int, int]  # smallest and largest loan, naira
     tenors: tuple[int, ...]  # the choices of length, in periods, shortest first
     period: str = "month"  # or `day`, of interest and tenor
-    own: Mapping[str, object] = MappingProxyType(
-        {}
-    )  # what its line of the list says otherwise than the others'
+    hides_periods: bool = False  # its line of the list does not say which periods
+    own: Record | None = None  # what its line says otherwise than the others'
 
     def as_json(self) -> Record:
         """Return the product as the list of products shows it."""
+        period = None if self.hides_periods else self.period
         return {
             "product_id": self.product_id,
             "name": self.name,
@@ -63,50 +56,21 @@ class Product(NamedTuple):
             "disburse_to": "bank_account",
             "collection_method": "direct_debit",
             "interest_rate": Decimal(self.rate),
-            "interest_period": self.period,
+            "interest_period": period,
             "min_amount": self.amounts[0],
             "max_amount": self.amounts[1],
             "min_tenor_value": self.tenors[0],
-            "min_tenor_period": self.period,
+            "min_tenor_period": period,
             "max_tenor_value": self.tenors[-1],
-            "max_tenor_period": self.period,
+            "max_tenor_period": period,
             "require_guarantor": 0,
             "allows_early_settlement": 1,
             "is_active": 1,
-            **self.own,
+            **(self.own or {}),
         }
 
 
-# a list that does not say of which period interest and tenors are was recorded, too
-_NO_PERIOD: Final[Record] = dict.fromkeys(
-    ("interest_period", "min_tenor_period", "max_tenor_period")
-)
-SALARY: Final = Product(
-    *("LP1001", "Salary advance", "Part of your next salaries, today.", "4"),
-    amounts=(5_000, 150_000),
-    tenors=(1, 2, 3),
-)
-_QUICK: Final = Product(
-    *("LP1002", "Quick loan", "A small loan for a few weeks.", "0.5"),
-    amounts=(2_000, 50_000),
-    tenors=(7, 14, 21, 30),
-    period="day",
-    own={"collection_method": "card"},
-)
-_SCHOOL: Final = Product(
-    *("LP1003", "School fees", "Fees paid at the start of term, repaid over it.", "2.75"),
-    amounts=(20_000, 500_000),
-    tenors=(3, 4, 5, 6),
-    own={"disburse_to": "school"},
-)
-_DEVICE: Final = Product(
-    *("LP1004", "Device finance", "A phone or a computer, paid for month by month.", "3.5"),
-    amounts=(50_000, 1_500_000),
-    tenors=(3, 6, 9, 12),
-    own={"disburse_to": "merchant", "collection_method": "card", "require_guarantor": 1}
-    | _NO_PERIOD,
-)
-PRODUCTS: Final = {each.product_id: each for each in (SALARY, _QUICK, _SCHOOL, _DEVICE)}
+PRODUCTS: Final = {each["product_id"]: Product(**each) for each in FICTION["products"]}
 
 
 def magic_person(*contacts: str) -> MagicPerson | None:
@@ -213,7 +177,11 @@ class Loan:
             "tenor_value": self.tenor if applied else None,
             "tenor_period": self.product.period,
             "reject_reason": (
-                SeededRandom("reject reason", self.reference).pick(_REASONS) if is_refused else None
+                SeededRandom("reject reason", self.reference).pick(
+                    FICTION["loans"]["reject_reasons"]
+                )
+                if is_refused
+                else None
             ),
             "user": {  # known by name once the form is filled in
                 "first_name": person.first_name if applied else None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
-from nightscreen.sandbox.loan_book import PRODUCTS, SALARY, Loan, magic_person
+from nightscreen.sandbox.loan_book import PRODUCTS, Loan, magic_person
 from nightscreen.sandbox.request_pipeline import Answer, Operation, by_key
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _products(_call: Call | None = None) -> Answer:
     return Answer("listed", "Successful", [product.as_json() for product in PRODUCTS.values()])
 
 
-_SAMPLE: Final = Loan("SAMPLE000000", SALARY, "clear@magic.example", "", 0, "approved")
+_SAMPLE: Final = Loan("SAMPLE000000", PRODUCTS["LP1001"], "clear@magic.example", "", 0, "approved")
 
 OPERATIONS: Final = tuple(
     Operation(

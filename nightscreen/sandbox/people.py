@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field
 
 from nightscreen.sandbox import banks, test_identifiers
 from nightscreen.sandbox.banks import BANK_NAMES, BANKS_BY_WEIGHT
-from nightscreen.sandbox.names import ENGLISH_MEN, ENGLISH_WOMEN, STOCKS
+from nightscreen.sandbox.fiction import ENGLISH, FICTION, STOCKS
 from nightscreen.sandbox.seeded_random import SeededRandom
 
 Record = dict[str, object]
@@ -47,40 +47,13 @@ MATCH_FROM: Final = 80
 
 _NATIONAL: Final = 10  # digits of a phone number after the country's code
 _CENT: Final = Decimal("0.01")
-_PHONE_PREFIXES: Final = (
-    *("803", "806", "813", "816", "810", "814", "903", "906", "703", "706"),
-    *("802", "808", "812", "701", "708", "901", "902", "904", "805", "807"),
-    *("811", "815", "705", "905", "809", "817", "818", "908", "909"),
-)
-_MAIL_HOSTS: Final = ("mail.example", "post.example", "inbox.example", "letters.example")
-_STATES: Final = (
-    *("Lagos", "Kano", "Rivers", "Oyo", "Kaduna", "Enugu", "Anambra", "Imo", "Edo", "Delta"),
-    *("Ogun", "Osun", "Ondo", "Ekiti", "Kwara", "Kogi", "Benue", "Plateau", "Niger", "Sokoto"),
-    *("Katsina", "Bauchi", "Borno", "Adamawa", "Cross River", "Akwa Ibom", "Abia", "Bayelsa"),
-)
-_STREETS: Final = (
-    *("Allen Avenue", "Ahmadu Bello Way", "Aba Road", "Zik Avenue", "Ring Road", "Awka Road"),
-)
+_WORDS: Final = FICTION["people"]
 _STATUSES: Final = (*(1,) * 20, 2, 2, 2, 3, 4, 5, 6, 7, 8)
 """Active, dormant, closed, post no debit, post no credit, inactive, frozen, other; most active."""
 _OTPS: Final = 999_999
 _OTP_STEP: Final = 100_003  # no common factor, so that passwords do not soon repeat
 _DEBTS: Final = ((1_000, 5_000), (5_000, 50_000), (5_000, 50_000), (50_000, 500_000))
 """Naira of a listed debt or of a loan past due: digital loans, half of them of middling size."""
-_REPORTERS: Final = (
-    ("Blueridge Microfinance", "risk@blueridge.example"),
-    ("Quickfund Lending", "collections@quickfund.example"),
-    ("Palm Credit", "support@palmcredit.example"),
-    ("Harbour Finance House", "fraud@harbour.example"),
-    ("Savannah Loans", "recovery@savannah.example"),
-)
-_REASONS: Final = (
-    None,
-    "Written-off loan",
-    "Applied under a false identity",
-    "Loan not repaid after repeated reminders",
-    "Fraudulent documents",
-)
 _LIKENESS: Final = {"match": (86, 100), "unsure": (60, 80), "no_match": (2, 45)}
 
 _SIGN: Final = r"[A-Za-z0-9\u00a1-\uffff]"
@@ -168,7 +141,7 @@ def person_of_bvn(bvn: str) -> Person:
     special = test_identifiers.by_bvn(bvn)
     code = test_identifiers.BANK_CODE if special else draw.pick(BANKS_BY_WEIGHT)
     serial = special.serial if special else banks.serial_of_holder(code, int(bvn[2:]))
-    phone = f"+234{draw.pick(_PHONE_PREFIXES)}{draw.below(10**7):07d}"
+    phone = f"+234{draw.pick(_WORDS['phone_prefixes'])}{draw.below(10**7):07d}"
     email = f"{_mail_name(draw, first, last)}@"
     return Person(
         bvn=bvn,
@@ -178,12 +151,12 @@ def person_of_bvn(bvn: str) -> Person:
         gender="Female" if woman else "Male",
         date_of_birth=born,
         phone=special.phone if special else phone,
-        email=special.email if special else email + draw.pick(_MAIL_HOSTS),
+        email=special.email if special else email + draw.pick(_WORDS["mail_hosts"]),
         bank_code=code,
         account_number=banks.account_number(code, serial),
         marital_status=draw.pick(("Single", "Married", "Married", "Divorced", "Widowed")),
-        state_of_origin=f"{draw.pick(_STATES)} State",
-        address=f"{draw.between(1, 180)} {draw.pick(_STREETS)}",
+        state_of_origin=f"{draw.pick(_WORDS['states'])} State",
+        address=f"{draw.between(1, 180)} {draw.pick(_WORDS['streets'])}",
         registered_on=FIRST_DAY - timedelta(days=draw.between(200, 4000)),
     )
 
@@ -191,7 +164,7 @@ def person_of_bvn(bvn: str) -> Person:
 def _name(draw: SeededRandom, *, woman: bool) -> tuple[str, str, str]:
     stock = STOCKS[(0, 0, 0, 1, 1, 1, 2, 2, 2, 3)[draw.below(10)]]
     given = stock.women if woman else stock.men
-    english = ENGLISH_WOMEN if woman else ENGLISH_MEN
+    english = ENGLISH["women" if woman else "men"]
     first = draw.pick(given)
     last = draw.pick(stock.families)
     kind = draw.pick(("none",) * 2 + ("own",) * 5 + ("english",) * 3)
@@ -364,14 +337,14 @@ def _is_listed(draw: SeededRandom, kind: str, day: int) -> bool:
 def karma_record(identity: str, kind: str) -> Record:
     """Write the entry of an identity of a known kind, as if it were listed."""
     draw = SeededRandom("karma record", identity)
-    name, email = draw.pick(_REPORTERS)
+    name, email = draw.pick(FICTION["karma"]["reporters"])
     defaulted = FIRST_DAY - timedelta(days=draw.between(60, 2500))
     kobo = draw.pick((0, 0, 0, 50))
     low, high = draw.pick(_DEBTS)
     return {
         "karma_identity": identity,
         "amount_in_contention": f"{draw.between(low, high - 1)}.{kobo:02d}",
-        "reason": draw.pick(_REASONS),
+        "reason": draw.pick(FICTION["karma"]["reasons"]) or None,
         "default_date": defaulted.isoformat(),
         "karma_type": {"karma": draw.pick(("Loan default", "Fraud", "Identity theft", "Others"))},
         "karma_identity_type": {"identity_type": _FORMS[kind][0]},
