@@ -20,7 +20,6 @@ from nightscreen.sandbox.people import (
 )
 from nightscreen.sandbox.request_pipeline import (
     UNAUTHORISED,
-    Answer,
     Operation,
     by_key,
     by_token,
@@ -34,6 +33,7 @@ from nightscreen.sandbox.transactions import (
     profile_of,
     transactions_of,
 )
+from nightscreen.sandbox.wire import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

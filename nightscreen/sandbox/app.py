@@ -20,16 +20,15 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from nightscreen.sandbox import aggregator, consent_flow, control, loans, validation
-from nightscreen.sandbox.request_pipeline import Answer, Operation
+from nightscreen.sandbox.request_pipeline import Operation
 from nightscreen.sandbox.state import SANDBOX
-from nightscreen.sandbox.wire import ABSENT
+from nightscreen.sandbox.wire import ABSENT, Answer
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from nightscreen.sandbox.request_pipeline import Call
     from nightscreen.sandbox.state import Sandbox
-    from nightscreen.sandbox.wire import Reply
 
 OPERATIONS: Final = (*validation.OPERATIONS, *loans.OPERATIONS, *aggregator.OPERATIONS)
 """Every operation of the service, by area."""
@@ -141,7 +140,7 @@ def _name_route(call: Call) -> None:
     call.identity = f"{call.scope['method']} {call.scope['path']}"
 
 
-def _no_such_route(call: Call) -> Reply:
+def _no_such_route(call: Call) -> Answer:
     method, path = call.scope["method"], call.scope["path"]
     text = f"{method} {path} not found"
     if call.sandbox.manners.unknown_route == "recorded":
@@ -149,7 +148,7 @@ def _no_such_route(call: Call) -> Reply:
             f"The requested URL - {path} and method - {method} is not found. "
             "Please check the endpoint and try again"
         )
-    return Answer.error("unknown_route", text, 404).reply()
+    return Answer.error("unknown_route", text, 404)
 
 
 _NOWHERE: Final = Operation("unknown", "", "", _no_such_route, _name_route)

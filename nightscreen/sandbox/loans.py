@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel
 
 from nightscreen.sandbox.loan_book import PRODUCTS, Loan, magic_person
-from nightscreen.sandbox.request_pipeline import Answer, Operation, by_key
+from nightscreen.sandbox.request_pipeline import Operation, by_key
+from nightscreen.sandbox.wire import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,17 +11,17 @@ import asyncio
 import json
 import time
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, Field, create_model
+from starlette.requests import Request
 
 from nightscreen.sandbox import wire
 from nightscreen.sandbox.faults import FAULTS
 from nightscreen.sandbox.grants import NOBODY
 from nightscreen.sandbox.ledger import Entry, naira
 from nightscreen.sandbox.seeded_random import SeededRandom
-from nightscreen.sandbox.wire import ABSENT, HTML, TEXT, Reply
+from nightscreen.sandbox.wire import ABSENT, HTML, OK, TEXT, Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,11 +32,9 @@ if TYPE_CHECKING:
     from nightscreen.sandbox.state import Sandbox
     from nightscreen.sandbox.test_identifiers import MagicPerson
 
-Meta = dict[str, Decimal] | None
 _HUGE: Final = 6_000_000
 _REMARK_ONE_IN: Final = 64
 _REMARK: Final = {"deprecation": "A later version of this operation is available"}
-_OK: Final = 200
 _TOO_MANY: Final = 429
 _GATEWAY: Final = 504
 _NO_KEY: Final = {
@@ -45,15 +43,13 @@ _NO_KEY: Final = {
 }
 """Both texts recorded, by the switch `missing_key_text`."""
 UNAUTHORISED: Final = "You are not authorized to access this service."
-_REFUSALS: Final[dict[str, tuple[int, str, object]]] = {
-    "denied": (
-        *(403, "Access denied. You do not have permission to access this resource.", ABSENT),
-    ),
-    "unpriced": (500, "We could not find a matching price definition for your request.", None),
-    "not_offered": (500, "The specified service does not exist.", None),
-    "low_wallet": (402, "Insufficient balance", None),
+_REFUSALS: Final[dict[str, tuple[str, object]]] = {
+    "denied": ("Access denied. You do not have permission to access this resource.", ABSENT),
+    "unpriced": ("We could not find a matching price definition for your request.", None),
+    "not_offered": ("The specified service does not exist.", None),
+    "low_wallet": ("Insufficient balance", None),
 }
-"""Status, message and data of what is refused for the account's sake, by fault."""
+"""Message and data of what is refused for the account's sake, by fault."""
 _FAILURES: Final = {
     _TOO_MANY: "Too many requests",
     500: "Something went wrong, please try again",
@@ -70,36 +66,6 @@ TEST_MODE_TEXT: Final = (
 """Recorded up to its second full stop; the rest of the text is made up."""
 
 
-@dataclass(slots=True)
-class Answer:
-    """What a lookup found; errors of the operation's own and misses included."""
-
-    word: str  # outcome in one word, for the ledger
-    message: str | None  # text of the envelope; None leaves it out
-    data: object = ABSENT  # the record, or ABSENT
-    status: str = "success"  # status word of the envelope
-    http_status: int = _OK  # every other than 200 is free
-    bare: bool = False  # whether the data is the whole body, without an envelope around it
-    meta: bool = True  # whether the envelope has cost and balance, of a priced operation
-
-    @classmethod
-    def error(
-        cls, word: str, message: str, http_status: int = 400, data: object = ABSENT
-    ) -> Answer:
-        """Make an error of an operation's own."""
-        return cls(word, message, data, "error", http_status)
-
-    def reply(
-        self, meta: Meta = None, extra: dict[str, object] | None = None, charged: int = 0
-    ) -> Reply:
-        """Write the answer, with its envelope unless it goes bare."""
-        if self.bare and isinstance(self.data, dict):
-            body = wire.written({**self.data, **(extra or {})})
-        else:
-            body = wire.envelope(self.status, self.message, self.data, meta, extra)
-        return Reply(self.word, self.http_status, body, charged=charged)
-
-
 def texts(name: str, **meanings: str) -> type[BaseModel]:
     """Make the model of a body whose fields are texts, each required, with what it means."""
     fields: dict[str, Any] = {
@@ -108,9 +74,16 @@ def texts(name: str, **meanings: str) -> type[BaseModel]:
     return create_model(name, **fields)
 
 
+def _proxy(word: str, status: int) -> Answer:
+    """Answer as a proxy in front of the service does."""
+    if status == _GATEWAY:
+        return Answer(word, http_status=status, page=b"upstream request timeout", content_type=TEXT)
+    return Answer(word, http_status=status, page=wire.html_page(status), content_type=HTML)
+
+
 def _nothing(*_: object) -> Answer:
     """Answer nothing, for an operation whose door lets nobody in."""
-    return Answer("", None)
+    return Answer("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +93,7 @@ class Operation:
     name: str  # in ledger, prices and faults
     method: str
     path: str  # path parameters in braces, in the manner of Starlette
-    door: Callable[[Call], Reply | None]  # refuses who has not the right credential
+    door: Callable[[Call], Answer | None]  # refuses who has not the right credential
     read: Callable[[Call], None]  # completes what was read of the request
     answer: Callable[[Call], Answer] = _nothing
     sample: Callable[[], Answer] = _nothing  # what test mode gives to everyone
@@ -130,9 +103,9 @@ class Operation:
         """Answer one request, and write it down before the answer leaves."""
         call = Call(self, sandbox, scope, sandbox.arrive(self.name))
         try:
-            reply = await call.decide(receive)
-            call.add_ledger_entry(reply, gone=wire.is_gone(scope))
-            await wire.deliver(reply, scope, receive, send)
+            answer = await call.decide(receive)
+            call.add_ledger_entry(answer, gone=wire.is_gone(scope))
+            await wire.deliver(answer, scope, receive, send)
         finally:
             sandbox.leave(self.name)
 
@@ -169,10 +142,10 @@ class Call:
         """Refuse a malformed value; what is found first counts."""
         self.refusal = self.refusal or message
 
-    async def decide(self, receive: Receive) -> Reply:
+    async def decide(self, receive: Receive) -> Answer:
         """Decide the call; see the module's first line for the order."""
         operation, sandbox = self.operation, self.sandbox
-        raw = await wire.read_body(receive) if self.scope["method"] != "GET" else b""
+        raw = await Request(self.scope, receive).body() if self.scope["method"] != "GET" else b""
         refused = operation.door(self)
         if refused:
             self._read()
@@ -181,7 +154,7 @@ class Call:
         body = _parsed(raw)
         if body is None:
             page = wire.html_page(400, "SyntaxError: Unexpected token in JSON")
-            return Reply("malformed_json", 400, page, HTML)
+            return Answer("malformed_json", http_status=400, page=page, content_type=HTML)
         self.body = body
         self._read()
         self.attempt, numbers = sandbox.count_call(operation.name, self.identity)
@@ -218,118 +191,110 @@ class Call:
             return FAULTS[trouble[0]]
         return None
 
-    def _work_out(self) -> Reply:
+    def _work_out(self) -> Answer:
         """Charge and answer; nothing is awaited here, so that wallet and ledger agree."""
-        sandbox, fault, mode = self.sandbox, self.fault, self.sandbox.test_mode
+        sandbox, fault = self.sandbox, self.fault
         self.priced = self.operation.name in sandbox.prices
         if self.priced:
             sandbox.wallet.count_call()
             self.price = sandbox.prices[self.operation.name]
         if fault and not fault.after:
-            return self._before(fault)
+            return self._failing(fault)
         if sandbox.wallet.balance < self.price:
-            return self._refused("low_wallet")
-        if mode:
-            return self._in_test_mode(mode)
+            return self._failing(FAULTS["low_wallet"])
+        if sandbox.test_mode:
+            return self._in_test_mode(sandbox.test_mode)
         if self.hangs:
-            return Reply(self.hangs, _GATEWAY, b"upstream request timeout", TEXT)
+            return _proxy(self.hangs, _GATEWAY)
         if self.refusal:
-            return Answer.error("malformed", self.refusal).reply(self._meta())
-        reply = self._look_up()
-        return self._damaged(reply, fault) if fault else reply
+            return self._metered(Answer.error("malformed", self.refusal))
+        answer = self._look_up()
+        return self._damaged(answer, fault) if fault else answer
 
-    def _in_test_mode(self, mode: str) -> Reply:
+    def _in_test_mode(self, mode: str) -> Answer:
         """Answer with the record that everybody gets, marked in the way of the mode."""
         if mode == "empty":
-            return Reply("test_mode", _OK, b"{}")
+            return Answer("test_mode", page=b"{}")
         sample = self.operation.sample()
         sample.word = "test_mode"
         if mode == "message":
             sample.message = TEST_MODE_TEXT
-        meta = self._meta(self.price if self.sandbox.manners.mock_cost else 0)
-        mark: dict[str, object] = {"mock-response": "This is a mock response"}
-        return sample.reply(meta, mark if mode == "mock-response" else None)
+        if mode == "mock-response":
+            sample.extra = {"mock-response": "This is a mock response"}
+        return self._metered(sample, self.price if self.sandbox.manners.mock_cost else 0)
 
-    def _look_up(self) -> Reply:
+    def _look_up(self) -> Answer:
         answer = self.operation.answer(self)
-        if answer.http_status != _OK:
-            return answer.reply(self._meta() if answer.meta else None)
+        if answer.http_status != OK:
+            return self._metered(answer)
         if self.price:
             self.sandbox.wallet.charge(self.price)
-        rare = SeededRandom("remark", self.identity).below(_REMARK_ONE_IN)
-        return answer.reply(self._meta(self.price), None if rare else {**_REMARK}, self.price)
+        answer.charged = self.price
+        if SeededRandom("remark", self.identity).below(_REMARK_ONE_IN) == 0:
+            answer.extra = {**_REMARK}
+        return self._metered(answer, self.price)
 
-    def _meta(self, cost: int | None = None) -> Meta:
-        """Return cost and balance in naira; calls that are never priced have neither."""
-        if not self.priced:
-            return None
-        wallet = self.sandbox.wallet
-        balance = wallet.previous if self.sandbox.manners.balance_lags else wallet.balance
-        told = {"balance": naira(balance)}
-        return told if cost is None else {"cost": naira(cost), **told}
+    def _metered(self, answer: Answer, cost: int | None = None) -> Answer:
+        """Add cost and balance in naira; calls that are never priced have neither."""
+        if self.priced and answer.metered:
+            wallet = self.sandbox.wallet
+            balance = wallet.previous if self.sandbox.manners.balance_lags else wallet.balance
+            answer.meta = {} if cost is None else {"cost": naira(cost)}
+            answer.meta["balance"] = naira(balance)
+        return answer
 
-    def _before(self, fault: Fault) -> Reply:
-        """Fail a call before it is worked out; nothing is charged."""
-        if fault.name in _REFUSALS:
-            return self._refused(fault.name)
-        if fault.name in _SAMPLES:
-            return self._in_test_mode(_SAMPLES[fault.name])
-        return self._failing(fault)
-
-    def _refused(self, word: str) -> Reply:
-        """Refuse a call for the account's sake: its rights, its prices, its wallet."""
-        status, text, data = _REFUSALS[word]
-        return Answer.error(word, text, status, data).reply(self._meta())
-
-    def _damaged(self, reply: Reply, fault: Fault) -> Reply:
+    def _damaged(self, answer: Answer, fault: Fault) -> Answer:
         """Damage the delivery of a call that was processed and, if it hit, charged."""
         match fault.name:
             case "slow":
                 pass
             case "truncated":
-                reply.way = "truncate"
+                answer.way = "truncate"
             case "unreadable":
-                reply.body = b'<!doctype html>{"status":"success","data":'
-                reply.status, reply.content_type = _OK, HTML
+                answer.page = b'<!doctype html>{"status":"success","data":'
+                answer.http_status, answer.content_type = OK, HTML
             case "huge":
-                reply.body = reply.body[:-1] + b',"padding":"' + b"x" * _HUGE + b'"}'
+                answer.extra["padding"] = "x" * _HUGE
             case _:
-                failing = self._failing(fault)
-                return replace(failing, word=reply.word, charged=reply.charged)
-        return reply
+                return replace(self._failing(fault), word=answer.word, charged=answer.charged)
+        return answer
 
-    def _failing(self, fault: Fault) -> Reply:
-        """Make the reply of a fault that has one of its own, or none at all."""
-        status, sandbox = fault.status, self.sandbox
-        if fault.name == "no_data":
-            return Answer("fault", "Successful").reply(self._meta())
+    def _failing(self, fault: Fault) -> Answer:
+        """Answer as a fault does that has an answer of its own, or none at all; it is free."""
+        name, status, sandbox = fault.name, fault.status, self.sandbox
+        if name in _SAMPLES:
+            return self._in_test_mode(_SAMPLES[name])
+        if name in _REFUSALS:
+            text, data = _REFUSALS[name]
+            return self._metered(Answer.error(name, text, status, data))
+        if name == "no_data":
+            return self._metered(Answer("fault", "Successful"))
         if status == 0:
-            silent = fault.name.startswith("timeout")
-            return Reply("fault", 0, way="cut", silence_s=sandbox.manners.silence_s * silent)
+            silent = name.startswith("timeout")
+            return Answer("fault", way="cut", silence_s=sandbox.manners.silence_s * silent)
         if status in _FAILURES:
+            answer = Answer.error("fault", _FAILURES[status], status)
             wait = (b"retry-after", f"{sandbox.faults.retry_after_s:g}".encode())
-            reply = Answer.error("fault", _FAILURES[status], status).reply()
-            reply.headers = (wait,) if status == _TOO_MANY else ()
-            return reply
-        if status == _GATEWAY:
-            return Reply("fault", _GATEWAY, b"upstream request timeout", TEXT)
-        if fault.name == "redirect":
-            return Reply("fault", status, b"", HTML, ((b"location", b"/elsewhere"),))
-        return Reply("fault", status, wire.html_page(status), HTML)
+            answer.headers = (wait,) if status == _TOO_MANY else ()
+            return answer
+        answer = _proxy("fault", status)
+        if name == "redirect":
+            answer.page, answer.headers = b"", ((b"location", b"/elsewhere"),)
+        return answer
 
-    def add_ledger_entry(self, reply: Reply, *, gone: bool) -> None:
+    def add_ledger_entry(self, answer: Answer, *, gone: bool) -> None:
         """Write the call into the ledger, as it is about to be answered."""
         self.sandbox.ledger.append(
             Entry(
                 at=time.time(),
                 operation=self.operation.name,
                 identity=self.identity,
-                http_status=0 if reply.way == "cut" else reply.status,
-                outcome=reply.word,
+                http_status=0 if answer.way == "cut" else answer.http_status,
+                outcome=answer.word,
                 fault=self.fault.name if self.fault else "",
-                charged=reply.charged,
+                charged=answer.charged,
                 balance=self.sandbox.wallet.balance,
-                delivery="abandoned" if gone else "sent" if reply.way == "send" else "cut",
+                delivery="abandoned" if gone else "sent" if answer.way == "send" else "cut",
                 attempt=self.attempt,
                 authorized=self.authorized,
                 in_flight=self.in_flight,
@@ -337,18 +302,18 @@ class Call:
         )
 
 
-def by_key(call: Call) -> Reply | None:
+def by_key(call: Call) -> Answer | None:
     """Let in who has the API key (service.md, "Authentication" 2 and 6)."""
     given = call.header(b"authorization")
     if given == call.sandbox.authorization:
         return None
     if not given.strip():
         text = _NO_KEY[call.sandbox.manners.missing_key_text]
-        return Answer.error("no_key", text, 401).reply()
-    return Answer.error("wrong_key", "Forbidden", 403).reply()
+        return Answer.error("no_key", text, 401)
+    return Answer.error("wrong_key", "Forbidden", 403)
 
 
-def by_token(call: Call) -> Reply | None:
+def by_token(call: Call) -> Answer | None:
     """Let in who has a live access token, without the API key (service.md, "Authentication" 3).
 
     A token that is absent, unknown, expired or revoked is answered alike.
@@ -360,7 +325,7 @@ def by_token(call: Call) -> Reply | None:
         return None
     grants.count(grant.customer if grant else NOBODY, "refused_tokens")
     word = "expired_token" if grant else "unknown_token" if token else "no_token"
-    return Answer.error(word, UNAUTHORISED, 403).reply()
+    return Answer.error(word, UNAUTHORISED, 403)
 
 
 def _parsed(raw: bytes) -> dict[str, object] | None:

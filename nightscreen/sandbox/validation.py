@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 from nightscreen.sandbox import people, test_identifiers
 from nightscreen.sandbox.otp import masked_contact, registered_contact
 from nightscreen.sandbox.people import ACCOUNT_DIGITS, BANK_CODE_DIGITS, BVN_DIGITS, is_digits
-from nightscreen.sandbox.request_pipeline import Answer, Operation, by_key, texts
+from nightscreen.sandbox.request_pipeline import Operation, by_key, texts
+from nightscreen.sandbox.wire import Answer
 
 if TYPE_CHECKING:
     from nightscreen.sandbox.people import Record
     from nightscreen.sandbox.request_pipeline import Call
 
 BAD_BVN: Final = "Enter a valid BVN number."
-_NO_RECORD: Final = Answer.error("not_found", "BVN record not found", 404)
 _OTP_REFUSALS: Final = {
     "not_started": "Please call initialize",
     "otp_expired": "OTP has expired",
@@ -79,7 +79,7 @@ def _karma(call: Call) -> Answer:
         return _found("listed", record)
     status = call.sandbox.manners.karma_miss.partition("_")[2]
     text = "Identity not found in karma ecosystem"
-    return Answer("clear", text, status=status, http_status=404, meta=False)
+    return Answer("clear", text, status=status, http_status=404, metered=False)
 
 
 def _ecosystem(call: Call) -> Answer:
@@ -103,7 +103,7 @@ def _selfie(call: Call) -> Answer:
     """Compare a photograph with the BVN record."""
     record = people.selfie_of(call.identity, call.fields["image"])
     if record is None:
-        return _NO_RECORD
+        return _no_record()
     return _found("match" if record["match"] else "no_match", record)
 
 
@@ -111,7 +111,7 @@ def _bvn_start(call: Call) -> Answer:
     """Send the one-time password, to a registered contact only."""
     bvn, row, sandbox = call.identity, call.row, call.sandbox
     if row and not row.bvn_known:
-        return _NO_RECORD
+        return _no_record()
     registered = sandbox.planted.person(bvn).contacts
     contact = registered_contact(call.fields["contact"], registered)
     if contact is None:  # the form of this refusal was never recorded
@@ -146,6 +146,10 @@ def _bvn_finish(call: Call) -> Answer:
     if shape == "together":
         details["accounts"] = people.bvn_accounts(bvn, person)
     return _found("consented", details)
+
+
+def _no_record() -> Answer:
+    return Answer.error("not_found", "BVN record not found", 404)
 
 
 def _found(word: str, record: Record | None) -> Answer:

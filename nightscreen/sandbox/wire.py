@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -22,20 +22,53 @@ JSON: Final = b"application/json; charset=utf-8"
 HTML: Final = b"text/html"
 TEXT: Final = b"text/plain; charset=utf-8"
 ABSENT: Final = object()  # the record of an answer that leaves it out
+OK: Final = 200
 
 
 @dataclass(slots=True)
-class Reply:
-    """One answer, what it cost, and how it is delivered."""
+class Answer:
+    """What a call comes to: its outcome, its body, and how it is delivered."""
 
-    word: str  # the outcome in one word, for the ledger
-    status: int  # HTTP status
-    body: bytes = b""
+    word: str  # outcome in one word, for the ledger
+    message: str | None = None  # text of the envelope; None leaves it out
+    data: object = ABSENT  # the record, or ABSENT
+    status: str = "success"  # status word of the envelope
+    http_status: int = OK  # every other than 200 is free
+    bare: bool = False  # whether the data is the whole body, without an envelope around it
+    metered: bool = True  # whether the envelope has cost and balance, of a priced operation
+    meta: dict[str, Decimal] | None = None  # these two, in naira; none of what is never priced
+    extra: dict[str, object] = field(default_factory=dict)  # further keys of the body
+    page: bytes | None = None  # the whole body, where it is no JSON of the service's
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()  # further headers
     way: str = "send"  # `send`, `cut` (nothing is sent), or `truncate` (half of the body)
     silence_s: float = 0.0  # wait before that, ended early when the caller leaves
     charged: int = 0  # micro-naira
+
+    @classmethod
+    def error(
+        cls, word: str, message: str, http_status: int = 400, data: object = ABSENT
+    ) -> Answer:
+        """Make an error of an operation's own."""
+        return cls(word, message, data, "error", http_status)
+
+    def body(self) -> bytes:
+        """Write the body (service.md, "Validation response envelope").
+
+        Letters that have no place in UTF-8 become question marks.
+        """
+        if self.page is not None:
+            return self.page
+        if self.bare and isinstance(self.data, dict):
+            return _written({**self.data, **self.extra})
+        told: dict[str, object] = {"status": self.status}
+        if self.message is not None:
+            told["message"] = self.message
+        if self.data is not ABSENT:
+            told["data"] = self.data
+        if self.meta:
+            told["meta"] = self.meta
+        return _written({**told, **self.extra})
 
 
 def _plain_number(value: object) -> int | float:
@@ -48,29 +81,7 @@ def _plain_number(value: object) -> int | float:
 dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain_number).encode
 
 
-def envelope(
-    status: str,
-    message: str | None,
-    data: object = ABSENT,
-    meta: dict[str, Decimal] | None = None,
-    extra: dict[str, object] | None = None,
-) -> bytes:
-    """Write the envelope of area B (service.md, "Validation response envelope"), money in naira.
-
-    A message that is None, a record that is ABSENT and an empty `meta` are left out.
-    """
-    told: dict[str, object] = {"status": status}
-    if message is not None:
-        told["message"] = message
-    if data is not ABSENT:
-        told["data"] = data
-    if meta:
-        told["meta"] = meta
-    return written({**told, **(extra or {})})
-
-
-def written(document: dict[str, object]) -> bytes:
-    """Write a JSON object; letters that have no place in UTF-8 become question marks."""
+def _written(document: dict[str, object]) -> bytes:
     return dumps(document).encode("utf-8", "replace")
 
 
@@ -89,25 +100,26 @@ def is_gone(scope: Scope) -> bool:
     return bool(transport and transport.is_closing())
 
 
-async def deliver(reply: Reply, scope: Scope, receive: Receive, send: Send) -> None:
+async def deliver(answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:
     """Send an answer, or fail to in the way it says.
 
     A cut is a real one: the socket is closed with nothing, or half of the body, written to it.
     """
-    if reply.silence_s:
-        await _wait_or_leave(receive, reply.silence_s)
-    length = str(len(reply.body)).encode()
-    headers = [(b"content-type", reply.content_type), (b"content-length", length), *reply.headers]
-    if reply.way == "send":
-        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await send({"type": "http.response.body", "body": reply.body})
+    if answer.silence_s:
+        await _wait_or_leave(receive, answer.silence_s)
+    body, status = answer.body(), answer.http_status
+    length = (b"content-length", str(len(body)).encode())
+    headers = [(b"content-type", answer.content_type), length, *answer.headers]
+    if answer.way == "send":
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
         return
     transport: asyncio.Transport = scope[TRANSPORT]
-    if reply.way == "truncate":
-        lines = [f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}".encode()]
+    if answer.way == "truncate":
+        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()]
         lines += [name + b": " + value for name, value in headers]
         head = b"\r\n".join(lines) + b"\r\n\r\n"
-        transport.write(head + reply.body[: max(1, len(reply.body) // 2)])
+        transport.write(head + body[: max(1, len(body) // 2)])
         transport.close()
     else:
         transport.abort()
@@ -121,13 +133,3 @@ async def _wait_or_leave(receive: Receive, seconds: float) -> None:
                 pass
     except TimeoutError:
         return
-
-
-async def read_body(receive: Receive) -> bytes:
-    """Read the whole body of a request, as it came."""
-    chunks: list[bytes] = []
-    while (message := await receive())["type"] == "http.request":
-        chunks.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            break
-    return b"".join(chunks)
