@@ -38,7 +38,7 @@ from nightscreen.sandbox.app import application
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.faults import Latency, Profile, fixed, lognormal
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.sandbox.state import DEFAULT_KEY, Sandbox
 from tests.calling.virtual_time import run as run_virtually
 
 if TYPE_CHECKING:
@@ -110,10 +110,10 @@ class Timed(Runner):
 
 def schedule(case: Case) -> Use:
     """Run the line in virtual time, the simulator in the same process."""
-    sandbox = Sandbox(Opening(balance=BALANCE))
+    sandbox = Sandbox(balance=BALANCE)
     sandbox.latency = latency = Recorded(PROFILES[case.latency])
     transport = httpx.ASGITransport(application(sandbox))
-    service = ("http://127.0.0.1:1", sandbox.opening.api_key)
+    service = ("http://127.0.0.1:1", DEFAULT_KEY)
     cpu_s = _screened(case, service, lambda work: run_virtually(lambda _: work), transport)
     first = min(latency.ends) - next(iter(latency.drawn.values()))[0]
     return _use(case, latency.drawn, max(latency.ends) - first, cpu_s)

@@ -32,7 +32,7 @@ from nightscreen.runs.screening import run_screening
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.people import person_of_bvn
-from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.sandbox.state import Sandbox
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.clock import LAGOS, MICROS, Clock, system_clock, to_instant
 from tests.calling.virtual_time import VirtualLoop
@@ -150,7 +150,7 @@ class World:
     """A sandbox, a HOME and an output folder that several nights share."""
 
     folder: Path
-    sandbox: Sandbox = field(default_factory=lambda: Sandbox(Opening()))
+    sandbox: Sandbox = field(default_factory=Sandbox)
     settings: dict[str, Any] = field(default_factory=dict)
     clock: Clock = system_clock
     # whether the laws which hold after every night may not hold here: the test has spoilt the

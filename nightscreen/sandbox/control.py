@@ -7,13 +7,14 @@ changes nothing: it is read whole before anything is set.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Body, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from nightscreen.sandbox import wire
 from nightscreen.sandbox.faults import (
@@ -28,7 +29,7 @@ from nightscreen.sandbox.faults import (
     one_of,
 )
 from nightscreen.sandbox.grants import SCOPES, is_address
-from nightscreen.sandbox.ledger import PRICES, micros_of, naira_text
+from nightscreen.sandbox.ledger import PRICES, Amount, micros_of, naira_text
 from nightscreen.sandbox.lives import truth_of
 from nightscreen.sandbox.people import Text  # noqa: TC001 - FastAPI reads it
 from nightscreen.sandbox.planted import Customer, Planting  # noqa: TC001 - FastAPI reads it
@@ -47,17 +48,12 @@ def _json(value: object, status: int = 200) -> Response:
     return Response(wire.dumps(value), status, media_type="application/json")
 
 
-def _micros(value: object) -> int:
-    return micros_of(str(value) if isinstance(value, float) else value)
-
-
 def _address(value: str) -> str:
     if not is_address(value):
         raise ValueError("must be an absolute http address, no fragment")
     return value
 
 
-Amount = Annotated[int, BeforeValidator(_micros), Field(ge=0)]
 Number = Annotated[float, Field(ge=0, le=1_000_000_000, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=0, strict=True)]
 ScenarioName = Annotated[str, one_of(SCENARIOS, "scenario")]
@@ -72,7 +68,7 @@ class DrainEvery(Setting):
 
 class WalletBody(Setting):
     balance: Amount | None = None
-    top_up: Amount = 0
+    top_up: Amount = Decimal(0)
     drain_every: DrainEvery | None = None
 
 
@@ -167,11 +163,11 @@ async def set_wallet(sandbox: Here, body: WalletBody) -> Response:
     """Set or top up the wallet, or plan how others use it."""
     wallet = sandbox.wallet
     if body.balance is not None:
-        wallet.set_balance(body.balance)
-    wallet.top_up(body.top_up)
+        wallet.set_balance(micros_of(body.balance))
+    wallet.top_up(micros_of(body.top_up))
     if "drain_every" in body.model_fields_set:
         every = body.drain_every
-        wallet.drain_every = (every.calls, every.amount) if every else None
+        wallet.drain_every = (every.calls, micros_of(every.amount)) if every else None
     return _json(wallet.as_json())
 
 
@@ -228,7 +224,7 @@ async def set_prices(
     body: dict[Annotated[str, one_of(PRICES, "priced operation")], Amount],
 ) -> Response:
     """Set prices, from the next call on."""
-    sandbox.prices |= body
+    sandbox.prices |= {name: micros_of(price) for name, price in body.items()}
     return _json({name: naira_text(price) for name, price in sandbox.prices.items()})
 
 

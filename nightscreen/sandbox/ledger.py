@@ -7,14 +7,15 @@ whether a call is charged at all.
 from __future__ import annotations
 
 from collections import Counter, deque
-from decimal import Decimal, InvalidOperation, Overflow
+from decimal import Decimal
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
 
 from nightscreen.sandbox.faults import AGGREGATOR
 
 MICROS: Final = 1_000_000
-_MOST_DIGITS: Final = 27
 PRICES: Final = {
     "karma": 10 * MICROS,
     "ecosystem": 25 * MICROS,
@@ -24,26 +25,13 @@ PRICES: Final = {
     "bvn_finish": 20 * MICROS,
     **dict.fromkeys(AGGREGATOR, 0),
 }
+Amount = Annotated[Decimal, Field(ge=0, max_digits=27, decimal_places=6)]
+"""Naira, no finer than a millionth."""
 
 
-def micros_of(value: object) -> int:
-    """Read an amount in naira as whole micro-naira.
-
-    Raises:
-        ValueError: not an amount, or finer than a millionth of a naira.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
-        raise ValueError(f"{value!r} is not an amount in naira")  # noqa: TRY004 - one error for callers
-    try:
-        micros = Decimal(value).scaleb(6)
-    except (InvalidOperation, Overflow) as fault:
-        raise ValueError(f"{value!r} is not an amount in naira") from fault
-    if not micros.is_finite() or micros.adjusted() > _MOST_DIGITS:
-        raise ValueError(f"{value!r} is not an amount in naira")
-    whole = int(micros)
-    if whole != micros:
-        raise ValueError(f"{value!r} is finer than a millionth of a naira")
-    return whole
+def micros_of(amount: Decimal) -> int:
+    """Return naira as whole micro-naira."""
+    return int(amount.scaleb(6))
 
 
 def naira(micros: int) -> Decimal:

@@ -18,7 +18,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nightscreen.sandbox.app import application
-from nightscreen.sandbox.state import DEFAULT_BALANCE, DEFAULT_KEY, SCENARIOS, Opening, Sandbox
+from nightscreen.sandbox.state import DEFAULT_BALANCE, DEFAULT_KEY, SCENARIOS, Sandbox
 from nightscreen.sandbox.wire import TRANSPORT
 
 if TYPE_CHECKING:
@@ -86,9 +86,12 @@ def serve(
         hint = f"{scenario} is none of {', '.join(SCENARIOS)}"
         raise typer.BadParameter(hint, param_hint="--scenario")
     try:
-        sandbox = Sandbox(Opening(scenario, api_key, balance, seed, ledger_limit))
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--balance") from None
+        sandbox = Sandbox(
+            scenario, api_key=api_key, balance=balance, seed=seed, ledger_limit=ledger_limit
+        )
+    except ValueError:
+        hint = "it is an amount in naira, no finer than a millionth"
+        raise typer.BadParameter(hint, param_hint="--balance") from None
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from fastapi import Depends, Request
+from pydantic import TypeAdapter
 
 from nightscreen.sandbox.faults import (
     ALL,
@@ -18,7 +19,7 @@ from nightscreen.sandbox.faults import (
     lognormal,
 )
 from nightscreen.sandbox.grants import Grants, is_on_loopback
-from nightscreen.sandbox.ledger import PRICES, Ledger, Wallet, micros_of, naira_text
+from nightscreen.sandbox.ledger import PRICES, Amount, Ledger, Wallet, micros_of, naira_text
 from nightscreen.sandbox.loan_book import LoanBook
 from nightscreen.sandbox.otp import OtpOutbox
 from nightscreen.sandbox.planted import Planted
@@ -53,19 +54,19 @@ SCENARIOS: Final = {
 """The moods by name, as `docs/sandbox.md` describes them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """The state a sandbox starts from and returns to at a reset."""
-
-    scenario: str = "calm"  # a name of `SCENARIOS`
-    api_key: str = DEFAULT_KEY  # the only key that is right
-    balance: str = DEFAULT_BALANCE  # naira in the wallet, as decimal text
-    seed: int = 0  # chooses faults and latencies
-    ledger_limit: int | None = None  # how many ledger entries are kept; None keeps all
-
-
 class Sandbox:
-    """The state of one running sandbox."""
+    """The state of one running sandbox.
+
+    Args:
+        scenario: a name of `SCENARIOS`.
+        api_key: the only key that is right.
+        balance: naira in the wallet, as decimal text.
+        seed: chooses faults and latencies.
+        ledger_limit: how many ledger entries are kept; None keeps all.
+
+    Raises:
+        ValueError: the balance is no amount.
+    """
 
     manners: BehaviourFlags
     wallet: Wallet
@@ -74,9 +75,18 @@ class Sandbox:
     latency: Latency
     faults: FaultPlan
 
-    def __init__(self, opening: Opening) -> None:
-        self.opening = opening
-        self.authorization = f"Bearer {opening.api_key}"
+    def __init__(
+        self,
+        scenario: str = "calm",
+        *,
+        api_key: str = DEFAULT_KEY,
+        balance: str = DEFAULT_BALANCE,
+        seed: int = 0,
+        ledger_limit: int | None = None,
+    ) -> None:
+        self._opening = scenario, micros_of(TypeAdapter(Amount).validate_python(balance))
+        self._seed, self._ledger_limit = seed, ledger_limit
+        self.authorization = f"Bearer {api_key}"
         # the addresses to which customers may be sent back; None takes any on loopback
         self.redirect_uris: tuple[str, ...] | None = None
         self.in_flight: dict[str, int] = {ALL: 0}
@@ -84,15 +94,15 @@ class Sandbox:
 
     def reset(self, scenario: str | None = None) -> None:
         """Go back to the beginning of a scenario: empty ledger, full wallet, no faults set."""
-        opening = self.opening
-        self.scenario = scenario or opening.scenario
+        first, balance_micros = self._opening
+        self.scenario = scenario or first
         mood = SCENARIOS[self.scenario]
         self.manners = mood.manners
-        self.wallet = Wallet(micros_of(opening.balance))
+        self.wallet = Wallet(balance_micros)
         self.prices = dict(PRICES)
-        self.ledger = Ledger(opening.ledger_limit)
-        self.latency = Latency(mood.latency, opening.seed)
-        self.faults = FaultPlan(opening.seed, {ALL: dict(mood.rates)} if mood.rates else {})
+        self.ledger = Ledger(self._ledger_limit)
+        self.latency = Latency(mood.latency, self._seed)
+        self.faults = FaultPlan(self._seed, {ALL: dict(mood.rates)} if mood.rates else {})
         self.test_mode = mood.test_mode
         self.day = 0
         self.attempts: dict[tuple[str, str], int] = {}
@@ -139,7 +149,7 @@ class Sandbox:
         """Return all that can be set, as it is now."""
         return {
             "scenario": self.scenario,
-            "seed": self.opening.seed,
+            "seed": self._seed,
             "test_mode": self.test_mode,
             "day": self.day,
             "ahead_s": self.ahead_s,

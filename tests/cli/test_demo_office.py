@@ -15,7 +15,7 @@ from nightscreen.journal.cases import Reviews
 from nightscreen.journal.records import Records
 from nightscreen.policy.versions import version_in_force, versions
 from nightscreen.sandbox.app import application
-from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.sandbox.state import Sandbox
 from nightscreen.schemas.clock import DAY_MICROS, spending_day
 from nightscreen.schemas.contests import Contest, ContestState, PolicyState
 
@@ -27,7 +27,7 @@ NIGHTS = 2
 
 def test_the_demo_opens_with_work_for_everybody(tmp_path: Path) -> None:
     """One night a day, a file that waits for approval, and what an analyst left for others."""
-    sandbox = Sandbox(Opening())
+    sandbox = Sandbox()
     settings = read_settings(
         _env_file=None,
         base_url="http://127.0.0.1:1",

@@ -10,7 +10,7 @@ import pytest
 from nightscreen.journal import open_journal
 from nightscreen.ops.status import COMMANDS
 from nightscreen.ops.vitals import write_vitals
-from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.sandbox.state import Sandbox
 from tests.begun import begin_run
 from tests.cli.conftest import Here
 from tests.ops.signs import signs_in_a_test
@@ -58,7 +58,7 @@ def test_list_show_and_doctor_name_one_state_and_cost(folder: Path, home: Path, 
 
 def test_a_quote_names_what_the_money_is_short_of(folder: Path, here: Here) -> None:
     """The wallet as the last answer left it, or the cap where that is less."""
-    world = World(folder, sandbox=Sandbox(Opening(balance="1000")))
+    world = World(folder, sandbox=Sandbox(balance="1000"))
     night = world.screen([customer(number, **CONSENT) for number in range(1, 4)])
     left = f"₦{Decimal(night.report['balance']['closing']):,.2f}"
     world.write([customer(number, **CONSENT) for number in range(10, 60)], "many.csv")

@@ -26,7 +26,7 @@ from nightscreen.report.page import summary_markdown
 from nightscreen.runs.run import open_api_run
 from nightscreen.runs.screening_run import open_screening
 from nightscreen.sandbox.app import application
-from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.sandbox.state import Sandbox
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.calls import CallResult, CallState, LookupStatus, ReserveRequest
 from nightscreen.schemas.checks import Operation, SubjectKind
@@ -82,7 +82,7 @@ async def _products(session: Caller) -> list[LookupTask]:
 def test_api_call_is_journaled_and_brings_its_reading(tmp_path: Path) -> None:
     """A call leaves a row in the journal and its answer with whoever asked."""
     run = opened(tmp_path, Operation.LOAN_PRODUCTS)
-    (task,) = made(run, Sandbox(Opening()), _products)
+    (task,) = made(run, Sandbox(), _products)
     assert task.status in {LookupStatus.FREE, LookupStatus.PAID}
     assert task.reading is not None
     assert b"product_id" in task.reading.body
@@ -106,7 +106,7 @@ def test_api_call_is_journaled_and_brings_its_reading(tmp_path: Path) -> None:
 def test_calls_of_any_flow_wait_for_their_part_of_a_shared_cap(tmp_path: Path) -> None:
     """Where others have all of it nothing is sent; the call goes on once one of theirs settled."""
     settings = {"share_caps": True, "max_in_flight": {"loans": 1}}
-    run, sandbox = opened(tmp_path, Operation.LOAN_PRODUCTS, settings), Sandbox(Opening())
+    run, sandbox = opened(tmp_path, Operation.LOAN_PRODUCTS, settings), Sandbox()
     ask = ReserveRequest("loan_view", "loan", b"another loan", 0, None, 1)
 
     async def shared() -> LookupTask:
@@ -138,7 +138,7 @@ def test_a_run_is_withdrawn_unless_a_call_of_it_was_acted_on(tmp_path: Path) -> 
     assert not nothing.folder.path.exists()
     nothing.close()
     asked = opened(tmp_path, Operation.LOAN_PRODUCTS)
-    made(asked, Sandbox(Opening()), _products)
+    made(asked, Sandbox(), _products)
     asked.discard()
     assert asked.journal.runs.find(asked.run_id) is not None
     assert asked.folder.path.exists()
@@ -182,7 +182,7 @@ def test_a_run_of_any_flow_gives_signs_of_life(tmp_path: Path) -> None:
     async def lived() -> None:
         watch = RunMonitor(run, live.phase)
         seen.append(await watch.look())
-        session = Caller(run=run, transport=httpx.ASGITransport(application(Sandbox(Opening()))))
+        session = Caller(run=run, transport=httpx.ASGITransport(application(Sandbox())))
         live.client, live.at_work = session.client, ASKING
         task = session.task(wire.loan_products(), kind=SubjectKind.PRODUCT, subject=b"p" * 16)
         await session.make_call(task)

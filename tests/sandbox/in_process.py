@@ -15,7 +15,7 @@ from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import NO_WAIT
 from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID, SCOPES
 from nightscreen.sandbox.people import person_of_bvn
-from nightscreen.sandbox.state import DEFAULT_KEY, Opening, Sandbox
+from nightscreen.sandbox.state import DEFAULT_KEY, Sandbox
 
 ORIGIN = "http://127.0.0.1:8800"
 CALLBACK = "http://127.0.0.1:8123/callback"
@@ -23,9 +23,9 @@ VALIDATION = "/v2/verification"
 DATA = "/v2/aggregator"
 
 
-def quick_sandbox(**opening: Any) -> Sandbox:  # noqa: ANN401 - as Opening has them
+def quick_sandbox(**opening: Any) -> Sandbox:  # noqa: ANN401 - as Sandbox has them
     """Return a sandbox that answers at once."""
-    sandbox = Sandbox(Opening(**opening))
+    sandbox = Sandbox(**opening)
     sandbox.latency.default = NO_WAIT
     return sandbox
 

@@ -19,7 +19,7 @@ from nightscreen.sandbox.app import OPERATIONS, application
 from nightscreen.sandbox.faults import NO_WAIT
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.sandbox.process import SandboxProcess
-from nightscreen.sandbox.state import Opening, Sandbox
+from nightscreen.sandbox.state import Sandbox
 from nightscreen.schemas.requests import Request
 from tests.examples import KEY, Example, alike, differences, load
 
@@ -147,7 +147,7 @@ def _asked(example: Example) -> str:
 @asynccontextmanager
 async def replayed(example: Example) -> AsyncIterator[tuple[Replay, httpx.Response]]:
     """Replay an example against a fresh sandbox in this process."""
-    sandbox = Sandbox(Opening(api_key=KEY))
+    sandbox = Sandbox(api_key=KEY)
     sandbox.latency.default = NO_WAIT
     transport = httpx.ASGITransport(application(sandbox))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
