@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
-from itsdangerous import BadData
 from pyotp import TOTP
 from sqlalchemy import delete, insert, or_, select
 
@@ -24,7 +23,7 @@ from nightscreen.files.person import same_person, user_name
 from nightscreen.journal.engine import Turn, reading, recording
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import failures, put_meta, read_meta
-from nightscreen.operations.consents.links import signing
+from nightscreen.operations.consents.links import read_signed, signed
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.users import SECOND_PERSON, UNTIL_CONFIRMED, Role, User
@@ -285,14 +284,11 @@ class Accounts:
     # --- links that set a password ---
 
     def _sign(self, what: str, /, **said: object) -> str:
-        return str(signing(self._journal, f"desk {what}").dumps(said))
+        return signed(self._journal, f"desk {what}", said)
 
     def _read(self, what: str, token: str) -> dict[str, Any]:
         """Return what a token says; nothing where it is not one of ours."""
-        said: dict[str, Any] = {}
-        with suppress(BadData):
-            said = signing(self._journal, f"desk {what}").loads(token)
-        return said
+        return read_signed(self._journal, f"desk {what}", token) or {}
 
     def link(self, name: str | None = None) -> str:
         """Return the token of a new link for a user, or for the first one."""

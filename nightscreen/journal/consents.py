@@ -66,7 +66,7 @@ class Consents:
             customer=self.customer(customer_id),
             customer_id=customer_id,
             at=self.journal.clock(),
-            scopes=_granted(token.scope, asked),
+            scopes=_granted(token.scopes, asked),
             asked_scopes=asked,
             evidence={**evidence, **({"username": token.username} if token.username else {})},
             tokens=Tokens(
@@ -170,7 +170,7 @@ class Consents:
                 grant,
                 tokens=tokens,
                 refreshed_at=self.journal.clock(),
-                scopes=_granted(token.scope, grant.scopes),
+                scopes=_granted(token.scopes, grant.scopes),
                 holder=None,
                 lease=None,
             )
@@ -186,9 +186,8 @@ class Consents:
         self._records.update(connection, [grant.model_copy(update=values)], self.journal.clock())
 
 
-def _granted(granted: str | None, asked: tuple[str, ...]) -> tuple[str, ...]:
+def _granted(named: tuple[str, ...] | None, asked: tuple[str, ...]) -> tuple[str, ...]:
     """Return the scopes that may be used: those granted, if they were requested."""
-    named = tuple(dict.fromkeys((granted or "").replace(",", " ").split()))
     if not named:
         return asked
     return tuple(scope for scope in named if scope in asked) if asked else named

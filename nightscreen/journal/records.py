@@ -59,6 +59,18 @@ class Records(Generic[R]):
         with writing(self._journal.engine) as connection:
             return self.swap(connection, record, before, at)
 
+    def change(self, key: str, changed: Callable[[R], R | None], at: int) -> R | None:
+        """Change a record as it stands, or forget it; return it as it is now, None where gone."""
+        with writing(self._journal.engine) as connection:
+            row = next(iter(self._with_keys(connection, [key])), None)
+            before = None if row is None else self._read(row)
+            after = None if before is None else changed(before)
+            if after is None:
+                connection.execute(delete(records).where(self._mine, records.c.key == key))
+            elif after != before:
+                self.update(connection, [after], at)
+        return after
+
     def merge(self, found: Sequence[R], grown: Callable[[R, R], R], at: int) -> tuple[int, int]:
         """Write records down, those whose key is there as they grow from their earlier selves.
 

@@ -38,7 +38,6 @@ from nightscreen.schemas.checks import NoAnswer, Operation, family_of
 from nightscreen.schemas.clock import Clock, system_clock
 from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.plan import CheckCounts, CheckQuote, Quote
-from nightscreen.schemas.records import JournalRecord
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from nightscreen.files.run_folder import RunFolder
     from nightscreen.journal import Journal
     from nightscreen.schemas.checks import SubjectKind
+    from nightscreen.schemas.records import JournalRecord
 
 PENDING, FAILED = "pending", "failed"
 """Words of every flow for whoever waits for a call, and for whoever's call surely did nothing."""
@@ -98,8 +98,7 @@ T = TypeVar("T", bound=Person)
 class ReportParts(NamedTuple):
     """What a flow's report says beside its calls."""
 
-    # what each operation's calls came to, in the flow's own words
-    answers: Mapping[Operation, Mapping[str, int]]
+    answers: Mapping[str, int]  # what the operation's calls came to, in the flow's own words
     more: Mapping[str, Any] = {}  # further parts of the report
     cost: Mapping[str, Any] = {}  # further parts of its part `cost`
 
@@ -254,9 +253,7 @@ class PersonRun(ABC, Generic[P, T]):
 
     # --- closing ---
 
-    @property
-    def rows(self) -> dict[str, int]:
-        """Return how many rows were read, taken and refused."""
+    def _rows(self) -> dict[str, int]:
         read, refused = self.rows_read, self.rows_refused
         return {"read": read, "screened": read - refused, "quarantined": refused}
 
@@ -267,7 +264,7 @@ class PersonRun(ABC, Generic[P, T]):
         return {
             "quoted": found.in_naira(),
             "hours": round(found.hours, 3),
-            "rows": self.rows,
+            "rows": self._rows(),
             "calls": self.run.progress[self.operation].wanted,
             "cap": naira_text(self.run.caps.run_micro),
             **self.quoted_more(),
@@ -282,53 +279,39 @@ class PersonRun(ABC, Generic[P, T]):
         self.discard_secrets()
         self.recover()
         self.reload_records()
-        parts = self.write()
-        ends = call_ends(self.run, self.operation, {each.subject for each in self.pending_people()})
-        return close_run(self.run, self.rows, ends, parts)
-
-
-def close_run(
-    run: Run,
-    rows: Mapping[str, int],
-    ends: Mapping[Operation, Counter[LookupStatus]],
-    parts: ReportParts,
-) -> dict[str, Any]:
-    """Write calls, report, page and manifest, and note the run's end; return the report.
-
-    `ends` says how many questions of each operation came to which end, those not reached as
-    `WAITING`; what `parts` says beside it may replace a part.
-    """
-    end = RunEnd(run)
-    calls = write_calls(run.folder, run.journal, run.run_id, run.declared)
-    checks = {}
-    for operation in dict.fromkeys((*ends, *parts.answers)):
-        made = ends.get(operation, Counter[LookupStatus]())
-        wanted, answers = made.total(), parts.answers.get(operation, {})
-        counts = CheckCounts(lookups=wanted, distinct=wanted)
-        ended = lookup_counts(counts, made, test_mode=end.in_test)
-        checks[operation.value] = check_report(
-            counts, ended, calls.of(operation), answers=answers, asked=answers
-        )
-    report = {
-        **end.head(),
-        "flow": run.flow,
-        "rows": dict(rows),
-        "checks": checks,
-        "cost": {**end.cost(calls), **parts.cost},
-        "balance": calls.balance.document(calls.cost_micro),
-        "exposure": {},
-        "decisions": {},
-        "changes": {},
-        "notices": list(end.notices),
-        "files": end.files(),
-        **parts.more,
-    }
-    manifest = {
-        "flow": run.flow,
-        "input": {"digest": run.input_digest},
-        "parameters": run.parameters.model_dump(exclude={"output", "run"}),
-    }
-    return end.finish(report, api_run_page(report), manifest)
+        parts, run = self.write(), self.run
+        end = RunEnd(run)
+        calls = write_calls(run.folder, run.journal, run.run_id, run.declared)
+        waiting = {each.subject for each in self.pending_people()}
+        checks = {}
+        for operation, made in _call_ends(run, self.operation, waiting).items():
+            wanted = made.total()
+            answers = parts.answers if operation == self.operation else {}
+            counts = CheckCounts(lookups=wanted, distinct=wanted)
+            ended = lookup_counts(counts, made, test_mode=end.in_test)
+            checks[operation.value] = check_report(
+                counts, ended, calls.of(operation), answers=answers, asked=answers
+            )
+        report = {
+            **end.head(),
+            "flow": run.flow,
+            "rows": self._rows(),
+            "checks": checks,
+            "cost": {**end.cost(calls), **parts.cost},
+            "balance": calls.balance.document(calls.cost_micro),
+            "exposure": {},
+            "decisions": {},
+            "changes": {},
+            "notices": list(end.notices),
+            "files": end.files(),
+            **parts.more,
+        }
+        manifest = {
+            "flow": run.flow,
+            "input": {"digest": run.input_digest},
+            "parameters": run.parameters.model_dump(exclude={"output", "run"}),
+        }
+        return end.finish(report, api_run_page(report), manifest)
 
 
 # --- a record for each call ---
@@ -343,7 +326,6 @@ class Recorded(Person):
 
 
 S = TypeVar("S", bound=Recorded)
-R = TypeVar("R", bound=JournalRecord)
 
 
 class RecordRun(PersonRun[P, S]):
@@ -363,39 +345,21 @@ class RecordRun(PersonRun[P, S]):
 
     @staticmethod
     @abstractmethod
-    def after(journal: Journal, record: Any, end: CallEnd | None) -> Any:  # noqa: ANN401 - of the model
+    def after(journal: Journal, end: CallEnd | None, record: Any) -> Any:  # noqa: ANN401 - of the model
         """Return a record as it is after its call, None where it is to be forgotten.
 
         No end: nothing was sent for it.
         """
 
     @classmethod
-    def keep(cls, journal: Journal, record: R, end: CallEnd | None) -> R | None:
-        """Write into a record what came of its call; return it as it is now, None where it is gone.
-
-        Where somebody has changed it meanwhile, what came is written into it as it stands.
-        """
-        kept, before = Records(journal, type(record)), record
-        while True:
-            after: R | None = cls.after(journal, before, end)
-            if after is None:
-                kept.drop([before.key])
-                return None
-            if after == before or kept.replace(after, before, journal.clock()):
-                return after
-            found = kept.find(record.key)
-            if found is None:
-                return None
-            before = found
-
-    @classmethod
     def learn_dead(cls, journal: Journal, run_id: str = "") -> None:
         """Learn what came of calls whose process died, and of those of a run that is closed."""
-        for record in Records(journal, cls.model).all(state=cls.under_way):
+        kept: Records[Any] = Records(journal, cls.model)
+        for record in kept.all(state=cls.under_way):
             worker, operation = cls.made_by(record)
             if worker == run_id or not is_under_way(journal, worker):
                 end = _end_in_journal(journal, worker, operation, record.subject)
-                cls.keep(journal, record, end)
+                kept.change(record.key, partial(cls.after, journal, end), journal.clock())
 
     def recover(self) -> None:
         """Learn what came of calls whose process died, and of those of this run."""
@@ -432,8 +396,7 @@ class RecordRun(PersonRun[P, S]):
             return False
         if person.word == PENDING:
             person.task = await caller.make_call(self.call(caller, person))
-            end = end_of(person.task, self.run.clock())
-            await asyncio.to_thread(self.save_result, person, end)
+            await asyncio.to_thread(self.save_result, person, person.task)
         return True
 
     def begin(self, person: S) -> bool:
@@ -453,12 +416,14 @@ class RecordRun(PersonRun[P, S]):
             return self.kept.replace(intent, before, self.run.clock())
         return bool(self.kept.add([intent]))
 
-    def save_result(self, person: S, end: CallEnd | None) -> None:
-        """Write down what came of a call; None: it was never sent."""
-        person.record = self.keep(self.run.journal, person.record, end)
+    def save_result(self, person: S, task: LookupTask) -> None:
+        """Write down what came of a call, and what it makes of the person."""
+        end = _end_of(task, self.run.clock())
+        after = partial(self.after, self.run.journal, end)
+        record = self.kept.change(person.record.key, after, self.run.clock())
         is_lost = end is not None and end.is_lost
-        status = LookupStatus.LAPSED if person.task is None else person.task.status
-        person.word = "" if is_lost else _WORDS.get(status, "")
+        person.word = "" if is_lost else _WORDS.get(task.status, "")
+        self.apply_record(person, record)
 
 
 # --- the way of a run ---
@@ -565,8 +530,6 @@ class CallEnd:
     # when that was known, microseconds; None of one that never settled
     settled_at: int | None = None
     body: bytes = field(default=b"", repr=False)  # what was answered
-    # what was answered, in the words of `Outcome`, as far as it is known
-    outcome: str | None = None
     # the masked contact that a refused BVN start shows as the registered one
     contact: str | None = field(default=None, repr=False)
 
@@ -581,7 +544,7 @@ class CallEnd:
         return self.state in LOST
 
 
-def end_of(task: LookupTask, now: int) -> CallEnd | None:
+def _end_of(task: LookupTask, now: int) -> CallEnd | None:
     """Return how a call that has just come back ended; None if it was never sent."""
     reading = task.reading
     if reading is None or task.status is LookupStatus.LAPSED:
@@ -594,7 +557,6 @@ def end_of(task: LookupTask, now: int) -> CallEnd | None:
         reading.cost_micro,
         now,
         reading.body,
-        None if reading.outcome is None else reading.outcome.value,
         reading.contact,
     )
 
@@ -617,10 +579,10 @@ def _end_in_journal(
     stored = journal.answers.latest(operation, [subject]).get(subject)
     is_its_own = stored is not None and stored.run_id == run_id
     body = journal.answers.body(operation, stored) if stored is not None and is_its_own else b""
-    return CallEnd(last.state, last.trouble, last.cost_micro, last.settled_at, body, last.outcome)
+    return CallEnd(last.state, last.trouble, last.cost_micro, last.settled_at, body)
 
 
-def call_ends(
+def _call_ends(
     run: Run, operation: Operation, waiting: set[bytes]
 ) -> dict[Operation, Counter[LookupStatus]]:
     """Return how the questions of a run ended, over all its sessions, as the journal has it.

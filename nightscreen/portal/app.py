@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
-from itsdangerous import BadData
 from sqlalchemy import text
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
@@ -39,8 +38,9 @@ from nightscreen.operations.consents.links import (
     ConsentLinks,
     ExchangeEnd,
     Refusal,
+    read_signed,
     redeem,
-    signing,
+    signed,
 )
 from nightscreen.portal.pages import TEMPLATES, Portal, place_of, policy
 from nightscreen.runs.run import require_service
@@ -80,8 +80,7 @@ _WORD_BYTES = 16  # 128 bits: nobody guesses one
 _LONGEST_CODE = 2000  # the service's specification names no length; bounds what a stranger can send
 _READ = ("code", "state", "error")
 
-_LINK_STATUS = {Refusal.USED: 410, Refusal.EXPIRED: 410}
-_STATE_STATUS = {Refusal.USED: 410, Refusal.EXPIRED: 410, Refusal.OTHER_BROWSER: 403}
+_REFUSED_STATUS = {Refusal.USED: 410, Refusal.EXPIRED: 410, Refusal.OTHER_BROWSER: 403}
 _RESULT_STATUS = {
     "denied": 200,
     "nothing_granted": 200,
@@ -193,7 +192,7 @@ async def start(portal: Portal, request: Request) -> Response:
     """Say who asks for what, as often as the link is opened."""
     asked = await _resolve_consent(portal, request)
     if isinstance(asked, Refusal):
-        return _link_refused(portal, asked)
+        return _refused(portal, "link", asked, 404)
     screen = origin_of(portal.settings.consent_url)
     response = portal.page("start", scopes=asked.scopes, screen=urlsplit(screen).netloc)
     response.headers["content-security-policy"] = policy(screen)
@@ -204,7 +203,7 @@ async def depart(portal: Portal, request: Request) -> Response:
     """Send the browser to the consent screen."""
     asked = await _resolve_consent(portal, request)
     if isinstance(asked, Refusal):
-        return _link_refused(portal, asked)
+        return _refused(portal, "link", asked, 404)
     if not portal.departures.try_acquire(asked.link):
         return portal.error_page("pace", 429, again=request.url.path)
     word, links = _word(portal, request), ConsentLinks(portal.journal)
@@ -223,9 +222,10 @@ async def _resolve_consent(portal: Portal, request: Request) -> AskedConsent | R
     return await asyncio.to_thread(links.resolve_link, request.path_params["token"])
 
 
-def _link_refused(portal: Portal, why: Refusal) -> Response:
-    kind = why if why in _LINK_STATUS else Refusal.UNKNOWN
-    return portal.error_page(f"link_{kind}", _LINK_STATUS.get(why, 404))
+def _refused(portal: Portal, what: str, why: Refusal, unknown: int) -> Response:
+    """Say why a link or a state does not work; one that was changed is as good as unknown."""
+    kind = why if why in _REFUSED_STATUS else Refusal.UNKNOWN
+    return portal.error_page(f"{what}_{kind}", _REFUSED_STATUS.get(why, unknown))
 
 
 async def come_back(portal: Portal, request: Request) -> Response:
@@ -238,8 +238,7 @@ async def come_back(portal: Portal, request: Request) -> Response:
     word, links = _held(portal, request).get("word"), ConsentLinks(portal.journal)
     asked = await asyncio.to_thread(links.consume_state, given["state"], word)
     if isinstance(asked, Refusal):
-        kind = Refusal.UNKNOWN if asked is Refusal.TAMPERED else asked
-        return portal.error_page(f"state_{kind}", _STATE_STATUS.get(asked, 400))
+        return _refused(portal, "state", asked, 400)
     done = None
     if "error" in given:
         what = _redirect_error(given["error"])
@@ -291,10 +290,8 @@ def _cookie(portal: Portal) -> str:
 
 def _held(portal: Portal, request: Request) -> dict[str, Any]:
     """Return what the browser's cookie holds; nothing where it is not ours or too old."""
-    signed, held = request.cookies.get(_cookie(portal), ""), dict[str, Any]()
-    with suppress(BadData):
-        held = signing(portal.journal, "browser").loads(signed, max_age=_COOKIE_S)
-    return held
+    text = request.cookies.get(_cookie(portal), "")
+    return read_signed(portal.journal, "browser", text, _COOKIE_S) or {}
 
 
 def _word(portal: Portal, request: Request) -> str:
@@ -305,7 +302,7 @@ def _word(portal: Portal, request: Request) -> str:
 def _remember(portal: Portal, response: Response, **held: object) -> Response:
     response.set_cookie(
         _cookie(portal),
-        str(signing(portal.journal, "browser").dumps(held)),
+        signed(portal.journal, "browser", held),
         max_age=_COOKIE_S,
         path="/",
         secure=portal.place.is_secure,
@@ -316,13 +313,8 @@ def _remember(portal: Portal, response: Response, **held: object) -> Response:
 
 
 def _read(request: Request) -> dict[str, str] | None:
-    """Return what came back; None if anything is given twice or cannot be read."""
-    query = request.scope["query_string"].decode("latin-1")
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=50)
-    except ValueError:
-        return None
-    given = [(name, value) for name, value in pairs if name in _READ]
+    """Return what came back; None if anything is given twice."""
+    given = [each for each in request.query_params.multi_items() if each[0] in _READ]
     return dict(given) if len({name for name, _ in given}) == len(given) else None
 
 

@@ -162,8 +162,8 @@ def _followed(journal: Journal, offer: Offer) -> LoanOutcome | None:
             as_of=as_of,
             standing=standing,
             status=now.status or "",
-            principal=_naira(now.amount_disbursed) or _naira(now.loan_amount),
-            paid=_naira(now.paid),
+            principal=now.amount_disbursed or now.loan_amount,
+            paid=now.paid,
             days_past_due=0 if since is None else (as_of - since).days,
         )
         if outcome is None:
@@ -186,10 +186,6 @@ def _followed(journal: Journal, offer: Offer) -> LoanOutcome | None:
 
 def _standing(word: str | None) -> LoanStanding:
     return standing_of((word or "").replace("_", " ")) or LoanStanding.OPEN
-
-
-def _naira(text: str | None) -> Decimal | None:
-    return None if text is None else Decimal(text)
 
 
 # --- figures ---

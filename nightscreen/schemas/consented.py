@@ -10,11 +10,11 @@ import secrets
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from nightscreen.schemas.answers import Record, Text
+from nightscreen.schemas.answers import Record, Text, read_text
 from nightscreen.schemas.records import Ground, JournalRecord
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ _ELSEWHERE = ("transactions", "records", "items", "accounts")
 """Where a list may be if the envelope changes: area A is in beta."""
 
 
+def _scope(value: object) -> str | None:
+    return None if value is None else read_text(value) or ""
+
+
 class TokenAnswer(Record):
     """An access token (specification, access-token response)."""
 
@@ -34,7 +38,15 @@ class TokenAnswer(Record):
     token_type: Text = None
     username: Text = None
     refresh_token: Text = None  # only after the exchange of a code; a refresh returns none
-    scope: Text = None  # what was granted, separated by blanks
+    # what was granted, separated by blanks; empty where it is there and names nothing
+    scope: Annotated[str | None, BeforeValidator(_scope)] = None
+
+    @property
+    def scopes(self) -> tuple[str, ...] | None:
+        """Return the scopes that are named; None where all is granted (OAuth 2.0, 5.1)."""
+        if self.scope is None:
+            return None
+        return tuple(dict.fromkeys(self.scope.replace(",", " ").split()))
 
 
 class GrantState(StrEnum):

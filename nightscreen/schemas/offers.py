@@ -7,6 +7,7 @@ offer (`operations/loans/offers.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal  # noqa: TC003 - pydantic reads it
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -61,14 +62,14 @@ class LoanWord(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoanSnapshot:
-    """The last known state of a loan, compared from day to day; money as decimal text."""
+    """The last known state of a loan, compared from day to day; money in naira."""
 
     # the service's own word; the last one where the reference is not known any more
     status: str | None = None
     known: bool = True  # the service knows the reference
-    loan_amount: str | None = None
-    amount_disbursed: str | None = None
-    paid: str | None = None
+    loan_amount: Decimal | None = None
+    amount_disbursed: Decimal | None = None
+    paid: Decimal | None = None
     reject_reason: str | None = None
     can_request: bool | None = None
     can_cancel: bool | None = None

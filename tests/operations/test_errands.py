@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from nightscreen.client import wire
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
-from nightscreen.operations.person_run import ReportParts, close_run
+from nightscreen.operations.person_run import Person, PersonRun, ReportParts
 from nightscreen.ops.doctor import diagnose
 from nightscreen.ops.vitals import ASKING, WRITING, read_vitals
 from nightscreen.report.page import summary_markdown
@@ -68,10 +67,27 @@ def made(
     return asyncio.run(in_a_session())
 
 
-def reported(run: Run, tasks: list[LookupTask], operation: Operation) -> dict[str, Any]:
-    rows = {"read": len(tasks), "screened": len(tasks), "quarantined": 0}
-    ends = {operation: Counter(task.status for task in tasks)}
-    return close_run(run, rows, ends, ReportParts({}))
+class Errand(PersonRun[ApiRunParameters, Person]):
+    """A run about nobody, whose calls a test makes by itself."""
+
+    flow, name = "a_flow", "errand"
+    operation, kind = Operation.LOAN_PRODUCTS, SubjectKind.PRODUCT
+
+    def load_people(self) -> list[Person]:
+        return []
+
+    async def ask_person(self, caller: Caller, person: Person) -> bool:
+        raise NotImplementedError
+
+    def write(self) -> ReportParts:
+        return ReportParts({})
+
+
+def reported(run: Run, rows: int) -> dict[str, Any]:
+    """Close a run that has read so many rows; return its report."""
+    errand = Errand(run, ApiRunParameters())
+    errand.rows_read = rows
+    return errand.close()
 
 
 async def _products(session: Caller) -> list[LookupTask]:
@@ -90,7 +106,7 @@ def test_api_call_is_journaled_and_brings_its_reading(tmp_path: Path) -> None:
     assert [(row.check, row.kind, row.state) for row in rows] == [
         ("loan_products", "product", "answered")
     ]
-    report = reported(run, [task], Operation.LOAN_PRODUCTS)
+    report = reported(run, 1)
     assert (report["state"], report["cost"]["total"]) == ("completed", "0.00")
     assert (run.folder.path / "manifest.json").exists()
     page = (run.folder.path / "report.html").read_text("utf-8")
@@ -167,7 +183,7 @@ def test_only_a_run_of_the_same_flow_is_resumed(tmp_path: Path) -> None:
     resumed = opened(tmp_path, Operation.LOAN_PRODUCTS, run=new.run_id)
     resumed.stops.stop(ADDRESS)
     resumed.refuse_wrong_address()
-    report = reported(resumed, [], Operation.LOAN_PRODUCTS)
+    report = reported(resumed, 0)
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
     resumed.close()
 

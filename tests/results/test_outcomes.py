@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -296,7 +297,7 @@ def test_loans_followed_here_count_without_a_book(book: Book) -> None:
             LoanView(
                 book.nights.now + number * DAY,
                 "track",
-                LoanSnapshot(status=word, amount_disbursed="50000.00", paid="0.00"),
+                LoanSnapshot(status=word, amount_disbursed=Decimal(50_000), paid=Decimal(0)),
             )
             for number, word in enumerate(words)
         )

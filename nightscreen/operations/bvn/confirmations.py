@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from itsdangerous import BadData
-
 from nightscreen.client import wire
 from nightscreen.journal import journal_of
 from nightscreen.operations.bvn.states import (
@@ -30,7 +28,7 @@ from nightscreen.operations.bvn.states import (
     requests_of,
     write_bvns,
 )
-from nightscreen.operations.consents.links import signing
+from nightscreen.operations.consents.links import read_signed, signed
 from nightscreen.operations.person_run import (
     FAILED,
     PENDING,
@@ -53,11 +51,9 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
-    from nightscreen.calling.run import Run
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import BvnConsent, Settings
     from nightscreen.journal import Journal
-    from nightscreen.operations.person_run import CallEnd
     from nightscreen.reading.open_file import TableSource
     from nightscreen.schemas.clock import Clock
 
@@ -146,9 +142,7 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
     flow, name = "confirm_bvns", "confirm-bvns"
     operation = Operation.BVN_FINISH
 
-    def __init__(self, run: Run, parameters: ConfirmBvns) -> None:
-        super().__init__(run, parameters)
-        self._batches: set[str] = set()
+    _batches: set[str]  # the batch names in which the customers of the file were asked
 
     @classmethod
     def identify(cls, parameters: ConfirmBvns, settings: Settings) -> tuple[str, str]:
@@ -168,6 +162,7 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
         """Read the passwords into memory and judge each customer's request; write quarantine."""
         file = read_passwords(self.parameters, self.run.settings)
         self.rows_read = len(file.supplied) + len(file.refused)
+        self._batches = set()
         found = list(self._matched(file))
         file.supplied.clear()
         self.rows_refused = len(file.refused)
@@ -207,7 +202,9 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
             person.record = record
         is_done = person.record.finish_run_id == self.run.run_id
         if person.word == PENDING and (is_done or not is_same):
-            person.word = person.otp = ""
+            person.word = ""
+        if person.word not in {PENDING, FAILED}:  # else it surely did not arrive
+            person.otp = ""
 
     def intent(self, person: Given) -> BvnRequest | None:
         """Take the request for this call; one that has changed is judged again first."""
@@ -223,14 +220,6 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
         finish = wire.bvn_finish(person.record.held.bvn, person.otp)
         return self.consented(caller, person.record, finish)
 
-    def save_result(self, person: Given, end: CallEnd | None) -> None:
-        """Write down what came of it; a password that surely did not arrive is kept in memory."""
-        sent_for = person.record
-        super().save_result(person, end)
-        person.record = person.record or sent_for  # it was erased meanwhile
-        if person.word not in {PENDING, FAILED}:
-            person.otp = ""
-
     def discard_secrets(self) -> None:
         """Delete every password from memory."""
         for each in self.people:
@@ -242,7 +231,7 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
         So those who supplied nothing are seen too.
         """
         states = write_bvns(self.run, lines_of(self.run.journal, self._batches))
-        return ReportParts({self.operation: states}, {"states": states})
+        return ReportParts(states, {"states": states})
 
 
 def given_to(request: BvnRequest, otp: str) -> Given:
@@ -327,6 +316,7 @@ def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
 # --- links under which customers supply their passwords themselves ---
 
 PATH = "/otp/"  # the portal's path of the page; the token follows
+_LINK = "bvn request"  # what such a token is signed for
 
 
 class LinkWord(StrEnum):
@@ -366,7 +356,7 @@ _WORDS = {
 
 def token_for(journal: Journal, request: BvnRequest) -> str:
     """Return the token of a request's link."""
-    return str(signing(journal, "bvn request").dumps(request.key))
+    return signed(journal, _LINK, request.key)
 
 
 def link_for(journal: Journal, settings: Settings, request: BvnRequest) -> str:
@@ -385,12 +375,10 @@ def _resolve(
     journal: Journal, settings: Settings, token: str
 ) -> tuple[BvnRequest | None, LinkView]:
     """Return a link's request too; None if the token was not made here, or the request is gone."""
-    try:
-        request = requests_of(journal).find(signing(journal, "bvn request").loads(token))
-    except BadData:
-        request = None
+    key = read_signed(journal, _LINK, token)
+    request = None if key is None else requests_of(journal).find(key)
     known = {} if request is None else newest(journal, [request.customer])
-    if request is None or request.key not in {each.key for each in known.values()}:
+    if request is None or key not in {each.key for each in known.values()}:
         return None, LinkView(LinkWord.CLOSED)
     return request, view(request, settings, journal.clock())
 

@@ -198,8 +198,7 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
         """Write the table of requests."""
         states = write_bvns(self.run, list(map(self._line, self.people)))
         waiting = states.get(BvnState.AWAITING_OTP, 0) + states.get(BvnState.REQUESTED, 0)
-        to_come = {"to_come": self._to_come(waiting)}
-        return ReportParts({self.operation: states}, {"states": states}, to_come)
+        return ReportParts(states, {"states": states}, {"to_come": self._to_come(waiting)})
 
     def _line(self, row: Requested) -> BvnRecord:
         word, request = row.word or PENDING, row.record

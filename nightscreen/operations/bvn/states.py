@@ -170,7 +170,7 @@ class BvnRun(RecordRun[P, S]):
         return record.run_id, Operation.BVN_START
 
     @staticmethod
-    def after(_journal: Journal, record: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
+    def after(_journal: Journal, end: CallEnd | None, record: BvnRequest) -> BvnRequest | None:
         """Return a request after its first or its second call."""
         return after_finish(record, end) if record.finishing else after_start(record, end)
 

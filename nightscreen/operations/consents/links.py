@@ -24,7 +24,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from itsdangerous import BadData, TimestampSigner, URLSafeTimedSerializer
 
-from nightscreen.client.response_parser import parse_answer, parse_json
+from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import ChargeStatus, FailureReason
 from nightscreen.client.wire import exchange
 from nightscreen.journal.consents import Consents
@@ -57,8 +57,20 @@ _LINK, _STATE = "consent link", "consent state"
 _ID_BYTES = 24  # 192 bits: nobody guesses one
 
 
-def signing(journal: Journal, purpose: str) -> URLSafeTimedSerializer:
-    """Return what signs and reads short values for one purpose, with the journal's keys of links.
+def signed(journal: Journal, purpose: str, value: object) -> str:
+    """Return a short value as text that `read_signed` accepts for the same purpose alone."""
+    return str(_signing(journal, purpose).dumps(value))
+
+
+def read_signed(journal: Journal, purpose: str, text: str, max_age_s: int | None = None) -> Any:  # noqa: ANN401 - what was signed
+    """Return a value that was signed here, None where the text is not ours or too old."""
+    with suppress(BadData):
+        return _signing(journal, purpose).loads(text, max_age=max_age_s)
+    return None
+
+
+def _signing(journal: Journal, purpose: str) -> URLSafeTimedSerializer:
+    """Return what signs short values for one purpose, with the journal's keys of links.
 
     All processes of a journal agree on it; links in somebody's mail survive a rotation of the key
     until they end, unless it was rotated at once.
@@ -135,7 +147,8 @@ class ConsentLinks:
                 disguise, or the link would be valid for too long or not at all.
         """
         opened = self._open(customer_id, scopes, valid_for)
-        token = self._signed(_STATE, {"state": opened}) if direct else self._signed(_LINK, opened)
+        purpose, held = (_STATE, {"state": opened}) if direct else (_LINK, opened)
+        token = signed(self._journal, purpose, held)
         return Link(token, reference_of(opened), self._journal.clock() + span_micros(valid_for))
 
     def _open(self, customer_id: str, scopes: Iterable[str], valid_for: timedelta) -> str:
@@ -161,14 +174,10 @@ class ConsentLinks:
         self._records.add([link])
         return opened
 
-    def _signed(self, purpose: str, held: object) -> str:
-        return str(signing(self._journal, purpose).dumps(held))
-
     def resolve_link(self, token: str) -> AskedConsent | Refusal:
         """Return what a link asks for, and leave it as it is."""
-        try:
-            link_id = signing(self._journal, _LINK).loads(token)
-        except BadData:
+        link_id = read_signed(self._journal, _LINK, token)
+        if link_id is None:
             return Refusal.TAMPERED
         found = self._good(link_id)
         if isinstance(found, Refusal):
@@ -179,7 +188,7 @@ class ConsentLinks:
         """Return the state of a redirect that begins now in a browser."""
         state_id = self._open(asked.customer_id, asked.scopes, DEPARTURE)
         held = {"state": state_id, "link": asked.link, "browser": _digest("browser", browser)}
-        return self._signed(_STATE, held)
+        return signed(self._journal, _STATE, held)
 
     def consume_state(
         self, state: str, browser: str | None = None, *, of: str | None = None
@@ -191,9 +200,8 @@ class ConsentLinks:
         customer's, where it belongs to another customer than the operator says (`of`). A state is
         also refused if its link has led to a consent meanwhile.
         """
-        try:
-            held: dict[str, str] = signing(self._journal, _STATE).loads(state)
-        except BadData:
+        held: dict[str, str] | None = read_signed(self._journal, _STATE, state)
+        if held is None:
             return Refusal.TAMPERED
         here = "" if browser is None else _digest("browser", browser)
         if of is None and not hmac.compare_digest(held.get("browser", here), here):
@@ -228,7 +236,7 @@ class ConsentLinks:
 
     def reissue_token(self, asked: AskedConsent) -> str:
         """Return the token of a link once more; empty where there was none."""
-        return self._signed(_LINK, asked.link) if asked.link else ""
+        return signed(self._journal, _LINK, asked.link) if asked.link else ""
 
 
 def reference_of(opened: str) -> str:
@@ -328,7 +336,7 @@ def _kept(
         ending = _ENDINGS.get(reading.verdict, otherwise)
         return Redeemed(ending, trouble=str(reading.trouble or ""))
     token = parse_answer(Operation.AGGREGATOR_EXCHANGE, reading.body)
-    if token is None or _grants_nothing(token, reading.body, asked.scopes):
+    if token is None or _grants_nothing(token, asked.scopes):
         return Redeemed(ExchangeEnd.NOTHING_GRANTED, missing=asked.scopes)
     at = {"redeemed_at": instant_text(journal.clock())}
     link = {"link": asked.reference} if asked.reference else {}
@@ -340,22 +348,14 @@ def _kept(
     return Redeemed(ExchangeEnd.KEPT, grant, missing=missing)
 
 
-def _grants_nothing(token: TokenAnswer, body: bytes, asked: Sequence[str]) -> bool:
+def _grants_nothing(token: TokenAnswer, asked: Sequence[str]) -> bool:
     """Return whether an answer names no scope of those asked for; saying nothing of scopes is all.
 
-    A scope that is there and empty grants nothing (OAuth 2.0, 5.1: left out where all is granted).
+    A scope that is there and empty grants nothing.
     """
-    named = (token.scope or "").replace(",", " ").split()
-    if named:
-        return bool(asked) and not set(named) & set(asked)
-    if not asked:
-        return True
-    document = parse_json(body)
-    data = document.get("data") if isinstance(document, dict) else None
-    for part in (data, document):
-        if isinstance(part, dict) and "access_token" in part:
-            return part.get("scope") is not None
-    return False
+    if token.scopes is None:
+        return not asked
+    return not token.scopes or (bool(asked) and not set(token.scopes) & set(asked))
 
 
 # --- at the lender's desk: a redirect read by hand, grants listed, a grant revoked ---

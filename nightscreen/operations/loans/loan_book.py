@@ -15,6 +15,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from nightscreen.files.outputs import QUARANTINE, REPORT
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.records import Records
@@ -43,7 +45,7 @@ from nightscreen.schemas.stops import COMPLETED
 from nightscreen.values.amounts import judge_amounts
 from nightscreen.values.dates import InstantProblem, judge_dates, judge_instants
 from nightscreen.values.identifiers import ID_MISSING, judge_customer_id
-from nightscreen.values.issues import Issue, Issues
+from nightscreen.values.issues import Issue, Issues, Validated, judge_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -139,6 +141,11 @@ class LoanBook:
         columns = known_text(batch.columns, self._header, LOAN_DAY_COLUMNS)
         for name in _AMOUNTS:
             columns[name] = judge_amounts(columns[name], issues, name)
+        days, status = columns["days_past_due"], columns["status"]
+        columns["days_past_due"] = judge_column(
+            days, _judge_days, "days_past_due", issues, kind=pa.int64()
+        )
+        columns["status"] = judge_column(status, _judge_status, "status", issues)
         for name in ("maturity_date", "written_off_at", "as_of"):
             columns[name] = judge_dates(columns[name], order, issues, name)
         columns["disbursed_at"] = judge_instants(
@@ -156,7 +163,7 @@ class LoanBook:
         customer, loan, as_of = row["customer_id"], row["loan_id"], row["as_of"]
         if as_of > self._today:
             issues.add(number, "as_of", DAY_AHEAD_TAKEN)
-        day = _day(row, number, issues)
+        day = _day(row)
         disbursed: datetime | None = row["disbursed_at"]
         if disbursed is None and day.standing is LoanStanding.NOT_LENT:
             disbursed = datetime.combine(as_of, datetime.min.time(), LAGOS)
@@ -211,11 +218,10 @@ class LoanBook:
         self.counts["never_decided"] = len(self._tied) - self.counts["decided"]
 
 
-def _day(row: Mapping[str, Any], number: int, issues: Issues) -> LoanDay:
+def _day(row: Mapping[str, Any]) -> LoanDay:
     """Return a loan's status, and what follows if the row does not say it."""
-    days = _days(row["days_past_due"], number, issues)
-    standing = _standing(row, days, number, issues)
-    word = row["restructured"]
+    days, word = row["days_past_due"], row["restructured"]
+    standing = _standing(row)
     restructured = word is not None and fold(word) in _YES
     if days is None:  # how long it is past its maturity date with anything still owed
         due, paid, owed = row["due"], row["paid"], row["outstanding"]
@@ -238,31 +244,27 @@ def _day(row: Mapping[str, Any], number: int, issues: Issues) -> LoanDay:
     )
 
 
-def _days(text: str | None, number: int, issues: Issues) -> int | None:
-    """Return days past due; a negative number is days still to come, and so none."""
-    if text is None:
-        return None
+def _judge_days(text: str) -> Validated[int]:
+    """Judge days past due; a negative number is days still to come, and so none."""
     found = _DAYS.fullmatch(text.replace(",", ""))
     if found is None:
-        issues.add(number, "days_past_due", DAYS_UNREADABLE)
-        return None
-    return 0 if found[1] else int(found[2])
+        return Validated(None, (DAYS_UNREADABLE,))
+    return Validated(0 if found[1] else int(found[2]))
 
 
-def _standing(
-    row: Mapping[str, Any], days: int | None, number: int, issues: Issues
-) -> LoanStanding:
+def _judge_status(word: str) -> Validated[str]:
+    return Validated(word, () if standing_of(word) else (STATUS_UNKNOWN,))
+
+
+def _standing(row: Mapping[str, Any]) -> LoanStanding:
     """Return a loan's status by its status word, else by its amounts and days."""
-    word = row["status"]
-    if word is not None:
-        if (known := standing_of(word)) is not None:
-            return known
-        issues.add(number, "status", STATUS_UNKNOWN)
+    if (known := standing_of(row["status"] or "")) is not None:
+        return known
     if row["written_off_at"] is not None:
         return LoanStanding.WRITTEN_OFF
     if row["outstanding"] is not None and not row["outstanding"] and row["paid"]:
         return LoanStanding.CLOSED
-    return LoanStanding.PAST_DUE if days else LoanStanding.OPEN
+    return LoanStanding.PAST_DUE if row["days_past_due"] else LoanStanding.OPEN
 
 
 BLOCK = 20_000  # rows whose decisions are looked up and whose outcomes are written down at once

@@ -12,7 +12,6 @@ manifest hold none of them.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from nightscreen.client import wire
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.files.outputs import MANIFEST, OFFERS_CSV, OFFERS_FILE, REPORT
-from nightscreen.journal.cases import Reviews
+from nightscreen.files.places import sha256_of
 from nightscreen.journal.customers import Customers
 from nightscreen.operations.person_run import (
     OutputTable,
@@ -38,8 +37,8 @@ from nightscreen.operations.person_run import (
 from nightscreen.report.anomaly_check import HELD, RELEASED
 from nightscreen.results.decision_files import csv_bytes
 from nightscreen.results.enriched import read_customers
+from nightscreen.results.final_decision import current_reviews
 from nightscreen.results.notices import contested
-from nightscreen.results.tracked_state import rests_on
 from nightscreen.results.wording import customer_name
 from nightscreen.schemas.answers import LoanProducts, LoanStarted
 from nightscreen.schemas.checks import Operation, Purpose, SubjectKind
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
-    from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.operations.person_run import CallEnd
@@ -92,12 +90,17 @@ class Offered(Recorded):
     decided_by: str  # `policy` or `review`
     source: OfferSource
     product_id: str
-    problem: str | None = None  # why a call of this session brought no link
 
     @property
     def offer(self) -> Offer | None:
         """Return the customer's newest offer of the product; None where there is none."""
         return cast("Offer | None", self.record)
+
+    @property
+    def problem(self) -> str | None:
+        """Return why the call of this session brought no link."""
+        reading = None if self.task is None else self.task.reading
+        return None if reading is None or reading.trouble is None else reading.trouble.value
 
     @property
     def link(self) -> Offer | None:
@@ -182,8 +185,7 @@ def _parts(folder: Path, run_id: str, manifest: Mapping[str, Any]) -> Iterator[P
     for name in sorted(listed):
         path = folder / name
         try:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = sha256_of(path)
         except OSError:
             raise InputError(f"{path} is missing or cannot be read; restore it") from None
         if digest != listed[name]["sha256"]:
@@ -199,7 +201,7 @@ def candidates(
     A row to which nothing is offered, whatever was before, has another word than `PENDING`.
     """
     names, wanted = journal.pseudonyms, frozenset(parameters.decisions)
-    reviews = Reviews(journal).active(source.batch, journal.clock())
+    reviews = current_reviews(journal, source.batch)
     disputed = contested(journal, source.batch)
     found: list[Offered] = []
     number = 0
@@ -215,12 +217,11 @@ def candidates(
         for each, row in asked.items():
             own = decision = str(row["decision"])
             by = "policy"  # the newest decision holds, whoever made it
-            if (customer := known.get(each)) is not None:
-                part = customer.state.get(LISTED_PART)
-                if (review := reviews.get(each)) and rests_on(review, customer):
-                    decision, by = review.decision, "review"
-                elif part is not None and part.run_id != source.run_id:
-                    decision = str(part.values["decision"])
+            part = known[each].state.get(LISTED_PART) if each in known else None
+            if (review := reviews.get(each)) is not None:
+                decision, by = review.decision, "review"
+            elif part is not None and part.run_id != source.run_id:
+                decision = str(part.values["decision"])
             if own not in wanted and (decision not in wanted or by != "review"):
                 continue
             requested = any(row.get(name) is not None for name in REQUESTED)
@@ -272,10 +273,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
     flow, name, batch = "offer_loans", "loan-offers", "loan-offers"
     operation, kind = Operation.LOAN_START, SubjectKind.CUSTOMER
     model, under_way, first_alone = Offer, LinkState.STARTING.value, True
-
-    def __init__(self, run: Run, parameters: OfferLoans) -> None:
-        super().__init__(run, parameters)
-        self._source = read_source(parameters)
+    _source: OfferSource  # the run that is offered from
 
     @staticmethod
     def made_by(record: Offer) -> tuple[str, Operation]:
@@ -283,7 +281,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         return record.run_id, Operation.LOAN_START
 
     @staticmethod
-    def after(journal: Journal, record: Offer, end: CallEnd | None) -> Offer | None:
+    def after(journal: Journal, end: CallEnd | None, record: Offer) -> Offer | None:
         """Return an offer after its call; None if no link can have been made."""
         if end is None or not (end.is_lost or end.is_answered):
             return None
@@ -315,6 +313,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         Raises:
             InputError: the run's files were changed.
         """
+        self._source = read_source(self.parameters)
         found, self.rows_read = candidates(self.run.journal, self._source, self.parameters)
         return found
 
@@ -394,14 +393,6 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         )
         return caller.task(request, kind=self.kind, subject=person.subject)
 
-    def save_result(self, person: Offered, end: CallEnd | None) -> None:
-        """Write down what came of a call; an offer for which nothing was sent is forgotten."""
-        super().save_result(person, end)
-        person.problem = None if end is None else end.trouble
-        if person.offer is not None:
-            linked = person.offer.state is LinkState.OFFERED
-            person.word = OfferWord.OFFERED if linked else OfferWord.IN_DOUBT
-
     # --- closing ---
 
     def write(self) -> ReportParts:
@@ -428,7 +419,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
             "offers": counts,
             "changes": {"links_made": self._made},
         }
-        return ReportParts({self.operation: {"offered": self._made}}, more)
+        return ReportParts({"offered": self._made}, more)
 
     def _head(self) -> dict[str, Any]:
         """Return what the run is about."""

@@ -13,12 +13,14 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from nightscreen.client import wire
 from nightscreen.client.response_parser import parse_answer
+from nightscreen.client.response_rules import ChargeStatus
 from nightscreen.files.outputs import CHANGES_FILE, LOANS_FILE
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED
@@ -30,7 +32,6 @@ from nightscreen.operations.person_run import (
     Person,
     PersonRun,
     ReportParts,
-    end_of,
 )
 from nightscreen.results.outcomes import linked_offers
 from nightscreen.schemas.answers import LoanState
@@ -48,11 +49,12 @@ from nightscreen.schemas.offers import (
 from nightscreen.schemas.rows import INSTANT, NAIRA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from nightscreen.calling.caller import Caller
+    from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.calling.run import Run
-    from nightscreen.operations.person_run import CallEnd
+    from nightscreen.client.classify import CallOutcome
 
 _TOO_MUCH = Decimal(10) ** 15  # an amount beyond what a column of naira holds is no amount of money
 
@@ -128,20 +130,18 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         request = wire.loan_view(person.offer.reference or "")
         task = caller.task(request, kind=self.kind, subject=person.subject)
         person.task = await caller.make_call(task)
-        end = end_of(person.task, self.run.clock())
-        await asyncio.to_thread(self.save_result, person, end)
+        await asyncio.to_thread(self.save_result, person, person.task)
         return True
 
-    def save_result(self, person: Followed, end: CallEnd | None) -> None:
+    def save_result(self, person: Followed, task: LookupTask) -> None:
         """Write down what was seen of a loan, with what is new of it.
 
         Where another process has seen it meanwhile, that one reports what it saw.
         """
         before, now = person.offer, self.run.clock()
-        seen = None if end is None else _seen(before, end)
+        seen = _seen(before, task.reading)
         if seen is None:
-            if person.task is not None and person.task.status is not LookupStatus.WAITING:
-                person.word = FAILED
+            person.word = PENDING if task.status is LookupStatus.WAITING else FAILED
             return
         person.word = LoanWord.FOLLOWED if seen.known else LoanWord.UNKNOWN_REFERENCE
         viewed: dict[str, Any] = {
@@ -174,7 +174,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
             )
         statuses = Counter(each.seen.status for each in self.people if each.seen.status)
         return ReportParts(
-            {self.operation: {"found": counts[LoanWord.FOLLOWED], "not_found": unknown}},
+            {"found": counts[LoanWord.FOLLOWED], "not_found": unknown},
             {
                 "followed": {word.value: counts[word] for word in LoanWord},
                 "statuses": dict(sorted(statuses.items())),
@@ -183,26 +183,23 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         )
 
 
-def _seen(offer: Offer, end: CallEnd) -> LoanSnapshot | None:
+def _seen(offer: Offer, reading: CallOutcome | None) -> LoanSnapshot | None:
     """Return what an answer says of a loan; None if there was none."""
-    if not end.is_answered:
+    if reading is None or reading.verdict is not ChargeStatus.ANSWERED:
         return None
-    before = offer.seen
-    if end.outcome == Outcome.NOT_FOUND:
-        return replace(before, known=False) if before else LoanSnapshot(known=False)
-    loan = parse_answer(Operation.LOAN_VIEW, end.body)
+    if reading.outcome is Outcome.NOT_FOUND:
+        return replace(offer.seen or LoanSnapshot(), known=False)
+    loan = parse_answer(Operation.LOAN_VIEW, reading.body)
     if not isinstance(loan, LoanState) or not loan.status:
         return None
-    shown: dict[str, Any] = {name: _text(getattr(loan, name)) for name in _AMOUNTS}
+    shown: dict[str, Any] = {name: _naira(getattr(loan, name)) for name in _AMOUNTS}
     shown |= {name: getattr(loan, name) for name in ("status", "reject_reason", *_FLAGS)}
     return LoanSnapshot(**shown)
 
 
-def _text(amount: Decimal | None) -> str | None:
-    """Return an amount as decimal text, the same however many zeros it came with."""
-    if amount is None or abs(amount) >= _TOO_MUCH:
-        return None
-    return f"{amount.quantize(Decimal('0.01')):f}"
+def _naira(amount: Decimal | None) -> Decimal | None:
+    """Return an amount to the kobo; None of what a column of naira cannot hold."""
+    return None if amount is None or abs(amount) >= _TOO_MUCH else round(amount, 2)
 
 
 def has_ended(seen: LoanSnapshot) -> bool:
@@ -233,12 +230,11 @@ def differences(
 
     At a first view what is worth reporting.
     """
-    was_known = True if before is None else before.known
-    if was_known != now.known:
-        yield REFERENCE, *((KNOWN, UNKNOWN) if was_known else (UNKNOWN, KNOWN))
+    was = before or LoanSnapshot()
+    if was.known != now.known:
+        yield REFERENCE, *((KNOWN, UNKNOWN) if was.known else (UNKNOWN, KNOWN))
     for name in _TOLD:
-        old = None if before is None else _plain(getattr(before, name))
-        new = _plain(getattr(now, name))
+        old, new = _plain(getattr(was, name)), _plain(getattr(now, name))
         if old != new and not (before is None and new in _NOTHING):
             yield name, old, new
 
@@ -247,11 +243,6 @@ def _plain(value: object) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return None if value is None else str(value)
-
-
-def _amount(name: str) -> tuple[pa.DataType, Callable[[Followed], Decimal | None]]:
-    """Return the column of an amount."""
-    return NAIRA, lambda loan: (text := getattr(loan.seen, name)) and Decimal(text)
 
 
 _TEXT, _YES_OR_NO = pa.string(), pa.bool_()
@@ -264,7 +255,7 @@ LOANS = OutputTable[Followed](
     state=(WORD, lambda loan: str(loan.word)),
     status=(WORD, lambda loan: loan.seen.status),
     status_at=(INSTANT, lambda loan: loan.offer.words[-1]["at"] if loan.offer.words else None),
-    **{name: _amount(name) for name in _AMOUNTS},
+    **{name: (NAIRA, attrgetter(f"seen.{name}")) for name in _AMOUNTS},
     reject_reason=(_TEXT, lambda loan: loan.seen.reject_reason),
     can_request=(_YES_OR_NO, lambda loan: loan.seen.can_request),
     can_cancel=(_YES_OR_NO, lambda loan: loan.seen.can_cancel),

@@ -14,14 +14,13 @@ import re
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
 import duckdb
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from nightscreen.client.validation_errors import place_in, read_model
+from nightscreen.client.validation_errors import read_model
 from nightscreen.client.wire import Scope
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import Consents, keep_figures, live_figures
@@ -71,14 +70,6 @@ _UNION_DUES: Final = re.compile(rf"\b({'|'.join(_DUES)})\b")
 _WORD: Final = re.compile(r"[A-Z0-9#]+\*?")
 
 
-class Direction(StrEnum):
-    """Which way money goes."""
-
-    CREDIT = "credit"
-    DEBIT = "debit"
-    ANY = "any"
-
-
 Words = tuple[Annotated[str, Field(min_length=2, max_length=60)], ...]
 
 
@@ -89,10 +80,31 @@ class NarrationRule(BaseModel):
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9 ,]{1,59}$")]
     category: Annotated[str, Field(pattern=r"^[a-z][a-z_]{1,29}$")]
-    direction: Direction = Direction.ANY
+    direction: Literal["credit", "debit", "any"] = "any"
     words: Annotated[Words, Field(min_length=1)]
     unless: Words = ()
     broad: bool = False
+
+    @model_validator(mode="after")
+    def _refuse_words(self) -> Self:
+        """Refuse words that tell of what is nobody's business, or that no pattern can hold."""
+        for phrase in self.words:
+            plain = phrase.upper()
+            words = re.findall(r"[A-Z0-9]+", plain)
+            touchy = next((word for word in words if word in SENSITIVE), None)
+            if touchy is None and _UNION_DUES.search(" ".join(words)):
+                touchy = "UNION DUES"
+            if touchy is not None:
+                raise ValueError(
+                    f"the rule {self.name!r} rests on {touchy}: religion, health, unions and "
+                    "parties are no ground for a figure about anybody; take the word out"
+                )
+            if not all(_WORD.fullmatch(word) for word in re.findall(r"[^\s/.&'-]+", plain)):
+                raise ValueError(
+                    f"the rule {self.name!r} has a word of other signs than letters, digits, # "
+                    "and *"
+                )
+        return self
 
     @property
     def pattern(self) -> str:
@@ -143,31 +155,7 @@ def load_narrations(path: Path | None = None) -> Narrations:
         SettingsError: it cannot be read, has a mistake, or a rule rests on what is nobody's
             business; file and line are named.
     """
-    path = path or NARRATIONS
-    text, found = read_model(path, Narrations)
-    for number, rule in enumerate(found.rule):
-        problem = _problem(rule)
-        if problem:
-            raise SettingsError(f"{place_in(path, text, ('rule', number))}: {problem}")
-    return found
-
-
-def _problem(rule: NarrationRule) -> str | None:
-    """Return why a rule may not be used; None where it may."""
-    for phrase in rule.words:
-        plain = phrase.upper()
-        words = re.findall(r"[A-Z0-9]+", plain)
-        touchy = next((word for word in words if word in SENSITIVE), None)
-        if touchy is None and _UNION_DUES.search(" ".join(words)):
-            touchy = "UNION DUES"
-        if touchy is not None:
-            return (
-                f"the rule {rule.name!r} rests on {touchy}: religion, health, unions and parties "
-                "are no ground for a figure about anybody; take the word out"
-            )
-        if not all(_WORD.fullmatch(word) for word in re.findall(r"[^\s/.&'-]+", plain)):
-            return f"the rule {rule.name!r} has a word of other signs than letters, digits, # and *"
-    return None
+    return read_model(path or NARRATIONS, Narrations)[1]
 
 
 # --- figures ---
@@ -310,68 +298,16 @@ class CashFlow:
                 ("raw_accounts", accounts),
             ):
                 connection.register(name, _for_duckdb(table))
-            for statement in self._preparation():
-                connection.execute(statement)
+            numbers = ", ".join(
+                f"{value}::DECIMAL(18, 10) AS {name}"
+                for name, value in self.narrations.thresholds.items()
+            )
+            connection.execute(f"CREATE TABLE thresholds AS SELECT {numbers}")
+            for statements in (_SETTLED, self._texts(), _TRANSACTIONS):
+                connection.execute(statements)
             for name in ("raw", "raw_customers", "raw_accounts"):
                 connection.unregister(name)
             yield connection
-
-    def _preparation(self) -> Iterator[str]:
-        yield from self._given()
-        yield _SETTLED
-        yield self._texts()
-        yield """
-            CREATE TABLE transactions AS
-            SELECT id, settled.customer_id, account, moment, moment::DATE AS day,
-                date_trunc('month', moment)::DATE AS month, credit, amount, balance,
-                CASE WHEN length(reference) >= 6 THEN hash(reference) END AS reference,
-                hash(narration) AS text, form_id AS form,
-                coalesce(texts.source, hash(narration)) AS source,
-                rule, category, coalesce(_own, false) AS own_name
-            FROM settled
-            JOIN texts ON texts.form = settled.form AND texts.kind = settled.kind
-                AND texts.of_credit = settled.credit
-            LEFT JOIN owners ON owners.customer_id = settled.customer_id
-            WHERE amount > 0
-            """.replace("_own,", f"{_OWN},")
-        yield "DROP TABLE settled"
-        yield "DROP TABLE owners"
-        yield "DROP TABLE linked"
-        yield "ALTER TABLE texts DROP COLUMN plain"
-        yield "ALTER TABLE texts DROP COLUMN text"
-
-    def _given(self) -> Iterator[str]:
-        """Yield SQL for who is asked about: customers, their accounts, their own names."""
-        numbers = ", ".join(
-            f"{value}::DECIMAL(18, 10) AS {name}"
-            for name, value in self.narrations.thresholds.items()
-        )
-        yield f"CREATE TABLE thresholds AS SELECT {numbers}"
-        yield f"""
-            CREATE TABLE customers AS
-            SELECT row_number() OVER () AS customer_id, customer_id AS name, checked_at,
-                (checked_at + {_LAGOS})::DATE AS as_of
-            FROM raw_customers
-            """  # noqa: S608
-        yield f"""
-            CREATE TABLE linked AS
-            SELECT customers.customer_id, coalesce(account_number, '') AS account,
-                coalesce(account_name, '') AS holder,
-                try_cast(balance AS DECIMAL(18, 2)) AS balance,
-                last_balance_time + {_LAGOS} AS balance_at
-            FROM raw_accounts JOIN customers ON customers.name = raw_accounts.customer_id
-            WHERE deleted_on IS NULL AND coalesce(upper(trim(currency)), 'NGN') IN {_NAIRA_WORDS}
-            """  # noqa: S608
-        yield "CREATE TABLE accounts AS SELECT * EXCLUDE (holder) FROM linked"
-        yield f"""
-            CREATE TABLE owners AS
-            SELECT customer_id,
-                list_distinct(flatten(list(list_filter(
-                    string_split(trim({_PADDED.format("holder")}), ' '),
-                    lambda word: length(word) >= 3)))) AS names,
-                list(DISTINCT account) FILTER (length(account) >= 10) AS numbers
-            FROM linked GROUP BY customer_id
-            """  # noqa: S608
 
     def _texts(self) -> str:
         """Return SQL that matches every distinct text once."""
@@ -380,8 +316,8 @@ class CashFlow:
             holds = f"regexp_matches(whole, '{rule.pattern}')"
             if rule.unless or rule.broad:
                 holds += f" AND NOT regexp_matches(whole, '{rule.exception}')"
-            if rule.direction is not Direction.ANY:
-                against = "" if rule.direction is Direction.CREDIT else "NOT "
+            if rule.direction != "any":
+                against = "" if rule.direction == "credit" else "NOT "
                 holds = f"{against}of_credit AND {holds}"
             rules.append(f"WHEN {holds} THEN {number}")
             words.append(f"WHEN {number} THEN regexp_extract(whole, '{rule.pattern}')")
@@ -451,44 +387,86 @@ class CashFlow:
 
 
 _SETTLED: Final = f"""
-            CREATE TABLE settled AS
-            SELECT row_number() OVER (ORDER BY raw.transaction_date, place DESC) AS id,
-                customers.customer_id,
-                coalesce(account_number, '') AS account,
-                raw.transaction_date + {_LAGOS} AS moment,
-                CASE WHEN upper(left(trim(entry_type), 1)) = 'C' THEN true
-                    WHEN upper(left(trim(entry_type), 1)) = 'D' THEN false
-                    WHEN lower(trim(transaction_type)) = 'credit' THEN true
-                    WHEN lower(trim(transaction_type)) = 'debit' OR raw.amount < 0 THEN false
-                END AS credit,
-                try_cast(abs(raw.amount) AS DECIMAL(18, 2)) AS amount,
-                try_cast(raw.balance AS DECIMAL(18, 2)) AS balance,
-                nullif(trim(reference), '') AS reference,
-                upper(trim(coalesce(raw.narration, ''))) AS narration,
-                regexp_replace(narration, '[0-9]{{4,}}', '0', 'g') AS form,
-                upper(coalesce(transaction_type, '')) AS kind
-            FROM (SELECT *, row_number() OVER () AS place FROM raw) AS raw
-            JOIN customers ON customers.name = raw.customer_id
-            WHERE raw.transaction_date <= checked_at AND deleted_on IS NULL
-                AND coalesce(upper(trim(currency)), 'NGN') IN {_NAIRA_WORDS}
-                AND coalesce(lower(trim(status)), '') NOT IN {_NOT_SETTLED}
-                AND raw.amount IS NOT NULL
-            QUALIFY credit IS NOT NULL
-            """  # noqa: S608 - constants
-"""SQL: every transaction by which money has moved, as one kind of row, whatever its source."""
+    CREATE TABLE customers AS
+    SELECT row_number() OVER () AS customer_id, customer_id AS name, checked_at,
+        (checked_at + {_LAGOS})::DATE AS as_of
+    FROM raw_customers;
 
-_OWN: Final = """
-    (len(names) >= 2
-        AND len(list_filter(names, lambda word: contains(texts.text, ' ' || word || ' '))) >= 2
-        AND len(list_filter(string_split(texts.plain, ' '),
-            lambda word: length(word) >= 3 AND NOT list_contains(names, word))) = 0)
-    OR len(list_filter(numbers,
-        lambda number: number <> account AND contains(narration, number) AND contains(
-            ' ' || regexp_replace(narration, '[^A-Z0-9]+', ' ', 'g') || ' ', ' ' || number || ' ')
-    )) >= 1
-"""
-"""SQL: the other side is the customer. Two of their own names stand there and nobody else's, or the
-number of another of their accounts."""
+    CREATE TABLE accounts AS
+    SELECT customers.customer_id, coalesce(account_number, '') AS account,
+        coalesce(account_name, '') AS holder,
+        try_cast(balance AS DECIMAL(18, 2)) AS balance,
+        last_balance_time + {_LAGOS} AS balance_at
+    FROM raw_accounts JOIN customers ON customers.name = raw_accounts.customer_id
+    WHERE deleted_on IS NULL AND coalesce(upper(trim(currency)), 'NGN') IN {_NAIRA_WORDS};
+
+    CREATE TABLE owners AS
+    SELECT customer_id,
+        list_distinct(flatten(list(list_filter(
+            string_split(trim({_PADDED.format("holder")}), ' '),
+            lambda word: length(word) >= 3)))) AS names,
+        list(DISTINCT account) FILTER (length(account) >= 10) AS numbers
+    FROM accounts GROUP BY customer_id;
+    ALTER TABLE accounts DROP COLUMN holder;
+
+    CREATE TABLE settled AS
+    SELECT row_number() OVER (ORDER BY raw.transaction_date, place DESC) AS id,
+        customers.customer_id,
+        coalesce(account_number, '') AS account,
+        raw.transaction_date + {_LAGOS} AS moment,
+        CASE WHEN upper(left(trim(entry_type), 1)) = 'C' THEN true
+            WHEN upper(left(trim(entry_type), 1)) = 'D' THEN false
+            WHEN lower(trim(transaction_type)) = 'credit' THEN true
+            WHEN lower(trim(transaction_type)) = 'debit' OR raw.amount < 0 THEN false
+        END AS credit,
+        try_cast(abs(raw.amount) AS DECIMAL(18, 2)) AS amount,
+        try_cast(raw.balance AS DECIMAL(18, 2)) AS balance,
+        nullif(trim(reference), '') AS reference,
+        upper(trim(coalesce(raw.narration, ''))) AS narration,
+        regexp_replace(narration, '[0-9]{{4,}}', '0', 'g') AS form,
+        upper(coalesce(transaction_type, '')) AS kind
+    FROM (SELECT *, row_number() OVER () AS place FROM raw) AS raw
+    JOIN customers ON customers.name = raw.customer_id
+    WHERE raw.transaction_date <= checked_at AND deleted_on IS NULL
+        AND coalesce(upper(trim(currency)), 'NGN') IN {_NAIRA_WORDS}
+        AND coalesce(lower(trim(status)), '') NOT IN {_NOT_SETTLED}
+        AND raw.amount IS NOT NULL
+    QUALIFY credit IS NOT NULL
+    """  # noqa: S608 - constants
+"""SQL: customers, their linked accounts and own names, and every transaction by which money has
+moved, as one kind of row, whatever its source."""
+
+_TRANSACTIONS: Final = """
+    CREATE TABLE transactions AS
+    SELECT id, settled.customer_id, account, moment, moment::DATE AS day,
+        date_trunc('month', moment)::DATE AS month, credit, amount, balance,
+        CASE WHEN length(reference) >= 6 THEN hash(reference) END AS reference,
+        hash(narration) AS text, form_id AS form,
+        coalesce(texts.source, hash(narration)) AS source,
+        rule, category,
+        coalesce(
+            (len(names) >= 2
+                AND len(list_filter(
+                    names, lambda word: contains(texts.text, ' ' || word || ' '))) >= 2
+                AND len(list_filter(string_split(texts.plain, ' '),
+                    lambda word: length(word) >= 3 AND NOT list_contains(names, word))) = 0)
+            OR len(list_filter(numbers, lambda number: number <> account
+                AND contains(narration, number)
+                AND contains(' ' || regexp_replace(narration, '[^A-Z0-9]+', ' ', 'g') || ' ',
+                    ' ' || number || ' '))) >= 1,
+            false) AS own_name
+    FROM settled
+    JOIN texts ON texts.form = settled.form AND texts.kind = settled.kind
+        AND texts.of_credit = settled.credit
+    LEFT JOIN owners ON owners.customer_id = settled.customer_id
+    WHERE amount > 0;
+    DROP TABLE settled;
+    DROP TABLE owners;
+    ALTER TABLE texts DROP COLUMN plain;
+    ALTER TABLE texts DROP COLUMN text
+    """
+"""SQL: transactions as the definitions see them. The other side is the customer where two of their
+own names stand there and nobody else's, or the number of another of their accounts."""
 
 
 def _for_duckdb(table: pa.Table) -> pa.Table:
@@ -501,15 +479,8 @@ def _for_duckdb(table: pa.Table) -> pa.Table:
 
 
 BLOCK = 250_000  # transactions that are worked on at once: some 400 MB with the program's own
-
-
-class CashFlowInput(NamedTuple):
-    """A customer's typed records as they stand now; the unreadable are left out."""
-
-    figures: CashFigures  # whose they are and what they rest on; those of an earlier pull, or none
-    customer_id: str
-    transactions: pa.Table
-    accounts: pa.Table
+_Tables: TypeAlias = tuple[pa.Table, pa.Table, pa.Table]
+"""Transactions, customers and accounts, as `CashFlow` takes them."""
 
 
 def write_cash_flow(
@@ -523,31 +494,33 @@ def write_cash_flow(
         JournalError: the journal cannot be used.
     """
 
-    def kept(block: Sequence[CashFlowInput]) -> pa.Table:
+    def kept(figures: Sequence[CashFigures], tables: Sequence[_Tables]) -> pa.Table:
         """Return the figures of some customers, and keep them."""
-        table = cash_flow.features(*_tables(block))
-        found = [
-            each.figures.model_copy(update={"figures": figures_document(row)})
-            for each, row in zip(block, table.to_pylist(), strict=True)
-        ]
+        table = cash_flow.features(*map(pa.concat_tables, zip(*tables, strict=True)))
+        rows = zip(figures, table.to_pylist(), strict=True)
+        found = [each.model_copy(update={"figures": figures_document(row)}) for each, row in rows]
         keep_figures(run.journal, found)
         return table
 
-    def tables() -> Iterator[pa.Table]:
-        block, rows = list[CashFlowInput](), 0
-        for each in _inputs(run, store, pulls):
-            block.append(each)
-            rows += each.transactions.num_rows
+    def blocks() -> Iterator[pa.Table]:
+        block, tables, rows = list[CashFigures](), list[_Tables](), 0
+        for figures, customer_id in _consenting(run, store, pulls):
+            block.append(figures)
+            tables.append(_typed(store, figures, customer_id))
+            rows += tables[-1][0].num_rows
             if rows >= BLOCK:
-                yield kept(block)
-                block, rows = [], 0
+                yield kept(block, tables)
+                block, tables, rows = [], [], 0
         if block:
-            yield kept(block)
+            yield kept(block, tables)
 
-    return run.folder.write_parquet(CASHFLOW_FILE, CASHFLOW_SCHEMA, tables())
+    return run.folder.write_parquet(CASHFLOW_FILE, CASHFLOW_SCHEMA, blocks())
 
 
-def _inputs(run: Run, store: PullStore, pulls: Iterable[Pulled]) -> Iterator[CashFlowInput]:
+def _consenting(
+    run: Run, store: PullStore, pulls: Iterable[Pulled]
+) -> Iterator[tuple[CashFigures, str]]:
+    """Yield figures to be filled in, and the customer's id, where consent is live."""
     live = Consents(run.journal).grants(GrantState.LIVE, Scope.TRANSACTION_LIST)
     grants = {each.customer: each for each in live}
     for each in pulls:
@@ -568,10 +541,12 @@ def _inputs(run: Run, store: PullStore, pulls: Iterable[Pulled]) -> Iterator[Cas
                 scopes=tuple(scope for scope in used if grant.allows(scope)),
                 figures={},
             )
-            yield _input(store, figures, grant.customer_id)
+            yield figures, grant.customer_id
 
 
-def _input(store: PullStore, figures: CashFigures, customer_id: str) -> CashFlowInput:
+def _typed(store: PullStore, figures: CashFigures, customer_id: str) -> _Tables:
+    """Return a customer's records as they stand now; the unreadable are left out."""
+
     def table(kind: PulledKind, schema: pa.Schema) -> pa.Table:
         fields = load_fields(kind)
         rows = [
@@ -582,22 +557,12 @@ def _input(store: PullStore, figures: CashFigures, customer_id: str) -> CashFlow
         ]
         return pa.Table.from_pylist(rows, schema)
 
+    asked = {"customer_id": customer_id, "checked_at": to_instant(figures.at)}
     has_accounts = Scope.BANK_ACCOUNT_LIST in figures.scopes
-    accounts = table(PulledKind.BANK_ACCOUNT, ACCOUNTS) if has_accounts else NO_ACCOUNTS
-    transactions = table(PulledKind.TRANSACTION, TRANSACTIONS)
-    return CashFlowInput(figures, customer_id, transactions, accounts)
-
-
-def _tables(block: Sequence[CashFlowInput]) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """Return transactions, customers and accounts of some customers, as `CashFlow` takes them."""
-    asked = [
-        {"customer_id": each.customer_id, "checked_at": to_instant(each.figures.at)}
-        for each in block
-    ]
     return (
-        pa.concat_tables([each.transactions for each in block]),
-        pa.Table.from_pylist(asked, CUSTOMERS),
-        pa.concat_tables([each.accounts for each in block]),
+        table(PulledKind.TRANSACTION, TRANSACTIONS),
+        pa.Table.from_pylist([asked], CUSTOMERS),
+        table(PulledKind.BANK_ACCOUNT, ACCOUNTS) if has_accounts else NO_ACCOUNTS,
     )
 
 
@@ -617,5 +582,5 @@ def explain_cash_flow(
         "run_id": figures.run_id,
         "checked_at": instant_text(figures.at),
         "figures": figures.figures,
-        "rules": cash_flow.matches(*_tables([_input(PullStore(journal), figures, customer_id)])),
+        "rules": cash_flow.matches(*_typed(PullStore(journal), figures, customer_id)),
     }

@@ -515,7 +515,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         said = (f"{number} {NOTICES[word]}" for word, number in numbers.items() if number)
         self.run.stops.notices.extend(said)
         written = files.write(CashFlow.of(self.run.settings))
-        return ReportParts({self.operation: files.outcomes}, written)
+        return ReportParts(files.outcomes, written)
 
     def _judge_refused(self) -> int:
         """Judge refused refreshes over the whole run; return how many grants lapsed.
@@ -544,19 +544,17 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
 class TransactionPull(Pull):
     """A pull of transactions."""
 
-    flow: ClassVar[str] = "pull_transactions"
-    name: ClassVar[str] = "transactions"
-    operation: ClassVar[Operation] = Operation.AGGREGATOR_TRANSACTIONS
-    kinds: ClassVar[tuple[PulledKind, ...]] = (PulledKind.TRANSACTION,)
+    flow, name = "pull_transactions", "transactions"
+    operation = Operation.AGGREGATOR_TRANSACTIONS
+    kinds = (PulledKind.TRANSACTION,)
 
 
 class AccountPull(Pull):
     """A pull of linked accounts, with the profile where it was granted."""
 
-    flow: ClassVar[str] = "pull_accounts"
-    name: ClassVar[str] = "accounts"
-    operation: ClassVar[Operation] = Operation.AGGREGATOR_ACCOUNTS
-    kinds: ClassVar[tuple[PulledKind, ...]] = (PulledKind.BANK_ACCOUNT, PulledKind.PROFILE)
+    flow, name = "pull_accounts", "accounts"
+    operation = Operation.AGGREGATOR_ACCOUNTS
+    kinds = (PulledKind.BANK_ACCOUNT, PulledKind.PROFILE)
 
 
 def _as_begun(person: PulledCustomer) -> Pulled:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
     from pathlib import Path
 
-    from sqlalchemy import ColumnElement, Connection, Row, Select
+    from sqlalchemy import ColumnElement, Connection, Row
 
     from nightscreen.files.sealing import Pseudonyms
     from nightscreen.journal import Journal
@@ -539,20 +539,11 @@ class PullStore:
                 kind=PulledKind(row.kind),
             )
 
-        last = 0
-        while True:
-            query: Select[Any] = (
-                select(transaction_records)
-                .where(which, _records.record_id > last)
-                .order_by(_records.record_id)
-                .limit(_BLOCK)
-            )
-            with reading(self._journal.engine) as connection:
-                rows = connection.execute(query).all()
-            if not rows:
-                return
-            yield list(map(version, rows))
-            last = rows[-1].record_id
+        query = select(transaction_records).where(which).order_by(_records.record_id)
+        with reading(self._journal.engine) as connection:
+            found = connection.execution_options(yield_per=_BLOCK).execute(query)
+            for rows in found.partitions():
+                yield list(map(version, rows))
 
     def changes(self, run_id: str) -> Iterator[Row[Any]]:
         """Yield what a run added and modified, then what it removed; no record is opened.
