@@ -1,8 +1,8 @@
 """Assemble: rows, plan and answers become enriched rows.
 
-Every row leaves with exactly one status per check. An answer is shown only where the row's plan
-asked for it and it is this run's or still fresh for this row. What it means for a row the check
-says; decisions are added by `decide`.
+Every row gets exactly one status per check. An answer is shown only if the row's plan asked for it
+and it is this run's or still fresh for this row. Each check's declaration says what an answer means
+for a row; `decide` adds the decisions.
 """
 
 from __future__ import annotations
@@ -46,9 +46,8 @@ _BEFORE_MISSES = (
     NoAnswer.PENDING.value,
 )
 _AFTER_MISSES = (NoAnswer.REFUSED.value, NoAnswer.INVALID.value)
-"""Of several identities that a check is asked by, the first of these that any has is the row's
-status, after its records: what may still be found, then that nothing was, then what could not be
-asked."""
+"""The order in which a row without a record gets its status, if a check is asked by several
+identities: answers that may still come, then a miss, then identities that could not be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +63,13 @@ class Assembly:
     columns: Sequence[SourceColumn]  # the input's columns
     limits: Limits  # the lender's thresholds of similarity
     held: HeldData  # BVN details and cash flow from other runs
-    test_mode: bool = False  # the service was in test mode: nothing it said counts
+    test_mode: bool = False  # the service was in test mode: none of its answers count
 
 
 class _Answer(NamedTuple):
-    """The latest answer to a lookup, which counts now: this run's, newer than the plan, or fresh.
+    """The latest answer to a lookup that counts: this run's, newer than the plan, or fresh.
 
-    `record` is what it holds: None of a miss, of what cannot be read, and of a body without any.
+    `record` is None for a miss, an unreadable body, and a body without a record.
     """
 
     outcome: Outcome
@@ -82,7 +81,7 @@ class _Answer(NamedTuple):
 
 @dataclass(slots=True)
 class _Slot:
-    """One slot of a chunk: what each row asked, and the answers that count, by subject."""
+    """One slot of a chunk: each row's lookup, and the answers that count, by subject."""
 
     slot: CheckIdentity
     subjects: list[bytes | None]
@@ -93,10 +92,10 @@ class _Slot:
 
 @dataclass(slots=True)
 class _Cells:
-    """What the answers to all identities of a check say of one row."""
+    """What the answers to all identities of a check say about one row."""
 
     found: list[Found] = field(default_factory=list)
-    missed: bool = False  # whether an answer says that there is nothing
+    missed: bool = False  # an answer was a miss
     checked_at: int | None = None
     source: str | None = None
     unanswered: set[str] = field(default_factory=set)  # why identities have no answer
@@ -125,43 +124,42 @@ class Chunk:
         return _Slot(slot, subjects, why, own, answers)
 
     def _answers(self, check: str, subjects: Collection[bytes]) -> dict[bytes, _Answer]:
-        """Return the answers that count, as the journal has them now."""
+        """Return the answers in the journal that count, by subject."""
         journal, freshness = self._assembly.answers, self._assembly.freshness
         run_id = self._assembly.wanted.run_id
-        found: dict[bytes, _Answer] = {}
+        answers: dict[bytes, _Answer] = {}
         for block in journal.latest_blocks(
             check, sorted(subjects), run_id=run_id, since=freshness.since, bodies=True
         ):
-            for each in block:
-                if not each.current and each.answered_at < freshness.oldest(check, each.outcome):
+            for row in block:
+                if not row.current and row.answered_at < freshness.oldest(check, row.outcome):
                     continue
-                outcome, is_own = Outcome(each.outcome), each.run_id == run_id
-                record = parse_answer(check, journal.body(check, each)) if outcome in HITS else None
-                cost_micro = each.cost_micro or 0
-                found[each.subject] = _Answer(outcome, each.answered_at, is_own, cost_micro, record)
-        return found
+                outcome, is_own = Outcome(row.outcome), row.run_id == run_id
+                record = parse_answer(check, journal.body(check, row)) if outcome in HITS else None
+                cost_micro = row.cost_micro or 0
+                answers[row.subject] = _Answer(outcome, row.answered_at, is_own, cost_micro, record)
+        return answers
 
     def table(self) -> pa.Table:
-        """Return the enriched rows, decision columns still empty (`undecided` is set by decide)."""
+        """Return the enriched rows, `undecided` and without reasons, for `decide` to fill in."""
         size = self._rows.num_rows
-        found: dict[str, pa.Array | pa.ChunkedArray] = {
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {
             name: self._rows[source] for name, source in input_columns(self._assembly.columns)
         }
         for declared in CHECKS.values():
-            found.update(self._check_columns(declared))
+            columns.update(self._check_columns(declared))
         test_mode = self._assembly.test_mode
-        found.update(nothing_held(size) if test_mode else self._assembly.held.columns(self._rows))
-        found.update({name: self._signals[name] for name in SIGNALS})
+        columns.update(nothing_held(size) if test_mode else self._assembly.held.columns(self._rows))
+        columns.update({name: self._signals[name] for name in SIGNALS})
         consent = pc.bit_wise_and(self._rows["flaws"], int(Flaw.CONSENT))
-        found[CONSENT_UNREADABLE] = pc.not_equal(consent, 0)
-        found["cost"] = naira_of_micro(np.array(self._cost, np.int64))
-        found["decision"] = _column(["undecided"] * size, WORD)
-        found["reasons"] = pa.array([[]] * size, pa.list_(pa.string()))
-        found["policy"] = _column([None] * size, WORD)
-        return pa.table(found, schema=enriched_schema(self._assembly.columns))
+        columns[CONSENT_UNREADABLE] = pc.not_equal(consent, 0)
+        columns["cost"] = naira_of_micro(np.array(self._cost, np.int64))
+        columns["decision"] = _column(["undecided"] * size, WORD)
+        columns["reasons"] = pa.array([[]] * size, pa.list_(pa.string()))
+        columns["policy"] = _column([None] * size, WORD)
+        return pa.table(columns, schema=enriched_schema(self._assembly.columns))
 
     def _check_columns(self, declared: Declaration) -> dict[str, pa.Array]:
-        """Return the columns of a check, from the answers to every identity it was asked by."""
         slots = [each for each in self._slots if each.slot.check == declared.name]
         cells = [self._row(row, slots) for row in range(self._rows.num_rows)]
         blank = declared.judge({}, (), self._assembly.limits)
@@ -173,34 +171,34 @@ class Chunk:
             else (NoAnswer.OFF.value, *nothing)
             for each in cells
         ]
-        found = [row for row, each in enumerate(cells) if each.found]
-        looked_at = self._rows.select(list(declared.looks_at)).take(pa.array(found, pa.int64()))
-        for row, line in zip(found, looked_at.to_pylist() or [{}] * len(found), strict=True):
+        hits = [row for row, each in enumerate(cells) if each.found]
+        looked_at = self._rows.select(list(declared.looks_at)).take(pa.array(hits, pa.int64()))
+        for row, line in zip(hits, looked_at.to_pylist() or [{}] * len(hits), strict=True):
             lines[row] = declared.judge(line, cells[row].found, self._assembly.limits)
         filled = zip(*lines, strict=True) if lines else [()] * (len(declared.columns) + 1)
         status, *values = map(list, filled)
-        cases = zip(
+        columns = zip(
             check_schema(declared.name),
             (status, [c.checked_at for c in cells], [c.source for c in cells], *values),
             strict=True,
         )
-        return {each.name: _column(value, each.type) for each, value in cases}
+        return {each.name: _column(value, each.type) for each, value in columns}
 
     def _row(self, row: int, slots: Sequence[_Slot]) -> _Cells:
-        """Return what the answers say of a row; note their cost where it is the row's own."""
+        """Return what the answers say about a row, and add the cost of the row's own calls."""
         cells = _Cells()
-        for each in slots:
-            subject, own = each.subjects[row], each.own[row]
-            answer = None if subject is None else each.answers.get(subject)
+        for slot in slots:
+            subject, own = slot.subjects[row], slot.own[row]
+            answer = None if subject is None else slot.answers.get(subject)
             if answer is not None and answer.own_run and own:
                 self._cost[row] += answer.cost_micro  # also of what cannot be read
             if subject is None or answer is None or answer.outcome is Outcome.UNREADABLE:
-                cells.unanswered.add(self._why_not(each, row, answer))
+                cells.unanswered.add(self._why_not(slot, row, answer))
                 continue
             if answer.own_run and not own:
-                self.shared_micro[each.slot.check] += answer.cost_micro
+                self.shared_micro[slot.slot.check] += answer.cost_micro
             if answer.outcome in HITS:
-                cells.found.append((each.slot.kind, answer.record))
+                cells.found.append((slot.slot.kind, answer.record))
             else:
                 cells.missed = True
             cells.checked_at = max(cells.checked_at or 0, answer.answered_at)
@@ -208,32 +206,32 @@ class Chunk:
                 cells.source = (_ASKED if own else _SHARED) if answer.own_run else _REUSED
         return cells
 
-    def _why_not(self, asked: _Slot, row: int, answer: _Answer | None) -> str:
-        """Return why a row is shown no answer."""
-        why = asked.why[row]
+    def _why_not(self, slot: _Slot, row: int, answer: _Answer | None) -> str:
+        """Return the status of a row that is shown no answer."""
+        why = slot.why[row]
         if why != SkipReason.ASK:
             return _NOT_ASKED[why]
         if self._assembly.test_mode:
             return NoAnswer.TEST_MODE.value
         if answer is not None:
             return answer.outcome.value
-        lookup = asked.slot.check, asked.subjects[row] or b""
+        lookup = slot.slot.check, slot.subjects[row] or b""
         return self._assembly.unanswered.get(lookup, NoAnswer.PENDING.value)
 
 
 def _status(cells: _Cells, miss: str) -> str:
-    """Return the status of a row without a record: why not, or what a miss says."""
+    """Return the status of a row without a record; `miss` is the check's status for a miss."""
     first = [*_BEFORE_MISSES, *([miss] if cells.missed else ()), *_AFTER_MISSES]
     known = {*cells.unanswered, *([miss] if cells.missed else ())}
     return next((word for word in first if word in known), NoAnswer.INELIGIBLE.value)
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return values as a column of a type; decimals are rounded to its places."""
+    """Return values as a column of a type, with decimals rounded to its scale."""
     if pa.types.is_dictionary(kind):
         return pa.array(values, kind.value_type).dictionary_encode().cast(kind)
     try:
         return pa.array(values, kind)
-    except pa.ArrowInvalid:  # a decimal of more places, which is rare
+    except pa.ArrowInvalid:  # a decimal with more places, which is rare
         rounded = [None if value is None else round(value, kind.scale) for value in values]
         return pa.array(rounded, kind)

@@ -1,9 +1,9 @@
-"""Backtest: what a policy would have decided over past runs, and why, beside what was decided.
+"""Backtest: what a policy would have decided over past runs, and why.
 
-Runs are decided again from their Parquet alone: counts, naira of exposure and a file of the
-customers who would move. They move from what was recorded, or from what an earlier policy makes of
-the same rows. A policy that is tried beside the one in force is a backtest of tonight's rows.
-Nothing is asked or spent.
+Runs are decided again from their Parquet alone, at no cost. The result is compared with the
+recorded decisions, or with another policy's decisions on the same rows: counts, exposure in naira
+and a file of the customers whose decision changes. A shadow policy is a backtest of the current
+run's rows.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MOVES = pa.schema(
         pa.field("new_reasons", pa.list_(pa.string())),
     ]
 )
-"""The columns of `backtest.csv`: one row for each that is decided otherwise."""
+"""The columns of `backtest.csv`: one row for each changed decision."""
 _ALWAYS = ("customer_id", "exposure", "decision", "reasons", "policy")
 _BLOCK_ROWS = 65_536
 _MOVES = """
@@ -70,7 +70,7 @@ _MOVES = """
         exposure, customer, $start + row_number() OVER (), $decided_at
     FROM (SELECT *, old_reasons[1] AS earlier, new_reasons[1] AS reason,
             ['approve', 'undecided', 'review', 'decline'] AS strengths FROM portion)"""
-"""Why a row moves is the code that now decides, or the one that no longer does."""
+"""The reason for a move is the code that decides now, or the one that no longer does."""
 _WEIGHT = """count(*) AS rows, coalesce(sum(exposure), 0) AS exposure,
     count(*) - count(exposure) AS exposure_unknown_rows"""
 
@@ -79,10 +79,10 @@ _WEIGHT = """count(*) AS rows, coalesce(sum(exposure), 0) AS exposure,
 class PastRun:
     """A run's enriched rows on disk."""
 
-    run_id: str  # the run, as its folder is named
+    run_id: str  # the name of its folder
     parts: tuple[Path, ...]  # its Parquet files, in order
-    purpose: str | None  # what the run was for; None where nothing says it
-    decided_at: int | None = None  # when it had decided, microseconds; None where nothing says it
+    purpose: str | None  # None if its report does not say
+    decided_at: int | None = None  # microseconds; None if its report does not say
 
 
 def past_run(folder: Path) -> PastRun:
@@ -110,10 +110,10 @@ def past_run(folder: Path) -> PastRun:
 
 
 def rows_of(run: PastRun, policies: Sequence[Policy]) -> Iterator[pa.Table]:
-    """Return a run's customers in order, in portions, with the columns that policies look at.
+    """Yield a run's customers in order, in portions, with the columns that the policies read.
 
     Raises:
-        InputError: a part cannot be read, or is no part of an enriched table.
+        InputError: a part cannot be read, or is not part of an enriched table.
     """
     wanted = {*_ALWAYS, *(f"{check}_status" for check in CHECKS)}
     wanted = wanted.union(*(columns_of(policy) for policy in policies))
@@ -130,22 +130,21 @@ def rows_of(run: PastRun, policies: Sequence[Policy]) -> Iterator[pa.Table]:
 
 @dataclass(slots=True)
 class Backtest:
-    """What came of a backtest."""
+    """The result of a backtest."""
 
-    policy: Policy  # the one that is tried
-    than: Policy | None  # the one that it is compared with; None for what was recorded
-    # table `moves`: each row's two decisions, why they differ, and its exposure
+    policy: Policy  # the policy under test
+    than: Policy | None  # the policy it is compared with; None for the recorded decisions
+    # holds the table `moves`: each row's two decisions, why they differ, and its exposure
     moves: DuckDBPyConnection
     # rows of each run, in the order given, with its purpose
     runs: list[dict[str, Any]] = field(default_factory=list)
     # the policies that the runs' decisions were recorded under
     labels: set[str] = field(default_factory=set)
-    # how the runs' customers paid the loans they got afterwards; None where nothing is known of any
-    # loan
+    # how the runs' customers repaid the loans they got afterwards; None if no loan is known
     paid: LoanPerformance | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return everything as JSON has it."""
+        """Return the whole result as a JSON document."""
         return {
             "runs": self.runs,
             "recorded_by": sorted(self.labels),
@@ -160,12 +159,12 @@ class Backtest:
         }
 
     def decisions(self, side: str) -> dict[str, Any]:
-        """Return rows and exposure by decision, as they were (`was`) or would be (`now`)."""
+        """Return rows and exposure by decision, before (`was`) or under the policy (`now`)."""
         found = self._weights(f"{side} AS decision", "true", "decision")
         return {each.pop("decision"): each for each in found}
 
     def moved(self) -> dict[str, Any]:
-        """Return how many move, the matrix of all, and why those who move do."""
+        """Return how many decisions change, the matrix of all of them, and the reasons."""
         pair = 'was AS "from", now AS "to"'
         (total,) = self._weights("", "was <> now", "rows")
         order = 'rows DESC, "from", "to", reason'
@@ -176,7 +175,7 @@ class Backtest:
         }
 
     def _weights(self, keys: str, where: str, order: str) -> list[dict[str, Any]]:
-        """Return rows and naira of exposure by some keys; a blank exposure is unknown, not zero."""
+        """Return rows and exposure in naira by keys; a blank exposure is unknown, not zero."""
         select = ", ".join(filter(None, (keys, _WEIGHT)))
         grouped = "GROUP BY ALL" if keys else ""
         query = f"SELECT {select} FROM moves WHERE {where} {grouped} ORDER BY {order}"  # noqa: S608 - constants
@@ -192,34 +191,34 @@ def backtest(
     paid: LoanPerformance | None = None,
     moving: Callable[[pa.Table], object] = lambda _: None,
 ) -> Backtest:
-    """Replay a policy over past runs, compared with what was recorded or with another policy.
+    """Replay a policy over past runs, and compare it with the recorded decisions or with `than`.
 
-    A customer of several nights counts once a night. `moving` takes the rows that are decided
-    otherwise, portion by portion, as `MOVES` has them.
+    A customer counts once in each run. `moving` is called with the rows whose decision changes,
+    portion by portion, in the columns of `MOVES`.
 
     Raises:
         UsageError: rows or a policy cannot be used.
     """
-    found = Backtest(policy, than, locked_connection(), paid=paid)
-    found.moves.execute(
+    result = Backtest(policy, than, locked_connection(), paid=paid)
+    result.moves.execute(
         "CREATE TEMP TABLE moves (was TEXT, now TEXT, why TEXT, exposure DECIMAL(38, 2), "
         "customer TEXT, number BIGINT, decided_at BIGINT)"
     )
     if paid is not None:
-        found.moves.register("loans", paid.loans)
+        result.moves.register("loans", paid.loans)
     for run in runs:
         counted = {"run_id": run.run_id, "purpose": run.purpose, "rows": 0}
-        found.runs.append(counted)
+        result.runs.append(counted)
         for rows in rows_of(run, [policy, *([] if than is None else [than])]):
-            moving(_take(found, run, rows))
+            moving(_decide_portion(result, run, rows))
             counted["rows"] += rows.num_rows
-    return found
+    return result
 
 
-def _take(found: Backtest, run: PastRun, rows: pa.Table) -> pa.Table:
-    """Decide a portion and enter the moves; return the rows that move."""
-    old = rows if found.than is None else decide(rows, found.than, purpose=run.purpose)
-    new = decide(rows, found.policy, purpose=run.purpose)
+def _decide_portion(result: Backtest, run: PastRun, rows: pa.Table) -> pa.Table:
+    """Decide a portion and add it to `moves`; return the rows whose decision changes."""
+    old = rows if result.than is None else decide(rows, result.than, purpose=run.purpose)
+    new = decide(rows, result.policy, purpose=run.purpose)
     columns: dict[str, Any] = {
         "run_id": pa.repeat(run.run_id, rows.num_rows),
         "customer_id": rows["customer_id"],
@@ -230,13 +229,13 @@ def _take(found: Backtest, run: PastRun, rows: pa.Table) -> pa.Table:
         columns[f"{name}_reasons"] = table["reasons"]
     portion = pa.table([columns[name] for name in MOVES.names], schema=MOVES)
     customers = pa.nulls(rows.num_rows, pa.string())
-    if found.paid is not None:
-        customers = found.paid.customers(rows["customer_id"].to_pylist())
-    engine, start = found.moves, sum(each["rows"] for each in found.runs)
+    if result.paid is not None:
+        customers = result.paid.customers(rows["customer_id"].to_pylist())
+    engine, start = result.moves, sum(each["rows"] for each in result.runs)
     engine.register("portion", portion.append_column("customer", customers))
     engine.execute(_MOVES, {"start": start, "decided_at": run.decided_at})
     engine.unregister("portion")
-    found.labels.update(label for label in pc.unique(rows["policy"]).to_pylist() if label)
+    result.labels.update(label for label in pc.unique(rows["policy"]).to_pylist() if label)
     return portion.filter(pc.not_equal(portion["old_decision"], portion["new_decision"]))
 
 
@@ -248,7 +247,7 @@ def listed_backtest(
     than: Policy | None = None,
     paid: LoanPerformance | None = None,
 ) -> Backtest:
-    """Replay a policy, and write whoever moves to `backtest.csv` in a private folder.
+    """Replay a policy, and list the changed decisions in `backtest.csv` in a private folder.
 
     Raises:
         UsageError: rows, a policy or the folder cannot be used.
@@ -266,10 +265,9 @@ def listed_backtest(
 
 
 def write_shadow(folder: RunFolder, run: PastRun, policy: Policy) -> dict[str, Any]:
-    """Return what a second policy decides of tonight's customers, and list who would move.
+    """Return what a second policy decides on a run's customers; list those it decides differently.
 
-    `shadow.csv` has each customer whom it decides otherwise, in input order. Whom it alone would
-    decline stands nowhere else that people read.
+    They are in `shadow.csv`, in input order. No other file for people shows its decisions.
 
     Raises:
         OutputError: the folder cannot be written.
@@ -281,7 +279,7 @@ def write_shadow(folder: RunFolder, run: PastRun, policy: Policy) -> dict[str, A
 
     with folder.file(SHADOW_FILE) as partial, partial.open("wb") as file:
         file.write(lines(MOVES.empty_table(), headings=True))
-        found = backtest([run], policy, moving=lambda moved: file.write(lines(moved)))
-    moved = found.moved()
+        result = backtest([run], policy, moving=lambda moved: file.write(lines(moved)))
+    moved = result.moved()
     folder.rows[SHADOW_FILE] = moved["moved"]["rows"]
-    return {"policy": policy.label, "decisions": found.decisions("now"), **moved}
+    return {"policy": policy.label, "decisions": result.decisions("now"), **moved}

@@ -1,8 +1,8 @@
 """Changes: each customer compared with the last answered state, field by field, reported once.
 
-The new states lie in the workspace until the report is written, then they go into the journal. A
-run that is resumed is compared with the state before its own first writing, so that it reports the
-same. What a state is made of is in `tracked_state`.
+New states stay in the workspace until the report is written; then they are saved in the journal. A
+resumed run is compared with the states from before it first saved any, so that it reports the same
+changes. `tracked_state` defines a state.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ if TYPE_CHECKING:
 
 BLOCK_ROWS = 1024
 """Rows whose states are in memory together: each takes some kilobytes."""
-_KEPT_ROWS = 32_768
-"""States written together, in the order of their keys: what two indexes write grows with the number
-of transactions. 250,000 rows took 15.7 µs each by three thousand, 10.3 by this or half of it."""
+_STATES_PER_WRITE = 32_768
+"""States written in one transaction, in the order of their keys: what the two indexes write grows
+with the number of transactions. 250,000 rows took 15.7 µs each in transactions of three thousand,
+10.3 µs in transactions of this size or half of it."""
 _PIECE = "states-{:05d}"
 _GONE = "gone"
 _KARMA = "karma"
@@ -72,68 +73,68 @@ _PIECE_SCHEMA = pa.schema(
 def differences(old: State, new: State, *, unreached: Collection[str] = ()) -> list[FieldChange]:
     """Return what differs between a customer's last answered state and the present one.
 
-    A check without a new answer, or without an old one, is no change but for the first answer of a
-    blacklist that lists: that is a new listing.
+    A check that lacks the new or the old answer is no change, with one exception: a customer whose
+    first answer from the blacklist is `listed` has a new listing.
 
     Args:
         old: the last answered state.
         new: what was answered now.
-        unreached: checks of which this run left lookups without an answer: what they no longer
-            list may not have been asked.
+        unreached: checks with lookups that this run left unanswered: a listing that is missing now
+            may only not have been asked for.
     """
-    found: list[FieldChange] = []
+    changes: list[FieldChange] = []
     for check, fields in TRACKED.items():
-        then, now = old.get(check), new.get(check)
-        if now is None or (then is None and now.values.get("karma_status") != "listed"):
+        previous, current = old.get(check), new.get(check)
+        if current is None or (previous is None and current.values.get("karma_status") != "listed"):
             continue
-        was = CheckState(0, "", {}) if then is None else then
+        before = CheckState(0, "", {}) if previous is None else previous
         if check == _KARMA and check in unreached:
-            now = keep_unreached(was, now)
-        if was.values != now.values:
-            found += _field_changes(check, fields, was, now)
-    return found
+            current = keep_unreached(before, current)
+        if before.values != current.values:
+            changes += _field_changes(check, fields, before, current)
+    return changes
 
 
-def keep_unreached(then: CheckState, now: CheckState) -> CheckState:
-    """Return a blacklist's answer with the listings that may only not have been asked this time."""
-    if not then.values.get(LISTINGS) or now.values.get("karma_status") != "listed":
-        return now
-    values = dict(now.values)
+def keep_unreached(previous: CheckState, current: CheckState) -> CheckState:
+    """Return the blacklist's answer, with earlier listings that were not asked for now."""
+    if not previous.values.get(LISTINGS) or current.values.get("karma_status") != "listed":
+        return current
+    values = dict(current.values)
     for name in ("karma_listed_by", LISTINGS):
-        words = {*_words(then.values.get(name)), *_words(values.get(name))}
-        values[name] = ", ".join(sorted(words))
-    amounts = [each.values.get("karma_amount_in_contention") for each in (then, now)]
+        listings = {*_split(previous.values.get(name)), *_split(values.get(name))}
+        values[name] = ", ".join(sorted(listings))
+    amounts = [each.values.get("karma_amount_in_contention") for each in (previous, current)]
     known = [each for each in amounts if each is not None]
     if known:
         values["karma_amount_in_contention"] = max(known, key=Decimal)
-    return now._replace(values=values)
+    return current._replace(values=values)
 
 
 def _field_changes(
-    check: str, fields: Sequence[Column], then: CheckState, now: CheckState
+    check: str, fields: Sequence[Column], previous: CheckState, current: CheckState
 ) -> Iterator[FieldChange]:
     status = f"{check}_status"
-    turned = then.values.get(status) != now.values.get(status)
+    turned = previous.values.get(status) != current.values.get(status)
     for each in fields:
-        old, new = then.values.get(each.name), now.values.get(each.name)
+        old, new = previous.values.get(each.name), current.values.get(each.name)
         if old == new:
             continue
-        kind = _turned_kind(now) if check == _KARMA and turned else field_kind(each, old, new)
-        shown_old, shown_new = _shown(each, old, new)
-        previous = (then.run_id or None, then.at or None)
-        yield FieldChange(check, each.name, kind, shown_old, shown_new, *previous)
+        kind = _status_kind(current) if check == _KARMA and turned else field_kind(each, old, new)
+        shown_old, shown_new = _displayed(each, old, new)
+        answered = (previous.run_id or None, previous.at or None)
+        yield FieldChange(check, each.name, kind, shown_old, shown_new, *answered)
 
 
-def _turned_kind(now: CheckState) -> ChangeKind:
-    listed = now.values.get("karma_status") == "listed"
+def _status_kind(current: CheckState) -> ChangeKind:
+    listed = current.values.get("karma_status") == "listed"
     return ChangeKind.NEW_LISTING if listed else ChangeKind.CLEARED
 
 
 def field_kind(tracked: Column, old: str | None, new: str | None) -> ChangeKind:
-    """Return whether a field that differs is worse, better, a new listing, or only changed."""
+    """Return the kind of change of a field that differs: worse, better, new listing or changed."""
     match tracked.compare:
         case Compare.LISTING:
-            gained = set(_words(new)) - set(_words(old))
+            gained = set(_split(new)) - set(_split(old))
             return ChangeKind.NEW_LISTING if gained else ChangeKind.BETTER
         case Compare.RANK if old in tracked.ranks and new in tracked.ranks:
             worse = tracked.ranks.index(str(new)) > tracked.ranks.index(str(old))
@@ -147,40 +148,40 @@ def field_kind(tracked: Column, old: str | None, new: str | None) -> ChangeKind:
             return ChangeKind.CHANGED
 
 
-def _words(text: str | None) -> list[str]:
+def _split(text: str | None) -> list[str]:
     return text.split(", ") if text else []
 
 
-def _shown(tracked: Column, old: str | None, new: str | None) -> tuple[str | None, str | None]:
-    """Return old and new as they may be shown."""
+def _displayed(tracked: Column, old: str | None, new: str | None) -> tuple[str | None, str | None]:
+    """Return the old and new value without anything that may not be shown."""
     if tracked.compare is Compare.IDENTIFYING:
         return None, DIFFERS
     if tracked.name == LISTINGS:
-        return str(len(_words(old))), str(len(_words(new)))
+        return str(len(_split(old))), str(len(_split(new)))
     return old, new
 
 
 def merged(old: State, new: State, *, unreached: Collection[str] = ()) -> State:
-    """Return a state with the newest answer of each check."""
-    found = dict(old)
-    for name, now in new.items():
-        then = old.get(name)
-        if then is not None and name == _KARMA and name in unreached:
-            now = keep_unreached(then, now)  # noqa: PLW2901 - the answer as it is to be kept
-        if then is None or _supersedes(now, then, name):
-            found[name] = now
-    return found
+    """Return the state with the newest answer of each check."""
+    state = dict(old)
+    for name, current in new.items():
+        previous = old.get(name)
+        if previous is not None and name == _KARMA and name in unreached:
+            current = keep_unreached(previous, current)  # noqa: PLW2901 - the answer as it is saved
+        if previous is None or _supersedes(current, previous, name):
+            state[name] = current
+    return state
 
 
-def _supersedes(now: CheckState, then: CheckState, name: str) -> bool:
-    """Return whether an answer is to be kept; one that says and dates the same is not."""
-    if now.values == then.values and name in (DECISION_PART, LISTED_PART):
+def _supersedes(new: CheckState, old: CheckState, name: str) -> bool:
+    """Return whether an answer replaces the older one; the same values and date do not."""
+    if new.values == old.values and name in (DECISION_PART, LISTED_PART):
         return False
-    return now.at > then.at or (now.at == then.at and now.values != then.values)
+    return new.at > old.at or (new.at == old.at and new.values != old.values)
 
 
 def _same(old: State, new: State) -> bool:
-    """Return whether two states say the same, whenever it was answered."""
+    """Return whether two states have the same values, whatever their dates."""
     return old.keys() == new.keys() and all(old[name].values == new[name].values for name in new)
 
 
@@ -191,44 +192,44 @@ NEWS: Final = pa.schema(
         (":quiet", pa.bool_()),
     ]
 )
-"""What is new of a customer beside the enriched row: the decision before, null where there was
-none; the most telling kind of change, null where nothing differs; and whether somebody reviewed the
-row's very evidence. No column of a lender's file begins with a colon."""
+"""What the decision list needs besides a customer's enriched row: the previous decision, null if
+there was none; the most important kind of change, null if nothing differs; and whether a person
+reviewed exactly this evidence. No column of a lender's file begins with a colon."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Comparison:
-    """A run's customers compared with their last answered states, and what came of it."""
+    """A run's customers compared with their last answered states, and the result."""
 
     journal: Journal
-    workspace: Workspace  # new states lie there sealed until they are kept
+    workspace: Workspace  # holds the new states, sealed, until they are saved
     run_id: str
     batch: str
     at: int  # when the run decided, microseconds
-    unreached: Collection[str] = ()  # checks of which lookups were left without an answer
+    unreached: Collection[str] = ()  # checks with lookups that were left unanswered
     # the reviews that may settle a customer of the batch
     reviewed: Mapping[bytes, Review] = field(default_factory=dict)
-    whole: bool = True  # it has the whole batch: whoever is missing is gone
-    # customers by kind of change, and `customers`: those with any
+    whole: bool = True  # the run has the whole batch: a missing customer is gone
+    # customers by kind of change, and `customers`: those with any change
     counts: Counter[str] = field(default_factory=Counter)
-    news: pa.Table = field(default_factory=NEWS.empty_table)  # of each customer, in their order
-    # those of `reviewed` that rest on the customer's very evidence
+    news: pa.Table = field(default_factory=NEWS.empty_table)  # a row per customer, in order
+    # those of `reviewed` made on exactly the customer's current evidence
     standing: dict[bytes, Review] = field(default_factory=dict)
-    _pieces: int = 0  # how many pieces of new states lie in the workspace
+    _pieces: int = 0  # pieces of new states in the workspace
 
     def report(self) -> dict[str, int]:
-        """Return the counts as `report.json` has them."""
+        """Return the counts for `report.json`."""
         names = ("customers", *(kind.value for kind in ChangeKind))
         return {name: self.counts[name] for name in names}
 
     def write(self, folder: RunFolder, parts: Sequence[Path]) -> None:
-        """Write `changes.parquet` and save the customers' new states in the workspace."""
+        """Write `changes.parquet`, and the customers' new states into the workspace."""
         folder.write_parquet(CHANGES_FILE, CHANGES, self._tables(parts))
 
     def save_states(self) -> int:
-        """Put the states that were saved into the journal; return the instant they bear.
+        """Save the new states in the journal; return the instant they are dated, in microseconds.
 
-        It is safe to do again after a crash.
+        Safe to repeat after a crash.
         """
         customers = Customers(self.journal)
         at = customers.begin(self.run_id)
@@ -236,7 +237,7 @@ class Comparison:
         for number in range(self._pieces):
             piece = self.workspace.get(_PIECE.format(number)).to_pylist()
             writes += [StateWrite(**each) for each in piece]
-            if len(writes) >= _KEPT_ROWS or number == self._pieces - 1:
+            if len(writes) >= _STATES_PER_WRITE or number == self._pieces - 1:
                 ordered = sorted(writes, key=attrgetter("customer"))
                 customers.replace(self.run_id, self.batch, at, ordered)
                 writes = []
@@ -244,27 +245,27 @@ class Comparison:
         return at
 
     def _tables(self, parts: Sequence[Path]) -> Iterator[pa.Table]:
-        """Yield the changes of the rows, block by block, then the customers that are gone."""
+        """Yield the changes block by block, then the customers who are gone."""
         customers = Customers(self.journal)
         run = self.journal.runs.find(self.run_id)
         before = None if run is None else run.states_first_at
         members = customers.members(self.batch, self.run_id)
-        here, news = np.zeros(len(members.customers), bool), [NEWS.empty_table()]
+        present, news = np.zeros(len(members.customers), bool), [NEWS.empty_table()]
         for rows in read_customers(parts, READ, BLOCK_ROWS):
             ids = rows["customer_id"].to_pylist()
             joined = self.journal.pseudonyms.customers(self.batch, ids)
             place, subjects = members.places(joined), pieces_of(joined)
-            here[place[place >= 0]] = True
+            present[place[place >= 0]] = True
             old = [subjects[number] for number in np.flatnonzero(place >= 0).tolist()]
             known = base = customers.known(old)
             if before is not None:
                 base = customers.known_before(old, before)
-            told, new = self._block(rows, subjects, base, known)
+            changes, new = self._block(rows, subjects, base, known)
             news.append(new)
-            if told:
-                yield changes_table(told, self.run_id)
+            if changes:
+                yield changes_table(changes, self.run_id)
         self.news = pa.concat_tables(news).unify_dictionaries().combine_chunks()
-        missing = ~here & ~members.gone_before & self.whole
+        missing = ~present & ~members.gone_before & self.whole
         gone = [members.customer(number) for number in np.flatnonzero(missing).tolist()]
         for start in range(0, len(gone), BLOCK_ROWS):
             last = customers.known(gone[start : start + BLOCK_ROWS])
@@ -282,40 +283,40 @@ class Comparison:
         base: Mapping[bytes, KnownCustomer],
         known: Mapping[bytes, KnownCustomer],
     ) -> tuple[list[tuple[bytes, FieldChange]], pa.Table]:
-        """Return what is told of some customers, and their `NEWS`; save their new states.
+        """Return some customers' changes and their `NEWS`; save their new states.
 
-        They are compared with what was known before the run (`base`); what is `known` now, perhaps
-        of the run itself before it was resumed, is what they are merged into.
+        They are compared with the states from before the run (`base`), and merged into the states
+        `known` now, which the run itself may have written before it was resumed.
         """
-        told: list[tuple[bytes, FieldChange]] = []
+        reported: list[tuple[bytes, FieldChange]] = []
         writes: list[StateWrite] = []
         news: list[tuple[str | None, str | None, bool]] = []
         states = states_of(rows, run_id=self.run_id, at=self.at)
         for subject, state in zip(subjects, states, strict=True):
-            then, now = base.get(subject), known.get(subject)
-            found = _changes(then, state, self.unreached)
-            told += [(subject, each) for each in found]
-            new = merged({} if now is None else now.state, state, unreached=self.unreached)
-            back = now is not None and now.gone_run_id is not None
-            if now is None or back or now.state != new:
-                differs = back or (now is not None and not _same(now.state, new))
+            before, latest = base.get(subject), known.get(subject)
+            changes = _changes(before, state, self.unreached)
+            reported += [(subject, each) for each in changes]
+            new = merged({} if latest is None else latest.state, state, unreached=self.unreached)
+            back = latest is not None and latest.gone_run_id is not None
+            if latest is None or back or latest.state != new:
+                differs = back or (latest is not None and not _same(latest.state, new))
                 sealed = Customers(self.journal).seal(subject, new)
                 writes.append(StateWrite(subject, sealed, differs))
             review = self.reviewed.get(subject)
             if review is not None and review.evidence == evidence_digest(new):
                 self.standing[subject] = review
             quiet = subject in self.standing
-            news.append((previous_decision(then), self._count(found), quiet))
+            news.append((previous_decision(before), self._count(changes), quiet))
         if writes:
             columns = dict(zip(StateWrite._fields, zip(*writes, strict=True), strict=True))
             self.workspace.put(_PIECE.format(self._pieces), pa.table(columns, _PIECE_SCHEMA))
             self._pieces += 1
         columns = dict(zip(NEWS.names, zip(*news, strict=True), strict=False))
-        return told, pa.table(columns, NEWS) if news else NEWS.empty_table()
+        return reported, pa.table(columns, NEWS) if news else NEWS.empty_table()
 
-    def _count(self, found: Sequence[FieldChange]) -> str | None:
-        """Count a customer's changes; return the most telling kind."""
-        kinds = {each.kind for each in found}
+    def _count(self, changes: Sequence[FieldChange]) -> str | None:
+        """Count a customer's changes; return the most important kind."""
+        kinds = {each.kind for each in changes}
         self.counts.update(kinds)
         self.counts["customers"] += bool(kinds)
         return next((kind.value for kind in ChangeKind if kind in kinds), None)
@@ -324,13 +325,13 @@ class Comparison:
 def _changes(
     base: KnownCustomer | None, state: State, unreached: Collection[str]
 ) -> list[FieldChange]:
-    """Return what is told of a customer, given what was known before the run."""
+    """Return a customer's changes from the state before the run."""
     if base is None:
         return [_NEW]
-    found = differences(base.state, state, unreached=unreached)
+    changes = differences(base.state, state, unreached=unreached)
     if base.gone_run_id is None:
-        return found
-    return [_since(base, "customer", ChangeKind.CHANGED, "gone", "present"), *found]
+        return changes
+    return [_since(base, "customer", ChangeKind.CHANGED, "gone", "present"), *changes]
 
 
 def _since(last: KnownCustomer, name: str | None, kind: ChangeKind, *values: str) -> FieldChange:
@@ -348,8 +349,8 @@ def changes_table(changes: Sequence[tuple[bytes, FieldChange]], run_id: str) -> 
 
 
 def unreached_checks(checks: Mapping[str, Mapping[str, int]]) -> frozenset[str]:
-    """Return the checks of a report of which lookups were left without an answer."""
-    open_words = ("pending", "failed", "unreadable", "in_doubt", "spared")
+    """Return the checks of a report that left lookups unanswered."""
+    unanswered = ("pending", "failed", "unreadable", "in_doubt", "spared")
     return frozenset(
-        check for check, counts in checks.items() if any(counts[word] for word in open_words)
+        check for check, counts in checks.items() if any(counts[name] for name in unanswered)
     )

@@ -1,8 +1,8 @@
 """Decide: a decision and its reasons for each enriched row, by a policy.
 
-Three answers to each condition: it holds, it does not, it is unknown. A row is approved only
-where an approve rule holds, everything asked for was answered, and no rule that could decline it or
-send it to review is unknown. Without a policy every row is `undecided`.
+A condition holds, does not hold, or is unknown. A row is approved only if an approve rule holds,
+every requested check was answered, and no rule that could decline it or send it to review is
+unknown. Without a policy every row is `undecided`.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
     from nightscreen.schemas.policy import PolicyRule
 
 UNDECIDED = Decision.UNDECIDED.value
-_PLACE = ":place"  # which row of its portion a row is
+_PLACE = ":place"  # a row's number in its portion
 _NO, _YES, _UNKNOWN = 0, 1, 2
-"""What a rule says of a row; unknown only where that must hold an approval back."""
+"""What a rule says about a row; unknown only if that must prevent an approval."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
     """A policy as SQL."""
 
-    # the columns it looks at, as they are handed over: carried ones as text
+    # the columns it reads, in the types that DuckDB gets: carried ones are text
     types: dict[str, pa.DataType]
     rows: str  # the rows as conditions see them
-    said: tuple[str, ...]  # what each rule says of a row, as `rule_0`, …
+    verdicts: tuple[str, ...]  # what each rule says about a row, as columns `rule_0`, …
     query: str  # place, decision and reasons of each row
 
 
@@ -65,9 +65,9 @@ def decide(
 ) -> pa.Table:
     """Return enriched rows with `decision`, `reasons` and `policy` filled in.
 
-    What the rows say is all that counts: rows read back from their Parquet, or in another order,
-    or in other portions, are decided alike. Columns that a batch lacks count as empty. Without a
-    policy the rows stay as they came, `undecided`. Conditions may name the run's purpose.
+    Only the rows' own values count: rows read back from their Parquet, in another order or in other
+    portions, get the same decisions. Columns that a batch lacks count as empty. Without a policy
+    the rows are returned unchanged, `undecided`. Conditions may name the run's purpose.
 
     Raises:
         PolicyError: the policy has an issue, or a condition takes too long.
@@ -75,17 +75,17 @@ def decide(
     if policy is None:
         return rows
     compiled = _compiled(policy)
-    decided = _asked(rows, compiled, compiled.query, purpose).combine_chunks()
+    decided = _run_query(rows, compiled, compiled.query, purpose).combine_chunks()
     labels = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(rows.num_rows, dtype=np.int32)), pa.array([policy.label])
     )
-    found = _put(rows, "decision", decided["decision"].dictionary_encode())
-    found = _put(found, "reasons", decided["reasons"].cast(pa.list_(pa.string())))
-    return _put(found, "policy", labels)
+    result = _with_column(rows, "decision", decided["decision"].dictionary_encode())
+    result = _with_column(result, "reasons", decided["reasons"].cast(pa.list_(pa.string())))
+    return _with_column(result, "policy", labels)
 
 
 def columns_of(policy: Policy) -> frozenset[str]:
-    """Return the columns of `enriched` that a policy looks at.
+    """Return the columns of `enriched` that a policy reads.
 
     Raises:
         PolicyError: the policy has an issue.
@@ -96,37 +96,41 @@ def columns_of(policy: Policy) -> frozenset[str]:
 def applied_rules(
     row: pa.Table, policy: Policy, codes: Collection[str], purpose: str | None
 ) -> list[PolicyRule]:
-    """Return the rules under some codes that apply to one row.
+    """Return the rules with some reason codes that apply to one row.
 
-    No other rule is looked at: most of the time of judging one row goes into planning the query.
+    Other rules are left out: for one row, planning the query takes most of the time.
 
     Raises:
         PolicyError: the policy has an issue, or a condition takes too long.
     """
-    among = [place for place, rule in enumerate(policy.rules) if rule.code in codes]
-    if not among:
+    numbers = [number for number, rule in enumerate(policy.rules) if rule.code in codes]
+    if not numbers:
         return []
     compiled = _compiled(policy)
-    query = f"SELECT {', '.join(compiled.said[place] for place in among)} FROM {compiled.rows}"  # noqa: S608 - from allowed trees
-    (said,) = _asked(row, compiled, query, purpose).to_pylist()
-    return [policy.rules[place] for place in among if said[f"rule_{place}"] == _YES]
+    query = (
+        f"SELECT {', '.join(compiled.verdicts[number] for number in numbers)} FROM {compiled.rows}"  # noqa: S608 - from allowed trees
+    )
+    (verdicts,) = _run_query(row, compiled, query, purpose).to_pylist()
+    return [policy.rules[number] for number in numbers if verdicts[f"rule_{number}"] == _YES]
 
 
-def _put(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """Return a table with a column replaced, or added where it is new."""
+def _with_column(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Return a table with a column replaced, or added if it is new."""
     if name not in table.column_names:
         return table.append_column(name, column)
     place = table.column_names.index(name)
     return table.set_column(place, table.schema.field(name).with_type(column.type), column)
 
 
-def _asked(rows: pa.Table, compiled: _Compiled, query: str, purpose: str | None) -> pa.Table:
-    """Return what a query says of some rows; conditions see them in the types they know."""
+def _run_query(rows: pa.Table, compiled: _Compiled, query: str, purpose: str | None) -> pa.Table:
+    """Return a query's result over some rows, whose columns are cast to the types it expects."""
     columns = {_PLACE: pa.array(np.arange(rows.num_rows))}
     for name, kind in compiled.types.items():
-        said = name == PURPOSE
+        is_purpose = name == PURPOSE
         columns[name] = (
-            pa.repeat(pa.scalar(purpose, kind), len(rows)) if said else fitted(rows, name, kind)
+            pa.repeat(pa.scalar(purpose, kind), len(rows))
+            if is_purpose
+            else fitted(rows, name, kind)
         )
     with locked_connection(optimizer=False) as connection:
         connection.register("rows", pa.table(columns))
@@ -141,8 +145,8 @@ def _asked(rows: pa.Table, compiled: _Compiled, query: str, purpose: str | None)
 def _compiled(policy: Policy) -> _Compiled:
     """Check a policy and write the query that decides by it.
 
-    A decision follows from what the rules say: declines, else reviews, else an approval that
-    nothing holds back. Reasons are the codes that apply, each once, decisive ones first.
+    It is a decline if a decline rule holds, else a review, else an approval that nothing prevents.
+    Reasons are the codes that apply, each once, decisive ones first.
     """
     conditions = checked_conditions(policy)
     statuses = [f"{check}_status" for check in CHECKS]
@@ -156,8 +160,8 @@ def _compiled(policy: Policy) -> _Compiled:
         for name in [_PLACE, *named]
     )
     rows = f"(SELECT {read} FROM rows)"  # noqa: S608 - names in quotes, and constants
-    said = tuple(
-        f"{_said(rule.effect, condition)} AS rule_{number}"
+    verdicts = tuple(
+        f"{_verdict(rule.effect, condition)} AS rule_{number}"
         for number, (rule, condition) in enumerate(zip(policy.rules, conditions, strict=True))
     )
     by_effect = {
@@ -188,48 +192,48 @@ def _compiled(policy: Policy) -> _Compiled:
                 WHEN {reviewed} THEN 'review'
                 WHEN {approved} AND NOT open AND NOT {unknown} THEN 'approve'
                 ELSE 'undecided' END AS decision
-            FROM (SELECT {_quoted(_PLACE)}, {", ".join(said)},
+            FROM (SELECT {_quoted(_PLACE)}, {", ".join(verdicts)},
                     {_some(statuses, [NoAnswer.TEST_MODE.value])} AS test,
                     {_some(statuses, OPEN)} AS open
                 FROM {rows}))
         ORDER BY {_quoted(_PLACE)}"""  # noqa: S608 - from allowed trees, codes in capitals
-    return _Compiled(types, rows, said, query)
+    return _Compiled(types, rows, verdicts, query)
 
 
-def _said(effect: Effect, condition: Condition) -> str:
-    """Return SQL of what one rule says of a row.
+def _verdict(effect: Effect, condition: Condition) -> str:
+    """Return the SQL of what one rule says about a row.
 
-    The condition is guarded for each row: 0 and 1 as it holds or not, 2 where it is null, 3 where
-    it fails, as a cast of a word to a number does.
+    The guarded condition gives 0 if it does not hold, 1 if it holds, 2 if it is null, and 3 if it
+    fails, as the cast of a word to a number does.
     """
     guarded = f"TRY(COALESCE(CAST(({condition.sql}) AS UTINYINT), 2::UTINYINT))"
-    said = f"COALESCE({guarded}, 3::UTINYINT)"
+    result = f"COALESCE({guarded}, 3::UTINYINT)"
     if effect is Effect.NOTE:
-        return f"CAST({said} = 1 AS UTINYINT)"
+        return f"CAST({result} = 1 AS UTINYINT)"
     if effect is Effect.APPROVE:
         asked = [f"{check}_status" for check in sorted(condition.checks())]
         lacking = _any(f"COALESCE({name} IN {_listed(NO_ANSWER)}, true)" for name in asked)
-        return f"CAST({said} = 1 AND NOT {lacking} AS UTINYINT)"
-    null = f"CASE WHEN {_explained(condition)} THEN {_NO} ELSE {_UNKNOWN} END"
+        return f"CAST({result} = 1 AND NOT {lacking} AS UTINYINT)"
+    null = f"CASE WHEN {_null_is_expected(condition)} THEN {_NO} ELSE {_UNKNOWN} END"
     return (
-        f"CASE {said} WHEN 0 THEN {_NO} WHEN 1 THEN {_YES} WHEN 2 THEN {null} ELSE {_UNKNOWN} END"
+        f"CASE {result} WHEN 0 THEN {_NO} WHEN 1 THEN {_YES} WHEN 2 THEN {null} ELSE {_UNKNOWN} END"
     )
 
 
-def _explained(condition: Condition) -> str:
-    """Return SQL that tells whether a null condition only reflects what rightly is not there.
+def _null_is_expected(condition: Condition) -> str:
+    """Return the SQL of whether a condition is null only because of columns that may be empty.
 
-    A column of a check that was not asked, or answered that there is nothing, is rightly empty; so
-    are details and signals that few customers have. Any other empty column is missing evidence.
+    A column of a check that was not asked, or whose answer was a miss, may be empty; so may details
+    and signals that few customers have. Any other empty column is missing evidence.
     """
     empty = _any(f"{_quoted(name)} IS NULL" for name in condition.columns)
     missing = _any(
-        f"({_quoted(name)} IS NULL AND NOT {_rightly_empty(name)})" for name in condition.columns
+        f"({_quoted(name)} IS NULL AND NOT {_may_be_empty(name)})" for name in condition.columns
     )
     return f"({empty} AND NOT {missing})"
 
 
-def _rightly_empty(name: str) -> str:
+def _may_be_empty(name: str) -> str:
     if name in may_be_absent():
         return "true"
     check = check_columns().get(name)

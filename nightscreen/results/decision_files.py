@@ -1,7 +1,7 @@
-"""The decision list as files: CSV and a workbook out, either of them back from a spreadsheet in.
+"""Write the decision list as CSV and as a workbook, and read back a list that people worked on.
 
-Rows come in order and typed; which they are is decided in `results/decision_list.py`, what a
-returned row means in `results/reviews.py`. No cell is a formula, in either direction.
+`results/decision_list.py` chooses and orders the rows, `results/reviews.py` interprets returned
+rows. No cell is a formula, in either direction.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ PEOPLE = (
     *("customer_id", "customer_name", "decision", "exposure", "reason_text", "action"),
     *("karma_amount", *REVIEW_COLUMNS, "run_id"),
 )
-"""The columns that people work with, on the workbook's first sheet; the second has the rest."""
+"""The columns that people work with, on the workbook's first sheet; the second has the others."""
 NEEDED_BACK = ("customer_id", "run_id", "reviewer_decision", "reviewer")
 WORKBOOK_ROWS = 20_000
-"""Rows of the list that the workbook holds, the first by rank: a program opens more only slowly."""
+"""Most rows in the workbook, the first by rank: spreadsheet programs open more only slowly."""
 
-LONGEST_TEXT = 32_767  # characters that a cell of a workbook can hold
+LONGEST_TEXT = 32_767  # the most characters that a workbook's cell can hold
 
 APPROVED_SHEET = "Approved"
 
@@ -65,26 +65,26 @@ _TITLES = {
     "karma_default_date": "Blacklist: since",
     "run_id": "Run ID",
 }
-"""Headings of the workbook that are not the column's name with blanks in it."""
+"""Headings of the workbook that are not just the column's name with spaces."""
 
 
 def title(column: str) -> str:
-    """Return a column's heading in the workbook; the lender's own are as the file has them."""
+    """Return a column's heading in the workbook; the lender's own headings are unchanged."""
     if column not in COLUMNS:
         return column
     return _TITLES.get(column, column.replace("_", " ").capitalize())
 
 
-_OF_TITLE = {title(column).casefold(): column for column in COLUMNS}
+_COLUMN_BY_TITLE = {title(column).casefold(): column for column in COLUMNS}
 
 
 def column_of(heading: str) -> str:
-    """Return the column that a heading of a returned list means, in words or by name."""
+    """Return the column of a returned list's heading, which may be its title or its name."""
     text = " ".join(heading.split()).casefold()
-    return _OF_TITLE.get(text, text)
+    return _COLUMN_BY_TITLE.get(text, text)
 
 
-_ENOUGH_HEADINGS = 3  # how many of a list's headings make a row the one of headings
+_ENOUGH_HEADINGS = 3  # a row with this many of the list's headings is its heading row
 
 _WORKBOOK = {
     "constant_memory": True,
@@ -108,7 +108,7 @@ _STYLES = {
 _WIDE = {"reason_text": 48, "action": 40, "review_note": 32, "customer_name": 28}
 _WIDTH = 16  # characters: an instant has as many, `yyyy-mm-dd hh:mm`
 _WIDEST_SUMMARY = 44  # characters, of both columns: the longest name of a line fits
-_WORDS_TO_CHOOSE = ["approve", "decline", "review"]
+_CHOICES = ["approve", "decline", "review"]
 
 
 def csv_bytes(rows: pa.Table, *, headings: bool = False, as_is: Collection[str] = ()) -> bytes:
@@ -116,8 +116,8 @@ def csv_bytes(rows: pa.Table, *, headings: bool = False, as_is: Collection[str] 
 
     Args:
         rows: the rows.
-        headings: the names of the columns go first.
-        as_is: columns of text that a program reads, which no guard may change.
+        headings: whether the names of the columns are the first line.
+        as_is: text columns for programs, which the formula guard must not change.
     """
     cells = [
         column if name in as_is else _csv_column(column)
@@ -131,7 +131,7 @@ def csv_bytes(rows: pa.Table, *, headings: bool = False, as_is: Collection[str] 
 
 def _csv_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_timestamp(column.type):
-        # one hour before UTC all year, since 1919; made here, because it has Arrow load pandas
+        # Lagos is UTC+1 all year, since 1919; Arrow's own conversion would load pandas
         offset = pa.scalar(3600, pa.duration("s"))
         local = pc.add(column.cast(pa.timestamp("s"), safe=False), offset)
         return pc.strftime(local, format="%Y-%m-%dT%H:%M:%S+01:00")
@@ -158,8 +158,8 @@ def write_workbook(
         path: the file to write.
         scratch: a private folder for the sheets while they are written.
         rows: the rows of the list, in its order.
-        approved: approved rows, for a sheet of their own; their columns are the list's.
-        summary: names and values of the sheet that sums up.
+        approved: approved rows, in the list's columns, for a sheet of their own.
+        summary: names and values of the summary sheet.
         fixes: line, column, code and hint of the rows to be fixed.
 
     Raises:
@@ -168,11 +168,11 @@ def write_workbook(
     book = xlsxwriter.Workbook(str(path), {**_WORKBOOK, "tmpdir": str(scratch)})
     formats = {kind: book.add_format(style) for kind, style in _FORMATS.items()}
     rest = ["customer_id", *(name for name in rows.column_names if name not in PEOPLE)]
-    choice = {"validate": "list", "source": _WORDS_TO_CHOOSE, "ignore_blank": True}
+    choice = {"validate": "list", "source": _CHOICES, "ignore_blank": True}
     chosen = PEOPLE.index("reviewer_decision")
 
     def add_sheet(name: str, columns: Sequence[str], cells: Iterable[Sequence[Cell]]) -> None:
-        """Add a sheet with bold headings that stay in view, and filters."""
+        """Add a sheet with frozen bold headings and filters."""
         sheet, last = book.add_worksheet(name), 0
         for number, column in enumerate(columns):
             style = formats.get(_STYLES.get(column, ""))
@@ -208,7 +208,7 @@ def _lines(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Cell, ...]]
 def _write_cell(
     sheet: Worksheet, row: int, column: int, value: Cell, formats: Mapping[str, Format]
 ) -> None:
-    """Write a cell by its type; nothing is ever taken for a formula or a link."""
+    """Write a cell by its type, never as a formula or a link."""
     match value:
         case None | "":
             pass
@@ -227,7 +227,7 @@ def _write_cell(
 
 
 def is_returned(path: Path) -> bool:
-    """Return whether a file is a decision list, by its headings; its rows may have mistakes."""
+    """Return whether a file has the headings of a decision list; its rows may have mistakes."""
     try:
         next(_returned_rows(path), None)
     except (InputError, OSError):
@@ -236,13 +236,12 @@ def is_returned(path: Path) -> bool:
 
 
 def read_returned(path: Path) -> list[ReviewRow]:
-    """Read a decision list that was worked on, whatever its columns' order.
+    """Read a decision list that people worked on; its columns may be in any order.
 
-    Rows of which all four reviewer columns are blank are left out. Cells have their formula guard
-    taken off.
+    Rows with all four reviewer columns blank are left out. The formula guard of cells is removed.
 
     Raises:
-        InputError: it is no such list, or cannot be read.
+        InputError: it is not a decision list, or cannot be read.
     """
     rows = _returned_rows(path)
     return [row for row in rows if any(row[column] for column in REVIEW_COLUMNS)]
@@ -254,17 +253,17 @@ def _returned_rows(path: Path) -> Iterator[ReviewRow]:
         names = [column_of(heading) for heading in table.headings]
         known = {*names} & {*COLUMNS}
         if table.sheet and (len(known) < _ENOUGH_HEADINGS or not known & {*REVIEW_COLUMNS}):
-            continue  # no sheet to decide on
+            continue  # not a sheet of decisions
         found = True
         if missing := [name for name in NEEDED_BACK if name not in names]:
-            raise _no_list(path, missing)
+            raise _not_a_list(path, missing)
         for line, cells in table.rows:
             yield ReviewRow(line, table.sheet, dict(zip(names, cells, strict=False)))
     if not found:
-        raise _no_list(path, NEEDED_BACK)
+        raise _not_a_list(path, NEEDED_BACK)
 
 
-def _no_list(path: Path, missing: Sequence[str]) -> InputError:
+def _not_a_list(path: Path, missing: Sequence[str]) -> InputError:
     return InputError(
         f"{path}: this is no decision list that came back: it lacks {', '.join(missing)}; keep the "
         "headings of decisions.csv or decisions.xlsx as they are"

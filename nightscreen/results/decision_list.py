@@ -1,9 +1,9 @@
-"""The decision list: what operations work through, worst exposure first, from the enriched parts.
+"""The decision list: what operations work through, largest exposure first, from the enriched parts.
 
-Approved rows and rows whose review still stands are not on it. Sizes of all rows are ranked by one
-query, then the rows that are shown are put together block by block and laid into one private file,
-from which they are read in order: memory holds a block and a few numbers a row. What rules say is
-in `wording`, how files are written in `decision_files`.
+It leaves out approved rows and rows whose review still stands. One query ranks all rows; the list's
+rows are then assembled block by block into one private file, which is read in order. So memory
+holds one block and a few numbers for each row. `wording` has the sentences, `decision_files` writes
+the files.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 BLOCK_ROWS = 8192
 APPROVED_ROWS = 500
-"""Approved rows that the workbook shows, those of the largest exposure: each is on two sheets, and
-cells of workbooks cost more time than all else of a list."""
+"""Most approved rows in the workbook, those of the largest exposure. Each is on two sheets, and
+writing cells of a workbook takes more time than anything else here."""
 _TYPES: dict[str, pa.DataType] = {
     "exposure": NAIRA,
     "karma_amount": NAIRA,
@@ -58,13 +58,13 @@ _TYPES: dict[str, pa.DataType] = {
     "karma_default_date": pa.date32(),
     "evidence_as_of": INSTANT,
 }
-_SAID = ("reason_code", "reason_text", "other_reasons", "action", "missing_checks")
+_WORDING = ("reason_code", "reason_text", "other_reasons", "action", "missing_checks")
 _OF_FILE = {name: pa.string() for name in ("full_name", *NAMES, "bvn")} | {"exposure": NAIRA}
 _MAY_LACK = _OF_FILE | dict(zip(NEWS.names, NEWS.types, strict=True))
-"""What the lender's file may lack; nothing is new where no night was compared."""
+"""Columns that the lender's file may lack, and those of `NEWS`, missing without a comparison."""
 _STATUSES = [f"{check}_status" for check in CHECKS]
-_SAID_FROM = ["decision", "reasons", *_STATUSES]
-"""What is said of a row, and what it is said from."""
+_WORDING_FROM = ["decision", "reasons", *_STATUSES]
+"""The columns with sentences about a row, and the columns that these are made from."""
 _GIVEN_NAMES = ", ".join(f"nullif({name}, '')" for name in NAMES)
 _ANSWERED = ", ".join(f"{check}_checked_at" for check in CHECKS)
 _COLUMNS = f"""
@@ -90,9 +90,9 @@ _COLUMNS = f"""
 """  # noqa: S608 - names of our own
 """No column that is carried from the lender's file begins with a colon.
 
-The listing that counts most is by BVN before others, then of the highest amount: by its BVN a
-customer is known best, and by it alone the default policy declines. The evidence is as old as its
-oldest answer. Of anything that is no BVN no digit is shown."""
+The worst listing is one by BVN before any other, then the one with the highest amount: a BVN
+identifies a customer best, and it is the only identity for which the default policy declines. The
+evidence is as old as its oldest answer. No digit is shown of a value that is not a BVN."""
 _READ = frozenset(
     {
         *("customer_id", "decision", "reasons", "policy", "karma_listed_by", "karma_listings"),
@@ -102,28 +102,28 @@ _READ = frozenset(
     }
 )
 BY_POLICY, PROPOSED = "policy", "policy, proposed"
-"""Who decided: of all that is on the list, no person has."""
+"""Who decided. No person has decided on anything that is on the list."""
 
 
 def list_schema(carried: Sequence[str] = ()) -> pa.Schema:
-    """Return the list's columns: its own, those carried from the lender's file, the reviewer's."""
+    """Return the list's columns: its own, those carried from the lender's file, the reviewers'."""
     own = [pa.field(name, _TYPES.get(name, pa.string())) for name in DECISION_COLUMNS]
     names = [*map(heading, carried), *REVIEW_COLUMNS]
     return pa.schema([*own, *(pa.field(name, pa.string()) for name in names)])
 
 
 def heading(carried: str) -> str:
-    """Return the list's name of a carried column; one of the list's own is told apart."""
+    """Return the list's name of a carried column, prefixed if the list has one of that name."""
     return f"input_{carried}" if carried in (*DECISION_COLUMNS, *REVIEW_COLUMNS) else carried
 
 
 @dataclass(frozen=True, slots=True)
 class ListCounts:
-    """What is on the list."""
+    """How many rows are on the list."""
 
     listed: Mapping[str, int]  # rows by decision
     exposure: Mapping[str, Decimal]  # known naira at risk by decision
-    approved: int  # approved rows that the workbook shows
+    approved: int  # approved rows in the workbook
     quiet: int  # rows left out because their review stands
 
     @property
@@ -138,7 +138,7 @@ _WORST_FIRST = f"""
     SELECT place FROM sizes WHERE decision IN ({_WORDS}) AND NOT quiet
     ORDER BY coalesce(exposure, ({_UNKNOWN})) DESC, place
 """  # noqa: S608 - words of our own
-"""An unknown exposure is not zero: it stands where the middle of the known ones does."""
+"""An unknown exposure is not zero: it ranks as the median of the known ones."""
 _LARGEST_APPROVED = """
     SELECT place FROM sizes WHERE decision = 'approve' AND NOT quiet
     ORDER BY exposure DESC NULLS LAST, place LIMIT $most
@@ -165,10 +165,17 @@ def write_decisions(
 ) -> ListCounts:
     """Write `decisions.csv` and `decisions.xlsx`.
 
-    Rows are put into order in a private folder in `scratch`; nothing is left there. Columns of the
-    lender's file that are carried are shown where it has them. `problems` are line, column, code
-    and hint of each row in quarantine, `about` is for the head of the summary. Where the run
-    proposes, a decline waits for a person to confirm it.
+    Args:
+        folder: the run's folder.
+        parts: the run's enriched parts, in order.
+        run_id: the run.
+        reasons: the policy's sentences.
+        scratch: rows are put into order in a private folder in it, which is removed.
+        carried: columns of the lender's file to show, if it has them.
+        compared: the run compared with earlier states.
+        problems: line, column, code and hint of each row in quarantine.
+        about: names and values for the head of the summary.
+        proposes: whether declines wait for a person to confirm them.
 
     Raises:
         OutputError: the disk is full or the folder cannot be written.
@@ -187,7 +194,7 @@ def write_decisions(
         ):
             _rank(engine, parts, news)
             order, approved = _places(engine, _WORST_FIRST), _places(engine, _LARGEST_APPROVED)
-            counts = _counted(engine, len(approved))
+            counts = _counts(engine, len(approved))
             chosen = np.sort(np.concatenate([order, approved]))
             listed = (
                 _listed(block, shown, reasons, engine, values)
@@ -230,12 +237,12 @@ def summary(
     compared: Comparison | None,
     about: Sequence[tuple[str, str]],
 ) -> list[tuple[str, Cell]]:
-    """Return the lines of the summary sheet; `fixes` are the rows in quarantine."""
+    """Return the lines of the summary sheet; `fixes` counts the rows in quarantine."""
     lines: list[tuple[str, Cell]] = [("Run", run_id), *about]
     for decision in LISTED:
-        word = decision.value
-        lines.append((f"To work on: {word}", counts.listed.get(word, 0)))
-        lines.append((f"Known exposure: {word}", counts.exposure.get(word, Decimal("0.00"))))
+        name = decision.value
+        lines.append((f"To work on: {name}", counts.listed.get(name, 0)))
+        lines.append((f"Known exposure: {name}", counts.exposure.get(name, Decimal("0.00"))))
     lines.append((f"The largest approved (sheet {APPROVED_SHEET})", counts.approved))
     lines.append(("Left out: reviewed, evidence unchanged", counts.quiet))
     lines.append(("To fix and feed back (sheet Fix)", fixes))
@@ -251,7 +258,7 @@ def summary(
 
 
 def _rank(engine: DuckDBPyConnection, parts: Sequence[Path], news: pa.Table | None) -> None:
-    """Lay the decision and exposure of every customer into the table `sizes`."""
+    """Fill the table `sizes` with the decision and exposure of every customer."""
     engine.execute(
         "CREATE TEMP TABLE sizes (place BIGINT, decision TEXT, exposure DECIMAL(20, 2), quiet BOOL)"
     )
@@ -269,12 +276,12 @@ def _places(engine: DuckDBPyConnection, query: str) -> NDArray[np.int64]:
     return np.asarray(engine.execute(query, most).fetchnumpy()["place"], np.int64)
 
 
-def _counted(engine: DuckDBPyConnection, approved: int) -> ListCounts:
+def _counts(engine: DuckDBPyConnection, approved: int) -> ListCounts:
     counts = engine.execute(_COUNTS).fetchall()
-    there = [each for each in counts if each[1]]
+    nonempty = [each for each in counts if each[1]]
     return ListCounts(
-        listed={word: rows for word, rows, *_ in there},
-        exposure={word: naira for word, _, naira, _ in there},
+        listed={word: rows for word, rows, *_ in nonempty},
+        exposure={word: naira for word, _, naira, _ in nonempty},
         approved=approved,
         quiet=sum(quiet for *_, quiet in counts),
     )
@@ -283,7 +290,7 @@ def _counted(engine: DuckDBPyConnection, approved: int) -> ListCounts:
 def _customers(
     parts: Sequence[Path], columns: Collection[str], news: pa.Table | None
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the customers with the place of the first; what the file lacks is null."""
+    """Yield the customers in blocks with the number of the first; missing columns are null."""
     start = 0
     for rows in read_customers(parts, columns, BLOCK_ROWS, news):
         whole = rows
@@ -300,7 +307,7 @@ def _blocks(
     news: pa.Table | None,
     places: NDArray[np.int64],
 ) -> Iterator[pa.Table]:
-    """Yield the customers at some places, which are in order."""
+    """Yield the customers with some numbers, which are sorted."""
     for start, rows in _customers(parts, columns, news):
         first, last = np.searchsorted(places, [start, start + rows.num_rows])
         yield rows.take(pa.array(places[first:last] - start))
@@ -313,25 +320,25 @@ def _listed(
     engine: DuckDBPyConnection,
     values: Mapping[str, str],
 ) -> pa.Table:
-    """Return rows of the list for enriched rows that are on it."""
+    """Return the list's rows for enriched rows."""
     engine.register("listed", rows)
     table: pa.Table = engine.sql(_COLUMNS, params=values).to_arrow_table()
     engine.unregister("listed")
-    found = {name: table[name] for name in table.column_names}
-    said = [said_of(row, reasons) for row in rows.select(_SAID_FROM).to_pylist()]
-    found |= {name: pa.array([each[name] for each in said], pa.string()) for name in _SAID}
-    found["past_due_amount"] = pc.round(
-        found["past_due_amount"], NAIRA.scale, round_mode="half_to_even"
+    columns = {name: table[name] for name in table.column_names}
+    wordings = [said_of(row, reasons) for row in rows.select(_WORDING_FROM).to_pylist()]
+    columns |= {name: pa.array([each[name] for each in wordings], pa.string()) for name in _WORDING}
+    columns["past_due_amount"] = pc.round(
+        columns["past_due_amount"], NAIRA.scale, round_mode="half_to_even"
     )
-    found |= {heading(name): rows[name].cast(pa.string()) for name in carried}
-    found |= {name: pa.nulls(rows.num_rows, pa.string()) for name in REVIEW_COLUMNS}
+    columns |= {heading(name): rows[name].cast(pa.string()) for name in carried}
+    columns |= {name: pa.nulls(rows.num_rows, pa.string()) for name in REVIEW_COLUMNS}
     schema = list_schema(carried)
-    return pa.table([found[each.name].cast(each.type) for each in schema], schema)
+    return pa.table([columns[each.name].cast(each.type) for each in schema], schema)
 
 
 @contextmanager
 def _stored(file: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Write rows into a private file, and give them all; none of them stays in memory."""
+    """Write rows into a private file, and return them all, mapped from it, not held in memory."""
     with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for table in tables:
             writer.write_table(table)

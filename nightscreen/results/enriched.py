@@ -1,8 +1,8 @@
 """The enriched table: its columns, its rows read as customers, and the row of one customer.
 
-Columns are the input's, those of each check, and what is decided; `assemble` fills them. Where the
-rows of one customer id were merged, `enriched` has a row for each of the input's; whatever counts
-customers reads the first of each, with the customer's whole exposure.
+Its columns are the input's, those of each check, and the decision; `assemble` fills them. If rows
+of one customer id were merged, the table still has a row for each row of the input. Code that
+counts customers reads the first row of each, with the customer's total exposure.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ if TYPE_CHECKING:
 
     from nightscreen.journal.runs import RunRecord
 
-_KEPT_CHUNKS = 4  # in memory; rows of a customer may lie apart in the file and need an older one
+_CACHED_CHUNKS = 4  # a customer's rows may be far apart in the file and need an older chunk again
 
 
 def input_columns(columns: Sequence[SourceColumn]) -> list[tuple[str, str]]:
     """Return output name and row column of each input column, in input order, each once.
 
-    If a file has bank names and no codes, this column has the code of each name, with which the
-    lookup was made.
+    If a file has bank names and no codes, a column `bank_code` is added: the codes that the lookups
+    were made with.
     """
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     known = {column.known for column in columns}
     for column in columns:
         source = column.known or f"{EXTRA_PREFIX}{column.output}"
-        found.setdefault(column.known or column.output, source)
+        sources.setdefault(column.known or column.output, source)
         if column.known == "bank_name" and "bank_code" not in known:
-            found.setdefault("bank_code", "bank_code")
-    return list(found.items())
+            sources.setdefault("bank_code", "bank_code")
+    return list(sources.items())
 
 
 def extra_names(columns: Sequence[SourceColumn]) -> list[str]:
@@ -75,7 +75,7 @@ def enriched_schema(columns: Sequence[SourceColumn], *, merged: bool = False) ->
 
     Args:
         columns: the input's.
-        merged: the rows of one customer id are one customer: `customer_row` numbers them, and
+        merged: rows of one customer id are one customer: `customer_row` numbers them, and
             `customer_exposure` is the sum of its open loans, where the input has exposures.
     """
     rows = row_schema(extra_names(columns))
@@ -95,7 +95,7 @@ def enriched_schema(columns: Sequence[SourceColumn], *, merged: bool = False) ->
 
 
 def columns_of_parts(parts: Sequence[Path]) -> list[str]:
-    """Return the columns of enriched parts, which all have the same; of no parts none."""
+    """Return the columns of enriched parts, which all have the same; empty without parts."""
     return list(pq.read_schema(parts[0]).names) if parts else []
 
 
@@ -106,9 +106,9 @@ def read_customers(
 
     Args:
         parts: the run's enriched parts, in order.
-        columns: what is read, as far as the parts have it.
-        size: most rows of a table.
-        beside: has a row for each customer, in the same order; its columns are added.
+        columns: the columns to read, if the parts have them.
+        size: the most rows of a table.
+        beside: a table with a row for each customer, in the same order; its columns are added.
     """
     start = 0
     for part in parts:
@@ -123,23 +123,23 @@ def read_customers(
 
 
 def _customers(file: pq.ParquetFile, columns: Collection[str], size: int) -> Iterator[pa.Table]:
-    """Yield a part's customers in order, with those of the columns that it has."""
-    there = file.schema_arrow.names
-    wanted = [name for name in there if name in columns]
-    if CUSTOMER_ROW not in there:
+    """Yield a part's customers in order, with the requested columns that it has."""
+    names = file.schema_arrow.names
+    wanted = [name for name in names if name in columns]
+    if CUSTOMER_ROW not in names:
         for batch in file.iter_batches(size, columns=wanted):
             yield pa.Table.from_batches([batch])
         return
-    exposed = "exposure" in wanted and CUSTOMER_EXPOSURE in there
-    read = {*wanted, CUSTOMER_ROW, *([CUSTOMER_EXPOSURE] if exposed else [])}
-    for batch in file.iter_batches(size, columns=[name for name in there if name in read]):
+    has_total = "exposure" in wanted and CUSTOMER_EXPOSURE in names
+    read = {*wanted, CUSTOMER_ROW, *([CUSTOMER_EXPOSURE] if has_total else [])}
+    for batch in file.iter_batches(size, columns=[name for name in names if name in read]):
         rows = pa.Table.from_batches([batch])
         rows = rows.filter(pc.equal(rows[CUSTOMER_ROW], 1))
-        yield _with_whole_exposure(rows).select(wanted).combine_chunks()
+        yield _with_total_exposure(rows).select(wanted).combine_chunks()
 
 
 class Expansion:
-    """Gives each input row what was found of its customer, of whom a chunk is read at a time."""
+    """Expands merged customers: each input row gets the enriched values of its customer."""
 
     def __init__(
         self,
@@ -153,24 +153,24 @@ class Expansion:
         self._rows_before = Counter[int]()
         self._chunk_rows = chunk_rows
         self._chunk = chunk
-        self._kept: dict[int, pa.Table] = {}
+        self._cache: dict[int, pa.Table] = {}
 
     def expand(self, rows: pa.Table) -> pa.Table:
         """Return enriched rows for some rows of the input."""
         numbers = rows[CUSTOMER].to_numpy()
-        found = self._of_customers(numbers)
+        customers = self._of_customers(numbers)
         place = pa.array(self._numbered(numbers))
-        columns = {name: found[name] for name in found.column_names}
+        columns = {name: customers[name] for name in customers.column_names}
         if CUSTOMER_EXPOSURE in self._schema.names:
-            columns[CUSTOMER_EXPOSURE] = found["exposure"]
+            columns[CUSTOMER_EXPOSURE] = customers["exposure"]
         columns |= {name: rows[source] for name, source in self._input}
         nothing = pa.scalar(Decimal(0), COST)
-        columns["cost"] = pc.if_else(pc.equal(place, 1), found["cost"], nothing)
+        columns["cost"] = pc.if_else(pc.equal(place, 1), customers["cost"], nothing)
         columns[CUSTOMER_ROW] = place
         return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
 
     def _numbered(self, numbers: NDArray[np.int64]) -> list[int]:
-        """Return which row of its customer each row is, from 1; count them."""
+        """Return each row's number among its customer's rows, from 1; remember the counts."""
         places = []
         for number in numbers.tolist():
             self._rows_before[number] += 1
@@ -189,15 +189,15 @@ class Expansion:
         return pa.concat_tables(tables).unify_dictionaries().take(pa.array(order)).combine_chunks()
 
     def _read(self, number: int) -> pa.Table:
-        if number not in self._kept:
-            while len(self._kept) >= _KEPT_CHUNKS:
-                self._kept.pop(next(iter(self._kept)))
-            self._kept[number] = self._chunk(number)
-        return self._kept[number]
+        if number not in self._cache:
+            while len(self._cache) >= _CACHED_CHUNKS:
+                self._cache.pop(next(iter(self._cache)))
+            self._cache[number] = self._chunk(number)
+        return self._cache[number]
 
 
 def row_table(run: RunRecord, customer_id: str) -> pa.Table | None:
-    """Return a customer's enriched row of a run as a table; None where its files are gone."""
+    """Return a customer's enriched row of a run as a table; None if its files are gone."""
     parts = enriched_parts(Path(run.folder))
     if not parts:
         return None
@@ -206,10 +206,10 @@ def row_table(run: RunRecord, customer_id: str) -> pa.Table | None:
 
 @lru_cache(maxsize=4)
 def _row_of(parts: tuple[tuple[Path, int], ...], customer_id: str) -> pa.Table:
-    """Return the first row of a customer, or none; whoever explains a customer asks several times.
+    """Return a customer's first row, or an empty table; one page asks for it several times.
 
-    Ids are looked through alone: the other columns, some hundred and fifty, are read of the one
-    group of rows that has the customer.
+    Only the ids are searched: the other columns, some hundred and fifty, are read for the one row
+    group that has the customer.
     """
     for part, _ in parts:
         with pq.ParquetFile(part) as file:
@@ -217,12 +217,12 @@ def _row_of(parts: tuple[tuple[Path, int], ...], customer_id: str) -> pa.Table:
                 ids = file.read_row_group(group, columns=["customer_id"])["customer_id"]
                 place = pc.index(ids, pa.scalar(customer_id, ids.type)).as_py()
                 if place >= 0:
-                    return _with_whole_exposure(file.read_row_group(group).slice(place, 1))
+                    return _with_total_exposure(file.read_row_group(group).slice(place, 1))
             empty = file.schema_arrow.empty_table()
     return empty
 
 
-def _with_whole_exposure(table: pa.Table) -> pa.Table:
+def _with_total_exposure(table: pa.Table) -> pa.Table:
     if not {"exposure", CUSTOMER_EXPOSURE} <= set(table.column_names):
         return table
     place = table.column_names.index("exposure")
@@ -230,7 +230,7 @@ def _with_whole_exposure(table: pa.Table) -> pa.Table:
 
 
 def find_row(run: RunRecord, customer_id: str) -> dict[str, Any] | None:
-    """Return a customer's enriched row of a run; None where it has none or its files are gone."""
+    """Return a customer's enriched row of a run; None if there is none or its files are gone."""
     table = row_table(run, customer_id)
     rows: list[dict[str, Any]] = [] if table is None else table.to_pylist()
     return rows[0] if rows else None

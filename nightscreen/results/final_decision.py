@@ -1,7 +1,7 @@
 """The decision on a customer as of a moment: the policy's, until a person settles the case.
 
-A review, an override or the answer to a contest settles it, each as a review that stands: it has
-not ended, and it rests on the evidence that there is.
+A review, an override or the answer to a contest settles it. Each is saved as a review, which stands
+until it ends or the customer's evidence changes.
 """
 
 from __future__ import annotations
@@ -31,25 +31,30 @@ FINAL_COLUMNS = ("final_decision", "decided_by", "decided_at")
 def current_reviews(
     journal: Journal, batch: str, among: Sequence[bytes] = ()
 ) -> dict[bytes, Review]:
-    """Return the reviews in a batch that rest on their customer's present evidence.
+    """Return the reviews in a batch made on their customer's current evidence, by customer.
 
-    Those of some customers alone where any are named.
+    If `among` names customers, only their reviews are returned.
     """
     reviews = Reviews(journal).active(batch, journal.clock(), among)
     known = Customers(journal).known(list(reviews))
-    return {who: each for who, each in reviews.items() if rests_on(each, known.get(who))}
+    return {
+        customer: review
+        for customer, review in reviews.items()
+        if rests_on(review, known.get(customer))
+    }
 
 
 def standing_reviews(
     journal: Journal, batch: str, among: Sequence[bytes] = ()
 ) -> dict[bytes, Review]:
-    """Return the reviews that settle customers of a batch; `review` leaves them open."""
-    found = current_reviews(journal, batch, among)
-    return {who: each for who, each in found.items() if each.decision != Decision.REVIEW.value}
+    """Return the reviews that settle a case, by customer; a decision `review` leaves it open."""
+    reviews = current_reviews(journal, batch, among)
+    still_open = Decision.REVIEW.value
+    return {customer: each for customer, each in reviews.items() if each.decision != still_open}
 
 
 def final_columns(review: Review | None) -> dict[str, str | None]:
-    """Return what lists and exports say of a customer; None in each where nobody settled it."""
+    """Return the final columns of lists and exports; all None if no person settled the case."""
     if review is None:
         return dict.fromkeys(FINAL_COLUMNS)
     by = review.reviewer + (f", {review.confirmed_by}" if review.confirmed_by else "")
@@ -58,9 +63,9 @@ def final_columns(review: Review | None) -> dict[str, str | None]:
 
 
 def overrides_of(journal: Journal, batch: str, at: int) -> list[dict[str, Any]]:
-    """Return how many customers each reviewer decided otherwise, by the policy's main reason.
+    """Return how many customers each reviewer decided differently, by the policy's main reason.
 
-    What the policy left to a person (`review`, `undecided`) stands here too, told by `from`.
+    Cases that the policy left to a person are included: their `from` is `review` or `undecided`.
     """
     reviews = Reviews(journal).active(batch, at)
     differing = {customer: each for customer, each in reviews.items() if each.overrides}
@@ -80,36 +85,36 @@ def overrides_of(journal: Journal, batch: str, at: int) -> list[dict[str, Any]]:
 def decisions_as_of(
     journal: Journal, asked: Sequence[tuple[str, int]]
 ) -> list[DecisionAsOf | None]:
-    """Return the newest decision of any batch name on each customer by an instant.
+    """Return the newest decision in any batch on each customer as of an instant.
 
-    Whoever was gone from a batch by then counts there as decided before all others.
+    A batch that the customer had left by then counts as the oldest.
 
     Args:
         journal: the journal.
         asked: customers' ids with instants in microseconds.
     """
-    found: list[tuple[int, DecisionAsOf] | None] = [None] * len(asked)
-    for batch, wrote in sorted(journal.runs.that_wrote_states().items()) if asked else ():
-        for place, since, decided in _of_batch(journal, batch, wrote, asked):
-            before = found[place]
+    newest: list[tuple[int, DecisionAsOf] | None] = [None] * len(asked)
+    for batch, runs in sorted(journal.runs.that_wrote_states().items()) if asked else ():
+        for place, since, decided in _of_batch(journal, batch, runs, asked):
+            before = newest[place]
             if before is None or before[0] < since:
-                found[place] = since, decided
-    return [None if each is None else each[1] for each in found]
+                newest[place] = since, decided
+    return [None if each is None else each[1] for each in newest]
 
 
 def _of_batch(
     journal: Journal,
     batch: str,
-    wrote: Sequence[tuple[str, int]],
+    runs: Sequence[tuple[str, int]],
     asked: Sequence[tuple[str, int]],
 ) -> Iterable[tuple[int, int, DecisionAsOf]]:
-    """Yield what stood in one batch name: place of who is asked about, since when, and what.
+    """Yield the decisions in one batch: index into `asked`, since when, and the decision.
 
-    States change only where a run is committed, so that all instants between two runs are
-    looked up at once.
+    States change only when a run is committed, so all instants between two runs are looked up
+    together.
     """
     customers = Customers(journal)
-    ends = [at for _, at in wrote]
+    ends = [at for _, at in runs]
     places: dict[int, list[int]] = defaultdict(list)
     for place, (_, at) in enumerate(asked):
         if number := bisect_right(ends, at):
@@ -119,26 +124,27 @@ def _of_batch(
     reviews: dict[bytes, list[Review]] = defaultdict(list)
     for review in Reviews(journal).of_batch(batch):
         reviews[review.customer].append(review)
-    for number, mine in places.items():
-        run_id, ended_at = wrote[number]
+    for number, places_of_run in places.items():
+        run_id, ended_at = runs[number]
+        ids = [asked[place][0] for place in places_of_run]
         run = journal.runs.find(run_id)
         report = (run and run.report) or {}
         policy = report.get("provenance", {}).get("policy")
-        subjects = pieces_of(journal.pseudonyms.customers(batch, [asked[at][0] for at in mine]))
+        subjects = pieces_of(journal.pseudonyms.customers(batch, ids))
         known = customers.known_before(subjects, ended_at + 1)
-        for place, subject in zip(mine, subjects, strict=True):
+        for place, subject in zip(places_of_run, subjects, strict=True):
             if (state := known.get(subject)) is not None:
-                stood = _stood(state, reviews.get(subject, ()), asked[place][1])
+                decision = _decision_at(state, reviews.get(subject, ()), asked[place][1])
                 since = 0 if state.gone_run_id else ended_at
                 about = {"batch": batch, "run_id": run_id, "policy": policy}
-                yield place, since, DecisionAsOf(**about, **stood)
+                yield place, since, DecisionAsOf(**about, **decision)
 
 
-def _stood(known: KnownCustomer, reviews: Iterable[Review], at: int) -> dict[str, Any]:
-    word = listed_decision(known)
-    holding = [r for r in reviews if r.reviewed_at <= at < r.until and rests_on(r, known)]
+def _decision_at(known: KnownCustomer, reviews: Iterable[Review], at: int) -> dict[str, Any]:
+    listed = listed_decision(known)
+    standing = [r for r in reviews if r.reviewed_at <= at < r.until and rests_on(r, known)]
     return {
-        "decision": holding[-1].decision if holding else word,
-        "decided_by": "review" if holding else "policy",
-        "reasons": tuple(decided_reasons(known.state, word)),
+        "decision": standing[-1].decision if standing else listed,
+        "decided_by": "review" if standing else "policy",
+        "reasons": tuple(decided_reasons(known.state, listed)),
     }

@@ -1,9 +1,9 @@
-"""What is held of customers from other runs, as a screening run may see it: BVN details, cash flow.
+"""Data from other runs that a screening run may use: BVN details and cash flow.
 
-Only of rows whose consent counts. A BVN is confirmed by `bvn.confirmations`; here its answer is
-found again by the BVN's pseudonym, whatever its age: `bvn_checked_at` says it, and a policy may
-ask. The figures of a cash flow were worked out when transactions were pulled
-(`operations/transactions`); here they are held against what the row requests.
+Only rows with valid consent get any. BVNs are confirmed by `bvn.confirmations`; here their answers
+are looked up by pseudonym, whatever their age: a policy can test `bvn_checked_at`. Cash flow is
+computed when transactions are pulled (`operations/transactions`); here it is compared with the
+amount that the row requests.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ if TYPE_CHECKING:
 _WATCHLISTED, _ACCOUNT_STATUS, _STATUSES, _BVN_CHECKED_AT = (name for name, _ in BVN_FIELDS)
 _BVN = Operation.BVN_FINISH
 _CONSENT_COLUMNS = ("consented_at", "consent_expires_at", "consent_withdrawn_at")
-MONTH_DAYS = 30  # a month as a time asked for is read (`values/amounts.py`)
+MONTH_DAYS = 30  # as `values/amounts.py` reads the months of a tenor
 
 
 @dataclass(frozen=True, slots=True)
 class HeldData:
-    """Finds BVN details and figures of cash flow for rows."""
+    """Looks up BVN details and cash flow for rows."""
 
-    has_bvns: bool  # the journal has confirmed any BVN at all; else none is looked for
-    has_figures: bool  # the journal has figures of anybody; else none are looked for
+    has_bvns: bool  # the journal has an answer about any BVN; if not, none is looked up
+    has_figures: bool  # the journal has cash flow of any customer; if not, none is looked up
     at: int  # the instant consent is judged at, microseconds
     since: int  # figures from before this instant are too old
     _journal: Journal = field(repr=False)
 
     @classmethod
     def of(cls, journal: Journal, at: int, since: int) -> HeldData:
-        """Return what a journal has at hand, for consent judged at an instant."""
+        """Return the data that a journal holds, for consent judged at an instant."""
         has_bvns = journal.answers.any_of(_BVN.value)
         has_figures = bool(Records(journal, CashFigures).run_ids())
         return cls(has_bvns, has_figures, at, since, journal)
@@ -64,22 +64,22 @@ class HeldData:
     def columns(self, rows: pa.Table) -> dict[str, pa.Array]:
         """Return the columns of `BVN_FIELDS` and `TX_FIELDS` for rows of an input.
 
-        Null where nothing is held, where the answer does not say, where it is too old, and where no
-        consent stands behind it.
+        A value is null if nothing is held, if the answer lacks it, if it is too old, or if there is
+        no valid consent.
         """
         if not rows.num_rows or not (self.has_bvns or self.has_figures):
             return nothing_held(rows.num_rows)
         batch = rows.combine_chunks().to_batches()[0]
         lawful = consent_column(batch, at=to_instant(self.at)).to_pylist()
-        found: list[dict[str, Any]] = [{} for _ in lawful]
+        values: list[dict[str, Any]] = [{} for _ in lawful]
         if self.has_bvns:
-            self._add_bvns(found, rows, lawful)
+            self._add_bvns(values, rows, lawful)
         if self.has_figures:
-            self._add_cash_flow(found, rows, lawful)
-        table = pa.Table.from_pylist(found, schema=pa.schema([*BVN_FIELDS, *TX_FIELDS]))
+            self._add_cash_flow(values, rows, lawful)
+        table = pa.Table.from_pylist(values, schema=pa.schema([*BVN_FIELDS, *TX_FIELDS]))
         return {name: table[name].combine_chunks() for name in table.column_names}
 
-    def _add_bvns(self, found: list[dict[str, Any]], rows: pa.Table, lawful: list[bool]) -> None:
+    def _add_bvns(self, values: list[dict[str, Any]], rows: pa.Table, lawful: list[bool]) -> None:
         bvns, flaws = rows["bvn"].to_pylist(), rows["flaws"].to_pylist()
         subjects = {
             place: self._journal.pseudonyms.subject(SubjectKind.BVN.value, bvn)
@@ -92,47 +92,47 @@ class HeldData:
         for place, subject in subjects.items():
             if (latest := stored.get(subject)) is None:
                 continue
-            found[place][_BVN_CHECKED_AT] = to_instant(latest.answered_at)
+            values[place][_BVN_CHECKED_AT] = to_instant(latest.answered_at)
             answer = parse_answer(_BVN, answers.body(_BVN.value, latest))
             if isinstance(answer, BvnDetails):
                 statuses = {each.account_status for each in answer.accounts if each.account_status}
-                found[place] |= {
+                values[place] |= {
                     _WATCHLISTED: None if answer.watchlisted is None else int(answer.watchlisted),
                     _STATUSES: sorted(statuses) if answer.accounts else None,
                     _ACCOUNT_STATUS: _own_status(**asked[place], accounts=answer.accounts),
                 }
 
     def _add_cash_flow(
-        self, found: list[dict[str, Any]], rows: pa.Table, lawful: list[bool]
+        self, values: list[dict[str, Any]], rows: pa.Table, lawful: list[bool]
     ) -> None:
-        """Add the figures of customers, but for those who took consent back.
+        """Add the cash flow of customers who did not withdraw consent.
 
-        The grant is the consent. A row whose file tells of consent to the lender must not be one
-        whose consent has ended, was withdrawn or cannot be read.
+        The customer's grant is the consent. But if the row has consent columns of its own, that
+        consent must be valid too: not ended, withdrawn or unreadable.
         """
-        told = rows.select(["customer_id", "flaws", *_CONSENT_COLUMNS, *REQUESTED]).to_pylist()
+        requests = rows.select(["customer_id", "flaws", *_CONSENT_COLUMNS, *REQUESTED]).to_pylist()
         customers = {
             place: self._journal.pseudonyms.customers_anywhere([row["customer_id"]])
-            for place, row in enumerate(told)
+            for place, row in enumerate(requests)
             if lawful[place]
             or not (row["flaws"] & Flaw.CONSENT or any(row[name] for name in _CONSENT_COLUMNS))
         }
         held = live_figures(self._journal, set(customers.values()), self.since)
         for place, customer in customers.items():
             if (figures := held.get(customer)) is not None:
-                values = figure_values(figures)
-                instalment = instalment_of(*(told[place][name] for name in REQUESTED))
-                found[place] |= {
-                    **values,
+                figures_of_row = figure_values(figures)
+                instalment = instalment_of(*(requests[place][name] for name in REQUESTED))
+                values[place] |= {
+                    **figures_of_row,
                     CHECKED_AT: to_instant(figures.at),
-                    AFFORDABLE: affordable(instalment, values["tx_instalment_most"]),
+                    AFFORDABLE: affordable(instalment, figures_of_row["tx_instalment_most"]),
                 }
 
 
 def _own_status(
     bank_code: str | None, account_number: str | None, accounts: Iterable[BvnAccount]
 ) -> str | None:
-    """Return how the row's own account stands, where it is among those of the BVN."""
+    """Return the status of the row's own account, if it is among those of the BVN."""
     if not account_number:
         return None
     asked = f"{bank_code or ''}-{account_number}"
@@ -147,10 +147,10 @@ def _own_status(
 def instalment_of(
     amount: Decimal | None, tenor_days: int | None, instalment: Decimal | None
 ) -> Decimal | None:
-    """Return what is to be paid each month; None where it is not requested.
+    """Return the monthly instalment; None if nothing is requested.
 
-    Of amount and tenor it is the amount in equal parts, one a month of thirty days, without
-    interest; a loan of a month or less is paid back at once.
+    From amount and tenor it is the amount in equal parts without interest, one for each thirty
+    days; a loan of thirty days or less is repaid in one part.
     """
     if instalment is not None:
         return instalment
@@ -160,10 +160,10 @@ def instalment_of(
 
 
 def affordable(instalment: Decimal | None, most: Decimal | None) -> bool | None:
-    """Tell whether an instalment can be borne; None where either is unknown."""
+    """Return whether an instalment is at most `most`; None if either is unknown."""
     return None if instalment is None or most is None else instalment <= most
 
 
 def nothing_held(rows: int) -> dict[str, pa.Array]:
-    """Return the columns where nothing may be shown, as in test mode."""
+    """Return the columns without values, as in test mode."""
     return {name: pa.nulls(rows, kind) for name, kind in (*BVN_FIELDS, *TX_FIELDS)}

@@ -1,6 +1,6 @@
-"""What people write down about notices: proposals confirmed, actions taken, notices sent.
+"""What people record about notices: proposals confirmed, actions taken, notices sent.
 
-Who gets which notice follows from it, in `notices`.
+`notices` decides from these records who gets which notice.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NEEDED_BACK = ("customer_id", "reason_code", "sentence_digest", "run_id", "told
 def confirm_proposals(
     journal: Journal, actor: Actor, run_id: str, declared: Declarations, *, note: str = ""
 ) -> dict[str, int]:
-    """Write down that a person decides all proposals of a run as they stand, and its notices.
+    """Record that a person confirms all proposals of a run, and write its notices.
 
     Raises:
         NotAllowedError: the actor may not approve.
@@ -53,10 +53,10 @@ def confirm_proposals(
     if run is None or run.purpose != Purpose.ORIGINATION.value:
         raise InputError(f"there is no run {run_id} for origination; see: nightscreen runs list")
     now = journal.clock()
-    made = Confirmation(
+    confirmation = Confirmation(
         key=f"{run_id}:{now}", batch=run.batch, run_id=run_id, at=now, by=actor.name, note=note
     )
-    Records(journal, Confirmation).add([made])
+    Records(journal, Confirmation).add([confirmation])
     counts = rewrite_notices(journal, run_id, declared)
     actor.note(journal, "proposals confirmed", run_id=run_id, to_send=counts["to_send"])
     return counts
@@ -65,11 +65,11 @@ def confirm_proposals(
 def record_action(
     journal: Journal, actor: Actor, customer_id: str, *, batch: str, action: str
 ) -> CustomerAction:
-    """Write down what was done against a customer, who must be told of it.
+    """Record an action against a customer, of which the customer must be notified.
 
     Raises:
         NotAllowedError: the actor may not decide on customers.
-        InputError: the batch does not know the customer, or the action is blank.
+        InputError: the batch has no such customer, or the action is blank.
     """
     actor.require(journal, ACTION, customer_id=customer_id)
     if not action.strip():
@@ -81,7 +81,7 @@ def record_action(
             f"no such customer in batch {batch}; write the customer_id as the file has it"
         )
     now = journal.clock()
-    made = CustomerAction(
+    recorded = CustomerAction(
         key=f"{customer.hex()}:{now}",
         customer=customer,
         batch=batch,
@@ -91,13 +91,13 @@ def record_action(
         action=action.strip(),
         by=actor.name,
     )
-    Records(journal, CustomerAction).add([made])
+    Records(journal, CustomerAction).add([recorded])
     actor.note(journal, "action recorded", run_id=known.run_id, customer_id=customer_id)
-    return made
+    return recorded
 
 
 class SentIssue(NamedTuple):
-    """What is wrong with a row of notices that came back; holds no value of it."""
+    """What is wrong with a row of a returned list of notices, without any value of the row."""
 
     line: int
     column: str
@@ -105,15 +105,15 @@ class SentIssue(NamedTuple):
 
 
 def import_sent(journal: Journal, path: Path) -> tuple[int, int, list[SentIssue]]:
-    """Take in that notices were sent, when and how: every row or, on any mistake, none.
+    """Import when and how notices were sent: every row or, if any is wrong, none.
 
     Returns:
-        Rows taken in, rows known already, and mistakes.
+        Rows imported, rows imported before, and mistakes.
 
     Raises:
-        InputError: the file is no list of notices.
+        InputError: the file is not a list of notices.
     """
-    found: list[SentNotice] = []
+    notices: list[SentNotice] = []
     mistakes: list[SentIssue] = []
     runs: dict[str, RunRecord | None] = {}
     now = journal.clock()
@@ -133,15 +133,15 @@ def import_sent(journal: Journal, path: Path) -> tuple[int, int, list[SentIssue]
         elif not isinstance(at, int):
             mistakes.append(SentIssue(line, "told_at", at or "Say when the customer was told."))
         else:
-            found.append(_sent(journal, run, row, sent_at=at))
+            notices.append(_sent(journal, run, row, sent_at=at))
     if mistakes:
         return 0, 0, mistakes
-    added = Records(journal, SentNotice).add(found)
-    return added, len(found) - added, []
+    added = Records(journal, SentNotice).add(notices)
+    return added, len(notices) - added, []
 
 
 def _read_sent(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield line and cells of each notice that says when or how the customer was told."""
+    """Yield line and cells of each notice that says when or how it was sent."""
     for table in returned_tables(path, NOTICE_COLUMNS):
         names = [" ".join(heading.split()).casefold() for heading in table.headings]
         if missing := [name for name in _NEEDED_BACK if name not in names]:
@@ -158,10 +158,10 @@ def _read_sent(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 def record_sent(
     journal: Journal, run: RunRecord, notice: Mapping[str, str], *, how: str, by: str
 ) -> bool:
-    """Write down that somebody told a customer just now what a notice says, and how.
+    """Record that a notice was just sent to a customer, and how.
 
     Returns:
-        False where that is known already, of this day and way.
+        False if the same was recorded before, on the same day and by the same way.
 
     Raises:
         InputError: how or by is blank.
@@ -174,7 +174,7 @@ def record_sent(
 
 
 def _sent(journal: Journal, run: RunRecord, row: Mapping[str, str], *, sent_at: int) -> SentNotice:
-    """Return the record of a notice that reached the customer; the same of a day and way is one."""
+    """Return the record of a sent notice; its key has the day and the way it was sent."""
     customer = journal.pseudonyms.customer(run.batch, row["customer_id"])
     day = str(lagos_day(sent_at))
     parts = (customer.hex(), run.run_id, row["reason_code"], day, row["told_how"])
@@ -193,24 +193,24 @@ def _sent(journal: Journal, run: RunRecord, row: Mapping[str, str], *, sent_at: 
     )
 
 
-def _not_before(decided: str, sent_at: int) -> int:
-    """Return when a customer was told, where a day alone was written: not before the decision."""
+def _not_before(text: str, sent_at: int) -> int:
+    """Return when a notice was sent; a date without a time is never before the decision."""
     try:
-        moment = datetime.fromisoformat(decided)
+        decided_at = datetime.fromisoformat(text)
     except ValueError:
         return sent_at
-    instant = to_micros(moment.replace(tzinfo=moment.tzinfo or LAGOS))
+    instant = to_micros(decided_at.replace(tzinfo=decided_at.tzinfo or LAGOS))
     return max(sent_at, instant) if abs(instant - sent_at) < DAY_MICROS else sent_at
 
 
 def contests_report(journal: Journal, batch: str) -> dict[str, int]:
-    """Return how many contests of a batch wait for an answer, too long, and how others ended."""
+    """Return how many contests of a batch are open, overdue, answered, or changed a decision."""
     now = journal.clock()
-    found = Records(journal, Contest).all(batch=batch)
-    waiting = [contest for contest in found if contest.state == ContestState.OPEN]
+    contests = Records(journal, Contest).all(batch=batch)
+    waiting = [contest for contest in contests if contest.state == ContestState.OPEN]
     return {
         "open": len(waiting),
         "overdue": sum(contest.due_at < now for contest in waiting),
-        "answered": len(found) - len(waiting),
-        "changed": sum(contest.outcome is ContestOutcome.CHANGED for contest in found),
+        "answered": len(contests) - len(waiting),
+        "changed": sum(contest.outcome is ContestOutcome.CHANGED for contest in contests),
     }

@@ -1,10 +1,10 @@
-"""Notices: what customers are told of decisions against them, and when nobody is told anything.
+"""Notices: what customers are told about decisions against them, and who gets no notice.
 
-At origination a decline is a proposal until a person has decided so (a review of the customer, or a
-confirmation of the whole run), or where the lender declares that the policy decides alone. In a
-portfolio a decline makes no notice: an action that somebody recorded against the customer does.
-Whoever contests, was sent this before, or falls under a rule on hold gets no notice. What people
-write down about notices is in `notice_delivery`.
+At origination a decline is a proposal until a person decides it, by a review of the customer or by
+confirming the whole run, unless the lender declares that the policy decides alone. In a portfolio a
+decline makes no notice, but an action that a person recorded against the customer does. A customer
+gets no notice who contests, was sent the same before, or falls under a rule on hold. What people
+record about notices is in `notice_delivery`.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ NOTICE_COLUMNS = (
     *SENT_COLUMNS,
 )
 _COUNTED = ("to_send", "waiting_for_a_person", "on_hold", "paused_by_contest", "told_before")
-"""What became of decisions that a customer may have to be told of, in customers."""
+"""Customers by what becomes of their notice."""
 _BLOCK_ROWS = 8192
 _SAME_REASON = timedelta(days=30)
-"""A reason that the policy gives night after night is told again only after so long."""
+"""A notice that the policy repeats each night for the same reason is sent again after this time."""
 _DECLINED = "We have declined your application."
-"""What an applicant is told first, where the policy's sentences are in English; in another language
-the lender's own sentence says it."""
+"""The first sentence for an applicant if the policy's sentences are in English; in other languages
+the lender's own sentence says so."""
 _CHANNELS = ("channel", "contact_channel", "preferred_channel", "notice_channel")
 _LANGUAGES = ("language", "preferred_language")
 _LANGUAGE_NAMES = {
@@ -75,7 +75,7 @@ _LANGUAGE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class NoticeRun:
-    """The run whose customers are told."""
+    """The run whose customers get notices."""
 
     run_id: str
     batch: str
@@ -86,7 +86,7 @@ class NoticeRun:
 
     @classmethod
     def of(cls, journal: Journal, run: RunRecord) -> NoticeRun | None:
-        """Return a finished run of screening; None where its policy's text is not held."""
+        """Return a finished run of screening; None if the text of its policy is not held."""
         report = run.report or {}
         text = Reviews(journal).policy_text(str(report["provenance"]["policy"]))
         if text is None:
@@ -97,7 +97,7 @@ class NoticeRun:
 
 
 class _Decided(NamedTuple):
-    """Who decided, when, and what was done."""
+    """Who decided, when (microseconds), and the action taken."""
 
     by: str
     at: int
@@ -105,7 +105,7 @@ class _Decided(NamedTuple):
 
 
 class _Notices:
-    """Makes the notices of a run, customer by customer, given the reviews that stand."""
+    """Makes the notices of a run, customer by customer."""
 
     def __init__(
         self,
@@ -138,23 +138,23 @@ class _Notices:
         names = columns_of_parts(parts)
         channel, language = _named(names, _CHANNELS), _named(names, _LANGUAGES)
         read = {"customer_id", "decision", "reasons", channel, language}
-        told = parts if self._applicants or self._actions else ()
-        for block in read_customers(told, read, _BLOCK_ROWS):
+        with_notices = parts if self._applicants or self._actions else ()
+        for block in read_customers(with_notices, read, _BLOCK_ROWS):
             ids = block["customer_id"].to_pylist()
             joined = self.journal.pseudonyms.customers(self.run.batch, ids)
             for row, customer in zip(block.to_pylist(), pieces_of(joined), strict=True):
-                found = self.of_row(row, customer, row.get(language) or "")
-                if found is not None:
-                    yield {**found, "channel": row.get(channel) or ""}
+                notice = self.of_row(row, customer, row.get(language) or "")
+                if notice is not None:
+                    yield {**notice, "channel": row.get(channel) or ""}
 
     def of_row(
         self, row: Mapping[str, Any], customer: bytes, language: str = ""
     ) -> dict[str, str] | None:
-        """Return a customer's notice; None where there is none, which is counted."""
+        """Return a customer's notice and count it; None if there is none, counted by its cause."""
         review, action = self._reviews.get(customer), self._actions.get(customer)
         final = str(row["decision"]) if review is None else review.decision
-        told = final == Decision.DECLINE.value if self._applicants else action is not None
-        if not told:
+        is_adverse = final == Decision.DECLINE.value if self._applicants else action is not None
+        if not is_adverse:
             return None
         decided = self._decided(review, action)
         if decided is None:
@@ -183,7 +183,7 @@ class _Notices:
         return None
 
     def _decided(self, review: Review | None, action: CustomerAction | None) -> _Decided | None:
-        """Return whose decision it is; None where it is a proposal still."""
+        """Return who decided and when; None if it is still a proposal."""
         if action is not None:
             return _Decided(action.by, action.at, action.action)
         if review is not None:
@@ -204,19 +204,19 @@ class _Notices:
     def _words(
         self, code: str, decision: str, final: str, action: str, language: str
     ) -> dict[str, str]:
-        """Return what the customer is told, in the language of the file where the rule has it.
+        """Return the notice's text, in the customer's language if the rule has a sentence in it.
 
-        That is what was decided, or what was done, and then why, in whole sentences.
+        The text gives the decision, or the action, and then the reason, in whole sentences.
         """
         rules = self._rules.get(code, [])
-        same = [rule for rule in rules if rule.effect.value == decision]
+        with_effect = [rule for rule in rules if rule.effect.value == decision]
         sentence, details, written = ASK_US, "", WRITTEN_IN
-        for rule in [*same, *rules][:1]:
-            said = language.strip().casefold()
-            tag = _LANGUAGE_NAMES.get(said, said)
+        for rule in [*with_effect, *rules][:1]:
+            folded = language.strip().casefold()
+            tag = _LANGUAGE_NAMES.get(folded, folded)
             sentence, details, written = self.run.policy.notice(rule, self.run.purpose, tag)
             if rule.effect.value != final:
-                details = ""  # what is said of a case under review is not true once it is declined
+                details = ""  # details of a case under review are not true once it is declined
         if action:
             sentence = f"{_as_sentence(action)} {sentence}"
         elif written == WRITTEN_IN:
@@ -227,27 +227,29 @@ class _Notices:
 
 
 def _as_sentence(action: str) -> str:
-    """Return what somebody wrote was done as a sentence begins and ends."""
+    """Return an action with a capital letter and a full stop."""
     return action[:1].upper() + action[1:] + ("" if action.endswith((".", "!", "?")) else ".")
 
 
 def proposes(purpose: str, declared: Declarations, now: int) -> bool:
-    """Tell whether a decline of the policy is a proposal: a person decides unless declared."""
+    """Return whether the policy's declines are proposals that a person has to decide."""
     alone = declared.policy_decides_alone
     decides = alone is not None and alone.on <= lagos_day(now)
     return purpose == Purpose.ORIGINATION.value and not decides
 
 
 def contested(journal: Journal, batch: str) -> frozenset[bytes]:
-    """Return the pseudonyms, in a batch, of customers who contest anything in any batch."""
-    waiting = Records(journal, Contest).all(state=ContestState.OPEN)
-    return frozenset(journal.pseudonyms.customer(batch, each.customer_id) for each in waiting)
+    """Return a batch's pseudonyms of customers with an open contest in any batch."""
+    still_open = Records(journal, Contest).all(state=ContestState.OPEN)
+    return frozenset(
+        journal.pseudonyms.customer(batch, contest.customer_id) for contest in still_open
+    )
 
 
-def _named(names: Sequence[str], wanted: Sequence[str]) -> str:
-    """Return the column of the lender's file that has one of some headings; empty for none."""
+def _named(names: Sequence[str], headings: Sequence[str]) -> str:
+    """Return the first column of the lender's file with one of some headings; empty if none."""
     folded = {"_".join(name.casefold().split()): name for name in reversed(names)}
-    return next((folded[each] for each in wanted if each in folded), "")
+    return next((folded[each] for each in headings if each in folded), "")
 
 
 def write_notices(
@@ -258,10 +260,10 @@ def write_notices(
     declared: Declarations,
     reviews: Mapping[bytes, Review],
 ) -> dict[str, int]:
-    """Write a run's notices, whole or not at all; return how many customers are told, or why not.
+    """Write a run's notices, whole or not at all; return the counts of `_COUNTED`.
 
-    The file is plain UTF-8, comma separated, its cells guarded against spreadsheets. `reviews`
-    are those that rest on their customer's present evidence.
+    The file is comma-separated UTF-8 with guarded formulas. `reviews` are those made on the
+    customers' current evidence.
     """
     notices = _Notices(run, journal, declared, reviews)
     with atomic_write(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
@@ -275,9 +277,9 @@ def write_notices(
 def notice_of(
     journal: Journal, run: RunRecord, row: Mapping[str, Any], declared: Declarations
 ) -> dict[str, str] | None:
-    """Return the notice of one customer of a finished run, as things stand now.
+    """Return the current notice of one customer of a finished run; None if there is none.
 
-    It is in the policy's own language. None where there is nothing to tell.
+    It is in the policy's own language.
     """
     if "provenance" not in (run.report or {}) or _is_held(run):
         return None
@@ -295,7 +297,7 @@ def _is_held(run: RunRecord) -> bool:
 
 
 def rewrite_notices(journal: Journal, run_id: str, declared: Declarations) -> dict[str, int]:
-    """Write the notices of a finished run anew, after what people decided since.
+    """Rewrite the notices of a finished run with people's decisions since.
 
     Raises:
         InputError: there is no such run of screening, it is held, or its rows were purged.
@@ -321,15 +323,15 @@ def rewrite_notices(journal: Journal, run_id: str, declared: Declarations) -> di
 
 
 def rewrite_reviewed(journal: Journal, run_ids: Sequence[str], declared: Declarations) -> None:
-    """Write anew the notices of runs for origination that were reviewed, where that can be."""
+    """Rewrite the notices of reviewed runs for origination that still have their files."""
     for run in filter(None, map(journal.runs.find, run_ids)):
-        there = Path(run.folder, NOTICES_FILE).exists() and enriched_parts(Path(run.folder))
-        if run.purpose == Purpose.ORIGINATION.value and there and not _is_held(run):
+        has_files = Path(run.folder, NOTICES_FILE).exists() and enriched_parts(Path(run.folder))
+        if run.purpose == Purpose.ORIGINATION.value and has_files and not _is_held(run):
             rewrite_notices(journal, run.run_id, declared)
 
 
 def withdraw_notices(journal: Journal, customer_id: str) -> None:
-    """Take a customer who contests out of the notices that are written."""
+    """Remove a customer who contests from all notices that are written."""
     for run in journal.runs.newest(limit=None):
         path = Path(run.folder) / NOTICES_FILE
         if path.exists() and not journal.runs.held_elsewhere(run.run_id):

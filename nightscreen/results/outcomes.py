@@ -1,8 +1,8 @@
-"""What became of loans, in figures: who paid, by decision, reason, policy and month of disbursal.
+"""How loans performed: bad rates by decision, reason, policy and month of disbursement.
 
-All of it is SQL over pseudonyms. A loan counts once, as good, bad or too young to say. Rates have
-Wilson's interval, so that three loans of which none failed are not taken for a rule without fault.
-Importing a lender's file is `operations/loans/loan_book.py`.
+All figures are SQL over pseudonyms. A loan counts once: as good, bad or too young to judge. Rates
+have Wilson's interval, so that three loans without a failure do not look like a perfect rule.
+`operations/loans/loan_book.py` imports a lender's file.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from nightscreen.files.sealing import Pseudonyms
     from nightscreen.journal import Journal
 
-Z = 1.959964  # of the normal distribution: intervals hold 95 times of 100
-NO_DECISION = "none"  # stands for the decision where no run had decided before the money went out
+Z = 1.959964  # of the normal distribution, for intervals of 95 %
+NO_DECISION = "none"  # the decision if no run had decided before the disbursement
 _LENT_TO = pa.schema(
     [
         pa.field("loan", pa.string()),
@@ -84,12 +84,12 @@ _CELLS = """
         any_value(cells.rows) - count(DISTINCT number) AS never_lent, {counts}
     FROM cells LEFT JOIN paid USING (was, now) GROUP BY was, now ORDER BY was, now
 """
-"""A loan belongs to the newest of the runs that had decided about its customer by the day the money
-went out, and so counts once, however many nights the customer was in."""
+"""A loan belongs to the newest run that had decided on its customer before the disbursement, and so
+counts once, however many runs the customer was in."""
 
 
 def wilson(bad: int, known: int) -> tuple[float, float] | None:
-    """Return the interval of a rate, of `bad` among `known`; None where nothing is known."""
+    """Return Wilson's interval of the rate `bad / known`; None if `known` is 0."""
     if not known:
         return None
     rate = bad / known
@@ -100,7 +100,7 @@ def wilson(bad: int, known: int) -> tuple[float, float] | None:
 
 
 def rate_document(bad: int, good: int) -> dict[str, float] | None:
-    """Return a bad rate with its interval; None where no loan is old enough."""
+    """Return a bad rate with its interval; None if no loan is old enough."""
     interval = wilson(bad, bad + good)
     if interval is None:
         return None
@@ -112,10 +112,10 @@ def rate_document(bad: int, good: int) -> dict[str, float] | None:
 
 
 def known_outcomes(journal: Journal) -> list[LoanOutcome]:
-    """Return what is known of every loan: the lender's own word, else what was seen here."""
-    told = Records(journal, LoanOutcome).all()
-    keys = {each.key for each in told}
-    return [*told, *(each for each in followed_outcomes(journal) if each.key not in keys)]
+    """Return every known loan: as the lender imported it, else as `loans track` has seen it."""
+    imported = Records(journal, LoanOutcome).all()
+    keys = {each.key for each in imported}
+    return [*imported, *(each for each in followed_outcomes(journal) if each.key not in keys)]
 
 
 def loan_key(journal: Journal, loan_id: str) -> str:
@@ -125,26 +125,26 @@ def loan_key(journal: Journal, loan_id: str) -> str:
 
 def linked_offers(journal: Journal) -> list[Offer]:
     """Return every offer that has a reference, in the order they were made."""
-    found = Records(journal, Offer).all(state=LinkState.OFFERED.value)
-    return sorted(found, key=lambda each: (each.offered_at or 0, each.subject))
+    offers = Records(journal, Offer).all(state=LinkState.OFFERED.value)
+    return sorted(offers, key=lambda each: (each.offered_at or 0, each.subject))
 
 
 def followed_outcomes(journal: Journal) -> list[LoanOutcome]:
-    """Return what `loans track` has seen of loans that were paid out."""
+    """Return the disbursed loans that `loans track` has seen."""
     followed = (_followed(journal, offer) for offer in linked_offers(journal))
-    found = [each for each in followed if each is not None]
-    asked = [(each.customer_id, each.disbursed_at) for each in found]
+    outcomes = [each for each in followed if each is not None]
+    asked = [(each.customer_id, each.disbursed_at) for each in outcomes]
     return [
-        each.model_copy(update={"stood": stood})
-        for each, stood in zip(found, decisions_as_of(journal, asked), strict=True)
+        each.model_copy(update={"stood": decision})
+        for each, decision in zip(outcomes, decisions_as_of(journal, asked), strict=True)
     ]
 
 
 def _followed(journal: Journal, offer: Offer) -> LoanOutcome | None:
-    """Return a followed loan as an outcome; None where no money went out as far as was seen.
+    """Return a followed loan as an outcome; None if no disbursement was seen.
 
-    The service gives no days past due: a loan is past due from the day its word first said so to
-    the last day it still did.
+    The service gives no days past due: a loan is past due from the first day its status says so to
+    the last day it still does.
     """
     seen = [view for view in offer.history if view.now.status]
     views = [(each.at, _standing(each.now.status), each.now) for each in seen]
@@ -184,34 +184,34 @@ def _followed(journal: Journal, offer: Offer) -> LoanOutcome | None:
     return outcome
 
 
-def _standing(word: str | None) -> LoanStanding:
-    return standing_of((word or "").replace("_", " ")) or LoanStanding.OPEN
+def _standing(status: str | None) -> LoanStanding:
+    return standing_of((status or "").replace("_", " ")) or LoanStanding.OPEN
 
 
 # --- figures ---
 
 
 def loans_table(outcomes: Iterable[LoanOutcome], bad: BadLoan) -> pa.Table:
-    """Return the loans that were paid out, each with what it counts as."""
+    """Return the disbursed loans, each with its class: good, bad or too young."""
     rows = []
     for each in outcomes:
-        found = each.judge(bad)
-        if found is None:
+        performance = each.judge(bad)
+        if performance is None:
             continue
-        stood = each.stood or DecisionAsOf(batch="", run_id="", decision=NO_DECISION)
+        decision = each.stood or DecisionAsOf(batch="", run_id="", decision=NO_DECISION)
         rows.append(
             {
                 "loan": each.key,
                 "customer": each.customer.hex(),
                 "disbursed_at": each.disbursed_at,
                 "vintage": f"{to_instant(each.disbursed_at).astimezone(LAGOS):%Y-%m}",
-                "decision": stood.decision,
-                "decided_by": stood.decided_by if each.stood else NO_DECISION,
-                "policy": stood.policy or NO_DECISION,
-                "reasons": list(stood.reasons),
-                "class": found.value,
+                "decision": decision.decision,
+                "decided_by": decision.decided_by if each.stood else NO_DECISION,
+                "policy": decision.policy or NO_DECISION,
+                "reasons": list(decision.reasons),
+                "class": performance.value,
                 "lent": each.last.principal,
-                "lost": each.lost if found is OutcomeClass.BAD else None,
+                "lost": each.lost if performance is OutcomeClass.BAD else None,
             }
         )
     return pa.Table.from_pylist(rows, _LENT_TO)
@@ -220,25 +220,25 @@ def loans_table(outcomes: Iterable[LoanOutcome], bad: BadLoan) -> pa.Table:
 def outcomes_report(
     outcomes: Sequence[LoanOutcome], bad: BadLoan, *, batch: str | None = None
 ) -> dict[str, Any] | None:
-    """Return what became of loans, as JSON has it; None where nothing is known of any.
+    """Return how loans performed, as a JSON document; None if no loan is known.
 
-    Of a batch name only the loans whose decision stood in it.
+    If `batch` is given, only loans that were decided in it count.
     """
-    meant = [
+    chosen = [
         each
         for each in outcomes
         if batch is None or (each.stood is not None and each.stood.batch == batch)
     ]
-    if not meant:
+    if not chosen:
         return None
-    loans = loans_table(meant, bad)
+    loans = loans_table(chosen, bad)
     with closing(locked_connection()) as engine:
         engine.register("loans", loans)
         engine.execute(_BY_REASON)
         (total,) = _cells(engine, "")
         return {
             "bad": bad.model_dump(),
-            "not_lent": len(meant) - loans.num_rows,
+            "not_lent": len(chosen) - loans.num_rows,
             "total": total,
             "decisions": _cells(engine, "decision"),
             "decided_by": _cells(engine, "decided_by"),
@@ -256,14 +256,13 @@ def outcomes_report(
 
 
 def _cells(engine: DuckDBPyConnection, keys: str, source: str = "loans") -> list[dict[str, Any]]:
-    """Return the loans by some columns, in their order, with rates; money as decimal text."""
+    """Return counted loans grouped by columns, in their order, with rates; money as text."""
     grouped = "GROUP BY ALL ORDER BY ALL" if keys else ""
     select = f"SELECT {keys}{',' if keys else ''} {_COUNTS} FROM {source} {grouped}"  # noqa: S608 - of our own words
     return _rated(engine.sql(select))
 
 
 def _rated(found: DuckDBPyRelation) -> list[dict[str, Any]]:
-    """Return counted loans with rates; money as decimal text."""
     return [
         {
             **each,
@@ -276,7 +275,6 @@ def _rated(found: DuckDBPyRelation) -> list[dict[str, Any]]:
 
 
 def _share(part: int, whole: int) -> float | None:
-    """Return which share of all bad, or of all good, loans a reason was given for."""
     return round(part / whole, 4) if whole else None
 
 
@@ -285,31 +283,31 @@ def _share(part: int, whole: int) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class LoanPerformance:
-    """How customers of past runs paid the loans that they got after being decided about."""
+    """How customers of past runs repaid the loans that they got after the decision."""
 
-    loans: pa.Table  # what became of them, as `loans_table` gives it
+    loans: pa.Table  # as returned by `loans_table`
     bad: BadLoan  # what counts as bad
     _pseudonyms: Pseudonyms = field(repr=False)
 
     @classmethod
     def of(cls, journal: Journal, bad: BadLoan) -> LoanPerformance | None:
-        """Return what a journal knows of loans; None where it knows of none."""
+        """Return the loans that a journal knows; None if it knows none."""
         loans = loans_table(known_outcomes(journal), bad)
         return cls(loans, bad, journal.pseudonyms) if loans.num_rows else None
 
     def customers(self, customer_ids: Sequence[str]) -> pa.Array:
-        """Return the pseudonym of each customer who got a loan, null of all others."""
+        """Return the pseudonym of each customer who got a loan, null for all others."""
         joined = self._pseudonyms.customers_anywhere(customer_ids)
         names = pa.array([each.hex() for each in pieces_of(joined)], pa.string())
         mine = pc.is_in(names, value_set=self.loans["customer"].combine_chunks())
         return pc.if_else(mine, names, None)
 
     def document(self, engine: DuckDBPyConnection) -> dict[str, Any]:
-        """Return how those of each move paid, and what approving them was worth.
+        """Return the loans by old and new decision, and which policy they show to be better.
 
         Args:
-            engine: with these `loans`, and a table `moves` of customers (null without a loan) with
-                their numbers, `decided_at`, and the decisions as they `was` and are `now`.
+            engine: has these `loans` and a table `moves` of customers (null without a loan) with
+                their `number`, `decided_at`, and the old (`was`) and new (`now`) decision.
         """
         cells = _rated(engine.sql(_CELLS.format(counts=_COUNTS)))
         return {"cells": cells, **_verdict(cells)}
@@ -320,21 +318,21 @@ _STRICTNESS = {_APPROVE: 0, _REVIEW: 1, "undecided": 1, "decline": 2}
 
 
 def _verdict(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return how those paid whom each way approves, and whether the loans tell the ways apart.
+    """Return the loans of customers whom each policy approves, and which policy they favour.
 
-    A way is better where those of whom it is stricter paid worse, or those of whom it is milder
-    paid better, than those whom both leave in the milder of the two decisions, by intervals that do
-    not touch: reviewed customers are lent to as well, once a person has looked. Of people who were
-    never lent to nothing is known: they are counted as `unproven` and never guessed.
+    The new policy is better if customers on whom it is stricter repaid worse, or customers on whom
+    it is milder repaid better, than customers whom both leave in the milder decision. The intervals
+    must not overlap. Reviewed customers count too, since they may get a loan after the review.
+    Customers who never got a loan are counted as `unproven`; nothing is guessed about them.
     """
-    said = set()
+    verdicts = set()
     for milder in (_APPROVE, _REVIEW):
         stay = _sum(each for each in cells if each["from"] == each["to"] == milder)
         left = _sum(each for each in cells if each["from"] == milder and _stricter(each) > 0)
         came = _sum(each for each in cells if each["to"] == milder and _stricter(each) < 0)
-        turned = {"worse": "better", "better": "worse", "alike": "alike"}
-        said |= {turned[_pays(left, stay)], _pays(came, stay)}
-    told = sorted(said - {"alike"})
+        opposite = {"worse": "better", "better": "worse", "alike": "alike"}
+        verdicts |= {opposite[_pays(left, stay)], _pays(came, stay)}
+    clear = sorted(verdicts - {"alike"})
     kept = _sum(each for each in cells if each["from"] == each["to"] == _APPROVE)
     dropped = _sum(each for each in cells if each["from"] == _APPROVE != each["to"])
     added = _sum(each for each in cells if each["to"] == _APPROVE != each["from"])
@@ -344,29 +342,29 @@ def _verdict(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "no_longer_approved": dropped,
         "newly_approved": added,
         "unproven": added["never_lent"],
-        "verdict": told[0] if len(told) == 1 else "cannot_tell",
+        "verdict": clear[0] if len(clear) == 1 else "cannot_tell",
     }
 
 
 def _stricter(cell: Mapping[str, Any]) -> int:
-    """Return how much stricter the second way is of a cell; below zero where it is milder."""
+    """Return how much stricter the new decision of a cell is; below zero if it is milder."""
     return _STRICTNESS[cell["to"]] - _STRICTNESS[cell["from"]]
 
 
 def verdict_in_words(paid: Mapping[str, Any], after: str) -> list[str]:
-    """Return whether the loans tell a policy from the one before it, and of whom nothing is known.
+    """Return sentences on which policy the loans favour, and on how many had no loan.
 
     Args:
-        paid: as `LoanPerformance.document` has it.
-        after: what the later policy is called.
+        paid: a document of `LoanPerformance.document`.
+        after: the name of the new policy.
     """
-    said = {
+    texts = {
         "better": f"{after} is better: the loans of those who move tell them apart.",
         "worse": f"{after} is worse: the loans of those who move tell them apart.",
         "cannot_tell": "Which is better cannot be told: too few of those who move were lent to, "
         "or they paid much like the others.",
     }
-    sentences = [said[paid["verdict"]]]
+    sentences = [texts[paid["verdict"]]]
     if paid["unproven"]:
         sentences.append(
             f"{paid['unproven']:,} whom {after} would approve were never lent to: how they would "
@@ -375,9 +373,9 @@ def verdict_in_words(paid: Mapping[str, Any], after: str) -> list[str]:
     return sentences
 
 
-def _pays(moved: Mapping[str, Any], kept: Mapping[str, Any]) -> str:
-    """Return `better` or `worse` where some pay plainly otherwise than others; else `alike`."""
-    mine, theirs = moved["bad_rate"], kept["bad_rate"]
+def _pays(moved: Mapping[str, Any], stayed: Mapping[str, Any]) -> str:
+    """Return `better` or `worse` if the intervals of the bad rates do not overlap, else `alike`."""
+    mine, theirs = moved["bad_rate"], stayed["bad_rate"]
     if mine is None or theirs is None:
         return "alike"
     if mine["low"] > theirs["high"]:

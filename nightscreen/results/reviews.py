@@ -1,6 +1,6 @@
-"""Reviews: a decision list that came back, row by row: sound, mistaken, or in conflict.
+"""Reviews: judge each row of a returned decision list as sound, mistaken or in conflict.
 
-Reading the file is `results/decision_files.py`; what follows from sound rows is `settle_case.py`.
+`decision_files` reads the file; `settle_case` saves the sound rows.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.decisions import KnownCustomer
 
-DEFAULT_DAYS = 30  # a choice, told in docs/decisions.md: `--days` says otherwise
-_LONGEST_NOTE = 2000  # characters: as many as the desk takes for one
+DEFAULT_DAYS = 30  # a choice, documented in docs/decisions.md; `--days` overrides it
+_LONGEST_NOTE = 2000  # characters: the desk's limit
 _LONGEST_REVIEWER = 120  # characters, a choice: a full name and a title
 _HINTS = {
     "run_unknown": "No run of this id wrote a decision list here; keep the run_id column as the "
@@ -49,7 +49,7 @@ _DATE_OUTSIDE = "The date must lie between the run and now; correct it or leave 
 
 @dataclass(frozen=True, slots=True)
 class SoundReview:
-    """A review that can be taken in, of a row of the list."""
+    """A review that can be saved."""
 
     review: Review
     customer_id: str = field(repr=False)
@@ -57,18 +57,17 @@ class SoundReview:
 
     @property
     def overrides(self) -> bool:
-        """Tell whether it decides otherwise than the policy, on the list or by now."""
+        """Return whether it differs from the policy's decision, on the list or the latest."""
         return {self.review.listed, self.latest} != {self.review.decision}
 
 
 @dataclass(slots=True)
 class Judged:
-    """What became of a returned list."""
+    """The result for a returned list."""
 
-    sound: list[SoundReview] = field(default_factory=list)  # those that are not known yet
+    sound: list[SoundReview] = field(default_factory=list)  # those not imported before
     known: int = 0  # rows that were imported before
-    # why rows are refused, by line
-    mistakes: list[ReviewIssue] = field(default_factory=list)
+    mistakes: list[ReviewIssue] = field(default_factory=list)  # why rows are refused, by line
 
     @property
     def runs(self) -> list[str]:
@@ -77,13 +76,13 @@ class Judged:
 
     @property
     def overrides(self) -> list[SoundReview]:
-        """Return those that decide otherwise than the policy, on the list or by now."""
+        """Return the sound reviews that differ from the policy's decision."""
         return [each for each in self.sound if each.overrides]
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A row whose own cells are sound; `at` is when it was reviewed, now where it does not say."""
+    """A row whose own cells are sound; `at` is when it was reviewed, now if it does not say."""
 
     row: ReviewRow
     run: RunRecord  # whose list it was
@@ -94,7 +93,7 @@ class _Candidate:
 
 
 def judge_rows(journal: Journal, rows: Sequence[ReviewRow], *, days: int = DEFAULT_DAYS) -> Judged:
-    """Judge the rows of a returned list against the journal; a review stands for so many days."""
+    """Judge the rows of a returned list against the journal; a review stands for `days` days."""
     judge = _Judge(journal, days)
     groups: dict[tuple[str, bytes], list[_Candidate]] = defaultdict(list)
     for row in rows:
@@ -118,18 +117,18 @@ class _Judge:
         self.result = Judged()
         self._customers, self._reviews = Customers(journal), Reviews(journal)
         self._journal, self._now = journal, journal.clock()
-        self._lasts = days * DAY_MICROS
+        self._duration = days * DAY_MICROS
         self._runs: dict[str, RunRecord | None] = {}
-        self._then: dict[tuple[str, bytes], KnownCustomer] = {}
-        self._known: dict[bytes, KnownCustomer] = {}
+        self._listed_states: dict[tuple[str, bytes], KnownCustomer] = {}
+        self._latest_states: dict[bytes, KnownCustomer] = {}
 
     def add_issue(self, row: ReviewRow, column: str, code: str, hint: str = "") -> None:
-        """Note what is wrong with a row."""
+        """Add an issue of a row."""
         issue = ReviewIssue(row.line, row.sheet, column, code, hint or _HINTS[code])
         self.result.mistakes.append(issue)
 
     def read(self, row: ReviewRow) -> _Candidate | None:
-        """Judge a row by its own cells; tell the first thing that is wrong with it."""
+        """Judge a row by its own cells; add the first issue found, and return None then."""
         run_id = row["run_id"]
         if run_id not in self._runs:
             self._runs[run_id] = self._journal.runs.find(run_id) if run_id else None
@@ -137,11 +136,14 @@ class _Judge:
         if run is None or run.states_first_at is None:
             self.add_issue(row, "run_id", "run_unknown")
             return None
-        word, reviewer = row["reviewer_decision"].casefold(), " ".join(row["reviewer"].split())
+        decision_text, reviewer = (
+            row["reviewer_decision"].casefold(),
+            " ".join(row["reviewer"].split()),
+        )
         at = read_written_date(row["reviewed_at"], run.states_first_at, self._now)
         if not row["customer_id"]:
             self.add_issue(row, "customer_id", "customer_missing")
-        elif word not in REVIEWED:
+        elif decision_text not in REVIEWED:
             self.add_issue(row, "reviewer_decision", "decision_invalid")
         elif not reviewer:
             self.add_issue(row, "reviewer", "reviewer_missing")
@@ -151,53 +153,53 @@ class _Judge:
             self.add_issue(row, "reviewed_at", "reviewed_at_invalid", at)
         else:
             subject = self._journal.pseudonyms.customer(run.batch, row["customer_id"])
-            decision = REVIEWED[word].value
+            decision = REVIEWED[decision_text].value
             return _Candidate(row, run, subject, decision, reviewer, at or self._now)
         return None
 
     def look_up(self, candidates: Sequence[_Candidate]) -> None:
-        """Fetch the customers' states, now and as they were listed, a run at a time."""
+        """Fetch the customers' states, the latest and those of the list, run by run."""
         runs: dict[str, list[_Candidate]] = defaultdict(list)
         for each in candidates:
             runs[each.row["run_id"]].append(each)
-        for run_id, mine in runs.items():
-            subjects = list({each.subject for each in mine})
-            self._known.update(self._customers.known(subjects))
-            after = (mine[0].run.states_last_at or 0) + 1
+        for run_id, of_run in runs.items():
+            subjects = list({each.subject for each in of_run})
+            self._latest_states.update(self._customers.known(subjects))
+            after = (of_run[0].run.states_last_at or 0) + 1
             for subject, state in self._customers.known_before(subjects, after).items():
-                self._then[(run_id, subject)] = state
+                self._listed_states[(run_id, subject)] = state
 
-    def take(self, each: _Candidate) -> None:
-        """Take a row in, unless its customer is not known or another decision is in its way."""
-        row, run_id = each.row, each.row["run_id"]
-        then = self._then.get((run_id, each.subject))
-        if then is None:
+    def take(self, candidate: _Candidate) -> None:
+        """Accept a row, unless its customer is unknown or it conflicts with another decision."""
+        row, run_id = candidate.row, candidate.row["run_id"]
+        listed_state = self._listed_states.get((run_id, candidate.subject))
+        if listed_state is None:
             self.add_issue(row, "customer_id", "customer_unknown", _customer_hint(row))
             return
         review = Review(
-            customer=each.subject,
-            batch=each.run.batch,
+            customer=candidate.subject,
+            batch=candidate.run.batch,
             run_id=run_id,
-            listed=listed_decision(then),
-            decision=each.decision,
-            reviewer=each.reviewer,
+            listed=listed_decision(listed_state),
+            decision=candidate.decision,
+            reviewer=candidate.reviewer,
             note=row["review_note"],
-            reviewed_at=each.at,
-            until=each.at + self._lasts,
-            evidence=evidence_digest(then.state),
+            reviewed_at=candidate.at,
+            until=candidate.at + self._duration,
+            evidence=evidence_digest(listed_state.state),
             at=self._now,
         )
-        stored = self._reviews.of_customer(each.subject)
-        stored = [old for old in stored if old.run_id == run_id]
-        latest = listed_decision(self._known.get(each.subject))
+        earlier = self._reviews.of_customer(candidate.subject)
+        earlier = [old for old in earlier if old.run_id == run_id]
+        latest = listed_decision(self._latest_states.get(candidate.subject))
         sound = SoundReview(review, row["customer_id"], latest)
-        if any(_same(old, review, row["reviewed_at"]) for old in stored):
+        if any(_same(old, review, row["reviewed_at"]) for old in earlier):
             self.result.known += 1
         elif review.overrides and not review.note:
             self.add_issue(row, "review_note", "note_missing")
-        elif any(self._contradicts(old, review) for old in stored):
+        elif any(self._contradicts(old, review) for old in earlier):
             self.add_issue(row, "reviewer_decision", "two_reviewers")
-        elif not rests_on(review, self._known.get(each.subject)):
+        elif not rests_on(review, self._latest_states.get(candidate.subject)):
             self.add_issue(row, "run_id", "evidence_changed")
         elif review.until <= self._now:
             self.add_issue(row, "reviewed_at", "review_ended")
@@ -207,24 +209,24 @@ class _Judge:
             self.result.sound.append(sound)
 
     def _contradicts(self, old: Review, new: Review) -> bool:
-        """Tell whether another reviewer's word that has not ended is another one."""
+        """Return whether an active review by another reviewer has another decision."""
         other = _folded(old.reviewer) != _folded(new.reviewer)
         return other and old.until > self._now and old.decision != new.decision
 
 
 def read_written_date(text: str, run_at: int, now: int) -> int | str | None:
-    """Return the instant that a cell's date counts from, None of a blank; else what is wrong.
+    """Return a cell's date as an instant in microseconds, None if it is blank, else the issue.
 
-    It is written as 2026-03-04, with or without a time of day, in Lagos unless it says otherwise.
-    A day alone counts from its noon; none from before the run or from later than now.
+    The date is written as 2026-03-04, with or without a time of day, in Lagos time if no zone is
+    given. A date without a time is its noon. No instant is before the run or after now.
     """
     if not text:
         return None
     try:
-        found = read_iso(text)
-        if not isinstance(found, Moment):
+        parsed = read_iso(text)
+        if not isinstance(parsed, Moment):
             return _DATE_UNREADABLE
-        local = (found.at.replace(hour=12) if found.is_bare else found.at).astimezone(LAGOS)
+        local = (parsed.at.replace(hour=12) if parsed.is_bare else parsed.at).astimezone(LAGOS)
     except OverflowError:
         return _DATE_UNREADABLE
     if not lagos_day(run_at) <= local.date() <= lagos_day(now):
@@ -237,10 +239,10 @@ def _folded(name: str) -> str:
 
 
 def _same(old: Review, new: Review, written: str) -> bool:
-    """Return whether a review is one that was imported before, also where it has ended since.
+    """Return whether a review was imported before, even if it has ended since.
 
-    Its time of day counts where the date is written with one. A day alone, or a time that was
-    still ahead at the import, is compared as a day: it counts from when it was imported.
+    Dates with a time are compared with it. A date without one, or a time that was still in the
+    future at the import, is compared by day, because it was saved as of the import.
     """
     by_day = len(written) <= len("2026-03-04") or new.reviewed_at >= old.at
     return (

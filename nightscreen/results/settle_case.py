@@ -1,8 +1,8 @@
-"""A person decides on customers: a review at the desk or by a list that came back, and overrides.
+"""A person decides on customers, by a review at the desk, a returned list, or an override.
 
-Each is one function for every door: who may, what is written, and what follows from it. The case
-is closed, the notices are written anew, and the audit has it. A decline turned into approve above a
-threshold waits for a second person: it is a record of the journal and no review yet.
+Command line and desk call the same functions, which check the right, save the decision, close the
+case, rewrite the notices and write to the audit. A decline changed to approve above a threshold
+waits for a second person: until then it is a record of the journal, not a review.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from nightscreen.schemas.decisions import ReviewRow
 
 
-_LOOKED_AT = 60
-"""Runs of a batch, from the newest on, in which a customer's exposure is looked for."""
+_RUNS_SEARCHED = 60
+"""The newest runs of a batch in which a customer's exposure is looked up."""
 
 
 class Imported(NamedTuple):
-    """What became of the rows of a list: saved, or kept until a second person confirms them."""
+    """The result of an import: rows saved, and rows that wait for a second person."""
 
     judged: Judged
     saved: int
@@ -57,14 +57,19 @@ def import_reviews(
     partial: bool = False,
     reason: str = "",
 ) -> Imported:
-    """Save what people decided of customers: every row or, on any mistake, none.
+    """Save people's decisions on customers: every row or, if any is mistaken, none.
 
-    The rows are of a list that came back, or the one that was filled in at the desk, with the
-    reason that was chosen there. If `partial`, sound rows are saved even where others are mistaken.
-    A review stands for so many days.
+    Args:
+        journal: the journal.
+        actor: who saves them.
+        rows: the rows of a returned list, or one row filled in at the desk.
+        settings: has the threshold of overrides.
+        days: how long a review stands.
+        partial: save sound rows even if others are mistaken.
+        reason: the reason that was chosen at the desk.
 
     Raises:
-        NotAllowedError: the actor may not review, or not decide otherwise than the policy.
+        NotAllowedError: the actor may not review, or may not override the policy.
     """
     actor.require(journal, REVIEW)
     judged = judge_rows(journal, rows, days=days)
@@ -95,11 +100,11 @@ def import_reviews(
 
 
 def _save(journal: Journal, actor: Actor, judged: Judged, settings: Settings) -> int:
-    """Save sound reviews, or have them wait for a second person; return how many wait."""
+    """Save sound reviews, or propose them to a second person; return how many wait."""
     reviews, saved, waiting = Reviews(journal), list[Review](), list[Review]()
     for each in judged.sound:
         review, customer_id = each.review, each.customer_id
-        kept = review.model_copy(update={"imported_by": actor.account})
+        imported = review.model_copy(update={"imported_by": actor.account})
         if needs_second(
             journal,
             settings.override_above,
@@ -108,9 +113,9 @@ def _save(journal: Journal, actor: Actor, judged: Judged, settings: Settings) ->
             decision=review.decision,
             run_id=review.run_id,
         ):
-            waiting.append(kept.model_copy(update={"customer_id": customer_id}))
+            waiting.append(imported.model_copy(update={"customer_id": customer_id}))
         else:
-            saved.append(kept)
+            saved.append(imported)
             reviews.end_waiting(review.customer)
     reviews.add(saved)
     reviews.propose(waiting)
@@ -127,11 +132,11 @@ def needs_second(
     decision: str,
     run_id: str = "",
 ) -> bool:
-    """Tell whether a decision turns a decline into approve above what one person may.
+    """Return whether a decision changes a decline to approve above what one person may.
 
-    That is `above` naira, of the setting OVERRIDE_ABOVE; None where one person is enough. The
-    policy's latest decision counts, and that of the run whose list was looked at; so does each of
-    their exposures. An exposure that is not known counts as above.
+    `above` is the setting OVERRIDE_ABOVE in naira; None if one person is always enough. Both the
+    policy's latest decision and that of the reviewed run count, and so do their exposures. An
+    unknown exposure counts as above.
     """
     if above is None or decision != Decision.APPROVE.value:
         return False
@@ -148,12 +153,12 @@ def needs_second(
 
 
 def _rows(journal: Journal, batch: str, customer_id: str, run_id: str) -> Iterator[dict[str, Any]]:
-    """Yield a customer's row in a run, and the newest one of the batch."""
-    looked_at = journal.runs.find(run_id) if run_id else None
-    row = None if looked_at is None else find_row(looked_at, customer_id)
+    """Yield a customer's row in a run, and the customer's newest row in the batch."""
+    reviewed_run = journal.runs.find(run_id) if run_id else None
+    row = None if reviewed_run is None else find_row(reviewed_run, customer_id)
     if row is not None:
         yield row
-    for run in journal.runs.newest(batch=batch, limit=_LOOKED_AT):
+    for run in journal.runs.newest(batch=batch, limit=_RUNS_SEARCHED):
         row = find_row(run, customer_id)
         if row is not None:
             yield row
@@ -161,19 +166,19 @@ def _rows(journal: Journal, batch: str, customer_id: str, run_id: str) -> Iterat
 
 
 def close_cases(journal: Journal, saved: Sequence[Review]) -> None:
-    """End the cases of customers who are decided, and free those that a review leaves open."""
-    cases, still = Cases(journal), Decision.REVIEW.value
-    cases.settle([each.customer for each in saved if each.decision != still])
-    cases.free([each.customer for each in saved if each.decision == still])
+    """Close the cases of decided customers, and free those whose review leaves them open."""
+    cases, still_open = Cases(journal), Decision.REVIEW.value
+    cases.settle([each.customer for each in saved if each.decision != still_open])
+    cases.free([each.customer for each in saved if each.decision == still_open])
 
 
 def confirm_override(journal: Journal, actor: Actor, waiting: Review, settings: Settings) -> None:
-    """Let an override stand that somebody else proposed.
+    """Confirm an override that another user proposed.
 
     Raises:
         NotAllowedError: the actor has no right to it, or proposed it.
-        InputError: it does not wait any more, or the customer's evidence or another review is in
-            its way.
+        InputError: it no longer waits, the customer's evidence has changed, or another reviewer
+            decided differently.
     """
     actor.require(journal, OVERRIDE)
     actor.require_other(
@@ -228,7 +233,7 @@ def confirm_override(journal: Journal, actor: Actor, waiting: Review, settings: 
 
 
 def end_override(journal: Journal, actor: Actor, waiting: Review) -> None:
-    """Refuse an override that waits for a second person, or take one's own back.
+    """Refuse an override that waits for a second person, or withdraw one's own.
 
     Raises:
         NotAllowedError: the actor has no right to it.
@@ -245,7 +250,7 @@ def _note(journal: Journal, actor: Actor, action: str, waiting: Review) -> None:
 
 
 def _answered(contest: Contest, waiting: Review, now: int) -> Contest:
-    """Return the contest as it is answered by what was confirmed."""
+    """Return the contest as answered by the confirmed override."""
     values = {
         "answered_at": now,
         "answered_by": waiting.reviewer,

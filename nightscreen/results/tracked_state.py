@@ -1,7 +1,7 @@
-"""Answered states: what each check says of a customer, as texts that nights are compared by.
+"""Answered states: each check's answer about a customer, as texts to compare runs by.
 
-Fields that identify somebody are kept as digests only; those that change with every lookup (logins,
-age, when the record was processed) are left out. How two states differ is judged in `changes`.
+Fields that identify a person are stored only as digests; fields that change with every lookup
+(logins, age, when the record was processed) are left out. `changes` judges how two states differ.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TRACKED: dict[str, tuple[Column, ...]] = {
         Column("reasons", [Kind.TEXT], "", Compare.PLAIN),
     ),
 }
-"""The columns that nights are compared by, by check; and those of the decision."""
+"""The columns that runs are compared by, for each check and for the decision."""
 
 READ = [
     "customer_id",
@@ -46,16 +46,16 @@ READ = [
     *(declared.checked_at for declared in CHECKS.values()),
     *(each.name for declared in CHECKS.values() for each in declared.tracked),
 ]
-"""The columns of `enriched` that are read."""
+"""The columns of `enriched` that states are made from."""
 
 
 def states_of(rows: pa.Table, *, run_id: str, at: int) -> list[State]:
     """Return the answered state of each row of `enriched`.
 
     Args:
-        rows: columns `READ` of some rows.
-        run_id: the run they are of.
-        at: when they were decided, microseconds.
+        rows: some rows with the columns `READ`.
+        run_id: the run of the rows.
+        at: when the rows were decided, in microseconds.
     """
     states: list[State] = [{} for _ in range(rows.num_rows)]
     for check, declared in CHECKS.items():
@@ -68,33 +68,33 @@ def states_of(rows: pa.Table, *, run_id: str, at: int) -> list[State]:
         instants = some[declared.checked_at].cast(pa.int64()).fill_null(0).to_pylist()
         for place, instant, *values in zip(places.tolist(), instants, *texts, strict=True):
             named = zip(names, values, strict=True)
-            kept = {name: text for name, text in named if text is not None}
-            states[place][check] = CheckState(instant, run_id, kept)
-    words = rows["decision"].cast(pa.string()).fill_null(Decision.UNDECIDED.value).to_pylist()
+            stored = {name: text for name, text in named if text is not None}
+            states[place][check] = CheckState(instant, run_id, stored)
+    decisions = rows["decision"].cast(pa.string()).fill_null(Decision.UNDECIDED.value).to_pylist()
     decided = has_decision(rows).tolist()
     reasons = rows["reasons"].to_pylist()
-    for state, word, codes, is_decided in zip(states, words, reasons, decided, strict=True):
-        state[LISTED_PART] = CheckState(at, run_id, {"decision": word})
+    for state, decision, codes, is_decided in zip(states, decisions, reasons, decided, strict=True):
+        state[LISTED_PART] = CheckState(at, run_id, {"decision": decision})
         if is_decided:
-            said = {"decision": word, "reasons": ", ".join(codes or ())}
-            state[DECISION_PART] = CheckState(at, run_id, said)
+            compared = {"decision": decision, "reasons": ", ".join(codes or ())}
+            state[DECISION_PART] = CheckState(at, run_id, compared)
     return states
 
 
 def has_decision(rows: pa.Table) -> NDArray[np.bool_]:
-    """Return which rows could be decided: decided, or undecided with every answer there is."""
+    """Return which rows have a decision: decided, or undecided with all checks answered."""
     missing = np.zeros(rows.num_rows, bool)
     for declared in CHECKS.values():
         status = _texts(rows[declared.status])
         settled = pc.is_in(status, value_set=pa.array([*declared.answered, "off"]))
         missing |= ~settled.to_numpy(zero_copy_only=False)
     decided = pc.not_equal(_texts(rows["decision"]), Decision.UNDECIDED.value)
-    found: NDArray[np.bool_] = decided.to_numpy(zero_copy_only=False).astype(bool) | ~missing
-    return found
+    result: NDArray[np.bool_] = decided.to_numpy(zero_copy_only=False).astype(bool) | ~missing
+    return result
 
 
 def _field_texts(column: pa.ChunkedArray, field: Column) -> list[str | None]:
-    """Return a column as the texts it is compared by; a row without the field has none."""
+    """Return a column as texts to compare; None for a row without the field."""
     if field.name == LISTINGS:
         return [_listings(each) for each in column.to_pylist()]
     if pa.types.is_nested(column.type):
@@ -107,7 +107,7 @@ def _field_texts(column: pa.ChunkedArray, field: Column) -> list[str | None]:
 
 
 def _nested_text(value: Any) -> str | None:  # noqa: ANN401 - a list or a struct of a row
-    """Return a list in an order of its own, so that the same words compare as equal."""
+    """Return a list sorted as text, so that the same items in another order are equal."""
     if not value:
         return None
     if isinstance(value, list):
@@ -116,7 +116,7 @@ def _nested_text(value: Any) -> str | None:  # noqa: ANN401 - a list or a struct
 
 
 def _listings(listings: Sequence[Mapping[str, Any]] | None) -> str | None:
-    """Return digests by which listings differ: who reported what kind, since when."""
+    """Return a digest of each listing: identity, reporter, kind and date of default."""
     if not listings:
         return None
     names = ("identity_kind", "reporting_entity_name", "karma_type", "default_date")
@@ -126,7 +126,7 @@ def _listings(listings: Sequence[Mapping[str, Any]] | None) -> str | None:
 
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column's cells as text; decimals without closing zeros."""
+    """Return a column as text, decimals without trailing zeros."""
     text = column.cast(pa.string())
     if pa.types.is_decimal(column.type):
         text = pc.replace_substring_regex(text, pattern=r"\.0*$|(\.\d*[1-9])0+$", replacement=r"\1")
@@ -134,40 +134,40 @@ def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def digest(text: str) -> str:
-    """Return a short digest, which shows that a value differs without keeping it."""
+    """Return a short digest, which shows that a value differs without storing it."""
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def evidence_digest(state: State) -> bytes:
-    """Return a digest of all that the checks say, whenever and by whichever run it was asked."""
+    """Return a digest of all answers of the checks, whatever their date and run."""
     values = {check: state[check].values for check in CHECKS if check in state}
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.blake2b(text.encode(), digest_size=_EVIDENCE_BYTES).digest()
 
 
 def rests_on(review: Review, known: KnownCustomer | None) -> bool:
-    """Tell whether a customer's evidence is what a review was made on."""
+    """Return whether a review was made on the customer's current evidence."""
     return known is not None and evidence_digest(known.state) == review.evidence
 
 
 def listed_decision(known: KnownCustomer | None) -> str:
-    """Return the word that the last run wrote of a customer."""
+    """Return the decision that the last run listed for a customer, `undecided` if none."""
     part = None if known is None else known.state.get(LISTED_PART)
     return Decision.UNDECIDED.value if part is None else part.values["decision"]
 
 
 def previous_decision(known: KnownCustomer | None) -> str | None:
-    """Return the last decision that could be made; None where there is none."""
+    """Return the last decision with complete evidence; None if there is none."""
     part = None if known is None else known.state.get(DECISION_PART)
     return None if part is None else part.values["decision"]
 
 
-def decided_reasons(state: State, word: str = "") -> list[str]:
-    """Return the reasons of the last decision that could be made, the main one first.
+def decided_reasons(state: State, decision: str = "") -> list[str]:
+    """Return the reasons of the last decision with complete evidence, the main one first.
 
-    None where it is another than `word`, if that is named.
+    Empty if `decision` is given and that decision differs.
     """
     part = state.get(DECISION_PART)
-    if part is None or (word and part.values["decision"] != word):
+    if part is None or (decision and part.values["decision"] != decision):
         return []
     return [code for code in part.values.get("reasons", "").split(", ") if code]

@@ -1,6 +1,6 @@
-"""The team's words for a row: why it was decided so, as the policy says it, and what to do next.
+"""Sentences for the lender's team about a row: why it was so decided, and what to do next.
 
-What customers are sent is in `results/notices.py`.
+Sentences for customers are in `results/notices.py`.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _BY_DECISION = {
     Decision.UNDECIDED.value: "Decide by hand: no rule applies.",
     Decision.APPROVE.value: "Nothing is left to do.",
 }
-"""What to do next where the rule does not say."""
+"""What to do next if the rule does not say."""
 _MISSING = frozenset(each.value for each in NoAnswer) - {NoAnswer.OFF.value}
 _REACHABLE = frozenset({NoAnswer.PENDING, NoAnswer.FAILED, NoAnswer.IN_DOUBT})
 
 
 class RuleWords(NamedTuple):
-    """What a rule says to the team: why, and what to do next where it says so."""
+    """A rule's sentences for the team: why, and what to do next if it says so."""
 
     why: str
     action: str | None = None
 
 
 Words = Mapping[str, Mapping[str, RuleWords]]
-"""What rules say to the team, by reason code and effect."""
+"""Rules' sentences for the team, by reason code and effect."""
 
 
 def customer_name(row: Mapping[str, Any]) -> str | None:
-    """Return the name as the lender's file has it."""
+    """Return the customer's name in the lender's file."""
     if row.get("full_name"):
         return str(row["full_name"])
     parts = [row[name] for name in NAMES if row.get(name)]
@@ -49,13 +49,13 @@ def customer_name(row: Mapping[str, Any]) -> str | None:
 
 
 def missing_checks(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return the checks without an answer and why, those that were not wanted left out."""
-    words = ((check, row[f"{check}_status"]) for check in CHECKS)
-    return {check: word for check, word in words if word in _MISSING}
+    """Return the requested checks that have no answer, with their status."""
+    statuses = ((check, row[f"{check}_status"]) for check in CHECKS)
+    return {check: status for check, status in statuses if status in _MISSING}
 
 
 def said_of(row: Mapping[str, Any], reasons: Words) -> dict[str, Any]:
-    """Return a row's reason and the others, what to do, and the checks without an answer."""
+    """Return a row's main reason, other reasons, action, and checks without an answer."""
     first, others = main_reason(row["decision"], row["reasons"] or (), reasons)
     missing = missing_checks(row)
     return {
@@ -68,13 +68,13 @@ def said_of(row: Mapping[str, Any], reasons: Words) -> dict[str, Any]:
 
 
 def team_sentences(policy: Policy, purpose: str | None = None) -> Words:
-    """Return what a policy says to the team in a run of this purpose."""
-    found: dict[str, dict[str, RuleWords]] = {}
+    """Return a policy's sentences for the team in a run of this purpose."""
+    sentences: dict[str, dict[str, RuleWords]] = {}
     for rule in policy.rules:
         action = None if rule.action is None else policy.sentence(rule.action, purpose)
-        said = RuleWords(policy.sentence(rule.team, purpose), action)
-        found.setdefault(rule.code, {}).setdefault(rule.effect.value, said)
-    return found
+        words = RuleWords(policy.sentence(rule.team, purpose), action)
+        sentences.setdefault(rule.code, {}).setdefault(rule.effect.value, words)
+    return sentences
 
 
 def main_reason(
@@ -82,8 +82,8 @@ def main_reason(
 ) -> tuple[str | None, list[str]]:
     """Return the reason that made the decision, and the others.
 
-    It is the first whose rule has the decision's effect; where none is known to, the first. What
-    leaves a row undecided is evidence that is missing: its notes are no reason for that.
+    It is the first whose rule has the decision's effect, else the first of all. An undecided row
+    has no main reason: it lacks evidence, and its notes do not explain that.
     """
     if decision == Decision.UNDECIDED.value:
         return None, list(codes)
@@ -101,39 +101,39 @@ def reason_text(
 ) -> str:
     """Return the team's sentence for a row's main reason."""
     if code is not None:
-        said = words_for(decision, code, reasons)
-        return code.replace("_", " ").capitalize() if said is None else said.why
+        words = words_for(decision, code, reasons)
+        return code.replace("_", " ").capitalize() if words is None else words.why
     if not missing:
         return "No rule of the policy applies."
-    told = ", ".join(f"{check.replace('_', ' ')} ({word})" for check, word in missing.items())
-    return f"Evidence is missing: {told}."
+    listed = ", ".join(f"{check.replace('_', ' ')} ({status})" for check, status in missing.items())
+    return f"Evidence is missing: {listed}."
 
 
 def words_for(decision: str, code: str, reasons: Words) -> RuleWords | None:
-    """Return what the rule of a code says where it has the decision's effect, else its first."""
-    said = reasons.get(code, {})
-    return said.get(decision, next(iter(said.values()), None))
+    """Return the sentences of a code's rule with the decision's effect, else of its first rule."""
+    by_effect = reasons.get(code, {})
+    return by_effect.get(decision, next(iter(by_effect.values()), None))
 
 
-def _action_on_missing(words: set[str]) -> str:
-    """Return what to do about checks without an answer, given why they have none."""
-    if words == {NoAnswer.IN_DOUBT.value}:
+def _action_on_missing(statuses: set[str]) -> str:
+    """Return what to do about checks without an answer, given their statuses."""
+    if statuses == {NoAnswer.IN_DOUBT.value}:
         return "Ask the service about the calls in doubt; a resend may be charged again."
-    if words & _REACHABLE:
+    if statuses & _REACHABLE:
         return "Resume the run: some answers are still to come."
-    if NoAnswer.UNREADABLE.value in words:
+    if NoAnswer.UNREADABLE.value in statuses:
         return (
             "Wait: the answer was paid for and is kept; it is read once the table of manners is "
             "corrected, or asked again later."
         )
-    if words == {NoAnswer.REFUSED.value}:
+    if statuses == {NoAnswer.REFUSED.value}:
         return "Ask for consent, then screen again."
     return "Complete or correct the identifiers, then screen again."
 
 
 def action(decision: str, code: str | None, reasons: Words, missing: Mapping[str, str]) -> str:
-    """Return what to do next."""
+    """Return the team's next action for a row."""
     if decision == Decision.UNDECIDED.value and missing:
         return _action_on_missing(set(missing.values()))
-    said = None if code is None else words_for(decision, code, reasons)
-    return (said and said.action) or _BY_DECISION[decision]
+    words = None if code is None else words_for(decision, code, reasons)
+    return (words and words.action) or _BY_DECISION[decision]
