@@ -1,1 +1,1 @@
-"""The command line: one module for each subject, imported when its command is called."""
+"""The command line: one module per subject, imported when one of its commands is called."""

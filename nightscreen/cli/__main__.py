@@ -1,4 +1,4 @@
-"""`python -m nightscreen.cli` is the console command, also where that is not on the path."""
+"""`python -m nightscreen.cli` runs the console command where it is not on the path."""
 
 from nightscreen.cli.entry import run
 

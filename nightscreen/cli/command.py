@@ -1,8 +1,8 @@
-"""How a command is made: its options, its document, and how that is printed.
+"""Make commands: their options, the document each returns, and how it is printed.
 
-A command is a function that returns a document, as `--json` prints it; its view shows the same
-document to people. Options that stand for parameters of a flow are made from their model, which
-declares each of them once. A list may be given with commas or by repeating the option: both add up.
+A command is a function that returns the document that `--json` prints; a view shows the same
+document to people. The options for a flow's parameters are made from the parameters' model. A list
+may be given with commas, by repeating the option, or both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.api_runs import Option
 
 View = str | Callable[..., None]
-"""A template of `data/views`, by its name, or a function that prints a document."""
+"""The name of a template in `data/views`, or a function that prints a document."""
 Parameters = TypeVar("Parameters", bound="BaseModel")
 
 CustomerArgument = Annotated[
@@ -56,27 +56,26 @@ _WRITE = {
 
 
 class Result(NamedTuple):
-    """What a command returns that does not simply end well."""
+    """A command's document with an exit status, another view, or more values for the view."""
 
     document: Any  # as `--json` prints it
     status: int = 0  # the exit status
-    view: View | None = None  # shows the document to people, in place of the command's own view
-    # what the view needs beside the document, by name
-    more: Mapping[str, Any] = MappingProxyType({})
+    view: View | None = None  # replaces the command's own view
+    more: Mapping[str, Any] = MappingProxyType({})  # what else the view needs, by name
 
 
 def show(view: View, document: Any, more: Mapping[str, Any]) -> None:  # noqa: ANN401 - of any command
-    """Show a document to people: by a template, or by what prints it."""
+    """Print a document for people, with a template or a function."""
     if isinstance(view, str):
         typer.echo(output.view(view, document, **more), nl=False)
     else:
         view(document, **more)
 
 
-def group(words: str, about: str, **settings: Any) -> typer.Typer:  # noqa: ANN401 - as Typer takes them
-    """Return a group for commands of one subject, which are typed after its own words."""
-    given = {"no_args_is_help": True, **settings}
-    return typer.Typer(name=words, help=about, rich_markup_mode=None, **given)
+def group(name: str, about: str, **settings: Any) -> typer.Typer:  # noqa: ANN401 - as Typer takes them
+    """Return a group of commands; they are typed after its name."""
+    settings = {"no_args_is_help": True, **settings}
+    return typer.Typer(name=name, help=about, rich_markup_mode=None, **settings)
 
 
 def command(
@@ -88,20 +87,19 @@ def command(
     leave_out: Collection[str] = (),
     needs: Collection[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """Make a command of a function that returns a document, a `Result`, or None.
+    """Make a command from a function that returns a document, a `Result`, or None.
 
-    Where the function's first parameter is a pydantic model, it gets an argument or option for each
-    field; what was not typed is not set in the model that the function is given.
+    If the function's first parameter is a pydantic model, the command has an argument or option for
+    each field. Fields that were not typed are not set in the model passed to the function.
 
     Args:
         example: a command line, without `nightscreen`.
-        of: the group that the command is added to, under its word of the example; else its path
-            stands in `main.COMMANDS`.
-        view: shows the document to people: a template of `data/views` by its name, or a function
-            that prints it; without one there is no `--json`.
-        only: fields of the model that the command offers; all of them where none is named.
+        of: the group that the command belongs to; its name in the group is taken from the example.
+            A command without a group is listed in `main.COMMANDS`.
+        view: shows the document to people; without a view there is no `--json`.
+        only: the model's fields that the command offers; empty for all.
         leave_out: fields that it does not offer.
-        needs: fields that must be typed.
+        needs: fields that are required.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., None]:
@@ -110,32 +108,32 @@ def command(
         first = own.pop(0).name if model is not None else ""
         fields: dict[str, FieldInfo] = {}
         if model is not None:
-            order = model.model_json_schema()["properties"]  # as its form has them
+            order = model.model_json_schema()["properties"]  # as in Prefect's form
             offered = [each for each in only or order if each not in leave_out]
             fields = {each: model.model_fields[each] for each in offered}
 
         @wraps(function)
-        def run(**typed: Any) -> None:  # noqa: ANN401 - whatever was typed
+        def run(**typed: Any) -> None:  # noqa: ANN401 - any option's value
             as_json = typed.pop("as_json", False)
-            given = {parameter.name: typed.pop(parameter.name) for parameter in own}
+            arguments = {parameter.name: typed.pop(parameter.name) for parameter in own}
             if model is not None:
-                options = {each: _value(fields[each], value) for each, value in typed.items()}
-                given[first] = read_options(model, options)
-            returned = function(**given)
+                options = {name: _value(fields[name], value) for name, value in typed.items()}
+                arguments[first] = read_options(model, options)
+            returned = function(**arguments)
             result = returned if isinstance(returned, Result) else Result(returned)
-            shown = result.view or view
+            chosen_view = result.view or view
             if as_json:
                 output.print_json(result.document)
-            elif shown is not None:
-                show(shown, result.document, result.more)
+            elif chosen_view is not None:
+                show(chosen_view, result.document, result.more)
             if result.status:
                 raise typer.Exit(result.status)
 
-        every = [_parameter(each, fields[each], needed=each in needs) for each in fields]
-        every += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
-        every += [_JSON] if view is not None else []
-        run.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]  # for Typer
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
+        parameters = [_parameter(name, fields[name], needed=name in needs) for name in fields]
+        parameters += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+        parameters += [_JSON] if view is not None else []
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # for Typer
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.epilog = f"Example: nightscreen {example}"  # type: ignore[attr-defined]
         if of is not None:
             name = example.removeprefix(f"{of.info.name} ").partition(" ")[0]
@@ -146,39 +144,43 @@ def command(
 
 
 def _parameter(name: str, field: FieldInfo, *, needed: bool) -> inspect.Parameter:
-    """Return the argument or option of a field; its default None shows that it was not typed."""
+    """Return the argument or option of a field; the default None means that it was not typed."""
     from annotated_types import Ge, Le
 
     option = _option(field)
     kind = field.annotation
     choices = kind if get_origin(kind) is not list else get_args(kind)[0]
-    words = get_args(choices) if get_origin(choices) is Literal else ()
+    allowed = get_args(choices) if get_origin(choices) is Literal else ()
     names = option.names if option else ()
     help_text = (option.help if option else "") or field.description or ""
     default = field.get_default()
-    shown = ",".join(default) if isinstance(default, list) else default
-    if shown and not isinstance(shown, bool):
-        help_text += f" (default: {shown})"
-    how: dict[str, Any] = {"help": help_text}
-    if words:
-        how["metavar"] = ("," if _is_list(field) else "|").join(filter(None, words))
+    default_text = ",".join(default) if isinstance(default, list) else default
+    if default_text and not isinstance(default_text, bool):
+        help_text += f" (default: {default_text})"
+    settings: dict[str, Any] = {"help": help_text}
+    if allowed:
+        settings["metavar"] = ("," if _is_list(field) else "|").join(filter(None, allowed))
     typed: Any = str
     if _is_list(field):
         typed = list[str]
     elif kind is bool:
         typed = bool
-        names = names or (f"--{name.replace('_', '-')}",)  # so there is no --no-... beside it
+        names = names or (f"--{name.replace('_', '-')}",)  # so Typer adds no --no-... option
     elif kind is not str and int in (kind, *get_args(kind)):
         typed = int
-        how["min"] = next((bound.ge for bound in field.metadata if isinstance(bound, Ge)), None)
-        how["max"] = next((bound.le for bound in field.metadata if isinstance(bound, Le)), None)
+        settings["min"] = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
+        settings["max"] = next((each.le for each in field.metadata if isinstance(each, Le)), None)
     argument = option.argument if option else ""
-    word = typer.Argument(metavar=argument, **how) if argument else typer.Option(*names, **how)
+    declared = (
+        typer.Argument(metavar=argument, **settings)
+        if argument
+        else typer.Option(*names, **settings)
+    )
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
         default=inspect.Parameter.empty if needed else None,
-        annotation=Annotated[typed if needed else typed | None, word],
+        annotation=Annotated[typed if needed else typed | None, declared],
     )
 
 
@@ -190,27 +192,27 @@ def _is_list(field: FieldInfo) -> bool:
     return get_origin(field.annotation) is list
 
 
-def _value(field: FieldInfo, typed: Any) -> Any:  # noqa: ANN401 - a word, a number, a list of words
-    """Return what was typed, None for nothing; of a list all its words, each once, in order."""
+def _value(field: FieldInfo, typed: Any) -> Any:  # noqa: ANN401 - text, a number, a list of texts
+    """Return the typed value, or None; a list is split at commas, without duplicates, in order."""
     if typed is False or typed == [] or not _is_list(field):
         return typed or None
-    words = (word.strip() for text in typed or () for word in text.split(","))
-    return None if typed is None else list(dict.fromkeys(word for word in words if word))
+    items = (item.strip() for text in typed or () for item in text.split(","))
+    return None if typed is None else list(dict.fromkeys(item for item in items if item))
 
 
 def read_options(model: type[Parameters], options: Mapping[str, Any]) -> Parameters:
-    """Return the parameters of a flow; what was left empty keeps its default.
+    """Return the parameters of a flow; empty options keep their defaults.
 
-    An empty list is kept: of some options it is a mistake, of others a wish.
+    An empty list is passed on: some options allow it, others report it as a mistake.
 
     Raises:
-        UsageError: an option is wrong; it is named as it is typed.
+        UsageError: an option is wrong; the text names the option as it is typed.
     """
     from pydantic import ValidationError
 
-    given = {name: value for name, value in options.items() if value is not None and value != ""}
+    values = {name: value for name, value in options.items() if value is not None and value != ""}
     try:
-        return model.model_validate(given)
+        return model.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "options"
@@ -231,8 +233,8 @@ def _advice(name: str, mistake: ErrorDetails) -> str:
 
 
 def _none_of(given: str, expected: str) -> str:
-    """Say what may be given, from the validator's list of quoted words, and the nearest of them."""
-    words = [word for word in expected.replace(" or ", ", ").replace("'", "").split(", ") if word]
-    near = difflib.get_close_matches(given.casefold(), words, n=1, cutoff=0.6)
+    """Return a text with the allowed values, from the validator's quoted list, and the nearest."""
+    allowed = [each for each in expected.replace(" or ", ", ").replace("'", "").split(", ") if each]
+    near = difflib.get_close_matches(given.casefold(), allowed, n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]}?" if near else ""
-    return f"{given} is none of {', '.join(words)}{hint}"
+    return f"{given} is none of {', '.join(allowed)}{hint}"

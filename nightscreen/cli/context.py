@@ -1,7 +1,7 @@
-"""The settings and the journal of a command: read from the environment and `.env`, and opened.
+"""Read a command's settings from the environment and `.env`, and open its journal.
 
-`config.settings` has the meaning of each setting; checks that need a file are in `preflight`.
-Messages name settings, never their values.
+`config.settings` defines each setting; checks of files are in `preflight`. Messages name settings,
+never their values.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 
 DOTENV = Path(".env")
-_SURELY_MEANT = 0.85  # how similar an unknown name and a setting must be to count as a typo
+_TYPO_SIMILARITY = 0.85  # at least this similar to a setting, an unknown name counts as a typo
 
 
 def settings_of_command() -> Settings:
-    """Read the settings for a command; a name that is surely misspelt is an error, not ignored.
+    """Read the settings for a command; a misspelt name is an error.
 
     Raises:
-        SettingsError: naming the variable and what to do, never its value.
+        SettingsError: a setting is wrong; the text names it and what to do, never its value.
     """
     refuse_misspelt([*os.environ, *_names_in_dotenv()])
     return read_settings()
 
 
 def refuse_misspelt(names: list[str]) -> None:
-    """Refuse names that are surely meant to be settings; mention others that mean nothing.
+    """Refuse misspelt settings; warn of other unknown names with the prefix.
 
     Raises:
         SettingsError: a name is a misspelt setting.
@@ -52,7 +52,7 @@ def refuse_misspelt(names: list[str]) -> None:
         upper = name.upper()
         if not upper.startswith(PREFIX) or upper in known or upper in groups:
             continue
-        near = difflib.get_close_matches(upper, known, n=1, cutoff=_SURELY_MEANT)
+        near = difflib.get_close_matches(upper, known, n=1, cutoff=_TYPO_SIMILARITY)
         if near:
             raise SettingsError(f"{name} is no setting; did you mean {near[0]}?")
         sys.stderr.write(
@@ -62,7 +62,6 @@ def refuse_misspelt(names: list[str]) -> None:
 
 
 def _names_in_dotenv() -> list[str]:
-    """Return the names that `.env` in the working directory sets."""
     if not DOTENV.is_file():
         return []
     try:
@@ -75,10 +74,10 @@ def _names_in_dotenv() -> list[str]:
 
 
 def require_consent(settings: Settings) -> None:
-    """Refuse to go on without what a consent needs.
+    """Refuse to continue without the settings that a consent needs.
 
     Raises:
-        SettingsError: naming the first setting that is missing, and what to write there.
+        SettingsError: a setting is missing; the text names the first and what to write there.
     """
     needed = {
         "CONSENT_URL": (settings.consent_url, "the address of the service's consent screen"),

@@ -1,8 +1,6 @@
-"""Decisions: `nightscreen policy`, and what comes back of them, `review`, `notices`, `outcomes`.
+"""`nightscreen policy`, and what is imported afterwards: `review`, `notices`, `outcomes`.
 
-A policy's issues, what it would have decided, which one is in force; lists that people filled in,
-notices that were sent, loans that were repaid. `policy`, `results` and `operations.loans` interpret
-them.
+`policy`, `results` and `operations.loans` hold the rules.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="TOML file wi
 
 @command("policy check mine.toml", of=policies, view="policy-check")
 def check(file: FileArgument) -> Result:
-    """Name every issue of a policy at its place, or say its rules in words."""
+    """List every issue of a policy with its line, or its rules in words."""
     checked = check_policy(read_text(file))
     rules = [] if checked.policy is None else checked.policy.in_words()
     status = 2 if checked.policy is None else 0
@@ -77,27 +75,27 @@ def backtest(
     ] = None,
     than: Annotated[
         Path | None,
-        typer.Option(help="Compare with this policy, and not with what was recorded."),
+        typer.Option(help="Compare with this policy instead of the recorded decisions."),
     ] = None,
 ) -> Result:
-    """Say what a policy would have decided over past runs; nothing is asked, nothing spent."""
+    """Show what a policy would have decided in past runs; free, makes no calls."""
     from nightscreen.results.backtest import FILE, listed_backtest, past_run
     from nightscreen.results.backtest import backtest as replay
     from nightscreen.results.outcomes import verdict_in_words
 
     rules, other = load_policy(policy), None if than is None else load_policy(than)
-    past, paid = [past_run(folder) for folder in runs], _paid()
+    past, performance = [past_run(folder) for folder in runs], _loan_performance()
     if output is None:
-        found = replay(past, rules, than=other, paid=paid)
+        compared = replay(past, rules, than=other, paid=performance)
     else:
-        found = listed_backtest(output, past, rules, than=other, paid=paid)
+        compared = listed_backtest(output, past, rules, than=other, paid=performance)
     files = [] if output is None else [str(output / FILE)]
     more = {"verdict_in_words": verdict_in_words}
-    return Result({**found.document(), "files": files}, more=more)
+    return Result({**compared.document(), "files": files}, more=more)
 
 
-def _paid() -> LoanPerformance | None:
-    """Return what the journal knows of loans; None if there is no journal, or none is known."""
+def _loan_performance() -> LoanPerformance | None:
+    """Return how loans were repaid; None without a journal or without known loans."""
     settings = settings_of_command()
     if not journal_exists(settings.home, settings.journal_url):
         return None
@@ -110,10 +108,10 @@ def approve(
     version: Annotated[
         str, typer.Argument(metavar="VERSION", help="The version that waits, as NAME@DIGEST.")
     ],
-    by: Annotated[str, typer.Option(help="Who approves it; nobody approves their own proposal.")],
+    by: Annotated[str, typer.Option(help="Who approves it; not the person who proposed it.")],
     note: Annotated[str, typer.Option(help="Why, or where the minutes are.")] = "",
 ) -> dict[str, Any]:
-    """Put a proposed policy in force for every run that begins after and names no file.
+    """Put a proposed policy in force for every later run that names no policy file.
 
     Where the desk has users, one of them approves it there.
     """
@@ -123,14 +121,14 @@ def approve(
     actor = Actor.by_command(settings, by)
     with journal_of(settings) as journal:
         actor.require(journal, POLICY)
-        waiting = [each for each in versions(journal) if each.state is PolicyState.PROPOSED]
-        found = next((each for each in waiting if version in {each.policy, each.key}), None)
-        if found is None:
+        proposed = [each for each in versions(journal) if each.state is PolicyState.PROPOSED]
+        chosen = next((each for each in proposed if version in {each.policy, each.key}), None)
+        if chosen is None:
             raise InputError(
                 f"no version {version} waits for approval; propose one with: nightscreen policy "
                 "propose FILE --by NAME"
             )
-        decided = decide_version(journal, actor, found.key, PolicyState.APPROVED, reason=note)
+        decided = decide_version(journal, actor, chosen.key, PolicyState.APPROVED, reason=note)
     return _version_document(decided)
 
 
@@ -144,24 +142,23 @@ def propose(
     by: Annotated[str, typer.Option(help="Who proposes it.")],
     note: Annotated[str, typer.Option(help="Why the policy should change.")] = "",
 ) -> dict[str, Any]:
-    """Propose a policy to be put in force; somebody else approves it."""
+    """Propose a policy to be put in force; another person approves it."""
     if not by.strip():
         raise InputError("--by is empty: name the person who proposes the policy")
     text = read_text(file)
     settings = settings_of_command()
     actor = Actor.by_command(settings, by)
     with journal_of(settings) as journal:
-        made = write_proposal(journal, text, by=actor.name, note=note)
-        about = {"policy": made.policy, "version": made.version, "note": note}
+        proposal = write_proposal(journal, text, by=actor.name, note=note)
+        about = {"policy": proposal.policy, "version": proposal.version, "note": note}
         actor.note(journal, "policy proposed", **about)
-    return _version_document(made)
+    return _version_document(proposal)
 
 
 def _version_document(version: PolicyVersion) -> dict[str, Any]:
-    """Return a version without its text."""
-    found = version.model_dump(include=_VERSION) | {"state": version.state}
+    fields = version.model_dump(include=_VERSION) | {"state": version.state}
     times = {"proposed_at": version.at, "decided_at": version.decided_at or None}
-    return found | {name: instant_text(at) for name, at in times.items()}
+    return fields | {name: instant_text(at) for name, at in times.items()}
 
 
 @command("policy show", of=policies, view="policy-text")
@@ -170,18 +167,18 @@ def show_text(
         str, typer.Argument(metavar="[NAME@DIGEST]", help="A version; default: the one in force.")
     ] = "",
 ) -> dict[str, Any]:
-    """Print a policy as a file has it: the one in force, or a version that was proposed."""
+    """Print a policy's TOML: the one in force, or a version that was proposed."""
     with opened_journal() as journal:
         text = text_in_force(journal)
         if policy:
-            found = (each.text for each in versions(journal) if each.policy == policy)
-            text = next(found, "")
+            texts = (each.text for each in versions(journal) if each.policy == policy)
+            text = next(texts, "")
     if not text:
         raise InputError(f"there is no version {policy}")
     return {"policy": read_policy(text).label, "text": text}
 
 
-# --- what comes back ---
+# --- imports ---
 
 reviews = group("review", "Reviewed decision lists.")
 notices = group("notices", "Notices of decisions to customers.")
@@ -190,23 +187,23 @@ _MOST_SHOWN = 50  # a choice: mistakes, about a screenful; `--json` lists all
 
 
 def _say_mistakes(mistakes: Sequence[Mapping[str, Any]]) -> None:
-    """Say on stderr what is wrong in which line of a file."""
-    for each in mistakes[:_MOST_SHOWN]:
-        sheet = each.get("sheet")
-        place = f"{sheet}, row {each['line']}" if sheet else f"line {each['line']}"
-        say(f"{place}: {each['column']}: {each['hint']}")
+    """List the mistakes of a file on stderr, with their lines."""
+    for mistake in mistakes[:_MOST_SHOWN]:
+        sheet = mistake.get("sheet")
+        place = f"{sheet}, row {mistake['line']}" if sheet else f"line {mistake['line']}"
+        say(f"{place}: {mistake['column']}: {mistake['hint']}")
     if len(mistakes) > _MOST_SHOWN:
         say(f"and {len(mistakes) - _MOST_SHOWN:,} more; --json lists all")
 
 
 def _view_with_mistakes(view: str) -> Callable[[dict[str, Any]], None]:
-    """Return what shows an imported file: its mistakes on stderr, then the view."""
+    """Return a function that lists the mistakes on stderr, then prints the view."""
 
-    def shown(document: dict[str, Any]) -> None:
+    def show_import(document: dict[str, Any]) -> None:
         _say_mistakes(document["mistakes"])
         show(view, document, {})
 
-    return shown
+    return show_import
 
 
 @command("review import decisions.xlsx", of=reviews, view=_view_with_mistakes("reviews-imported"))
@@ -217,16 +214,16 @@ def import_reviewed(
         bool, typer.Option("--partial", help="Import the correct rows even if others are not.")
     ] = False,
 ) -> Result:
-    """Import a reviewed list; each row is checked. Ends with 2 where a row has a mistake."""
-    from nightscreen.results.decision_files import read_returned  # loads what reads workbooks
+    """Import a reviewed list; each row is checked. Exit status 2 if a row has a mistake."""
+    from nightscreen.results.decision_files import read_returned  # loads the workbook reader
     from nightscreen.results.settle_case import import_reviews
 
     rows = read_returned(file)
     settings = settings_of_command()
     with opened_journal() as journal:
         actor = Actor.by_command(settings)
-        found = import_reviews(journal, actor, rows, settings, days=days, partial=partial)
-    judged = found.judged
+        imported = import_reviews(journal, actor, rows, settings, days=days, partial=partial)
+    judged = imported.judged
     names = ("line", "column", "code", "hint")
     mistakes = [
         {**{name: getattr(each, name) for name in names}, "sheet": each.sheet or None}
@@ -234,9 +231,9 @@ def import_reviewed(
     ]
     document = {
         "rows": len(rows),
-        "imported": found.saved,
-        "waiting_for_second_person": found.waiting,
-        "overrides": len(judged.overrides) if found.saved or found.waiting else 0,
+        "imported": imported.saved,
+        "waiting_for_second_person": imported.waiting,
+        "overrides": len(judged.overrides) if imported.saved or imported.waiting else 0,
         "already_known": judged.known,
         "mistakes": mistakes,
     }
@@ -247,7 +244,7 @@ def import_reviewed(
 def import_notices(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="notices.csv, filled in.")],
 ) -> Result:
-    """Import that notices were sent: when (told_at) and how (told_how)."""
+    """Import when (told_at) and how (told_how) notices were sent."""
     with opened_journal() as journal:
         added, known, mistakes = import_sent(journal, file)
     document = {
@@ -260,7 +257,7 @@ def import_notices(
 
 @command("outcomes import loan-book.csv", of=outcomes, view="person-run")
 def import_loans(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="One row a loan and day.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="One row per loan and day.")],
     mapping: Annotated[
         str,
         typer.Option(metavar="FILE", help="TOML file that renames, merges or defaults columns."),
@@ -269,7 +266,7 @@ def import_loans(
         Path | None, typer.Option(help="Where the quarantine goes; default: the setting OUTPUT.")
     ] = None,
 ) -> Result:
-    """Import a loan book; a later day of a loan replaces an earlier one."""
+    """Import a loan book; a loan's later day replaces an earlier one."""
     folder = output or Path(settings_of_command().output)
     with opened_journal() as journal:
         path = Path(mapping) if mapping else None
@@ -281,7 +278,7 @@ def import_loans(
 def repaid(
     batch: Annotated[str, typer.Option(help="Only loans that this batch name decided on.")] = "",
 ) -> dict[str, Any]:
-    """Say who paid, by decision, reason, policy and month; what each rule catches and costs."""
+    """Report repayment by decision, reason, policy and month; what each rule caught and cost."""
     bad = settings_of_command().bad_loan
     with opened_journal() as journal:
         return {"outcomes": outcomes_report(known_outcomes(journal), bad, batch=batch or None)}

@@ -1,7 +1,7 @@
-"""`nightscreen demo`: two nights of fictional customers against the simulator; needs no key.
+"""`nightscreen demo`: screen fictional customers twice against the simulator; needs no key.
 
-The second night costs nothing. Everything is under one folder, which each demo clears.
-`nightscreen up --demo` sets its processes up in the same way.
+The second night costs nothing. All files are in one folder, which each demo empties. `nightscreen
+up --demo` uses the same folder and settings.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SEED = 1
-DAMAGE_PCT = 2.0  # of rows, as `make_batch` has it: the demo has a quarantine to show
+DAMAGE_PCT = 2.0  # of rows, so that the demo has a quarantine to show
 WALLET_NAIRA = "5000000"
 MARKER = "made-by-nightscreen-demo"
 _MADE = ("home", "out", "customers.csv")
 _CAPS = {"BANK_ACCOUNT": "40", "KARMA": "40", "ECOSYSTEM": "40"}
-_NO_PLACE = frozenset({"desk_second_factor"})  # settings that are words and yet limits
+_NO_PLACE = frozenset({"desk_second_factor"})  # text settings that are limits
 
 sandbox = command("sandbox --port 8800 --scenario flaky")(serve)
 
@@ -57,8 +57,8 @@ def demo(
     with SandboxProcess(balance=WALLET_NAIRA) as sandbox:
         say(f"The simulator runs at {sandbox.url}; nothing here costs real money.")
         use_simulator(sandbox.url, sandbox.api_key, folder)
-        given = {"input": str(file), "batch": "demo", "output": str(folder / "out"), "yes": True}
-        parameters = ScreenBatch(**given)
+        options = {"input": str(file), "batch": "demo", "output": str(folder / "out"), "yes": True}
+        parameters = ScreenBatch(**options)
         nights = [run_flow("screen_batch:screen_batch", parameters) for _ in range(2)]
         document = {"nights": nights, "ledger": sandbox.totals()}
     status = max(EXIT_BY_STATE.get(night["state"], 1) for night in nights)
@@ -67,10 +67,10 @@ def demo(
 
 
 def prepare_folder(output: Path) -> Path:
-    """Return the demo's folder, emptied of what an earlier demo left there.
+    """Return the demo's folder, without the files of an earlier demo.
 
     Raises:
-        UsageError: it holds something that no demo made, or cannot be written.
+        UsageError: the folder holds something that no demo made, or cannot be written.
     """
     if output.exists() and not output.is_dir():
         raise UsageError(f"--output: {output} is a file; name a folder")
@@ -81,23 +81,23 @@ def prepare_folder(output: Path) -> Path:
         )
     folder = make_private_folder(output)
     (folder / MARKER).touch(mode=0o600)
-    for made in (folder / name for name in _MADE):
-        if made.is_dir():
-            shutil.rmtree(made)
+    for path in (folder / name for name in _MADE):
+        if path.is_dir():
+            shutil.rmtree(path)
         else:
-            made.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
     return folder
 
 
 def limits_set() -> dict[str, str]:
-    """Return what the environment and `.env` set that holds in a demo too.
+    """Return the settings of the environment and `.env` that apply in a demo too.
 
-    That is every number, time and choice; places, files and secrets are the demo's own.
+    These are numbers, times and choices; the demo sets its own paths, addresses and secrets.
     """
-    given = {**dotenv_values(DOTENV, encoding="utf-8"), **os.environ}
+    variables = {**dotenv_values(DOTENV, encoding="utf-8"), **os.environ}
     return {
         name.upper(): value
-        for name, value in given.items()
+        for name, value in variables.items()
         if name.upper().startswith(PREFIX) and value is not None and not _is_place(name)
     }
 
@@ -115,7 +115,7 @@ def _is_place(name: str) -> bool:
 def use_simulator(
     url: str, api_key: str, folder: Path, limits: Mapping[str, str] | None = None
 ) -> None:
-    """Set this process to the simulator and a HOME of the demo's own, whatever was set before."""
+    """Point this process at the simulator and the demo's own HOME; other settings are removed."""
     limits = limits or {}
     for name in [variable for variable in os.environ if variable.upper().startswith(PREFIX)]:
         del os.environ[name]

@@ -1,8 +1,8 @@
-"""A lender's office for `up --demo`: two weeks of nights, four users, and work that waits for them.
+"""Sample data for `up --demo`: two weeks of nights, four users, and work that waits for them.
 
-Everything in it is made as a lender's own people would make it: nights are screened against the
-simulator with a clock that is set back, cases are reviewed, an override, a contest, a policy and an
-applicants' file wait for somebody else.
+It is made by the functions that a lender's users call: nights are screened against the simulator
+with the clock set back, cases are reviewed, and an override, a contest, a policy and a file of
+applicants wait for a second person.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ USERS: Final = {
     "Ngozi": (Role.APPROVER, Role.ADMINISTRATOR),
     "Tari": (Role.AUDITOR, Role.PRIVACY),
 }
-"""In this order: rights of a user who is made while there are two approvers sleep at first."""
+"""In this order: a user added when there are two approvers gets some rights only once confirmed."""
 APPLICANTS: Final = 60
 _NEW_EACH_NIGHT: Final = 15
 _REVIEWED: Final = 6
 _CEILING: Final = Decimal(500)
-"""Naira that a file of applicants may cost without an approval."""
-_SINCE_NIGHT: Final = timedelta(hours=4)  # a choice: as at a desk in the morning
+"""Naira that a file of applicants may cost without approval."""
+_SINCE_NIGHT: Final = timedelta(hours=4)  # a choice: it is morning at the desk
 _THRESHOLDS: Final = {"past_due_naira": Decimal(20_000), "stacking_loans": Decimal(4)}
 
 
@@ -68,22 +68,22 @@ def seed_demo(
     nights: int = NIGHTS,
     transport: Transport | None = None,
 ) -> dict[str, str]:
-    """Make all of it, and return the token of each user's link.
+    """Make the sample data; return the token of each user's link.
 
     Args:
         folder: holds the batches; results are in `out`.
-        settings: of its runs.
-        rows: customers of tonight's portfolio, which grew by a few each night.
+        settings: the settings of its runs.
+        rows: customers in tonight's portfolio; it grew by a few each night.
         seed: chooses the people.
         damage_pct: share of rows with bad data, in percent.
-        nights: how many lie behind.
-        transport: carries calls in place of sockets.
+        nights: number of past nights.
+        transport: replaces the network in tests.
     """
 
-    def screen(path: Path, given: dict[str, Any], runner: Runner, **how: Any) -> None:  # noqa: ANN401 - as `run_screening` has them
-        given |= {"input": str(path), "output": str(folder / "out")}
-        parameters, how = ScreenBatch.model_validate(given), {"settings": settings, **how}
-        asyncio.run(run_screening(parameters, transport=transport, runner=runner, **how))
+    def screen(path: Path, options: dict[str, Any], runner: Runner, **more: Any) -> None:  # noqa: ANN401 - as `run_screening` takes them
+        options |= {"input": str(path), "output": str(folder / "out")}
+        parameters, more = ScreenBatch.model_validate(options), {"settings": settings, **more}
+        asyncio.run(run_screening(parameters, transport=transport, runner=runner, **more))
 
     tokens = _add_users(settings, nights)
     path, today = folder / "customers.csv", lagos_day(_clock(nights)())
@@ -101,10 +101,10 @@ def seed_demo(
 
 
 def _add_users(settings: Settings, nights: int) -> dict[str, str]:
-    """Make the users before the first night, and return the token of each one's link.
+    """Add the users before the first night; return the token of each user's link.
 
-    They put the default policy in force. By the link a user sets a password; it is good once and
-    for a day.
+    They put the default policy in force. A user sets a password with the link; it works once,
+    within a day.
     """
     with journal_of(settings, clock=_clock(nights)) as journal:
         accounts = Accounts(journal)
@@ -118,7 +118,7 @@ def _add_users(settings: Settings, nights: int) -> dict[str, str]:
 
 
 def _work_a_morning(settings: Settings) -> None:
-    """Review some cases; have an override, a contest and a policy wait for somebody else."""
+    """Review some cases; leave an override, a contest and a policy to a second person."""
     analyst = _actor(ANALYST)
     with journal_of(settings) as journal:
         cases = Records(journal, OpenCase).all()
@@ -126,9 +126,10 @@ def _work_a_morning(settings: Settings) -> None:
         to_review = [case for case in cases if case.decision == Decision.REVIEW]
         declined = [case for case in cases if case.decision == Decision.DECLINE]
         reviewed = [
-            (e, "The branch has seen the customer's papers") for e in to_review[1:][:_REVIEWED]
+            (case, "The branch has seen the customer's papers")
+            for case in to_review[1:][:_REVIEWED]
         ]
-        reviewed += [(e, "The old lender confirms that it is repaid") for e in declined[:1]]
+        reviewed += [(case, "The old lender confirms that it is repaid") for case in declined[:1]]
         for case, note in reviewed:
             cells = {
                 "customer_id": case.customer_id,
@@ -139,21 +140,21 @@ def _work_a_morning(settings: Settings) -> None:
             }
             import_reviews(journal, analyst, [ReviewRow(0, "", cells)], settings)
         for case in declined[1:2]:
-            said = "The loan is not mine: I never borrowed from this lender."
-            whose = case.customer_id
-            open_contest(journal, analyst, settings.contest, whose, said=said, batch=BATCH)
+            statement = "The loan is not mine: I never borrowed from this lender."
+            customer_id, rules = case.customer_id, settings.contest
+            open_contest(journal, analyst, rules, customer_id, said=statement, batch=BATCH)
         text = rewritten(read_text(None), "demo-2", _THRESHOLDS)
         propose(journal, text, by=ANALYST, note="Minutes of the credit committee.")
 
 
 class _AskedBy(Runner):
-    """Has runs wait for approval as asked for by a user of the desk."""
+    """Requests approvals in the name of a desk user."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     async def may_spend(self, run: ScreeningRun) -> bool:
-        """Write the request where one is needed."""
+        """Request approval if the run needs it."""
         return may_spend(run, by=self._name)
 
 
@@ -162,6 +163,6 @@ def _actor(name: str) -> Actor:
 
 
 def _clock(days: int) -> Clock:
-    """Return a clock that is set back by some days and the hours since the night."""
-    behind = span_micros(timedelta(days=days) + _SINCE_NIGHT)
-    return lambda: system_clock() - behind
+    """Return a clock set back by some days, and by the hours since the nightly run."""
+    set_back = span_micros(timedelta(days=days) + _SINCE_NIGHT)
+    return lambda: system_clock() - set_back

@@ -1,6 +1,6 @@
-"""Flows by hand: a Prefect server made sure of, the flow run in this process, Ctrl-C heeded.
+"""Run flows from the command line: find or start a Prefect server, handle Ctrl-C.
 
-Prefect is imported here and below alone, once its settings are in the environment.
+Prefect is imported only here and below, once its settings are in the environment.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ Returned = TypeVar("Returned")
 
 
 def settings_for_calls() -> Settings:
-    """Return the settings of a command that asks the service.
+    """Return the settings of a command that calls the service.
 
     Raises:
-        SettingsError: a setting is wrong, or address or key are missing.
+        SettingsError: a setting is wrong, or the address or key is missing.
     """
     from nightscreen.runs.run import require_service
 
@@ -62,14 +62,14 @@ def settings_for_calls() -> Settings:
 
 
 def set_engine_defaults() -> None:
-    """Set what the engine reads at import, where the environment does not.
+    """Set the variables that Prefect reads at import, unless the environment sets them.
 
-    The server that `nightscreen up` runs for this HOME is used where none is named; its login is
-    for its own address alone.
+    If no server is named, the server that `nightscreen up` runs for this HOME is used. Its login is
+    sent to its own address only.
     """
     for name, value in ENGINE_DEFAULTS.items():
         os.environ.setdefault(name, value)
-    with suppress(SettingsError):  # code that needs the settings reports what is wrong with them
+    with suppress(SettingsError):  # code that needs the settings reports what is wrong
         running = running_engine(read_settings().home)
         if running is None or os.environ.get("PREFECT_API_URL", running.url) != running.url:
             return
@@ -79,10 +79,10 @@ def set_engine_defaults() -> None:
 
 
 def begin_engine() -> None:
-    """Have a temporary server load beside this process, where no server is known.
+    """Start loading a temporary server in another process, unless a server is known.
 
-    What it finds in Prefect's own settings is heard in `prepare_engine`. Where Prefect is loaded
-    here already, the flow starts one.
+    `prepare_engine` learns from it whether Prefect's own settings name a server. If Prefect is
+    already loaded in this process, the flow starts the server instead.
     """
     set_engine_defaults()
     known = os.environ.get("PREFECT_API_URL") or "prefect" in sys.modules
@@ -91,22 +91,22 @@ def begin_engine() -> None:
 
 
 def prepare_engine(module: str) -> None:
-    """Make sure of a server, and load what a flow needs while a temporary one starts.
+    """Make sure that there is a server; load the flow's modules while a temporary one starts.
 
-    That server ends with this process, however it ends.
+    The temporary server ends with this process, however this process ends.
 
     Args:
-        module: where the flow is.
+        module: the flow's module.
 
     Raises:
-        SettingsError: the server that is named cannot be reached, or refuses us.
-        NightscreenError: the temporary one does not start.
+        SettingsError: the named server cannot be reached, or refuses the login.
+        NightscreenError: the temporary server does not start.
     """
     begin_engine()
     if served := temporary_server.let_serve():
         if os.environ.get("PREFECT_API_URL") == served[0]:  # a flow ran here before
             return
-        os.environ.update(client_environment(*served))  # before Prefect is loaded, which reads it
+        os.environ.update(client_environment(*served))  # Prefect reads it when it is loaded
         say(_STARTING)
         from prefect.settings import PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS as PATIENCE
 
@@ -129,17 +129,17 @@ def prepare_engine(module: str) -> None:
 
 
 def run_flow(path: str, *given: object, shown: bool = True, **options: object) -> Any:  # noqa: ANN401 - what the flow returns
-    """Run a flow, or what stands around one, in this process, and return what it returns.
+    """Run a flow, or a coroutine that calls one, in this process; return its result.
 
     Args:
         path: `module:name` below `nightscreen.flows`; loaded while a temporary server starts.
-        given: its arguments.
-        shown: show progress on stderr, and ask the person at the terminal for approvals.
-        options: its arguments by name.
+        given: its positional arguments.
+        shown: show progress on stderr, and ask the user at the terminal for approvals.
+        options: its keyword arguments.
     """
     with graceful_sigint():
-        below, _, name = path.partition(":")
-        module = f"nightscreen.flows.{below}"
+        module_name, _, name = path.partition(":")
+        module = f"nightscreen.flows.{module_name}"
         prepare_engine(module)
         work = getattr(import_module(module), name)
         if not shown:
@@ -156,14 +156,14 @@ def run_flow(path: str, *given: object, shown: bool = True, **options: object) -
 
 
 def run_as_command(path: str, parameters: Any) -> Result:  # noqa: ANN401 - of any flow
-    """Run a flow by hand, and return its report as the result of a command."""
+    """Run a flow and return its report as the result of a command."""
     report = run_flow(path, parameters)
     more = about(report, parameters.output)
     return Result(report, EXIT_BY_STATE.get(report["state"], 1), more=more)
 
 
 def in_loop(work: Coroutine[Any, Any, Returned]) -> Returned:
-    """Run a coroutine to its end: in uvloop where there is one (docs/adr/0001), else asyncio's."""
+    """Run a coroutine to its end, in uvloop if it is installed (docs/adr/0001)."""
     if importlib.util.find_spec("uvloop") is None:  # Windows
         return asyncio.run(work)
     import uvloop
@@ -174,11 +174,11 @@ def in_loop(work: Coroutine[Any, Any, Returned]) -> Returned:
 
 @contextmanager
 def graceful_sigint() -> Iterator[None]:
-    """Let Ctrl-C stop the run in an orderly way, and outright where no run is open yet.
+    """Let Ctrl-C stop an open run in an orderly way; if no run is open yet, end at once.
 
-    It is a handler of the process, not of the loop, because the engine's start keeps the loop busy.
-    Libraries that are being imported may turn the interrupt into their own error, or swallow it: a
-    run that opens anyway makes no call.
+    The handler is the process's, not the loop's, because the engine's start keeps the loop busy.
+    A library that is being imported may turn the interrupt into its own error, or swallow it: a run
+    that opens anyway makes no call.
     """
     terminal = Terminal()
 
@@ -188,7 +188,7 @@ def graceful_sigint() -> Iterator[None]:
             raise KeyboardInterrupt
         asyncio.get_running_loop().call_soon_threadsafe(_stop_newest, terminal)
 
-    before, token = signal.signal(signal.SIGINT, interrupt), AT_TERMINAL.set(terminal)
+    previous, token = signal.signal(signal.SIGINT, interrupt), AT_TERMINAL.set(terminal)
     try:
         yield
     except Exception:
@@ -197,11 +197,10 @@ def graceful_sigint() -> Iterator[None]:
         raise
     finally:
         AT_TERMINAL.reset(token)
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 def _stop_newest(terminal: Terminal) -> None:
-    """Ask nothing more in the run that is open."""
     if terminal.run is not None:
         say("\nStopping: calls in flight settle, then the report is written ...")
         terminal.run.stops.stop(StopReason.CANCELLED)

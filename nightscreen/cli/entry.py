@@ -1,6 +1,6 @@
-"""The console command from its start to its end: one line for each error, and an exit status.
+"""Start the console command; print each error as one line and set the exit status.
 
-Ctrl-C is answered in one line while the rest still loads.
+It imports little, so that Ctrl-C during loading also gives one line.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from nightscreen.schemas.errors import NightscreenError
 
 STOPPED = "stopped before anything was asked; nothing was spent"
 _INTERRUPTED = 130
-"""Typer turns Ctrl-C into this; a run that is open ends by itself instead, with a report."""
+"""Typer's exit status for Ctrl-C; an open run ends by itself instead, with a report."""
 
 
 def run() -> NoReturn:
     """Load the command line and run it; never ends in a traceback."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts more; no algebra needs them
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts more threads; none is needed
     quiet_libraries()
     try:
         from nightscreen.files import memory_tuning
@@ -34,7 +34,7 @@ def run() -> NoReturn:
         fail(STOPPED, 3)
     except NightscreenError as error:
         fail(str(error), error.exit_status)
-    except BrokenPipeError:  # keeps the interpreter from complaining that nobody reads any more
+    except BrokenPipeError:  # keeps the interpreter from reporting that the reader is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except BaseException as error:  # noqa: BLE001 - the edge: a traceback could show a customer's data
@@ -45,7 +45,7 @@ def run() -> NoReturn:
 
 
 def quiet_libraries() -> None:
-    """Show of what libraries log and warn of only the kind and the place: texts may quote a row."""
+    """Reduce libraries' logs and warnings to level, logger and line: a text may quote a row."""
     logging.captureWarnings(capture=True)
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(logging.Formatter("%(levelname)s %(name)s %(lineno)d"))
@@ -70,7 +70,7 @@ def _fail(error: BaseException) -> NoReturn:
 
 
 def _fail_usage(error: BaseException) -> NoReturn:
-    """Say what is wrong with the command line, or what there is where no command was given."""
+    """Report what is wrong with the command line; without a command, list the commands."""
     message = error.format_message()  # type: ignore[attr-defined]  # of Typer's errors
     context = getattr(error, "ctx", None)
     help_ = f"see: {context.command_path if context else 'nightscreen'} --help"
@@ -86,7 +86,7 @@ def _fail_usage(error: BaseException) -> NoReturn:
 
 
 def fail(message: str, status: int) -> NoReturn:
-    """Say what went wrong: for programs on stdout where they asked for JSON, always on stderr."""
+    """Report an error on stderr, and as JSON on stdout if `--json` was given; exit."""
     if "--json" in sys.argv:
         document = {"error": message, "exit_status": status}
         sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")

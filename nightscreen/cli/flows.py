@@ -1,11 +1,8 @@
-"""`nightscreen bvn`, `loans`, `transactions`, `inbox`, `consent`: beside screening, by hand.
+"""`nightscreen bvn`, `loans`, `transactions`, `inbox`, `consent`.
 
-A password is never an option here: shells keep what was typed. Customers are recorded in the
-journal or turned into grants here, since the engine stores in clear what it is given.
-
-Of consents there are links for customers, codes redeemed by hand, grants listed and revoked.
-`operations/consents/` decides what a link or a code allows; `portal/` has the pages behind a link.
-The user of a command sees a customer's id; nobody sees tokens and codes.
+A password is never an option: shells save what was typed. Customers are turned into grants or
+recorded in the journal before a flow starts, because the engine stores its parameters in plain
+text. Output shows customer ids, never tokens or codes.
 """
 
 from __future__ import annotations
@@ -65,7 +62,7 @@ _LOAN = ("reference", "product_id", "state", "status", "status_at", "loan_amount
 
 @command("bvn request customers.csv", of=bvn, view="person-run")
 def request(parameters: RequestBvns) -> Result:
-    """Have the service send each customer of a file a one-time password."""
+    """Have the service send a one-time password to each customer of a file."""
     return run_or_quote(BvnRequests, parameters)
 
 
@@ -76,7 +73,7 @@ def confirm(parameters: ConfirmBvns) -> Result:
 
 
 def run_or_quote(kind: type[PersonRun[Any, Any]], parameters: QuotedRunParameters) -> Result:
-    """Make a run by its flow; a quote, and what is wrong with its input, need no engine."""
+    """Start the run's flow; a quote and mistakes in the input need no engine."""
     settings = settings_for_calls()
     if parameters.quote_only:
         return Result(asyncio.run(run_people(kind, parameters, settings)), view="person-quote")
@@ -88,28 +85,28 @@ def run_or_quote(kind: type[PersonRun[Any, Any]], parameters: QuotedRunParameter
 @command("loans products --json", of=loans, view="products")
 def products() -> dict[str, Any]:
     """List the active loan products; free."""
-    listed = asyncio.run(list_products(settings_for_calls()))
-    return {"products": [product.model_dump(mode="json") for product in listed.products]}
+    catalogue = asyncio.run(list_products(settings_for_calls()))
+    return {"products": [product.model_dump(mode="json") for product in catalogue.products]}
 
 
 @command("loans offer out/20260301-220000-a1b2c3 --product LP1001", of=loans, view="person-run")
 def offer(
     parameters: OfferLoans,
     no_prefill: Annotated[
-        bool, typer.Option("--no-prefill", help="Send the service nothing of the customer.")
+        bool, typer.Option("--no-prefill", help="Send the service none of the customer's data.")
     ] = False,
 ) -> Result:
-    """Make one application link for each approved customer; never a second by running again."""
-    chosen = "prefill" in parameters.model_fields_set
-    if chosen and (no_prefill or not parameters.prefill):
+    """Make one application link for each approved customer; another run never makes a second."""
+    is_chosen = "prefill" in parameters.model_fields_set
+    if is_chosen and (no_prefill or not parameters.prefill):
         raise UsageError("--prefill takes email, phone or both; to fill in nothing: --no-prefill")
     if no_prefill:
         parameters = parameters.model_copy(update={"prefill": []})
-    return _refusal_said(run_or_quote(LoanOffers, parameters))
+    return _warn_of_refusal(run_or_quote(LoanOffers, parameters))
 
 
-def _refusal_said(result: Result) -> Result:
-    """Say beside the document, too, that the key is no distributor's."""
+def _warn_of_refusal(result: Result) -> Result:
+    """Repeat on stderr that the key is not a distributor's."""
     if REFUSALS["distributor"] in result.document.get("notices", ()):
         typer.echo(f"nightscreen: {REFUSALS['distributor']}", err=True)
     return result
@@ -119,7 +116,7 @@ def _refusal_said(result: Result) -> Result:
 def track(parameters: TrackLoans) -> Result:
     """Ask about every open loan; report its state and what has changed."""
     settings_for_calls()
-    result = _refusal_said(run_as_command("people:track_loans", parameters))
+    result = _warn_of_refusal(run_as_command("people:track_loans", parameters))
     with opened_journal() as journal:
         run = journal.runs.find(str(result.document["run_id"]))
     return (
@@ -130,10 +127,10 @@ def track(parameters: TrackLoans) -> Result:
 
 
 def with_loans(report: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a report with each reference and its status word, as its run has written them.
+    """Return a report with each loan's reference and status, from the run's folder.
 
-    The report's own file has the numbers alone: references belong to people, and would stay in the
-    journal and the engine after a person was erased.
+    The report itself has numbers only: references belong to people, and would stay in the journal
+    and the engine after a person was erased.
     """
     rows = pq.read_table(folder / LOANS_FILE, columns=list(_LOAN)).to_pylist()
     return {**report, "loans": [{name: _plain(row[name]) for name in _LOAN} for row in rows]}
@@ -157,14 +154,14 @@ def pull(
         list[str] | None,
         typer.Option(
             metavar="CUSTOMER_ID",
-            help="Pull this customer alone; may be given again. Without: every live grant.",
+            help="Pull only this customer; may be repeated. Default: every live grant.",
         ),
     ] = None,
     accounts: Annotated[
         bool,
         typer.Option(
             "--accounts",
-            help="Pull linked accounts and balances instead, and the profile where it was granted.",
+            help="Pull linked accounts and balances instead, and the profile if it was granted.",
         ),
     ] = False,
 ) -> Result:
@@ -181,31 +178,30 @@ def _grants(scope: str, customers: Sequence[str]) -> list[str]:
     """Return the customers' live grants.
 
     Raises:
-        InputError: one of them has none; it is named by its position, because an id may be
-            personal.
+        InputError: a customer has none; the text gives the position, because an id may be personal.
     """
-    found = []
+    grant_ids = []
     with opened_journal() as journal:
         consents = Consents(journal)
-        for place, customer in enumerate(dict.fromkeys(customers), start=1):
+        for position, customer in enumerate(dict.fromkeys(customers), start=1):
             grant = next(iter(consents.history(customer)), None)
             if grant is None or not grant.allows(scope):
                 state = "never consented" if grant is None else f"has a grant that is {grant.state}"
                 if grant is not None and grant.state == "live":
                     state = f"did not grant {scope}"
                 raise InputError(
-                    f"customer number {place} of those given {state}; ask for consent with: "
+                    f"customer number {position} of those given {state}; ask for consent with: "
                     f"nightscreen consent link CUSTOMER_ID --scope {scope}"
                 )
-            found.append(grant.grant_id)
-    return found
+            grant_ids.append(grant.grant_id)
+    return grant_ids
 
 
 @command("inbox --once --max-spend 250000", view="inbox", leave_out=("minutes",))
 def inbox(
     parameters: WatchInbox,
     once: Annotated[
-        bool, typer.Option("--once", help="Screen the files there now, and end.")
+        bool, typer.Option("--once", help="Screen the files that are there now, then end.")
     ] = False,
 ) -> Result:
     """Screen each file that is dropped into the inbox, once."""
@@ -251,12 +247,12 @@ def link(
 
     scopes, place = read_scopes(scope), place_of(settings)
     try:
-        lasting = TypeAdapter(timedelta).validate_python(valid_for.strip().upper())
+        duration = TypeAdapter(timedelta).validate_python(valid_for.strip().upper())
     except ValidationError:
         raise UsageError("--valid-for: write a duration such as P7D or PT12H") from None
     by_portal = bool(place.callback_path) and not direct
     with journal_of(settings) as journal:
-        made = ConsentLinks(journal).make(customer_id, scopes, lasting, direct=not by_portal)
+        made = ConsentLinks(journal).make(customer_id, scopes, duration, direct=not by_portal)
     address = f"{place.origin}/consent/{made.token}"
     if not by_portal:
         address = consent_address(
@@ -285,40 +281,43 @@ def link(
 def redeem(
     customer: Annotated[str, typer.Option(help="Whose consent it is.")],
     code: Annotated[
-        str, typer.Option(help="Code of the redirect, or its whole address; - reads it from stdin.")
+        str,
+        typer.Option(help="Code from the redirect, or its whole address; - reads it from stdin."),
     ],
     scope: Annotated[
         list[str] | None,
         typer.Option(help="The scopes you asked for, if you have only the code; may be repeated."),
     ] = None,
 ) -> Result:
-    """Exchange a code by hand, where no portal takes the redirect; it works once."""
+    """Exchange a code by hand, where no portal takes the redirect; a code works once."""
     settings = settings_of_command()
     require_consent(settings)
-    brought, state = read_code(sys.stdin.readline() if code == "-" else code)
+    bare_code, state = read_code(sys.stdin.readline() if code == "-" else code)
     with journal_of(settings) as journal:
         asked = consume_manual_state(journal, customer, state, read_scopes(scope) if scope else ())
-        done = asyncio.run(redeem_code(journal, settings, asked, brought, channel="by hand"))
-    status, sentence = _ENDINGS.get(done.ending.value, (0, ""))
-    if done.trouble in REFUSALS:  # a wrong address, key or right reads as everywhere
-        status, sentence = (2 if done.trouble == "address" else 3), REFUSALS[done.trouble]
+        redeemed = asyncio.run(redeem_code(journal, settings, asked, bare_code, channel="by hand"))
+    status, sentence = _ENDINGS.get(redeemed.ending.value, (0, ""))
+    if redeemed.trouble in REFUSALS:  # the same text for these as everywhere else
+        status, sentence = (2 if redeemed.trouble == "address" else 3), REFUSALS[redeemed.trouble]
     document: dict[str, Any] = {
         "customer_id": customer,
-        "result": done.ending.value,
-        "scopes": [] if done.grant is None else list(done.grant.scopes),
-        "not_granted": list(done.missing),
+        "result": redeemed.ending.value,
+        "scopes": [] if redeemed.grant is None else list(redeemed.grant.scopes),
+        "not_granted": list(redeemed.missing),
     }
     if status:
         say(f"nightscreen: {sentence}")
-        document |= {"error": sentence, "exit_status": status, "trouble": done.trouble}
+        document |= {"error": sentence, "exit_status": status, "trouble": redeemed.trouble}
     return Result(document, status)
 
 
 @command("consent list --state live --json", of=consent, view="consents")
 def list_(
-    state: Annotated[str, typer.Option(help="Only those live, lapsed or revoked.")] = "",
+    state: Annotated[
+        str, typer.Option(help="Only consents that are live, lapsed or revoked.")
+    ] = "",
 ) -> dict[str, Any]:
-    """List customers' consents, newest first: scopes, state and age, no token."""
+    """List customers' consents, newest first: scopes, state and age, without tokens."""
     if state and state not in tuple(GrantState):
         raise UsageError(f"--state: {state} is none of {', '.join(GrantState)}")
     with opened_journal() as journal:
@@ -328,6 +327,6 @@ def list_(
 
 @command("consent revoke CUST-0000004", of=consent, view="consent-revoked")
 def revoke(customer_id: CustomerArgument) -> dict[str, Any]:
-    """Revoke a consent: it is used no more and its tokens are destroyed."""
+    """Revoke a consent: it is no longer used and its tokens are destroyed."""
     with opened_journal() as journal:
         return revoke_grant(journal, customer_id)

@@ -1,7 +1,6 @@
-"""`nightscreen inspect`: what a file holds and how it is understood, before anything is spent.
+"""`nightscreen inspect`: how a file's columns and rows are read; nothing is spent.
 
-The diagnosis is made in `runs.diagnosis`; what it needs is imported once the command is called, so
-that `--help` is quick.
+`runs.diagnosis` makes the diagnosis. Imports are inside the functions, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
     needs=("input",),
 )
 def inspect(parameters: ScreenBatch) -> Result:
-    """Show how a file is understood and what is wrong with it; nothing is spent.
+    """Show how a file's columns were matched and what is wrong with it; free, makes no calls.
 
-    Ends with 2 where no row of it would be screened.
+    Exit status 2 if no row would be screened.
     """
     diagnosis = diagnose(parameters)
     if not diagnosis["rows"]["screened"]:
@@ -36,7 +35,7 @@ def inspect(parameters: ScreenBatch) -> Result:
 
 
 def diagnose(given: ScreenBatch) -> dict[str, Any]:
-    """Read a whole file and say how it is understood.
+    """Read a whole file and return its diagnosis.
 
     Raises:
         UsageError: the file, the mapping or the settings cannot be used.
@@ -57,7 +56,7 @@ def diagnose(given: ScreenBatch) -> dict[str, Any]:
 
 
 def say_open_dates(orders: DateOrders) -> None:
-    """Say at a terminal what to type where the order of consent dates is open; consent needs it."""
+    """Tell a user at a terminal what to type if the order of consent dates is unknown."""
     open_ = orders.open_consent() if sys.stderr.isatty() else None
     if open_ is not None:
         say(

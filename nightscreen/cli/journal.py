@@ -1,4 +1,4 @@
-"""`nightscreen journal`: what the journal knows of calls and money, its copies and its keys."""
+"""`nightscreen journal`: calls in doubt, corrections by invoice, checks, backups and keys."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def in_doubt() -> dict[str, Any]:
 @command("journal settle 4711 --cost 25", of=app, view="settled")
 def settle(
     call: Annotated[
-        int, typer.Argument(metavar="CALL", help="Number of the call, as the report names it.")
+        int, typer.Argument(metavar="CALL", help="Number of the call, from the report.")
     ],
     cost: Annotated[
         str, typer.Option(metavar="NAIRA", help="What the service's invoice says it cost.")
     ],
 ) -> dict[str, Any]:
-    """Enter what the invoice says of a call whose cost is disputed or unknown.
+    """Enter the invoiced cost of a call whose cost is disputed or unknown.
 
     Both values are kept. Where the desk has users, one of them enters it, on its page Money.
     """
@@ -72,8 +72,8 @@ def settle(
     except ValueError:
         raise UsageError("--cost: write naira such as 25 or 17.50") from None
     with opened_journal() as journal:
-        done = settle_call(journal, Actor.by_command(settings_of_command()), call, cost_micro)
-    return {"run_id": done.run_id, **done.document()}
+        settled = settle_call(journal, Actor.by_command(settings_of_command()), call, cost_micro)
+    return {"run_id": settled.run_id, **settled.document()}
 
 
 @command("journal verify", of=app, view="verified")
@@ -88,7 +88,7 @@ def verify() -> Result:
 
 @command("journal reread --json", of=app, view="reread")
 def reread() -> Result:
-    """Read kept answers again that could not be read, once the response rules were corrected.
+    """Read saved answers that could not be read again, after the response rules were corrected.
 
     Free, makes no calls. The next run uses the answers that can now be read.
     """
@@ -98,7 +98,7 @@ def reread() -> Result:
     own = settings_of_command().own_table("manners")
     rules = load_response_rules(own)
     with opened_journal() as journal:
-        found = read_again(journal, rules)
+        by_check = read_again(journal, rules)
     checks = {
         check: {
             "kept": counts.kept,
@@ -107,9 +107,11 @@ def reread() -> Result:
             "left_cost": naira_text(counts.left_cost_micro),
             "answers": dict(sorted(counts.answers.items())),
         }
-        for check, counts in sorted(found.items())
+        for check, counts in sorted(by_check.items())
     }
-    kept, read = (sum(getattr(each, name) for each in found.values()) for name in ("kept", "read"))
+    kept, read = (
+        sum(getattr(counts, name) for counts in by_check.values()) for name in ("kept", "read")
+    )
     file = None if own is None else str(own)
     document = {"kept": kept, "read": read, "left": kept - read, "table": file, "checks": checks}
     return Result(document, more={"file": file})
@@ -117,7 +119,7 @@ def reread() -> Result:
 
 @command("journal backup backups/2026-03-01", of=app, view="backup")
 def backup(folder: FolderArgument, passphrase_file: PassphraseOption = None) -> dict[str, Any]:
-    """Copy the journal while runs go on, without its data key or with it sealed to a passphrase."""
+    """Back up the journal while runs continue; a passphrase adds its data key, sealed."""
     passphrase = read_passphrase(passphrase_file)
     with opened_journal() as journal:
         back_up(journal, folder, passphrase=passphrase)
@@ -142,17 +144,17 @@ def restore(folder: FolderArgument, passphrase_file: PassphraseOption = None) ->
 @command("journal rotate-key", of=app, view="rotated")
 def rotate_key(
     new_key: Annotated[
-        Path | None, typer.Option(help="File with the new key, where it is set, not kept.")
+        Path | None, typer.Option(help="File with the new key, if you set the key yourself.")
     ] = None,
     links: Annotated[
         bool,
         typer.Option("--links", help="Replace the key that signs links to customers instead."),
     ] = False,
     at_once: Annotated[
-        bool, typer.Option("--at-once", help="With --links: end every link that is out.")
+        bool, typer.Option("--at-once", help="With --links: end every link already given out.")
     ] = False,
 ) -> Result:
-    """Seal under a new key from now on; what was sealed before opens with it too."""
+    """Seal under a new key from now on; data sealed before can still be opened."""
     if at_once and not links:
         raise UsageError("--at-once ends links: give it with --links")
     if links:

@@ -1,7 +1,4 @@
-"""Which commands there are, and where each is.
-
-A command's module is imported when it is called or when its own help is asked for.
-"""
+"""The table of commands; a command's module is imported when it or its help is called."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ class Entry(NamedTuple):
     """A command or a group of commands."""
 
     path: str  # `module:name` below `nightscreen.cli`; a function made by `command`, or a group
-    about: str  # its line in the list of commands, of at most 60 characters
+    about: str  # its line in the list of commands, at most 60 characters
 
 
 COMMANDS = {
@@ -71,34 +68,34 @@ _GONE = {
     "desk audit": _DESK.format("Audit"),
     "desk user role": _DESK.format("Users"),
 }
-"""Commands there were, and what takes their place."""
+"""Removed commands, and what replaces them."""
 
 
 class Commands(TyperGroup):
-    """The commands of the table: lines of the list until one of them is called."""
+    """The commands of the table; each is loaded when it is called."""
 
-    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - as Typer gives them
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - as Typer passes them
         super().__init__(**settings)
         self.commands = {
             name: TyperCommand(name, help=entry.about) for name, entry in COMMANDS.items()
         }
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - Typer's own kinds
-        """Return the name, the command itself and the words that follow."""
-        name, _line, rest = super().resolve_command(ctx, args)
+        """Return the name, the loaded command and the arguments that follow."""
+        name, _stub, rest = super().resolve_command(ctx, args)
         return name, load(str(name)), rest
 
 
 def load(name: str) -> TyperCommand | TyperGroup:
     """Import a command or a group of the table."""
     module, _, attribute = COMMANDS[name].path.partition(":")
-    found = getattr(import_module(f"nightscreen.cli.{module}"), attribute)
-    if isinstance(found, typer.Typer):
-        loaded: Any = get_group(found)
+    member = getattr(import_module(f"nightscreen.cli.{module}"), attribute)
+    if isinstance(member, typer.Typer):
+        loaded: Any = get_group(member)
     else:
-        alone = typer.Typer(rich_markup_mode=None, add_completion=False)
-        alone.command(name, epilog=found.epilog)(found)
-        loaded = get_command(alone)
+        single = typer.Typer(rich_markup_mode=None, add_completion=False)
+        single.command(name, epilog=member.epilog)(member)
+        loaded = get_command(single)
     loaded.name = name
     return loaded  # type: ignore[no-any-return]  # one of the two
 
@@ -130,14 +127,14 @@ def _nightscreen(
         typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version."),
     ] = False,
 ) -> None:
-    """Hold the options that stand before a command."""
+    """Declare the options that come before a command."""
 
 
 def call(typed: Sequence[str]) -> object:
-    """Run the command that was typed, and return its exit status.
+    """Run the typed command and return its exit status.
 
     Raises:
-        UsageError: there was such a command, and it is no more; its successor is named.
+        UsageError: the command was removed; the text names what replaces it.
     """
     words = list(takewhile(lambda word: not word.startswith("-"), typed))
     for number in (1, 2, 3):

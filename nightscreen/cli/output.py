@@ -1,7 +1,7 @@
-"""What commands print: JSON for programs; for people, views: templates of `data/views`.
+"""Print JSON for programs and views for people; views are templates in `data/views`.
 
-A view is filled with the very document that `--json` prints. People read instants on the clock of
-Lagos, like the report and a run's id; output for programs is in UTC.
+A view is filled from the document that `--json` prints. Views show Lagos time, like the report and
+run ids; JSON is in UTC.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-_LABEL = 14  # characters: most labels fit; a view with shorter or longer ones says so
+_LABEL = 14  # characters, fits most labels; a view may set another width
 
 
 def print_json(document: object) -> None:
-    """Print a document on stdout, as `--json` has it."""
+    """Print a document on stdout as JSON."""
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
 def say(message: str) -> None:
-    """Write a sentence for whoever typed the command, on stderr."""
+    """Write a message for the user on stderr."""
     typer.echo(message, err=True)
 
 
 def view(name: str, document: Mapping[str, Any], **more: object) -> str:
-    """Return a document for people, by the template of a name."""
+    """Render a document for people with the named template."""
     return (
         _views().get_template(f"{name}.txt.j2").render({**document, "document": document, **more})
     )
@@ -72,14 +72,14 @@ def _views() -> Environment:
 
 
 def _value(value: object) -> str:
-    """Return a value in one line; amounts, which have six places, with two."""
+    """Return a value in one line; amounts, which have six decimals, with two."""
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False)
     return re.sub(r"^(-?\d+\.\d\d)0{4}$", r"\1", str(value))
 
 
 def field_lines(values: Mapping[str, str | Sequence[str] | None], label: int = _LABEL) -> str:
-    """Return each value under its label, several one below the other; nothing for what is empty."""
+    """Return a line for each value with its label; a list has a line each, empty values none."""
     return "".join(
         f"  {name:<{label}}{text}\n"
         for name, value in values.items()
@@ -91,7 +91,7 @@ def field_lines(values: Mapping[str, str | Sequence[str] | None], label: int = _
 def table_lines(
     headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int] = ()
 ) -> str:
-    """Return a table whose columns are as wide as their longest cell; no cell is cut or folded."""
+    """Return a table whose columns are as wide as their longest cell; `right` are right-aligned."""
     lines = [tuple(headings), *(tuple(map(str, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ""
@@ -106,17 +106,17 @@ def table_lines(
 
 def counted(numbers: Mapping[str, int], none: str = "", zeros: bool = False) -> str:
     """Return counts in one line: `found 3, not found 1`."""
-    words = (f"{name.replace('_', ' ')} {n:,}" for name, n in numbers.items() if n or zeros)
-    return ", ".join(words) or none
+    parts = (f"{name.replace('_', ' ')} {n:,}" for name, n in numbers.items() if n or zeros)
+    return ", ".join(parts) or none
 
 
 def naira(text: str | None) -> str:
-    """Return decimal text as naira for people."""
+    """Return decimal text as an amount such as `₦1,250.00`."""
     return "unknown" if text is None else f"₦{Decimal(text):,.2f}"
 
 
 def lagos_time(instant: str | None, *, seconds: bool = False) -> str:
-    """Return an ISO 8601 instant such as `2026-03-01 22:00`; the text around it names the zone."""
+    """Return an ISO 8601 instant in Lagos time, as `2026-03-01 22:00`."""
     if not instant:
         return "-"
     at = datetime.fromisoformat(instant).astimezone(LAGOS)
@@ -124,7 +124,7 @@ def lagos_time(instant: str | None, *, seconds: bool = False) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a span of time in words."""
+    """Return seconds as text in a suitable unit, such as `90 s` or `2.5 h`."""
     for unit_s, unit, most_s in ((1, "s", 120), (60, "min", 7200)):
         if seconds < most_s:
             return f"{seconds / unit_s:.0f} {unit}"
@@ -132,7 +132,7 @@ def duration(seconds: float) -> str:
 
 
 def about(report: Mapping[str, Any], output: Path | str, address: str = "") -> dict[str, object]:
-    """Return what the view of a run needs beside its report; the address is the service's."""
+    """Return what a run's view needs besides its report; the address is the service's."""
     from nightscreen.ops.status import resume_command
 
     why = WHY.get(report["stop_reason"] or "", "it was stopped")

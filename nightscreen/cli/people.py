@@ -1,7 +1,6 @@
-"""One customer at a time: `nightscreen explain`, `subject-access`, `erase`; `purge` and `privacy`.
+"""`nightscreen explain`, `subject-access`, `erase`, `purge` and `privacy`.
 
-The rooms of `privacy` decide what is found, shown and removed; what is printed of an erasure or a
-purge is numbers.
+`privacy/` decides what is found, shown and removed. Erasures and purges print numbers only.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _HELD = ("rows", "lists", "quarantine", "lookups", "answers", "changes")
 @command("explain CUST-0000004 --batch borrowers", view="explain")
 def explain(
     customer_id: CustomerArgument,
-    batch: Annotated[str, typer.Option(help="Batch name, where several know the customer.")] = "",
+    batch: Annotated[str, typer.Option(help="Batch name, if the customer is in several.")] = "",
 ) -> dict[str, Any]:
     """Explain one customer's decision: rules, evidence, lookups, consent, cost and reviews."""
     from nightscreen.operations.transactions.cashflow import CashFlow, explain_cash_flow
@@ -64,7 +63,7 @@ def explain(
 @command("subject-access CUST-0000004 --output access", view="subject-access")
 def subject_access(
     customer_id: CustomerArgument,
-    output: Annotated[Path, typer.Option(help="Folder for the HTML and JSON file.")],
+    output: Annotated[Path, typer.Option(help="Folder for the HTML file and the JSON file.")],
 ) -> dict[str, Any]:
     """Export all data held about one customer, other people's data removed."""
     from nightscreen.privacy.subject_access import access_page, gather
@@ -83,7 +82,7 @@ def subject_access(
     return {"files": [str(page), str(data)], "held": held}
 
 
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")]
 _BVN = re.compile(r"[0-9]{11}")
 
 
@@ -96,7 +95,7 @@ def erase(
             "input."
         ),
     ] = "",
-    batch: Annotated[str, typer.Option(help="Batch name the customer is meant in.")] = "",
+    batch: Annotated[str, typer.Option(help="Erase only the customer of this batch name.")] = "",
     bvn: Annotated[
         str,
         typer.Option(help="Erase every row with this BVN; - reads one a line from standard input."),
@@ -107,7 +106,7 @@ def erase(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
 ) -> Result:
-    """Remove one person from the journal and from every past output."""
+    """Erase one person from the journal and all past outputs."""
     if list_:
         with opened_journal() as journal:
             done = _removals(Audit(journal))
@@ -123,46 +122,46 @@ def erase(
     if bvn and _BVN.fullmatch(bvn) is None:
         raise UsageError("--bvn takes the 11 digits of a BVN")
     with opened_journal() as journal:
-        whom = ErasureTarget(customer_id=customer_id, batch=batch, bvn=bvn)
-        found = find_for_erasure(journal, whom)
-        would = found.document()
+        target = ErasureTarget(customer_id=customer_id, batch=batch, bvn=bvn)
+        scope = find_for_erasure(journal, target)
+        preview = scope.document()
         if dry_run:
-            return Result({**would, "dry_run": True})
-        if yes and found.whole:
-            say(view("whole", would).rstrip())
-        _confirm(view("would-erase", would), yes=yes)
-        return Result(erase_found(journal, found))
+            return Result({**preview, "dry_run": True})
+        if yes and scope.whole:
+            say(view("whole", preview).rstrip())
+        _confirm(view("would-erase", preview), yes=yes)
+        return Result(erase_found(journal, scope))
 
 
 def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool) -> Result:
-    """Erase everybody named on standard input, so that no identifier is in a command's history.
+    """Erase everyone named on standard input, so that no identifier is in the shell's history.
 
-    Of some of them nothing may be held: the others are erased all the same.
+    A person of whom nothing is held is reported; the others are erased.
 
     Raises:
-        UsageError: it names nobody, or too much is left open.
+        UsageError: the input is empty or malformed, or the options do not fit it.
     """
     if customer_id and bvn:
         raise UsageError("standard input names either customers or BVNs: give one of the two as -")
     if not yes:
         raise UsageError("standard input is the list, so nobody can be asked: add --yes")
-    named = list(dict.fromkeys(line.strip() for line in sys.stdin if line.strip()))
-    if not named:
+    identifiers = list(dict.fromkeys(line.strip() for line in sys.stdin if line.strip()))
+    if not identifiers:
         raise UsageError("standard input names nobody; give one identifier a line")
-    if bvn and any(_BVN.fullmatch(identifier) is None for identifier in named):
+    if bvn and any(_BVN.fullmatch(identifier) is None for identifier in identifiers):
         raise UsageError("standard input holds a line that is no BVN of 11 digits; nothing erased")
 
     done: list[dict[str, Any]] = []
     failed: list[str] = []
     with opened_journal() as journal:
-        for number, identifier in enumerate(named, start=1):
-            whom = (
+        for number, identifier in enumerate(identifiers, start=1):
+            target = (
                 ErasureTarget(bvn=identifier)
                 if bvn
                 else ErasureTarget(customer_id=identifier, batch=batch)
             )
             try:
-                done.append(erase_found(journal, find_for_erasure(journal, whom), more=True))
+                done.append(erase_found(journal, find_for_erasure(journal, target), more=True))
             except InputError as error:
                 failed.append(f"line {number}: {error}")
         emptied = {"log_emptied": scrub_database(journal)}
@@ -170,45 +169,45 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool) -> Resul
     return Result(document, 2 if failed else 0, more=emptied)
 
 
-def find_for_erasure(journal: Journal, whom: ErasureTarget) -> ErasureScope:
-    """Find a person; what an earlier erasure left unfinished is finished first.
+def find_for_erasure(journal: Journal, target: ErasureTarget) -> ErasureScope:
+    """Find a person's data; an earlier erasure left unfinished is finished first.
 
     Raises:
         InputError: nothing is held of them.
     """
     purging.repair_manifests(journal)
-    return erasure.find_person_data(journal, whom, inbox=settings_of_command().inbox)
+    return erasure.find_person_data(journal, target, inbox=settings_of_command().inbox)
 
 
-def erase_found(journal: Journal, found: ErasureScope, *, more: bool = False) -> dict[str, Any]:
-    """Erase a person who was found; return what went, in numbers.
+def erase_found(journal: Journal, scope: ErasureScope, *, more: bool = False) -> dict[str, Any]:
+    """Erase a person's data; return what was erased, in numbers.
 
     Args:
         journal: the journal.
-        found: the person.
-        more: others are erased after this one, so that the log is emptied once, after the last.
+        scope: the data to erase.
+        more: others follow; the database log is emptied once, after the last.
     """
-    done = erasure.erase(journal, found, more=more)
-    return {**done, "desk_entries": found.held.entries}
+    erased = erasure.erase(journal, scope, more=more)
+    return {**erased, "desk_entries": scope.held.entries}
 
 
 def _removals(audit: Audit) -> list[dict[str, Any]]:
-    """Return what the audit says of erasures and purges, newest first."""
+    """Return the audit's entries of erasures and purges, newest first."""
     erasures = (erasure.ERASURE_BEGUN, erasure.ERASURE_ENDED)
-    found = [
-        each
+    entries = [
+        entry
         for action in (*erasures, purging.PURGE_BEGUN, purging.PURGED)
-        for each in audit.find(AuditQuery(action=action), limit=NEWEST)
+        for entry in audit.find(AuditQuery(action=action), limit=NEWEST)
     ]
-    found.sort(key=lambda entry: entry["number"], reverse=True)
-    return [{"at": each["at"], "action": each["action"], **each["detail"]} for each in found]
+    entries.sort(key=lambda entry: entry["number"], reverse=True)
+    return [{"at": each["at"], "action": each["action"], **each["detail"]} for each in entries]
 
 
 @command("purge --dry-run", view="purge")
 def purge(
     older_than: Annotated[
         int | None,
-        typer.Option(min=1, help="Days that replace every period of the settings."),
+        typer.Option(min=1, help="Days; replaces every retention period of the settings."),
     ] = None,
     dry_run: DryRunOption = False,
     hold: Annotated[str, typer.Option(help="Put this run under legal hold.")] = "",
@@ -216,7 +215,7 @@ def purge(
     release: Annotated[str, typer.Option(help="End the legal hold of this run.")] = "",
     yes: YesOption = False,
 ) -> dict[str, Any]:
-    """Remove what is older than its retention period; legal holds go first."""
+    """Delete what is older than its retention period, except runs under legal hold."""
     if hold and release:
         raise UsageError("give --hold or --release, not both")
     if hold and not reason.strip():
@@ -231,13 +230,13 @@ def purge(
         retention = settings_of_command().retention
         if older_than is not None:
             retention = retention.all_of(older_than)
-        found = purging.due(journal, retention)
-        document = found.document()
+        due = purging.due(journal, retention)
+        document = due.document()
         if dry_run:
             return {**document, "dry_run": True}
-        if older_than is not None and found.anything:
+        if older_than is not None and due.anything:
             _confirm(view("purge", document) + "This cannot be undone.", yes=yes)
-        return {**purging.purge(journal, found), "dry_run": False}
+        return {**purging.purge(journal, due), "dry_run": False}
 
 
 def _confirm(question: str, *, yes: bool) -> None:
@@ -267,13 +266,13 @@ def record(
     """Print the record of processing and a draft of the impact assessment."""
     settings = settings_of_command()
     declared = read_declarations(settings)
-    found = processing_record(settings, declared)
+    document = processing_record(settings, declared)
     pages = {
-        "processing-record.md": record_page(found),
+        "processing-record.md": record_page(document),
         "impact-assessment.md": assessment_page(settings, declared),
     }
     if output is not None:
         folder = make_private_folder(output, ours=False)
         for name, text in pages.items():
             write_private(folder / name, text.encode())
-    return Result(found, more={"output": output, "pages": list(pages.values())})
+    return Result(document, more={"output": output, "pages": list(pages.values())})

@@ -1,7 +1,7 @@
-"""Checks before the engine starts: a mistake is reported at once and costs nothing.
+"""Checks before the engine starts, so that a mistake is reported at once and costs nothing.
 
-They are made cheapest first, and nothing is made on disk before everything given has been looked
-at. The flow checks again what it needs, because a deployment starts it without this module.
+The cheapest checks come first; nothing is written to disk before all input has been checked. The
+flow repeats the checks it needs, because a deployment starts it without this module.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _PATHS = ("mapping", "policy")
-_LASTING = (
+_FIXED = (
     "batch",
     "purpose",
     "checks",
@@ -42,11 +42,11 @@ _LASTING = (
     "freshness",
     *_PATHS,
 )
-"""What a run holds from start to end."""
+"""Parameters that a resumed run cannot change."""
 
 
 def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
-    """Find every mistake that can be found without the engine and the service.
+    """Report any mistake that can be found without the engine and the service.
 
     Raises:
         UsageError: settings, parameters, input, mapping or output are wrong.
@@ -60,14 +60,13 @@ def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
             _check_input(Path(parameters.input), parameters)
     elif not parameters.run:
         raise InputError("no input file was given; name a CSV, XLSX or Parquet file")
-    if configured := settings.data_key.get_secret_value():  # whose it is the journal knows
+    if configured := settings.data_key.get_secret_value():  # the journal checks its fingerprint
         decode_key(configured, "NIGHTSCREEN_DATA_KEY")
     _check_run(parameters, settings)
     _check_output(parameters.output)
 
 
 def _check_choices(parameters: ScreenBatch) -> None:
-    """Make the checks that need neither file nor journal."""
     overridden({}, parameters.freshness)
     now = system_clock()
     deadline = deadline_instant(parameters.deadline, now)
@@ -85,7 +84,7 @@ def _check_input(path: Path, parameters: ScreenBatch) -> None:
 
 
 def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
-    """Open the journal once, and compare a run that is resumed with what is given."""
+    """Open the journal; compare the parameters with those of a run that is resumed."""
     if parameters.run and not journal_exists(settings.home, settings.journal_url):
         raise InputError(
             f"there is no run {parameters.run}: there is no journal under {settings.home} yet; set "
@@ -111,20 +110,20 @@ def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
 
 
 def _refuse_changes(given: ScreenBatch, begun_with: ScreenBatch) -> None:
-    """Refuse what a run that is resumed cannot be asked for any more.
+    """Refuse options that differ from those the resumed run was begun with.
 
     Raises:
-        InputError: an option differs from what the run was begun with.
+        InputError: an option differs.
     """
-    for name in _LASTING:
+    for name in _FIXED:
         if name not in given.model_fields_set:
             continue
-        now, then = getattr(given, name), getattr(begun_with, name)
+        current, original = getattr(given, name), getattr(begun_with, name)
         if name in _PATHS:
-            now = str(Path(now).absolute())
-        if now != then:
-            shown = ",".join(then) if isinstance(then, list) else then or "none"
-            begun = "without" if now is True else f"with {shown}, and goes on with it"
+            current = str(Path(current).absolute())
+        if current != original:
+            shown = ",".join(original) if isinstance(original, list) else original or "none"
+            begun = "without" if current is True else f"with {shown}, and goes on with it"
             raise InputError(
                 f"--{name.replace('_', '-')}: run {given.run} was begun {begun}; leave the option "
                 "out, or start a new run"
@@ -132,7 +131,7 @@ def _refuse_changes(given: ScreenBatch, begun_with: ScreenBatch) -> None:
 
 
 def _check_output(given: str) -> None:
-    """Try the output folder or URL; what was made for the trial is taken away again."""
+    """Try to write to the output folder or URL; folders made for the trial are removed again."""
     output = Path(given)
     missing = [folder for folder in (output, *output.parents) if not folder.exists()]
     try:

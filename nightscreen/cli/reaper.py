@@ -1,8 +1,8 @@
-"""Ends the processes that one has started, once it is gone in whatever way, `kill -9` included.
+"""End a process's children when it is gone, however it ended, `kill -9` included.
 
-`begin` starts a small process that leads a process group for what is started next. It waits until
-its standard input ends, which the system sees to when the present process ends, and then ends the
-group. It runs this file by its path, with the standard library alone.
+`begin` starts a small process that leads a process group for later children. It waits for the end
+of its standard input, which the system closes when this process ends, and then ends the group. It
+runs this file by its path, with the standard library only.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from contextlib import suppress
 from pathlib import Path
 
 _PATIENCE_S = 20.0
-"""A run's calls in flight settle within this; its journal survives the end in any case."""
-_LOOK_S = 0.1  # how soon it is noticed that the last process has ended
+"""Enough for a run's calls in flight to settle; its journal survives a kill in any case."""
+_LOOK_S = 0.1  # how often to look whether the last process has ended
 
 _reapers: list[subprocess.Popen[bytes]] = []
 
 
 def begin() -> int:
-    """Have what is started in a process group from now on end with this process.
+    """Return a process group to start children in; they end with this process.
 
-    Returns:
-        The group to start children in; a Ctrl-C at the terminal does not reach them there.
+    A Ctrl-C at the terminal does not reach them.
     """
     reaper = subprocess.Popen(  # noqa: S603 - this very file
         [sys.executable, "-I", "-S", __file__],
@@ -40,7 +39,7 @@ def begin() -> int:
 
 
 def _others() -> bool:
-    """Return whether anybody else is left in this process's group; where it cannot be seen, no."""
+    """Return whether other processes are left in this process's group; False without /proc."""
     own = os.getpgrp()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(ProcessLookupError):

@@ -1,7 +1,7 @@
-"""`nightscreen runs`, `approve`, `doctor`: past runs, what they need, what is decided of them.
+"""`nightscreen runs`, `approve` and `doctor`.
 
-A decision on a run's spending is a record of the journal. An approved run is resumed by the
-deployment that started it, by the watch of the inbox its file waits in, or by this process.
+The journal records the decision on a run's spending. An approved run is resumed by the deployment
+that started it, by the watch of the inbox where its file waits, or by this process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ app = group("runs", "Past runs, newest first.")
 def _document(
     journal: Journal, run: RunRecord, approval: ApprovalState | None, spent: Mapping[str, Spent]
 ) -> dict[str, Any]:
-    """Return a run for programs, with the state and the cost that doctor and desk name, too."""
+    """Return a run's document, with the same state and cost as doctor and desk show."""
     counters = spent.get(run.run_id, Spent())
     state = state_of(journal.home, run, journal.clock())
     return {
@@ -78,12 +78,12 @@ def list_() -> Result:
 
 
 def _show_run(document: dict[str, Any]) -> None:
-    """Show a run as its own command did at its end."""
+    """Print a run as its own command did at its end."""
     report, flow, folder = document["report"], document["flow"], document["folder"].rstrip("/")
     if report is None:
         again = resume_command(document["run_id"], flow) or "begin it anew with its own command"
-        look = document["state"] in {RUNNING, HUNG}
-        show_as("unfinished", document, {"again": "" if look else again})
+        is_running = document["state"] in {RUNNING, HUNG}
+        show_as("unfinished", document, {"again": "" if is_running else again})
         return
     if flow == "track_loans":
         from nightscreen.cli.flows import with_loans
@@ -116,7 +116,7 @@ def release(
     run_id: RunArgument,
     reason: Annotated[str, typer.Option(help="Why it may be published; no personal data.")],
 ) -> dict[str, Any]:
-    """Release a run that was held because its night was not plausible."""
+    """Release a run that was held because its results were not plausible."""
     from nightscreen.runs.release import release as release_run  # loads the tables
 
     actor = Actor.by_command(settings_of_command())
@@ -135,11 +135,11 @@ def approve(
         str,
         typer.Option(
             metavar="NAIRA",
-            help="The run's cap; by default its own, or the most of its quote where that is less.",
+            help="The run's cap; default: its own, or the highest amount of its quote if less.",
         ),
     ] = "",
     refuse: Annotated[
-        bool, typer.Option("--refuse", help="Refuse instead: the run stays ended, makes no calls.")
+        bool, typer.Option("--refuse", help="Refuse instead: the run is not resumed.")
     ] = False,
     note: Annotated[
         str, typer.Option(metavar="TEXT", help="Why, for the record; no customer's name or number.")
@@ -158,10 +158,10 @@ def approve(
         run = journal.runs.find(run_id)
         if run is None:
             raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
-        most = None if cap is None else to_micro(cap)
+        cap_micro = None if cap is None else to_micro(cap)
         actor = Actor.by_command(settings)
         approvals = Approvals(journal)
-        approval = approvals.decide(actor, run_id, decision, note=note, max_spend_micro=most)
+        approval = approvals.decide(actor, run_id, decision, note=note, max_spend_micro=cap_micro)
         parameters = resumed(run, approval, journal.clock())
     document: dict[str, Any] = {"approval": approval.document()}
     if refuse:
@@ -190,7 +190,7 @@ def approve(
 def hand_to_deployment(
     approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool
 ) -> str | None:
-    """Have the deployment that started the run resume it; None if none did, or it is gone."""
+    """Have the deployment that started the run resume it; return its name, None without one."""
     if approval.deployment_id is None:
         return None
     set_engine_defaults()
@@ -213,7 +213,7 @@ def doctor(
     try:
         settings = settings_of_command()
     except NightscreenError as error:
-        found = unreadable_settings(error, look_at_engine())
+        diagnosis = unreadable_settings(error, look_at_engine())
     else:
-        found = diagnose(settings, run_id, more=look_at_engine())
-    return Result(found.document(), found.exit_status)
+        diagnosis = diagnose(settings, run_id, more=look_at_engine())
+    return Result(diagnosis.document(), diagnosis.exit_status)

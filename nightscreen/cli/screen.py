@@ -3,8 +3,8 @@
 Parameters and input are checked before the engine is imported, so that a mistake is reported at
 once; a temporary server loads meanwhile.
 
-Run as a program, this is a run that the desk started where no engine server is configured, with its
-parameters on stdin: a process of its own, so that the desk can be stopped and started meanwhile.
+The desk runs this module as a program if no engine server is configured, with the parameters on
+stdin. The run is then a separate process, so that the desk can be restarted meanwhile.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def quote(parameters: ScreenBatch) -> Result:
 
 
 def screened(parameters: ScreenBatch) -> Result:
-    """Screen, or quote where no more is wanted.
+    """Screen a file, or only quote it.
 
     Raises:
         UsageError: parameters, settings, input or output are wrong.

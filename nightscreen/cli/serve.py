@@ -1,4 +1,4 @@
-"""`nightscreen desk` and `portal`: web pages served until stopped, and who may use the desk."""
+"""`nightscreen desk`, `desk user` and `portal`: serve web pages, manage users of the desk."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def desk(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Where runs started at the desk put their results. Default: OUTPUT, or out."
+            help="Where runs started at the desk write their results. Default: OUTPUT, or out."
         ),
     ] = None,
 ) -> None:
@@ -75,11 +75,11 @@ def desk(
         )
         typer.echo(
             f"Other machines reach {host}, and the desk does not serve https: passwords and "
-            "customer data would cross the network in clear. Let them reach only a proxy, and "
+            "customer data would cross the network unencrypted. Let them reach only a proxy, and "
             f"{behind}.",
             err=True,
         )
-    keep_at = (output or settings.output).absolute()
+    results = (output or settings.output).absolute()
     with (
         journal_of(settings, busy_timeout_s=WRITE_WAIT_S) as journal,
         listening(host, port) as (listener, at),
@@ -90,7 +90,7 @@ def desk(
         starter = EngineStarter(settings)
         starter.prepare()
         origins = frozenset({proxied} if proxied else local)
-        context = Context(journal, settings, starter, origins, keep_at)
+        context = Context(journal, settings, starter, origins, results)
         token = context.accounts.first_link()
         first = "" if token is None else f"\nfirst user: {password_link(settings, token, at)}"
         serve_app(
@@ -103,26 +103,22 @@ def desk(
 
 
 class EngineStarter:
-    """Starts runs by the deployment of the engine's server, or in a separate process.
-
-    Args:
-        settings: those of the desk.
-    """
+    """Starts runs through the Prefect server's deployment, or in a separate process."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     def prepare(self) -> None:
-        """Load the engine's client where a server is known: the first run need not wait for it."""
+        """Load Prefect's client if a server is known, so that the first run starts at once."""
         set_engine_defaults()
         if "PREFECT_API_URL" in os.environ:
-            import prefect.deployments  # noqa: F401 - loaded for what comes
+            import prefect.deployments  # noqa: F401 - loaded for later
 
     def start(self, parameters: ScreenBatch) -> None:
-        """Start a run, or resume the one that the parameters name.
+        """Start a run, or resume the run that the parameters name.
 
         Raises:
-            UsageError: the engine's server does not answer, or the deployment is not there.
+            UsageError: the Prefect server does not answer, or has no such deployment.
         """
         set_engine_defaults()
         from prefect.settings import PREFECT_API_URL
@@ -144,13 +140,13 @@ class EngineStarter:
             child.stdin.close()
 
     def resume(self, approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool) -> None:
-        """Resume a run by the deployment that started it, by the watch of the inbox, or here.
+        """Resume a run through the deployment that started it, the inbox watch, or here.
 
         Raises:
-            UsageError: the engine's server does not answer.
+            UsageError: the Prefect server does not answer.
         """
-        handed = hand_to_deployment(approval, parameters, waits_in_inbox=waits_in_inbox)
-        if handed is None and not waits_in_inbox:
+        deployment = hand_to_deployment(approval, parameters, waits_in_inbox=waits_in_inbox)
+        if deployment is None and not waits_in_inbox:
             self.start(parameters)
 
     def stop(self, run_id: str, pid: int | None) -> None:
@@ -193,9 +189,9 @@ def add(
         typer.Option(help="analyst, approver, auditor, privacy or administrator; may be repeated."),
     ],
 ) -> dict[str, str]:
-    """Make a user; prints a link, good once and for a day, by which the password is set."""
+    """Add a user; prints a link to set the password, which works once within a day."""
     try:
-        roles = [Role(each) for words in role for each in words.split(",")]
+        roles = [Role(each) for text in role for each in text.split(",")]
     except ValueError:
         raise UsageError("--role: choose among " + ", ".join(Role)) from None
     with journal_of(settings_of_command()) as journal:
@@ -211,7 +207,7 @@ def reset(
         bool, typer.Option("--second-factor", help="Remove the second factor, too.")
     ] = False,
 ) -> dict[str, str]:
-    """End a user's password and sessions; prints a link by which another is set."""
+    """End a user's password and sessions; prints a link to set a new password."""
     with journal_of(settings_of_command()) as journal:
         accounts, audit = Accounts(journal), Audit(journal)
         token = accounts.reset(name)

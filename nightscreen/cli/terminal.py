@@ -1,7 +1,7 @@
-"""The person at the terminal of a run: progress on stderr, and the question whether to spend.
+"""Progress of a run on stderr, and the question whether to spend.
 
-The counting is in `calling.stops`; `runs.approval` decides whether approval is needed. Without a
-terminal, or after a no, the run ends and waits for `nightscreen approve`.
+`runs.approval` decides whether approval is needed. Without a terminal, or after a no, the run ends
+and waits for `nightscreen approve`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from nightscreen.schemas.approvals import Approval
 
 
-_LOOK_S = 0.25  # how soon progress is shown, and an answer or a stop noticed
-_LINE_EVERY_S = 10.0  # a choice: six lines a minute; more would fill what keeps them
+_LOOK_S = 0.25  # how often to look for progress, an answer or a stop
+_LINE_EVERY_S = 10.0  # a choice: six lines a minute; more would fill log files
 
 
 async def show_progress() -> None:
-    """Show how far the newest run of this process has come, until it is cancelled.
+    """Show the progress of this process's newest run, until cancelled.
 
-    What a batch needs is written at once, then a line now and then where something was done.
+    The first line says what the batch needs; later lines follow when something was done.
     """
     terminal = AT_TERMINAL.get()
     while terminal is not None:
@@ -43,13 +43,13 @@ async def show_progress() -> None:
             continue
         if isinstance(run, ScreeningRun):
             say(_needed(run))
-        began_s, before = time.monotonic(), _done(run)
-        written = before
+        began_s, done_at_start = time.monotonic(), _done(run)
+        shown = done_at_start
         while terminal.run is run:
             await asyncio.sleep(_LINE_EVERY_S)
-            if terminal.run is run and (done := _done(run)) != written:
-                written = done
-                say(_so_far(run, (time.monotonic() - began_s) / max(1, done - before)))
+            if terminal.run is run and (done := _done(run)) != shown:
+                shown = done
+                say(_so_far(run, (time.monotonic() - began_s) / max(1, done - done_at_start)))
 
 
 def _done(run: Run) -> int:
@@ -69,12 +69,13 @@ def _needed(run: ScreeningRun) -> str:
 def _so_far(run: Run, seconds_each: float) -> str:
     names = ("done", "wanted", "paid", "failed", "in_doubt", "in_flight", "cost_micro")
     checks = run.progress.values()
-    now = {name: sum(getattr(check, name) for check in checks) for name in names}
-    left = duration((now["wanted"] - now["done"]) * seconds_each)
+    total = {name: sum(getattr(check, name) for check in checks) for name in names}
+    left = duration((total["wanted"] - total["done"]) * seconds_each)
     return (
-        f"{now['done']:,} of {now['wanted']:,} done, paid {now['paid']:,}, failed "
-        f"{now['failed']:,}, in doubt {now['in_doubt']:,}, in flight {now['in_flight']:,}, spent "
-        f"{naira_words(now['cost_micro'])}, balance {naira_words(run.wallet.balance_micro)}, "
+        f"{total['done']:,} of {total['wanted']:,} done, paid {total['paid']:,}, failed "
+        f"{total['failed']:,}, in doubt {total['in_doubt']:,}, in flight {total['in_flight']:,}, "
+        f"spent {naira_words(total['cost_micro'])}, "
+        f"balance {naira_words(run.wallet.balance_micro)}, "
         f"time left {left}"
     )
 
@@ -83,34 +84,34 @@ _YES = frozenset({"y", "yes"})
 
 
 def ask_on_terminal() -> None:
-    """Have this process's approvals asked here, where a person sits at the terminal.
+    """Ask for this process's approvals at the terminal, if there is one.
 
-    Where the desk has users, one of them approves there.
+    Where the desk has users, one of them approves there instead.
     """
     terminal = AT_TERMINAL.get()
     if terminal is not None:
-        sits_here = sys.stdin.isatty() and sys.stderr.isatty()
-        terminal.ask = ask if sits_here and not _desk_has_users(settings_of_command()) else None
+        is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+        terminal.ask = ask if is_terminal and not _desk_has_users(settings_of_command()) else None
 
 
 def _desk_has_users(settings: Settings) -> bool:
-    look = open_read_only(settings)
-    if look is None:
+    journal = open_read_only(settings)
+    if journal is None:
         return False
-    with look:
-        return has_users(look)
+    with journal:
+        return has_users(journal)
 
 
-def ask(asked: Approval) -> bool:
-    """Ask whether to spend; Ctrl-C, an end of input and the approval timeout are a no."""
+def ask(approval: Approval) -> bool:
+    """Ask whether to spend; Ctrl-C, an end of input and the approval timeout count as no."""
     terminal = AT_TERMINAL.get()
     if terminal is None or terminal.run is None:
         return False
     run = terminal.run
     timeout_s = run.settings.approval_timeout.total_seconds()
     sys.stderr.write(
-        f"This run needs approval: {asked.reason}.\n"
-        f"Spend up to {naira_words(asked.offered_micro)}? [y/N] "
+        f"This run needs approval: {approval.reason}.\n"
+        f"Spend up to {naira_words(approval.offered_micro)}? [y/N] "
     )
     sys.stderr.flush()
     until = time.monotonic() + timeout_s

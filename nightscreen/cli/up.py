@@ -1,8 +1,8 @@
-"""`nightscreen up`: all that one machine needs, started by one command and ended with it; `init`.
+"""`nightscreen up`: run everything on one machine; `nightscreen init`.
 
-The Prefect server, the deployments of `prefect.yaml`, the inbox, the portal where it is configured,
-and the desk; each is a process whose lines come out under its name. Ctrl-C ends them in good order:
-what takes work first, the server last. Killed outright, `reaper` ends them.
+It starts the Prefect server, the deployments of `prefect.yaml`, the inbox, the portal if it is
+configured, and the desk. Each is a process; its output lines are printed with its name. Ctrl-C ends
+them in order, the server last. If `up` itself is killed, `reaper` ends them.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 FLOWS = "flows"
 _READY_WITHIN_S = 600.0
 """A first start makes the server's database; on a very busy machine that takes minutes."""
-# runs settle what is in flight; one killed after that goes on from its journal
+# runs settle their calls in flight; a run killed after that can be resumed
 _ENDS_WITHIN_S = 60.0
-AGAIN_AFTER_S = 5.0  # a pause, so that what ends at once is not started all the time
-MOST_ENDS = 5  # in a row, a choice: what ends so often does not start, and all is ended
-SOUND_AFTER_S = 600.0  # a process that ran for this long did start: its end counts as the first one
-_LOOK_S = 0.2  # how soon the end of a run, or the server's first answer, is noticed
-_DEMO_ROWS = 500  # customers of a night: all nights are screened in about a minute
+AGAIN_AFTER_S = 5.0  # a pause, so that a process that ends at once is not restarted constantly
+MOST_ENDS = 5  # in a row, a choice: a process that ends so often cannot start; all is ended
+SOUND_AFTER_S = 600.0  # a process that ran this long did start; its end counts as the first
+_LOOK_S = 0.2  # how often to look for the end of a run, or the server's first answer
+_DEMO_ROWS = 500  # customers per night: all nights are screened in about a minute
 _DEMO_WALLET_NAIRA = "12000"  # what two weeks of such nights cost, and a few nights more
 _DEMO_OVERRIDE_ABOVE = "50000"
 _ENGINE = {
@@ -74,7 +74,7 @@ INITIAL_FILES = {
     "prefect.yaml": template("prefect.yaml"),
     "work_pool.json": PACKAGE / "flows" / "work_pool.json",
 }
-"""Files of a folder that runs nightscreen, and what they are copied from."""
+"""Files that `init` writes, and what they are copied from."""
 
 
 @command("init --output nights", view="init")
@@ -96,7 +96,7 @@ def up(
         bool, typer.Option("--demo", help="Start the simulator with fictional customers.")
     ] = False,
     output: Annotated[
-        Path, typer.Option(help="Folder of the demo; emptied of what an earlier demo left.")
+        Path, typer.Option(help="Folder of the demo; files of an earlier demo are removed.")
     ] = Path("nightscreen-demo"),
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the Prefect server; 0 takes a free one.")
@@ -147,23 +147,23 @@ def _say(text: str, name: str = "up") -> None:
 
 @dataclass
 class Service:
-    """One process that is kept running by a thread of its own, until everything is to end."""
+    """One process; a thread restarts it when it ends, until everything is to end."""
 
-    name: str  # its lines come out under it
-    command: Sequence[str]  # its program and words
-    needed: bool = False  # everything ends where it does
-    # what it is given beside the present one; a login of an engine only here
+    name: str  # printed before its output lines
+    command: Sequence[str]  # program and arguments
+    needed: bool = False  # if it ends, everything ends
+    # added to the present environment; a Prefect server's login is passed only here
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    umask: int = -1  # of the files it makes; -1 is the present one
+    umask: int = -1  # of the files it makes; -1 keeps the present one
     process: subprocess.Popen[str] | None = None
 
     @property
     def is_alive(self) -> bool:
-        """Return whether its process lives."""
+        """Return whether the process is running."""
         return self.process is not None and self.process.poll() is None
 
     def begin(self, group: int) -> subprocess.Popen[str]:
-        """Start its process in a process group."""
+        """Start the process in a process group."""
         self.process = subprocess.Popen(  # noqa: S603 - our own programs
             self.command,
             stdin=subprocess.DEVNULL,
@@ -178,7 +178,7 @@ class Service:
         return self.process
 
     def supervise(self, services: Services, process: subprocess.Popen[str]) -> None:
-        """Pass its lines on, and start it again where it ends, unless that is no use."""
+        """Print its output; restart it when it ends, at most `MOST_ENDS` times in a row."""
         ends, began = 0, time.monotonic()
         while True:
             for line in process.stdout or ():
@@ -201,19 +201,19 @@ class Service:
 class Services:
     """The processes, in the order in which they were started."""
 
-    group: int  # process group they are put in
-    stop: threading.Event  # set where everything is to end
-    failed: str = ""  # which has ended too often
+    group: int  # their process group
+    stop: threading.Event  # set when everything is to end
+    failed: str = ""  # the service that ended too often
     _all: list[Service] = field(default_factory=list)
 
     def start(self, service: Service) -> None:
-        """Start a process, and keep it running."""
+        """Start a service, and keep it running."""
         self._all.append(service)
-        given = (self, service.begin(self.group))
-        threading.Thread(target=service.supervise, args=given, daemon=True).start()
+        arguments = (self, service.begin(self.group))
+        threading.Thread(target=service.supervise, args=arguments, daemon=True).start()
 
     def end(self) -> None:
-        """End everything: first what takes work and the runs, then the flows, the server last."""
+        """End everything: inbox, pages and runs first, then the flows, the server last."""
         self.stop.set()
         running = [service for service in self._all if service.is_alive]
         if running:
@@ -234,7 +234,7 @@ class Services:
 
 
 def _end(services: Sequence[Service], number: signal.Signals) -> None:
-    """Ask processes to end, and kill those that do not in time."""
+    """Ask processes to end; kill those that do not in time."""
     processes = [service.process for service in services if service.process]
     for process in processes:
         process.send_signal(number)  # does nothing where it has ended
@@ -248,23 +248,23 @@ def _end(services: Sequence[Service], number: signal.Signals) -> None:
 
 
 def run_processes(flows: int) -> set[int]:
-    """Return the processes of runs that the process of the flows has under way, through others."""
-    return {run for below in _children_of(flows) for run in _children_of(below)}
+    """Return the process ids of runs under way: grandchildren of the process of the flows."""
+    return {run for child in _children_of(flows) for run in _children_of(child)}
 
 
 def _children_of(parent: int) -> set[int]:
-    found = set()
+    children = set()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if int((process / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
-                found.add(int(process.name))
-    return found
+                children.add(int(process.name))
+    return children
 
 
 def start_demo(output: Path, stack: ExitStack) -> None:
-    """Start the simulator, and set this process and all it starts to it and to fictional customers.
+    """Start the simulator; point this process and its children at it and the demo's folder.
 
-    The caller's limits hold here too, also for commands typed in the demo's folder.
+    The caller's limits apply too, also to commands typed in the demo's folder.
     """
     from nightscreen.cli import demo
     from nightscreen.sandbox.process import SandboxProcess
@@ -283,7 +283,7 @@ def start_demo(output: Path, stack: ExitStack) -> None:
 
 
 def _seed_demo(settings: Settings, desk: str) -> None:
-    """Have the desk at an address open with two weeks of work; print the links of its users."""
+    """Make two weeks of sample data; print the links of the desk's users."""
     from nightscreen.cli import demo
     from nightscreen.cli.demo_office import NIGHTS, USERS, seed_demo
     from nightscreen.desk.users import password_link
@@ -296,18 +296,18 @@ def _seed_demo(settings: Settings, desk: str) -> None:
 
 
 def _write_settings(file: Path, settings: Mapping[str, str]) -> None:
-    """Write a `.env` under which commands typed in the demo's folder join in."""
+    """Write a `.env`, so that commands typed in the demo's folder use the demo's settings."""
     quoted = (value.replace("\\", "\\\\").replace("'", "\\'") for value in settings.values())
     lines = (f"{name}='{value}'\n" for name, value in zip(settings, quoted, strict=True))
     write_private(file, "".join(lines).encode())
 
 
 def _engine(services: Services, settings: Settings, port: int) -> RunningEngine | None:
-    """Start the Prefect server unless one is configured; return which, None when stopped.
+    """Return the configured Prefect server, or start one; None if stopped meanwhile.
 
     Raises:
         UsageError: the port is taken, or the server does not start.
-        SettingsError: the one that is configured is away, refuses us, or answers anybody.
+        SettingsError: the configured server is away, refuses the login, or needs none.
     """
     for name, value in {**_ENGINE, **ENGINE_DEFAULTS}.items():
         os.environ.setdefault(name, value)
@@ -345,10 +345,10 @@ def _engine(services: Services, settings: Settings, port: int) -> RunningEngine 
 
 
 def _port_to_listen_on(port: int, option: str) -> int:
-    """Return a port that is free, any where it is 0.
+    """Return the port, or any free port for 0.
 
     Raises:
-        UsageError: somebody listens there.
+        UsageError: the port is taken.
     """
     try:
         with socket.create_server(("127.0.0.1", port)) as listener:
@@ -363,7 +363,7 @@ def _port_to_listen_on(port: int, option: str) -> int:
 def _start_others(
     services: Services, settings: Settings, engine: RunningEngine, desk_port: int
 ) -> None:
-    """Start what takes work, and the pages; the portal has no business with the engine."""
+    """Start the flows, the inbox and the pages; the portal gets no login for the engine."""
     ours = {name: os.environ[name] for name in (LOGIN,) if name in os.environ}
     if engine.login:
         ours = client_environment(engine.url, engine.login)
@@ -371,6 +371,6 @@ def _start_others(
     if settings.redirect_uri or settings.portal_url:
         commands["portal"] = ["nightscreen.cli", "portal"]
     commands["desk"] = ["nightscreen.cli", "desk", "--port", str(desk_port)]
-    for name, words in commands.items():
+    for name, arguments in commands.items():
         login = {} if name == "portal" else ours
-        services.start(Service(name, [sys.executable, "-m", *words], environment=login))
+        services.start(Service(name, [sys.executable, "-m", *arguments], environment=login))

@@ -1,4 +1,4 @@
-"""Prefect tasks, thin: each finds its run by id, calls a station, returns small numbers.
+"""Prefect tasks: each calls a station of `runs/` and returns small numbers.
 
-Paths and ids cross the engine, never rows. What is computed lives in `runs/`.
+Paths and ids cross the engine, never rows.
 """

@@ -1,14 +1,12 @@
-"""A run of any flow within the engine: its stations are task runs; watched, stopped in good order.
+"""Runs within Prefect: stations become task runs, and SIGTERM stops a run in an orderly way.
 
-Nothing of what a station takes or returns reaches the engine: it stores no arguments of tasks and,
-with `persist_result=False`, no results. Two runs of one process share nothing. What is asked, and
-what answers mean, is each flow's own.
+The engine stores nothing that a station takes or returns: task arguments are never stored, and
+results are not because of `persist_result=False`.
 
-The engine answers SIGTERM by an exception out of the event loop, which tears down the calls in
-flight with it. Here the signal only stops the run, as Ctrl-C does: calls settle, the folder is
-written, and then the engine hears of it. A worker of a run is a flow run of its own on a work pool,
-to which only the run's id and the worker's number are handed over; what it does is in
-`runs/worker.py`.
+Prefect answers SIGTERM with an exception in the event loop, which would break the calls in flight.
+Here the signal only stops the run, as Ctrl-C does: calls settle, the folder is written, then the
+engine learns of it. A worker of a run is a separate flow run on a work pool; it gets only the run's
+id and the worker's number (`runs/worker.py`).
 """
 
 from __future__ import annotations
@@ -64,32 +62,35 @@ P = TypeVar("P", bound=ApiRunParameters)
 R = TypeVar("R")
 RE_ENTRIES = 2
 RE_ENTRY_DELAYS_S = [1.0, 10.0]
-"""How often, and after how many seconds, a task that calls is entered again."""
+"""How often, and after how many seconds, a task that makes calls is retried."""
 _PHASES = {"plan": PLANNING, "write rows": WRITING}
-"""The part of its work that a run comes to with a station."""
+"""The phase that a run enters with a station."""
 PATIENCE_S = 15.0
 """How long calls in flight may take after SIGTERM; the engine kills a run 30 s after it."""
 WORKER = "screen-part/part"
 """The deployment whose flow runs are workers."""
 LEAST_LOOKUPS = 100
-"""Lookups a worker below which starting processes would take longer than asking does."""
-LET_GO_S = 20.0  # how long workers have to settle where the run has stopped
+"""Lookups per worker; with fewer, starting processes would take longer than asking."""
+LET_GO_S = 20.0  # how long workers have to settle after the run has stopped
 
 
-def named(word: str | Callable[[dict[str, Any]], str]) -> Callable[[], str]:
-    """Return what names a flow run: by the run it resumes, or by a word; nobody's data."""
+def named(name: str | Callable[[dict[str, Any]], str]) -> Callable[[], str]:
+    """Return a function that names a flow run, by the run it resumes or else as given.
+
+    The name holds no personal data.
+    """
 
     def run_name() -> str:
-        given = flow_run.parameters.get("parameters", {})
-        values = given if isinstance(given, dict) else given.model_dump()
+        parameters = flow_run.parameters.get("parameters", {})
+        values = parameters if isinstance(parameters, dict) else parameters.model_dump()
         if values.get("run"):
             return f"resume-{values['run']}"
-        return word if isinstance(word, str) else word(values)
+        return name if isinstance(name, str) else name(values)
 
     return run_name
 
 
-# --- stopped from outside ---
+# --- stopping ---
 
 
 @contextmanager
@@ -98,55 +99,54 @@ def handle_sigterm(
     record_signal: Callable[[], None],
     cut: Callable[[], Coroutine[Any, Any, None]],
 ) -> Iterator[None]:
-    """Let SIGTERM stop a run in good order while the body runs; a second one changes nothing.
+    """Let SIGTERM stop a run in an orderly way while the body runs; a second one changes nothing.
 
-    `record_signal` takes note of the signal at once. Calls that outlast the patience are `cut`, so
-    that they are written down as in doubt.
+    `record_signal` is called at once. Calls still in flight after `PATIENCE_S` are `cut`, so that
+    they are recorded as in doubt.
     """
-    loop, cutting = asyncio.get_running_loop(), list[asyncio.TimerHandle]()
-    cuts = set[asyncio.Task[None]]()  # which the loop alone would forget
+    loop, timers = asyncio.get_running_loop(), list[asyncio.TimerHandle]()
+    cuts = set[asyncio.Task[None]]()  # the loop keeps only weak references
 
     def stop() -> None:
         stops.stop(StopReason.CANCELLED)
-        if not cutting:
-            cutting.append(loop.call_later(PATIENCE_S, lambda: cuts.add(loop.create_task(cut()))))
+        if not timers:
+            timers.append(loop.call_later(PATIENCE_S, lambda: cuts.add(loop.create_task(cut()))))
 
-    def signalled(*_: object) -> None:
-        """Take note of the signal; safe wherever the interpreter happens to be."""
+    def on_signal(*_: object) -> None:  # may interrupt the interpreter anywhere
         record_signal()
         loop.call_soon_threadsafe(stop)
 
     try:
-        before = signal.signal(signal.SIGTERM, signalled)
+        previous = signal.signal(signal.SIGTERM, on_signal)
     except ValueError:  # not the main thread, where no signal arrives
         yield
         return
     try:
         yield
     finally:
-        for each in cutting:
-            each.cancel()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+        for timer in timers:
+            timer.cancel()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if previous is None else previous)
 
 
-async def to_prefect_state(result: R, says: str, *, signalled: bool) -> R | State[Any]:
-    """Return a flow's result, or Cancelled, which `says` so, where a worker was told to cancel it.
+async def to_prefect_state(result: R, message: str, *, signalled: bool) -> R | State[Any]:
+    """Return a flow's result, or Cancelled with a message if a person cancelled a worker's run.
 
-    On the command line a stop is a value like any other.
+    On the command line a stopped run returns its result like any other.
 
     Raises:
-        TerminationSignal: a worker's run was told to end, and nobody cancelled it: the machine
-            goes down.
+        TerminationSignal: a worker's run was ended and nobody cancelled it: the machine is going
+            down.
     """
     if not signalled or deployment.id is None:
         return result
     if not await is_cancelled():
         raise TerminationSignal(signal.SIGTERM)
-    return Cancelled(message=says)
+    return Cancelled(message=message)
 
 
 async def shield_until_done(work: Coroutine[Any, Any, object]) -> None:
-    """Carry work out however often the caller is cancelled meanwhile, and pass that on afterwards.
+    """Finish work even if the caller is cancelled meanwhile; raise the cancellation afterwards.
 
     Raises:
         CancelledError: the caller was cancelled; the work is done.
@@ -164,12 +164,12 @@ async def shield_until_done(work: Coroutine[Any, Any, object]) -> None:
 
 
 async def _keep_looking(look: Callable[[], Coroutine[Any, Any, object]], asking: Asking) -> None:
-    """Look every half second; a look that fails stops the asking."""
+    """Call `look` every `LOOK_S` seconds; if it fails, the asking stops."""
     try:
         while True:
             await look()
             await asyncio.sleep(LOOK_S)
-    except Exception as error:  # noqa: BLE001 - every check's task gets it
+    except Exception as error:  # noqa: BLE001 - every check's task raises it
         asking.writer.breaks(error)
 
 
@@ -177,7 +177,7 @@ async def _keep_looking(look: Callable[[], Coroutine[Any, Any, object]], asking:
 
 
 async def is_unforeseen(_task: Task[..., Any], _task_run: TaskRun, state: State[Any]) -> bool:
-    """Return whether a task run failed by a fault that a second try may not meet.
+    """Return whether a task run failed unexpectedly, so that a retry may succeed.
 
     It must be async: a sync condition on an async task silently turns retries off.
     """
@@ -187,7 +187,7 @@ async def is_unforeseen(_task: Task[..., Any], _task_run: TaskRun, state: State[
 
 @cache
 def _task(name: str, *, is_retried: bool) -> Task[[Callable[[], Any]], Any]:
-    async def done(work: Callable[[], Any]) -> Any:  # noqa: ANN401 - as the station
+    async def run_station(work: Callable[[], Any]) -> Any:  # noqa: ANN401 - as the station
         with sanitize_errors():
             if inspect.iscoroutinefunction(work):
                 return await work()
@@ -200,21 +200,21 @@ def _task(name: str, *, is_retried: bool) -> Task[[Callable[[], Any]], Any]:
         retries=RE_ENTRIES if is_retried else 0,
         retry_delay_seconds=RE_ENTRY_DELAYS_S,
         retry_condition_fn=is_unforeseen,
-    )(done)
+    )(run_station)
 
 
 class EngineRunner(Runner):
-    """Carries a run's stations as task runs of the flow that it is made in.
+    """Runs a run's stations as task runs of the current flow.
 
     Args:
-        batch: named where the run could not even begin.
+        batch: the batch name in a page about a run that could not begin.
         resumed: id of the run that is resumed, if any.
 
     Attributes:
         run: the run, once it is watched.
-        client: what makes its calls, while it does.
-        at_work: which part of its work it was in last, a word of `ops.vitals`.
-        signalled: the process was told to end while the run was open.
+        client: makes its calls; None when it makes none.
+        at_work: its last phase, as in `ops.vitals`.
+        signalled: SIGTERM arrived while the run was open.
     """
 
     run: Run
@@ -227,31 +227,31 @@ class EngineRunner(Runner):
         self.signalled = False
 
     def may_not_begin(self) -> AbstractContextManager[None]:
-        """Report it where the body raises: nobody sits before a scheduled run to read why."""
+        """Send a page if the body raises: nobody watches a scheduled run."""
         return paging_false_starts(self._batch, self._resumed)
 
     async def open(self, opening: Callable[[], R]) -> R:
-        """Open the run; one that could not even begin is reported."""
+        """Open the run; send a page if that fails."""
         with self.may_not_begin():
             return await super().open(opening)
 
     def phase(self) -> str:
-        """Return which part of its work the run is in."""
-        rests = self.client is None and self.run.stops.resting_since is not None
-        return PAUSED if rests else self.at_work
+        """Return the run's phase."""
+        is_paused = self.client is None and self.run.stops.resting_since is not None
+        return PAUSED if is_paused else self.at_work
 
     def record_signal(self) -> None:
-        """Take note that the process was told to end."""
+        """Note that SIGTERM arrived."""
         self.signalled = True
 
     async def cut(self) -> None:
-        """Cut what is still in flight, so that it is written down as in doubt."""
+        """Cut the calls still in flight, so that they are recorded as in doubt."""
         if self.client is not None:
             await self.client.aclose()
 
     @asynccontextmanager
     async def watching(self, run: Run) -> AsyncIterator[None]:
-        """Watch over the run, and let signals and whoever typed the command stop it."""
+        """Watch the run; let signals and the user at the terminal stop it."""
         self.run = run
         with shown_at_terminal(run), handle_sigterm(run.stops, self.record_signal, self.cut):
             await tag_run("nightscreen", run.run_id, run.purpose)
@@ -259,25 +259,25 @@ class EngineRunner(Runner):
                 yield
 
     async def may_spend(self, run: ScreeningRun) -> bool:
-        """Show the quote; use an approval where there is one, or ask whoever sits there."""
+        """Show the quote; use an existing approval, or ask the user at the terminal."""
         await show_quote(run)
         self.at_work = PAUSED
         terminal = AT_TERMINAL.get()
-        given = await asyncio.to_thread(
+        is_approved = await asyncio.to_thread(
             may_spend,
             run,
             by=f"deployment {deployment.name}" if deployment.name else user_name(),
             deployment_id=deployment.id or flow_run.parent_deployment_id,
             ask_here=None if terminal is None else terminal.ask,
         )
-        if not given:
+        if not is_approved:
             waits = "run %s waits for approval: nightscreen approve %s"
             get_run_logger().info(waits, run.run_id, run.run_id)
-        return given
+        return is_approved
 
     @asynccontextmanager
     async def asking(self, write_all: Callable[[], object]) -> AsyncIterator[None]:
-        """Leave a complete folder of what was done where the run is cancelled."""
+        """Write a complete folder even if the run is cancelled."""
         try:
             yield
         except asyncio.CancelledError:
@@ -286,7 +286,7 @@ class EngineRunner(Runner):
 
     @asynccontextmanager
     async def calling(self, caller: Caller) -> AsyncIterator[None]:
-        """Settle what is in flight however the body ends."""
+        """Settle calls in flight however the body ends."""
         self.client, self.at_work = caller.client, ASKING
         try:
             yield
@@ -299,9 +299,9 @@ class EngineRunner(Runner):
 
     @asynccontextmanager
     async def sharing(self, asking: Asking) -> AsyncIterator[None]:
-        """Have workers ask while the body does, where there is enough, and add up what they do."""
+        """Start workers while the body asks, if enough lookups are left; add up their progress."""
         run, number = asking.run, getattr(asking.run.parameters, "workers", 1)
-        left = sum(each.wanted - each.done for each in run.progress.values())
+        left = sum(check.wanted - check.done for check in run.progress.values())
         if number == 1 or run.stops.reason is not None or left < LEAST_LOOKUPS * number:
             yield
             return
@@ -321,19 +321,19 @@ class EngineRunner(Runner):
         *given: Any,  # noqa: ANN401 - as the station
         re_entered: bool = False,
     ) -> Any:  # noqa: ANN401 - as the station
-        """Carry out one station as a task run; one that does not await runs in a thread."""
+        """Run one station as a task run; a station that is not async runs in a thread."""
         self.at_work = _PHASES.get(name, self.at_work)
         return await _task(name, is_retried=re_entered)(partial(station, *given))
 
     async def ended(self, report: dict[str, Any]) -> dict[str, Any] | State[Any]:
-        """Say everywhere how the run ended; return its report, or what the engine is to be told."""
+        """Log and show how the run ended; return its report, or a Prefect state."""
         run = self.run
         if not run.only_quotes:
             await self._say_end(run, report)
         elif isinstance(run, ScreeningRun):
             await show_quote(run)
-        says = f"to go on, resume run {run.run_id}"
-        return await to_prefect_state(report, says, signalled=self.signalled)
+        message = f"to go on, resume run {run.run_id}"
+        return await to_prefect_state(report, message, signalled=self.signalled)
 
     async def _say_end(self, run: Run, report: dict[str, Any]) -> None:
         state, reason = report["state"], report["stop_reason"]
@@ -353,7 +353,7 @@ class EngineRunner(Runner):
 async def run_in_engine(
     kind: type[PersonRun[P, Any]], parameters: P
 ) -> dict[str, Any] | State[Any]:
-    """Make a run that asks person by person as a flow; return what the engine is to be told."""
+    """Run a `PersonRun` as a flow; return its report, or a Prefect state."""
     runner = EngineRunner(kind.name, parameters.run)
     with runner.may_not_begin():
         settings = read_settings()
@@ -363,27 +363,27 @@ async def run_in_engine(
 # --- workers ---
 
 
-def require_server(wish: str) -> None:
-    """Refuse what needs a server that other processes see.
+def require_server(option: str) -> None:
+    """Refuse an option that needs a server which other processes can reach.
 
     Raises:
-        SettingsError: there is only a temporary one.
+        SettingsError: there is only a temporary server.
     """
     url = PREFECT_API_URL.value()
     if not url or is_temporary(url):
         raise SettingsError(
-            f"{wish} needs a Prefect server that runs: set PREFECT_API_URL, see docs/deploy.md"
+            f"{option} needs a Prefect server that runs: set PREFECT_API_URL, see docs/deploy.md"
         )
 
 
 async def start_workers(run_id: str, number: int) -> list[UUID]:
-    """Start workers of a run as flow runs of the deployment; return those that were started.
+    """Start workers of a run as flow runs of the deployment; return the ids of those started.
 
-    Where the deployment is missing or nobody takes its runs, the run's own process asks alone.
+    If the deployment is missing or nothing serves it, the run's own process asks alone.
     """
     started = []
     for part in range(1, number + 1):
-        found = await tried(
+        worker = await tried(
             arun_deployment(
                 WORKER,
                 parameters={"run_id": run_id, "part": part},
@@ -392,24 +392,24 @@ async def start_workers(run_id: str, number: int) -> list[UUID]:
             ),
             f"no worker was started as {WORKER}",
         )
-        if found is not None:
-            started.append(found.id)
+        if worker is not None:
+            started.append(worker.id)
     return started
 
 
 async def cancel_unstarted(started: Iterable[UUID]) -> None:
-    """Cancel workers that have not begun: nobody waits for them any more."""
+    """Cancel workers that have not begun: they are no longer needed."""
     async with get_client() as client:
         for flow_run_id in started:
-            found = await tried(client.read_flow_run(flow_run_id))
-            if found is not None and found.state is not None and found.state.is_scheduled():
+            worker = await tried(client.read_flow_run(flow_run_id))
+            if worker is not None and worker.state is not None and worker.state.is_scheduled():
                 await tried(client.set_flow_run_state(flow_run_id, Cancelled()))
 
 
 async def _wait_for_workers(run: Run) -> None:
-    """Wait until no living worker has a call under way that the closing balance would miss.
+    """Wait until no living worker has a call in flight that the closing balance would miss.
 
-    After a stop it is waited for no longer than a call may take: a suspended worker lives on.
+    After a stop the wait is limited to `LET_GO_S`: a suspended worker never settles.
     """
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + LET_GO_S
@@ -424,10 +424,10 @@ async def ask_as_worker(run_id: str) -> dict[str, int]:
 
     Raises:
         SettingsError: this machine lacks the service's address or key.
-        JournalError: the journal of this machine does not know the run.
+        JournalError: this machine's journal does not know the run.
     """
     asking = await asyncio.to_thread(open_worker, run_id, read_settings())
-    if asking is None:  # the run does not ask any more
+    if asking is None:  # the run has finished asking
         return {}
     run, runner, loop = asking.run, EngineRunner(), asyncio.get_running_loop()
     cut_at = float("inf")
@@ -435,7 +435,7 @@ async def ask_as_worker(run_id: str) -> dict[str, int]:
     def record_signal() -> None:
         asking.leaves = True
 
-    async def heed() -> None:
+    async def follow_run() -> None:
         nonlocal cut_at
         try:
             await sync_with_run(asking)
@@ -451,11 +451,11 @@ async def ask_as_worker(run_id: str) -> dict[str, int]:
     try:
         with handle_sigterm(run.stops, record_signal, asking.client.aclose):
             try:
-                async with beside(_keep_looking(heed, asking)), asyncio.TaskGroup() as group:
+                async with beside(_keep_looking(follow_run, asking)), asyncio.TaskGroup() as group:
                     for check in run.operations:
                         group.create_task(ask_check(check, asking, runner))
             finally:
                 await shield_until_done(close_worker(asking))
     finally:
         await asyncio.to_thread(run.close)
-    return {check: each.attempts for check, each in run.progress.items()}
+    return {check: progress.attempts for check, progress in run.progress.items()}

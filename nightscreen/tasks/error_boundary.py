@@ -1,7 +1,6 @@
-"""The edge between the engine and the line: what a task lets out when something breaks.
+"""Replace exceptions before they reach the engine, which stores their texts in plain text.
 
-The engine stores exception texts in clear. Errors of ours hold no personal data and pass; anything
-else is replaced by its kind and place.
+Errors of ours hold no personal data and pass; any other is replaced by its type and place.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 
 def sanitized(error: BaseException) -> NightscreenError:
-    """Return an error that may be stored in clear; of several at once, ours before any other."""
+    """Return an error without personal data; of an exception group, ours before any other."""
     if isinstance(error, BaseExceptionGroup):
         return foremost(error) or sanitized(error.exceptions[0])
     if isinstance(error, NightscreenError):
@@ -38,7 +37,7 @@ def sanitized(error: BaseException) -> NightscreenError:
 
 @contextmanager
 def sanitize_errors() -> Iterator[None]:
-    """Let nothing out of the body but errors that may be stored in clear."""
+    """Raise only errors without personal data out of the body."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the edge: nothing unsanitised passes

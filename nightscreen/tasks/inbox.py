@@ -1,6 +1,6 @@
-"""The inbox that is watched: looked at every second, as network shares tell nobody of changes.
+"""Watch the inbox: poll the folder every second, because network shares send no change events.
 
-What becomes of a file is `inbox.file_intake`.
+`inbox.file_intake` decides what to do with a file.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from nightscreen.config.parameters import WatchInbox
     from nightscreen.config.settings import Settings
 
-LOOK_S = 1.0  # how often the folder is looked at
-LEFT_OVER_S = 15.0  # how often files are looked for that another process took and left
-_QUICKEST_S = 0.05  # so that a settling time of nothing does not keep a processor busy
+LOOK_S = 1.0  # how often to look into the folder
+LEFT_OVER_S = 15.0  # how often to look for files that another process claimed and left
+_QUICKEST_S = 0.05  # so that a settling time of zero does not keep a processor busy
 
 
 @dataclass(slots=True)
@@ -53,10 +53,10 @@ class InboxWatch:
     inbox: Inbox
     options: WatchInbox
     settings: Settings
-    until_s: float | None  # when to end, on the monotonic clock; None is never
-    tell: Callable[[str], object]  # is told what happens, in a sentence without names
-    fates: Counter[str] = field(default_factory=Counter)  # how many files came to what
-    stopped: bool = False  # a run was stopped from outside, and the watch with it
+    until_s: float | None  # when to end, on the monotonic clock; None for never
+    tell: Callable[[str], object]  # gets progress messages, which hold no file names
+    fates: Counter[str] = field(default_factory=Counter)  # number of files by result
+    stopped: bool = False  # a run was cancelled, and the watch ends with it
     _settling: Settling = field(init=False)
     _swept_s: float = float("-inf")
     _decided: list[str] = field(default_factory=list)
@@ -65,14 +65,14 @@ class InboxWatch:
         self._settling = Settling(self.settings.inbox_settle_s)
 
     async def tickets(self) -> AsyncIterator[Ticket]:
-        """Yield each file once it has arrived, until the time is up or the watch is stopped."""
+        """Yield each file once it has arrived, until the time is up or the watch stops."""
         while not self.stopped:
             ticket = await asyncio.to_thread(self._next)
             if ticket is not None:
                 yield ticket
                 continue
             settle_s, rest_s = self.settings.inbox_settle_s, LOOK_S
-            if self.until_s is not None:  # what lies there already may still come to rest
+            if self.until_s is not None:  # files that are there already may still settle
                 grace_s = (LONGER + 1) * settle_s if self._settling.waits else 0
                 rest_s = self.until_s + grace_s - time.monotonic()
             if rest_s <= 0:
@@ -82,7 +82,7 @@ class InboxWatch:
             await asyncio.sleep(max(_QUICKEST_S, min(LOOK_S, rest_s)))
 
     def _next(self) -> Ticket | None:
-        """Return a file that another process left, or one that has arrived."""
+        """Return a file that another process left, that waited, or that has arrived."""
         now_s = time.monotonic()
         if now_s - self._swept_s >= LEFT_OVER_S:
             for ticket in self.inbox.orphaned_tickets():
@@ -107,34 +107,34 @@ class InboxWatch:
         return None
 
     def note(self, ticket: Ticket, fate: Fate, more: str = "") -> None:
-        """Note what a file came to."""
+        """Count and report the result of a file."""
         self.fates[fate.value] += 1
         self.tell(f"{ticket.folder.name}: {fate.value}{more}")
 
     async def examined(self, ticket: Ticket) -> Examined | None:
-        """Examine and quote a file; None where there is nothing to screen."""
+        """Examine and quote a file; None if there is nothing to screen."""
         self.tell(f"a file was taken: {ticket.folder.name}")
         try:
-            found = await asyncio.to_thread(
+            result = await asyncio.to_thread(
                 examine, ticket, self.options, self.settings, self.inbox
             )
         except BaseException:
             ticket.release()
             raise
-        if found.parameters is not None and found.content is not None:
-            return found
-        if found.fate is None or found.fate is Fate.HELD:
+        if result.parameters is not None and result.content is not None:
+            return result
+        if result.fate is None or result.fate is Fate.HELD:
             ticket.release()
             self.tell(f"{ticket.folder.name}: {Fate.HELD.value}")
         else:
-            self.note(ticket, found.fate)
+            self.note(ticket, result.fate)
         return None
 
     async def finish_ticket(self, ticket: Ticket, report: Mapping[str, Any]) -> None:
         """Put a screened file beside its result.
 
-        Where the watch itself was told to end, the file stays as it is, and its run is resumed
-        when the inbox is next watched. Where a person cancelled it, it is not.
+        If the watch itself is ending, the file stays, and its run is resumed by the next watch of
+        the inbox. A run that a person cancelled is not resumed.
         """
         if report["stop_reason"] == "cancelled":
             self.stopped = True
@@ -151,7 +151,7 @@ def open_watch(
     forever: bool = False,
     tell: Callable[[str], object],
 ) -> InboxWatch:
-    """Open the inbox; what would go wrong with every file is reported before any is taken.
+    """Open the inbox; errors that would affect every file are raised before any is claimed.
 
     Raises:
         UsageError: settings, policy, mapping or the inbox are wrong.

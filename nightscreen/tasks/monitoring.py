@@ -1,9 +1,8 @@
-"""Watching over a run while it is open: signs of life, pages and measures.
+"""Watch a run while it is open: write its vital signs, send pages, record metrics.
 
-Every few seconds the run's live numbers are looked at once. What they mean is decided in
-`ops.vitals`; the run goes on whatever happens here. Events `nightscreen.page.*` are sent only for
-what needs a person at once, `nightscreen.morning` once a night: numbers, ids and the reason's word.
-Who is notified is an automation's.
+`ops.vitals` decides when an alarm is due; a failure here never stops the run. An event
+`nightscreen.page.*` is sent only for what needs a person at once, `nightscreen.morning` once a
+night. They hold numbers, ids and reasons. Automations decide who is notified.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from nightscreen.calling.run import Run
 
 
-EVERY_S = 2.0  # a choice: how old the signs of life are at most, as docs/operate.md says
+EVERY_S = 2.0  # a choice: the greatest age of the vital signs, as docs/operate.md says
 WORDS: Mapping[Alarm, str] = {
     Alarm.NOT_STARTED: "a run could not begin",
     Alarm.AUTH: "the service refuses the API key, or an operation it has no right to",
@@ -48,7 +47,7 @@ WORDS: Mapping[Alarm, str] = {
 
 
 class RunMonitor:
-    """Looks at one run; keeps what it has sent."""
+    """Looks at one run; sends each alarm once."""
 
     def __init__(self, run: Run, phase: Callable[[], str]) -> None:
         self._run = run
@@ -57,20 +56,20 @@ class RunMonitor:
         self._alarms = Alarms()
 
     async def look(self) -> dict[str, Any]:
-        """Look once: write the signs down and send the pages that are due."""
+        """Write the vital signs and send the pages that are due."""
         run = self._run
         now = run.clock()
         self._pace.add_sample(run.stops, now)
-        us = {"pid": os.getpid(), "host": socket.gethostname()}
-        signs = vitals_of(run, self._pace, now, phase=self._phase()) | us
+        process = {"pid": os.getpid(), "host": socket.gethostname()}
+        signs = vitals_of(run, self._pace, now, phase=self._phase()) | process
         await asyncio.to_thread(write_vitals, run.settings.home, run.run_id, signs)
         checks = signs["checks"].values()
-        free = [each for each in signs["disk_free"].values() if each is not None]
+        free = [number for number in signs["disk_free"].values() if number is not None]
         for alarm in self._alarms.due(signs):
             payload = {
                 "run_id": run.run_id,
-                "lookups_done": sum(each["done"] for each in checks),
-                "lookups_wanted": sum(each["wanted"] for each in checks),
+                "lookups_done": sum(check["done"] for check in checks),
+                "lookups_wanted": sum(check["wanted"] for check in checks),
                 **{
                     at: instant_text(signs[at])
                     for at in ("finish_at", "deadline_at", "silent_since")
@@ -83,13 +82,13 @@ class RunMonitor:
 
 @asynccontextmanager
 async def watching(run: Run, phase: Callable[[], str]) -> AsyncIterator[None]:
-    """Watch over a run of any flow while the body runs; one that is only quoted needs none."""
+    """Watch a run of any flow while the body runs; a quote is not watched."""
     if run.only_quotes:
         yield
         return
     monitor, meter = RunMonitor(run, phase), telemetry.meter()
 
-    async def keep() -> None:
+    async def watch() -> None:
         while True:
             await tried(monitor.look(), "the run could not be looked at")
             await asyncio.sleep(EVERY_S)
@@ -98,7 +97,7 @@ async def watching(run: Run, phase: Callable[[], str]) -> AsyncIterator[None]:
     if meter is not None:
         run.stops.on_attempt = meter.record_attempt
     try:
-        async with beside(keep()):
+        async with beside(watch()):
             yield
     finally:
         await tried(monitor.look(), "the run could not be looked at")
@@ -108,11 +107,11 @@ async def watching(run: Run, phase: Callable[[], str]) -> AsyncIterator[None]:
 
 @contextmanager
 def paging_false_starts(batch: str, run_id: str) -> Iterator[None]:
-    """Page where a scheduled run could not even begin: nobody sits before it to read the error.
+    """Send a page if a scheduled run could not begin: nobody watches it.
 
     Args:
-        batch: its batch name, empty where none is known yet.
-        run_id: the run it was to resume, empty where it was to be a new one.
+        batch: its batch name; empty if not known yet.
+        run_id: the run to resume; empty for a new run.
     """
     try:
         yield
@@ -129,7 +128,6 @@ def paging_false_starts(batch: str, run_id: str) -> Iterator[None]:
 
 
 def _page(alarm: Alarm, batch: str, payload: Mapping[str, Any]) -> None:
-    """Emit the page for an alarm about a batch and one of its runs."""
     run_id = payload["run_id"]
     about = {
         "prefect.resource.id": f"nightscreen.batch.{batch}",
@@ -150,7 +148,7 @@ def _page(alarm: Alarm, batch: str, payload: Mapping[str, Any]) -> None:
 
 
 def send_morning(numbers: Mapping[str, Any]) -> None:
-    """Emit the morning summary: a night's numbers, and `text` that says them."""
+    """Emit the morning summary: a night's numbers, and `text` with them in words."""
     night = numbers["night"]
     resource = {
         "prefect.resource.id": f"nightscreen.night.{night}",

@@ -1,8 +1,8 @@
-"""A flow of ours: it uses no Prefect server that answers anybody unless it was told to.
+"""Flows that use no Prefect server without a login, unless a setting allows it.
 
-Called from Python where no server is configured, it gets a temporary one with a login; the one that
-Prefect would start has none. A run that was taken from a server without a login does nothing: its
-parameters are anybody's. This holds for runs that Prefect's own worker starts too.
+Called from Python where no server is configured, a flow gets a temporary server with a login; the
+one that Prefect would start has none. A run taken from a server without a login is refused, because
+anyone could have set its parameters. This also holds for runs that Prefect's own worker starts.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from nightscreen.tasks.temporary_server import ensure_server
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-PATIENCE_S = 120.0  # as long as a command waits: a busy machine starts a server slowly
+PATIENCE_S = 120.0  # the same as for a command: a busy machine starts a server slowly
 PRELOADED_MODULES = (
     *("prefect.flow_engine", "prefect.task_engine", "prefect.utilities.visualization", "fastapi"),
     *("pyarrow.dataset", "nightscreen.runs.finalize"),
 )
-"""What a run loads beside its flow: nothing that two processes must not share."""
+"""Modules that a run loads besides its flow; none holds state that processes must not share."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -50,12 +50,12 @@ class OwnFlow(Flow[P, R]):
         **kwargs: Any,  # noqa: ANN401 - as above
     ) -> Any:  # noqa: ANN401 - as above
         """Run the flow."""
-        given = {}
+        server = {}
         has_none = not PREFECT_API_URL.value() and FlowRunContext.get() is None
         if has_none and PREFECT_SERVER_EPHEMERAL_ENABLED.value():
             served = await asyncio.to_thread(ensure_server, read_settings().home, PATIENCE_S)
-            given = dict(zip((PREFECT_API_URL, PREFECT_API_AUTH_STRING), served, strict=True))
-        with temporary_settings(given) if given else nullcontext():
+            server = dict(zip((PREFECT_API_URL, PREFECT_API_AUTH_STRING), served, strict=True))
+        with temporary_settings(server) if server else nullcontext():
             return await super().__call__(*args, **kwargs)
 
 
@@ -64,10 +64,10 @@ def flow(
     name: str,
     **options: Any,  # noqa: ANN401 - Prefect's own
 ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], OwnFlow[P, Any]]:
-    """Make a flow of ours of an `async def`; the options are those of `prefect.flow`.
+    """Make an `OwnFlow` from an `async def`; the options are those of `prefect.flow`.
 
-    Nothing of anybody's leaves it in an error. Its results are not stored: they are about people,
-    and lie in the run's folder.
+    Its errors hold no personal data. Its results are not stored by Prefect, because they are about
+    people; they are in the run's folder.
     """
 
     def make(fn: Callable[P, Coroutine[Any, Any, R]]) -> OwnFlow[P, Any]:
@@ -82,7 +82,7 @@ def flow(
                         await asyncio.to_thread(refuse_open_engine, allowed=allowed)
                 return await fn(*args, **kwargs)
 
-        # what stands there is looked up where the flow is, not here
+        # annotations are evaluated in the flow's module, not in this one
         body.__signature__ = inspect.signature(fn, eval_str=True)  # type: ignore[attr-defined]
         body.__annotations__ = inspect.get_annotations(fn, eval_str=True)
         return OwnFlow(body, name=name, persist_result=False, **options)

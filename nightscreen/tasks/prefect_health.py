@@ -1,8 +1,7 @@
-"""What can be seen of the engine from outside a run: its server, its login, workers, late runs.
+"""Check the Prefect server: its health, its login, workers and late runs; nothing is changed.
 
-For the doctor, and before work is taken from a server. Nothing is started or changed; whatever is
-wrong is reported in words. `/health` answers anybody: whether a server has a login, and whether it
-is ours, is asked of a route that wants one.
+The doctor uses it, and flows before they take work from a server. `/health` needs no login, so
+whether the server requires one is tested on another route.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
     from prefect.client.schemas.responses import DeploymentResponse
 
 TIMEOUT_S = 25.0
-"""On SQLite a server that has a lot to do answers after ten seconds; a run waits for a minute."""
+"""A busy server on SQLite may take ten seconds to answer; a run waits for a minute."""
 TAG = "nightscreen"
-_REFUSALS = (401, 403)  # HTTP: no login that counts, or one without the right
+_REFUSALS = (401, 403)  # HTTP: no valid login, or one without the right
 _START = "start it with prefect server start, or correct PREFECT_API_URL"
 _LOGIN = "set PREFECT_API_AUTH_STRING to the login of the Prefect server, see docs/deploy.md"
 _CLOSE = (
@@ -52,9 +51,9 @@ _OPEN = (
 
 
 def answers_anybody(url: str) -> bool:
-    """Return whether a server takes a route that wants a login, asked without one.
+    """Return whether a server answers a request without a login.
 
-    Only 401 and 403 show that it wants one: a fault shows nothing.
+    Only 401 and 403 count as a refusal; any other error response does not.
     """
     try:
         with (
@@ -64,15 +63,15 @@ def answers_anybody(url: str) -> bool:
             return bool(client.api_version())
     except PrefectHTTPStatusError as error:
         return error.response.status_code not in _REFUSALS
-    except Exception:  # noqa: BLE001 - whatever it did, it did not answer
+    except Exception:  # noqa: BLE001 - whatever went wrong, it did not answer
         return False
 
 
 def require_engine() -> None:
-    """Refuse a server that is away or refuses our login.
+    """Refuse a server that cannot be reached or refuses the login.
 
     Raises:
-        SettingsError: saying what to do.
+        SettingsError: the text says what to do.
     """
     url = str(PREFECT_API_URL.value())
     with get_client(sync_client=True) as client:
@@ -90,10 +89,10 @@ def require_engine() -> None:
 
 
 def refuse_open_engine(*, allowed: bool) -> None:
-    """Refuse work from a server that answers anybody, unless that is allowed.
+    """Refuse a server that needs no login, unless that is allowed.
 
     Raises:
-        SettingsError: saying what to do.
+        SettingsError: the text says what to do.
     """
     url = str(PREFECT_API_URL.value())
     if not allowed and answers_anybody(url):
@@ -101,13 +100,13 @@ def refuse_open_engine(*, allowed: bool) -> None:
 
 
 def look_at_engine() -> tuple[HealthFinding, ...]:
-    """Look at the server that runs would use, at its login, and at our deployments."""
+    """Check the server that runs would use, its login, and our deployments."""
     url = PREFECT_API_URL.value()
     if not url:
         says = "PREFECT_API_URL is not set: each run starts a temporary server of its own"
         return (HealthFinding("engine", OK, says),)
     try:
-        found = asyncio.run(_look())
+        findings = asyncio.run(_look())
     except ConnectionError as error:
         return _away(url, f"cannot be reached ({error})", _START)
     except PrefectHTTPStatusError as error:
@@ -118,29 +117,28 @@ def look_at_engine() -> tuple[HealthFinding, ...]:
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the engine is reported in words
         return _away(url, f"lives, but does not answer ({type(error).__name__})", _LOG)
     if not answers_anybody(url):
-        door = HealthFinding("login", OK, "the Prefect server refuses whoever has none")
+        login = HealthFinding("login", OK, "the Prefect server requires one")
     else:
         allowed = False
-        with suppress(SettingsError):  # the doctor reports what is wrong with them
+        with suppress(SettingsError):  # the doctor reports it separately
             allowed = read_settings().open_engine
-        opened = _OPEN.format(url)
-        door = HealthFinding("login", WRONG, opened, Remedy(_CLOSE))
+        says = _OPEN.format(url)
+        login = HealthFinding("login", WRONG, says, Remedy(_CLOSE))
         if allowed:
-            door = HealthFinding("login", OK, f"{opened}, as NIGHTSCREEN_OPEN_ENGINE allows")
-    return (HealthFinding("engine", OK, f"the Prefect server {url} answers"), *found, door)
+            login = HealthFinding("login", OK, f"{says}, as NIGHTSCREEN_OPEN_ENGINE allows")
+    return (HealthFinding("engine", OK, f"the Prefect server {url} answers"), *findings, login)
 
 
 def _away(url: str, trouble: str, first: str) -> tuple[HealthFinding]:
-    """Return that the server is of no use, and what to do first."""
     return (HealthFinding("engine", WRONG, f"the Prefect server {url} {trouble}", Remedy(first)),)
 
 
 async def _look() -> list[HealthFinding]:
-    """Look at pools and schedules of our deployments.
+    """Check the work pools and schedules of our deployments.
 
     Raises:
-        ConnectionError: the server is away.
-        Exception: it lives, and does not do what it was asked.
+        ConnectionError: the server cannot be reached.
+        Exception: it runs, but a request failed.
     """
     settings = {"timeout": TIMEOUT_S}
     async with asyncio.timeout(2 * TIMEOUT_S), get_client(httpx_settings=settings) as client:
@@ -150,13 +148,12 @@ async def _look() -> list[HealthFinding]:
         ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
         deployments = await client.read_deployments(deployment_filter=ours)
         pools = sorted({each.work_pool_name for each in deployments if each.work_pool_name})
-        found = [await _pool(client, name) for name in pools]
+        workers = [await _pool(client, name) for name in pools]
         late = [await _newest_run(client, each) for each in deployments]
-        return [*found, *(each for each in late if each is not None)]
+        return [*workers, *(finding for finding in late if finding is not None)]
 
 
 async def _pool(client: PrefectClient, name: str) -> HealthFinding:
-    """Return whether somebody takes runs out of a work pool."""
     workers = await client.read_workers_for_work_pool(name)
     alive = sum(each.status == WorkerStatus.ONLINE for each in workers)
     if alive:
@@ -172,10 +169,7 @@ async def _pool(client: PrefectClient, name: str) -> HealthFinding:
 async def _newest_run(
     client: PrefectClient, deployment: DeploymentResponse
 ) -> HealthFinding | None:
-    """Report a deployment whose newest run is late, crashed or failed, of whatever flow.
-
-    Of runs whose time has not come nothing is said.
-    """
+    """Report a deployment whose newest due run is late, crashed or failed; None if it is well."""
     due = FlowRunFilterExpectedStartTime(before_=datetime.now(UTC))
     which = FlowRunFilterDeploymentId(any_=[deployment.id])
     runs = await client.read_flow_runs(
@@ -189,10 +183,10 @@ async def _newest_run(
         return None
     at, pool = runs[0].expected_start_time, deployment.work_pool_name
     since = f" of {at:%Y-%m-%d %H:%M} UTC" if at is not None else ""
-    word = "has not started" if late else f"is {str(state.name).casefold()}"
+    problem = "has not started" if late else f"is {str(state.name).casefold()}"
     remedy = Remedy("look at its log in Prefect's pages")
     if late:
         start = Remedy("start what serves it: nightscreen up")
         remedy = Remedy("", f"prefect worker start --pool {pool}") if pool else start
-    says = f"the newest run of {deployment.name}{since} {word}"
+    says = f"the newest run of {deployment.name}{since} {problem}"
     return HealthFinding(SCHEDULE, WARNING, says, remedy)

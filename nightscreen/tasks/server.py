@@ -1,7 +1,7 @@
-"""What is asked of the Prefect server beside a run's states: artifacts, tags, ends, resuming.
+"""Requests to the Prefect server besides a run's states: artifacts, tags, cancellation, resuming.
 
-Numbers, ids and words only: the engine keeps all of it in clear. What artifacts show is made in
-`report.page`. A run never fails for what the server does not take.
+They hold no personal data, because Prefect stores them in plain text. `report.page` makes the texts
+of artifacts. A run never fails because the server refuses one.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _NOT_IN_KEYS = re.compile(r"[^a-z0-9]+")
-_MOST_LETTERS = 60  # a choice; the end is kept, which says what it shows
+_MOST_LETTERS = 60  # a choice; the end of a key, which says what the artifact shows, is kept
 SCREENING = "screen-batch"
 
 
 async def tried(
-    asked: Coroutine[Any, Any, T], otherwise: str = "the Prefect server gave no answer"
+    request: Coroutine[Any, Any, T], warning: str = "the Prefect server gave no answer"
 ) -> T | None:
-    """Return what comes of it; None where it fails, which is noted without its text."""
-    task = asyncio.get_running_loop().create_task(asked)
+    """Return the result of a request; None if it fails, logged without the error's text."""
+    task = asyncio.get_running_loop().create_task(request)
     await asyncio.wait([task])
     if task.cancelled() or (error := task.exception()) is None:
         return None if task.cancelled() else task.result()
-    logging.getLogger(__name__).warning("%s: %s", otherwise, type(error).__name__)
+    logging.getLogger(__name__).warning("%s: %s", warning, type(error).__name__)
     return None
 
 
 @asynccontextmanager
 async def beside(work: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
-    """Have work go on while the body runs; it is cancelled at the end, and waited for."""
+    """Run work in the background while the body runs; cancel it at the end and wait for it."""
     task = asyncio.get_running_loop().create_task(work)
     try:
         yield
@@ -63,7 +63,7 @@ async def beside(work: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
 
 
 async def show_quote(run: ScreeningRun) -> None:
-    """Show what a run is expected to cost, before anybody approves it."""
+    """Show what a run is expected to cost, before it is approved."""
     text, about = quote_markdown(quote_document(run)), f"What run {run.run_id} is expected to cost"
     await _show(text, f"{run.batch}-quote", about)
 
@@ -76,13 +76,13 @@ async def show_report(run: Run, report: Mapping[str, Any]) -> None:
 
 
 async def _show(text: str, key: str, about: str) -> None:
-    """Make an artifact under a key by which those of a batch follow each other."""
+    """Make an artifact; those of a batch share a key, so that Prefect lists them together."""
     slug = _NOT_IN_KEYS.sub("-", key.casefold())[-_MOST_LETTERS:].strip("-")
     await tried(acreate_markdown_artifact(text, key=slug, description=about))
 
 
 async def tag_run(*tags: str | None) -> None:
-    """Add tags to the flow run that is under way, so that it is found by them in the UI."""
+    """Add tags to the current flow run, so that Prefect's pages can filter by them."""
     context = FlowRunContext.get()
     run = None if context is None else context.flow_run
     if run is None:
@@ -90,9 +90,9 @@ async def tag_run(*tags: str | None) -> None:
 
     async def tag() -> None:
         async with get_client() as client:
-            now = (await client.read_flow_run(run.id)).tags
-            both = dict.fromkeys([*now, *(tag for tag in tags if tag)])
-            await client.update_flow_run(run.id, tags=list(both))
+            current = (await client.read_flow_run(run.id)).tags
+            merged = dict.fromkeys([*current, *(tag for tag in tags if tag)])
+            await client.update_flow_run(run.id, tags=list(merged))
 
     await tried(tag())
 
@@ -100,8 +100,7 @@ async def tag_run(*tags: str | None) -> None:
 async def is_cancelled() -> bool:
     """Return whether a person cancelled this flow run of a worker.
 
-    The engine hears of a cancellation by a signal that it takes for a crash unless its own handler
-    is in place, so it is asked.
+    Prefect's runner cancels with a signal, as a machine going down does, so the server is asked.
     """
     if deployment.id is None:
         return False
@@ -115,25 +114,24 @@ async def resume_in_deployment(
 ) -> str | None:
     """Have the deployment that started a run resume it; return the deployment's name.
 
-    None where no server is configured, or the deployment is gone or does not take the run. Where
-    its file waits in the inbox, the watch of that takes no run: it looks for what was approved by
-    itself.
+    None if no server is configured, the deployment is gone, or it does not take the run. The
+    deployment of the inbox watch takes no run id: it looks for approved runs itself.
 
     Raises:
         SettingsError: the server cannot be reached.
     """
     if approval.deployment_id is None or not PREFECT_API_URL.value():
         return None
-    deployment_id, given = UUID(approval.deployment_id), {}
+    deployment_id, arguments = UUID(approval.deployment_id), {}
     try:
         async with get_client() as client:
-            found = await client.read_deployment(deployment_id)
-            flow = await client.read_flow(found.flow_id)
+            starter = await client.read_deployment(deployment_id)
+            flow = await client.read_flow(starter.flow_id)
         if flow.name == SCREENING:
-            given = {"parameters": parameters.model_dump(mode="json", exclude_unset=True)}
+            arguments = {"parameters": parameters.model_dump(mode="json", exclude_unset=True)}
         elif not waits_in_inbox:
             return None
-        await arun_deployment(deployment_id, parameters=given, timeout=0)
+        await arun_deployment(deployment_id, parameters=arguments, timeout=0)
     except ObjectNotFound:
         return None
     except Exception as error:  # noqa: BLE001 - whatever the engine raises, the approval stands
@@ -142,4 +140,4 @@ async def resume_in_deployment(
             f"take it ({type(error).__name__}): see that it runs, then type "
             f"nightscreen screen --run {approval.run_id}"
         ) from None
-    return f"{flow.name}/{found.name}"
+    return f"{flow.name}/{starter.name}"

@@ -1,10 +1,9 @@
-"""The database of a temporary Prefect server that has none yet.
+"""Make the database of a temporary Prefect server quickly.
 
-Prefect's migrations say what is in it. A server runs them through its event loop, a hop to another
-thread for each of 34,000 statements: half of the time that a first start takes. The same migrations
-run three times as fast on a connection without a loop, in a process of their own while the rest of
-the server loads. Where that fails, for instance because a later Prefect needs more, nothing is
-written and the server runs them itself.
+A server runs Prefect's migrations through its event loop, with a hop to another thread for each of
+34,000 statements: half the time of a first start. Here the same migrations run on a connection
+without a loop, three times as fast, in a separate process while the rest of the server loads. If
+that fails, for instance with a later Prefect, nothing is written and the server runs them itself.
 """
 
 from __future__ import annotations
@@ -26,11 +25,9 @@ if TYPE_CHECKING:
 
 
 def begin_database() -> Callable[[Path], None]:
-    """Have a process make a database; return what waits for it and writes it to a path.
+    """Start a process that makes a database; return a function that waits for it and writes it.
 
-    Where there is one by then, that is left.
-
-    Call this before the process has threads: it is forked.
+    A file that exists by then is not replaced. Call this before the process has threads: it forks.
     """
     from prefect.server.database import alembic_commands, orm_models  # noqa: F401, PLC0415 - for it
 
@@ -40,7 +37,7 @@ def begin_database() -> Callable[[Path], None]:
     sent.close()
 
     def write(database: Path) -> None:
-        with received, suppress(EOFError, OSError, OutputError):  # it failed, or cannot be written
+        with received, suppress(EOFError, OSError, OutputError):  # the server then makes its own
             write_private_once(database, received.recv_bytes())
 
     return write
@@ -49,8 +46,8 @@ def begin_database() -> Callable[[Path], None]:
 def _make(received: Connection, sent: Connection) -> None:
     """Send the bytes of a database with all of Prefect's migrations."""
     received.close()  # so that sending fails once the server is gone
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the server reports what is wrong
-    import sqlalchemy  # noqa: PLC0415 - loaded by then, as what follows
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the server reports errors itself
+    import sqlalchemy  # noqa: PLC0415 - loaded by now, as what follows
     from alembic.runtime.environment import EnvironmentContext  # noqa: PLC0415
     from alembic.script import ScriptDirectory  # noqa: PLC0415
     from prefect.server.database.alembic_commands import alembic_config  # noqa: PLC0415
@@ -62,8 +59,8 @@ def _make(received: Connection, sent: Connection) -> None:
     script.version_locations = [str(interface.orm.versions_dir)]
     memory = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.StaticPool)
 
-    def to_newest(now: str, _: object) -> Sequence[object]:
-        return script._upgrade_revs("head", now)  # noqa: SLF001 - as alembic's own command
+    def to_newest(revision: str, _: object) -> Sequence[object]:
+        return script._upgrade_revs("head", revision)  # noqa: SLF001 - as alembic's own command
 
     with EnvironmentContext(config, script, fn=to_newest) as environment, memory.connect() as made:
         environment.configure(made, target_metadata=interface.Base.metadata, render_as_batch=True)

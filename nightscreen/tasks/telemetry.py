@@ -1,6 +1,6 @@
-"""OpenTelemetry: one meter for the runs of this process, where its own variables name an exporter.
+"""OpenTelemetry metrics of this process's runs, if its own variables name an exporter.
 
-Where none is named, nothing of it is imported and nothing is counted. Ids, words and numbers only.
+Otherwise nothing of it is imported. Metrics hold no personal data.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from nightscreen.client.classify import CallOutcome
 
 NAME = "nightscreen"
-FLUSH_MS = 5_000  # how long the end of a run may take to hand in what was measured
+FLUSH_MS = 5_000  # how long the end of a run may wait for the export
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 45, 75)
 """Bounds of the latency histogram; the last is the longest timeout."""
 
 
 class Meter:
-    """Hands measures of this process's calls to a reader of the SDK; sets nothing globally."""
+    """Records this process's calls through a reader of the SDK; sets nothing globally."""
 
     def __init__(self, reader: Any) -> None:  # noqa: ANN401 - the SDK is imported below
         from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 - only where wanted
@@ -36,20 +36,20 @@ class Meter:
         )
 
     def record_attempt(self, check: str, seconds: float, outcome: CallOutcome) -> None:
-        """Measure an attempt that came back."""
-        which = {"check": check, "verdict": str(outcome.verdict)}
-        met = {"outcome": str(outcome.outcome or ""), "trouble": str(outcome.trouble or "")}
-        self._calls.add(1, {**which, **met})
-        self._seconds.record(seconds, which)
+        """Record an attempt that was answered or failed."""
+        labels = {"check": check, "verdict": str(outcome.verdict)}
+        result = {"outcome": str(outcome.outcome or ""), "trouble": str(outcome.trouble or "")}
+        self._calls.add(1, {**labels, **result})
+        self._seconds.record(seconds, labels)
 
     def flush(self) -> None:
-        """Hand in what was measured, as a run has ended."""
+        """Export the metrics at the end of a run."""
         self._provider.force_flush(FLUSH_MS)
 
 
 @cache
 def meter() -> Meter | None:
-    """Return this process's meter; None where no exporter is configured or installed."""
+    """Return this process's meter; None if no exporter is configured or installed."""
     off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
     if off or not any(os.environ.get(name) for name in ENDPOINTS):
         return None

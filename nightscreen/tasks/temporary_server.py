@@ -1,15 +1,14 @@
-"""Prefect servers of ours: the login that each has, and one for a command where none is configured.
+"""Logins of the Prefect servers we start, and a temporary server if none is configured.
 
-Whoever may use a Prefect server may run programs as its workers: none of ours answers without its
-login. It is new at each start, is handed over in the environment alone, and is sent to that
-server's own address only. Prefect is not loaded here.
+Anyone who may use a Prefect server may run programs as its workers, so ours require a login. It is
+new at each start, passed only in the environment, and sent only to that server's own address.
+Prefect is not loaded here.
 
-The server of a command loads while that checks its input. `begin` starts this module as a process
-that loads Prefect's server and then waits; `let_serve` has it serve, and `wait` waits until it
-answers. Before that it has written nothing, so that a command that refuses its input leaves nothing
-behind. It is stopped with the process that began it. What a server is, and which parts a temporary
-one has, is Prefect's own `create_app`. `ensure_server` does all of it at once, for a flow that is
-called from Python: the server that Prefect itself would start answers anybody.
+A command's server loads while the command checks its input: `begin` starts this module as a process
+that loads Prefect's server and waits, `let_serve` lets it serve, `wait` waits until it answers.
+Until `let_serve` it writes nothing, so a command that refuses its input leaves nothing behind. The
+server ends with the process that began it. `ensure_server` does all this for a flow that is called
+from Python; the server that Prefect itself would start has no login.
 """
 
 from __future__ import annotations
@@ -41,24 +40,24 @@ LOGIN = "PREFECT_API_AUTH_STRING"
 SERVER_LOGIN = "PREFECT_SERVER_API_AUTH_STRING"
 DATABASE = "prefect.db"
 UMASK = 0o077
-"""Of every server of ours: Prefect makes its database readable to all users of the machine."""
+"""Of every server we start: Prefect makes its database readable to all users of the machine."""
 
 _GO = "go"
 _HERE, _ELSEWHERE = "here", "elsewhere"
 _STOP_S = 5.0  # as long as Prefect gives its own
 _QUIET = ("-W", "ignore:Failed to create the Prefect home")
-"""It is made later, once the server is to serve."""
+"""The folder is made later, in `let_serve`."""
 
 _NOT_STARTED, _BEGINNINGS = 3, 3
-"""What the process exits with where the application could not start, and how often it is begun.
+"""The exit status if the application could not start, and how often the process is started.
 
-Another command may make the same database just now: one of the two then fails at a migration.
+Another command may be making the same database: one of the two then fails at a migration.
 """
 
 
 @dataclass
 class _Server:
-    """A server that was begun: its process, the socket it serves, and whether it was told to."""
+    """A server that was begun, and whether it was let serve."""
 
     process: subprocess.Popen[str]
     listening: socket.socket
@@ -79,12 +78,12 @@ _CALLED = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
 }
-"""What a server is told where no command has: it is wanted, and nothing is reported to anybody."""
+"""Prefect's settings for a server that no command begins: ephemeral, without analytics."""
 _servers: list[_Server] = []
 _one_at_a_time = threading.Lock()
 
 
-# --- the login of a server of ours ---
+# --- login ---
 
 
 def new_login() -> str:
@@ -93,13 +92,13 @@ def new_login() -> str:
 
 
 def server_environment(folder: Path, port: int, login: str, pages: str = "") -> dict[str, str]:
-    """Return what a server is started with, beside the present environment.
+    """Return the variables that a server is started with, added to the present environment.
 
     Args:
-        folder: keeps its database and all else.
-        port: where it listens on loopback.
-        login: without which it answers nobody.
-        pages: origins of its pages, divided by commas; none is this machine alone.
+        folder: its PREFECT_HOME, with its database.
+        port: its port on loopback.
+        login: the login it requires.
+        pages: allowed origins of its pages, separated by commas; empty for this machine only.
     """
     here = f"http://127.0.0.1:{port}"
     origins = pages or f"{here},http://localhost:{port}"
@@ -108,35 +107,36 @@ def server_environment(folder: Path, port: int, login: str, pages: str = "") -> 
         "PREFECT_API_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder}/{DATABASE}",
         SERVER_LOGIN: login,
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": origins,
-        "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": origins,  # its other name, which goes first
+        "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": origins,  # its other name, read first
         "PREFECT_SERVER_UI_API_URL": f"{origins.split(',')[0]}/api",
     }
 
 
 def client_environment(url: str, login: str) -> dict[str, str]:
-    """Return what a client of a server of ours needs; no proxy hears the login."""
-    past = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    """Return the variables for a client of such a server; no proxy gets the login."""
+    current = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     own = url.removeprefix("http://").removesuffix("/api")
-    direct = past if past == "*" or own in past.split(",") else f"{past},{own}".lstrip(",")
+    has_own = current == "*" or own in current.split(",")
+    direct = current if has_own else f"{current},{own}".lstrip(",")
     return {"PREFECT_API_URL": url, LOGIN: login, "NO_PROXY": direct, "no_proxy": direct}
 
 
 def without_login(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment for what has no business with an engine."""
+    """Return an environment without the logins, for processes that do not use the engine."""
     return {name: value for name, value in environment.items() if name not in (LOGIN, SERVER_LOGIN)}
 
 
-# --- its life ---
+# --- server ---
 
 
 def begin(home: Path, group: int = 0, **settings: str) -> None:
     """Start the process that may become the server.
 
     Args:
-        home: HOME, which keeps all that the server writes.
-        group: process group to put it in, so that a Ctrl-C at the terminal does not reach it; 0 is
-            one of its own.
-        settings: Prefect's, which replace those of the environment.
+        home: HOME; the server writes only there.
+        group: its process group, so that a Ctrl-C at the terminal does not reach it; 0 for a new
+            one.
+        settings: Prefect's settings, which replace those of the environment.
     """
     listening = socket.create_server(("127.0.0.1", 0))
     port, login = int(listening.getsockname()[1]), new_login()
@@ -145,7 +145,7 @@ def begin(home: Path, group: int = 0, **settings: str) -> None:
         **os.environ,
         "PREFECT_PROFILES_PATH": _profiles(),
         **settings,
-        "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",  # two seconds; who saves one registers it
+        "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",  # saves two seconds; none is used
         **server_environment(folder, port, login),
     }
     process = _started(listening, group, environment)
@@ -154,7 +154,7 @@ def begin(home: Path, group: int = 0, **settings: str) -> None:
 
 
 def _profiles() -> str:
-    """Return where Prefect's profiles are: what they say counts, whatever folder a server has."""
+    """Return the path of Prefect's profiles: they apply although the server has its own folder."""
     own = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
     return os.environ.get("PREFECT_PROFILES_PATH") or str(own / "profiles.toml")
 
@@ -175,14 +175,14 @@ def _started(
 
 
 def is_begun() -> bool:
-    """Return whether this process began one."""
+    """Return whether this process began a server."""
     return bool(_servers)
 
 
 def let_serve() -> tuple[str, str] | None:
-    """Have the server serve, and return its address and its login.
+    """Let the server serve; return its address and its login.
 
-    None where none was begun, or Prefect's settings name another server or want none.
+    None if none was begun, or if Prefect's settings name another server or allow none.
     """
     if not _servers:
         return None
@@ -194,7 +194,7 @@ def let_serve() -> tuple[str, str] | None:
         _stop()
         return None
     make_private_folder(Path(server.environment["PREFECT_HOME"]))
-    with suppress(OSError):  # it is gone: whoever waits for it hears so
+    with suppress(OSError):  # it has ended, which `wait` reports
         orders.write(f"{_GO}\n")
         orders.flush()
     server.serves = True
@@ -205,12 +205,12 @@ def wait(timeout_s: float) -> None:
     """Wait until the server answers.
 
     Raises:
-        NightscreenError: it ended, or does not answer.
+        NightscreenError: it ended, or does not answer in time.
     """
     server, until, left = _servers[-1], time.monotonic() + timeout_s, _BEGINNINGS
     while time.monotonic() < until:
         if _answers(server.port):
-            server.listening.close()  # from now on a server that dies is one that refuses
+            server.listening.close()  # so that connections are refused once the server has died
             return
         ended = server.process.poll()
         if ended is not None:
@@ -227,7 +227,7 @@ def wait(timeout_s: float) -> None:
 
 
 def _answers(port: int) -> bool:
-    """Return whether the server answers within a second; its socket takes requests before."""
+    """Return whether the server answers within a second; its socket accepts connections earlier."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1.0)
     with suppress(OSError, http.client.HTTPException):
         connection.request("GET", "/api/health")
@@ -238,9 +238,9 @@ def _answers(port: int) -> bool:
 
 
 def ensure_server(home: Path, timeout_s: float) -> tuple[str, str]:
-    """Return address and login of a server that serves, begun here where none lives.
+    """Return address and login of this process's server; begin one if none is running.
 
-    Whoever calls knows that Prefect's settings name no other.
+    The caller has checked that Prefect's settings name no other.
 
     Raises:
         NightscreenError: it did not load, ended, or does not answer.
@@ -258,7 +258,7 @@ def ensure_server(home: Path, timeout_s: float) -> tuple[str, str]:
 
 
 def is_temporary(url: str | None) -> bool:
-    """Return whether an address is that of the server that this process began."""
+    """Return whether an address is that of a server this process began."""
     return any(server.url == url for server in _servers)
 
 
@@ -276,7 +276,7 @@ def _stop() -> None:
 
 
 def _serve(listening: socket.socket) -> None:
-    """Load Prefect's server, and serve once the command says so."""
+    """Load Prefect's server, and serve once stdin says so."""
     collect_seldom()
     from prefect.settings import PREFECT_API_URL, PREFECT_SERVER_EPHEMERAL_ENABLED  # noqa: PLC0415
 
@@ -284,12 +284,12 @@ def _serve(listening: socket.socket) -> None:
         print(_ELSEWHERE, flush=True)  # noqa: T201 - what the command reads
         return
     print(_HERE, flush=True)  # noqa: T201 - what the command reads
-    os.dup2(2, 1)  # nobody reads on: what the server may write there must not stop it
+    os.dup2(2, 1)  # nobody reads stdout any more: a full pipe must not block the server
     from nightscreen.tasks.server_database import begin_database  # noqa: PLC0415 - of this process
 
     database = Path(os.environ["PREFECT_HOME"]) / DATABASE
     write = None if database.exists() else begin_database()
-    import uvicorn  # noqa: PLC0415 - after the answer, for which the command may wait
+    import uvicorn  # noqa: PLC0415 - slow, so after the line that the command waits for
     from prefect.server.api.server import create_app  # noqa: PLC0415 - the same
 
     app = create_app(ephemeral=True, final=True)

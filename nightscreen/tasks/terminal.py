@@ -1,6 +1,6 @@
-"""Who typed a command, found through the context: a run that a worker opens has nobody.
+"""The terminal that a run was started from, as a context variable; a worker's run has none.
 
-It imports little, since a command is ready for Ctrl-C only after it.
+It imports little, because Ctrl-C is handled only after this import.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Terminal:
-    """Who typed the command: sees the run that is open, is asked, and may stop it.
+    """The terminal of a command: shows the open run, asks for approval, and may stop the run.
 
     Attributes:
         run: the run that was opened last and is still open.
-        ask: asks the person to approve spending; None where nobody sits there.
-        interrupted: Ctrl-C came before a run was open: one that opens all the same asks nothing.
+        ask: asks the user to approve spending; None without a terminal.
+        interrupted: Ctrl-C came before a run was open: a run that opens later makes no calls.
     """
 
     def __init__(self) -> None:
@@ -34,20 +34,20 @@ class Terminal:
 
 
 AT_TERMINAL: ContextVar[Terminal | None] = ContextVar("at_terminal", default=None)
-"""Who typed the command that this context belongs to; None in a worker."""
+"""The terminal of the command that this context belongs to; None in a worker."""
 
 
 @contextmanager
 def shown_at_terminal(run: Run) -> Iterator[None]:
-    """Let whoever typed the command see the run and stop it while the body runs."""
+    """Let the user at the terminal see and stop the run while the body runs."""
     terminal = AT_TERMINAL.get()
     if terminal is None:
         yield
         return
     if terminal.interrupted:
         run.stops.stop(StopReason.CANCELLED)
-    before, terminal.run = terminal.run, run
+    previous, terminal.run = terminal.run, run
     try:
         yield
     finally:
-        terminal.run = before
+        terminal.run = previous

@@ -1,8 +1,8 @@
-"""Each flow run in a process of its own, in which all that a run needs was loaded before it came.
+"""Run each flow run in its own process, forked from one that has loaded the flows already.
 
-A process that waits has loaded the flows and forks once for each run: the run begins at once, where
-a new Python would load for seconds. All else is Prefect's runner, which has one place where it
-starts a process: a run is cancelled and killed alone, and one that dies is reported as crashed.
+So a run begins at once, where a new Python would load for seconds. All else is Prefect's runner;
+only the function with which it starts a process is replaced. Runs are cancelled and killed
+separately, and a run whose process dies is reported as crashed.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 _ENGINE = "prefect.engine"
 _SHARE_OF_MEMORY = 0.75
-"""Of the machine's, that one run may take: beyond it the run fails, and not what runs beside it."""
+"""Of the machine's memory, for one run: beyond it the run fails, rather than another process."""
 _FORKS = multiprocessing.get_context("forkserver")
 
 
 def start_runs_warm(modules: Iterable[str]) -> None:
-    """Have the runner of this process start each run where modules of flows are loaded.
+    """Make this process's Prefect runner start each run in a process with the modules loaded.
 
-    Call this once, before the runner starts, where the environment is that of its runs.
+    Call this once, before the runner starts, with the environment that its runs need.
     """
     _FORKS.set_forkserver_preload([*modules, *PRELOADED_MODULES])
     forkserver.ensure_running()
@@ -49,16 +49,16 @@ async def _run_process(
     env: Mapping[str, str],
     **_: object,
 ) -> None:
-    """Run what `python -m prefect.engine` runs in a forked process, until that has ended.
+    """Run `prefect.engine` in a forked process until it ends; in place of Prefect's `run_process`.
 
-    The program and where its output goes are left out: it writes where this process does.
+    The output goes where this process's does.
     """
     process = _FORKS.Process(target=_run, args=(dict(env),))
     await asyncio.to_thread(process.start)
     try:
         task_status.started(task_status_handler(process))
         await asyncio.to_thread(process.join)
-    except asyncio.CancelledError:  # as Prefect's own: what is cancelled here ends there
+    except asyncio.CancelledError:  # as Prefect's own function: cancelling ends the process
         process.terminate()
         raise
 
