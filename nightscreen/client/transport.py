@@ -11,13 +11,12 @@ What does not belong here: what a response means (`client/classify.py`) and how 
 from __future__ import annotations
 
 import asyncio
-import re
 import select
 import socket
 from collections import deque
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import httptools
 import httpx
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from nightscreen.client.network import Proxy
 
-P = TypeVar("P", bound=asyncio.Protocol)
 Transport = httpx.AsyncBaseTransport  # sends a request; tests pass another one
 
 KEEPALIVE_S = 3.0
@@ -55,9 +53,6 @@ _LENGTHS = frozenset({b"content-length", b"transfer-encoding"})
 """Headers that say where a body ends; where both are there, the service may have meant either."""
 
 _CLOSING_S = 1.0  # seconds that closing waits for the loop to close sockets; it takes milliseconds
-
-_NO_HTTP = "no HTTP answer"
-_TUNNEL_STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3}[^\r\n]*)")
 
 
 @dataclass(slots=True)
@@ -181,10 +176,12 @@ class PooledTransport(httpx.AsyncBaseTransport):
         origin = _Origin.of(url)
         async with asyncio.timeout(timeout_s) as limit:
             if origin.scheme != "https":
-                return await self._reach(origin, Connection, limit)
+                return await self._reach(origin, limit)
             if self._proxy is None:
-                return await self._reach(origin, Connection, limit, self._context)
-            return await self._tunnel(origin, self._proxy, limit)
+                return await self._reach(origin, limit, self._context)
+            proxy = _Origin("http", self._proxy.host, self._proxy.port)
+            reached = await self._reach(proxy, limit)
+            return await reached.tunnel(origin, self._proxy.authorization, self._context)
 
     async def _opened(self, url: httpx.URL, timeout_s: float | None) -> Connection:
         try:
@@ -200,10 +197,9 @@ class PooledTransport(httpx.AsyncBaseTransport):
     async def _reach(
         self,
         origin: _Origin,
-        protocol: type[P],
         limit: asyncio.Timeout,
         context: ssl.SSLContext | None = None,
-    ) -> P:
+    ) -> Connection:
         """Connect to the first address of a host that can be reached; the last good one goes first.
 
         Each address has its share of the time, so that one that never answers hides no other:
@@ -224,7 +220,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
             try:
                 async with asyncio.timeout(share_s):
                     _, made = await loop.create_connection(
-                        protocol,
+                        Connection,
                         address,
                         origin.port,
                         ssl=context,
@@ -236,30 +232,6 @@ class PooledTransport(httpx.AsyncBaseTransport):
             self._reached[host] = address
             return made
         raise failure
-
-    async def _tunnel(self, origin: _Origin, proxy: Proxy, limit: asyncio.Timeout) -> Connection:
-        """Have a proxy open a tunnel, and begin TLS with the origin in it.
-
-        Raises:
-            httpx.ProxyError: the proxy refuses.
-            OSError: the proxy cannot be reached, or the origin cannot be trusted.
-        """
-        tunnel = await self._reach(_Origin("http", proxy.host, proxy.port), _Tunnel, limit)
-        connection = Connection()
-        try:
-            status = await tunnel.ask(origin, proxy.authorization)
-            if not status.startswith("2"):
-                raise httpx.ProxyError(status)  # noqa: TRY301 - what is open is closed below
-            secured = await asyncio.get_running_loop().start_tls(
-                tunnel.transport, connection, self._context, server_hostname=origin.host
-            )
-            if secured is None:
-                raise ConnectionAbortedError  # noqa: TRY301
-        except BaseException:
-            tunnel.transport.abort()
-            raise
-        connection.connection_made(secured)
-        return connection
 
 
 class _Origin(NamedTuple):
@@ -305,9 +277,11 @@ class Connection(asyncio.Protocol):
         )
         self._answer: asyncio.Future[httpx.Response] | None = None
         self._most_bytes: int | None = None
+        self._asks_for_tunnel = False  # what follows the head of the answer is the tunnel
         self._clear()
 
     def _clear(self) -> None:
+        self._reason = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._body = bytearray()
         self._head_is_whole = False
@@ -340,6 +314,40 @@ class Connection(asyncio.Protocol):
         if not self.closed and self._transport.get_write_buffer_size():
             self.close()  # answered before all of it was written
         return response
+
+    async def tunnel(
+        self, origin: _Origin, authorization: str, context: ssl.SSLContext
+    ) -> Connection:
+        """Have the proxy at the other end open a tunnel, and begin TLS with the origin in it.
+
+        Raises:
+            httpx.ProxyError: the proxy refuses.
+            OSError: the origin cannot be trusted.
+        """
+        host = f"[{origin.host}]" if ":" in origin.host else origin.host
+        lines = [f"CONNECT {host}:{origin.port} HTTP/1.1", f"Host: {host}:{origin.port}"]
+        lines += [f"Proxy-Authorization: {authorization}"] if authorization else []
+        request = "\r\n".join((*lines, "", "")).encode("ascii")
+        self._asks_for_tunnel = True
+        try:
+            answer = await self.exchange(request, Departure(), None)
+        except httpx.TransportError:
+            raise httpx.ProxyError("no HTTP answer") from None
+        if not answer.is_success:
+            self.close()
+            raise httpx.ProxyError(f"{answer.status_code} {answer.reason_phrase}")
+        inner, transport = Connection(), cast("asyncio.Transport", self._transport)
+        try:
+            secured = await asyncio.get_running_loop().start_tls(
+                transport, inner, context, server_hostname=origin.host
+            )
+        except BaseException:
+            self.close()
+            raise
+        if secured is None:  # the proxy has closed the connection
+            raise ConnectionAbortedError
+        inner.connection_made(secured)
+        return inner
 
     def is_quiet(self) -> bool:
         """Return whether nothing has arrived since the last response; a close would have.
@@ -409,6 +417,10 @@ class Connection(asyncio.Protocol):
             self.surplus = True
             self.close()
 
+    def on_status(self, status: bytes) -> None:
+        """Keep the words beside the status."""
+        self._reason += status
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header."""
         self._headers.append((name, value))
@@ -417,6 +429,8 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """Note that a body may follow."""
         self._head_is_whole = True
+        if self._asks_for_tunnel and self._parser.get_status_code() >= httpx.codes.OK:
+            self._finish()
 
     def on_body(self, body: bytes) -> None:
         """Keep a piece of the body, as far as it is wanted."""
@@ -430,6 +444,8 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """Hand the response over, unless it only announces another."""
+        if self._answer is None:
+            return
         if self._parser.get_status_code() < httpx.codes.OK:
             other = self._other_bytes
             self._clear()
@@ -454,6 +470,7 @@ class Connection(asyncio.Protocol):
                 self._parser.get_status_code(),
                 headers=self._headers,
                 stream=httpx.ByteStream(bytes(self._body)),
+                extensions={"reason_phrase": self._reason},
             )
         )
 
@@ -462,39 +479,6 @@ class Connection(asyncio.Protocol):
         self.close()
         if answer is not None and not answer.done():
             answer.set_exception(error)
-
-
-class _Tunnel(asyncio.Protocol):
-    """A connection to a proxy, until it has said whether it opens a tunnel."""
-
-    def __init__(self) -> None:
-        self._status: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._head = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what writes."""
-        self.transport = cast("asyncio.Transport", transport)
-
-    async def ask(self, origin: _Origin, authorization: str) -> str:
-        """Ask for a tunnel and return the status of the answer in words."""
-        host = f"[{origin.host}]" if ":" in origin.host else origin.host
-        lines = [f"CONNECT {host}:{origin.port} HTTP/1.1", f"Host: {host}:{origin.port}"]
-        lines += [f"Proxy-Authorization: {authorization}"] if authorization else []
-        self.transport.write("\r\n".join((*lines, "", "")).encode("ascii"))
-        return await self._status
-
-    def data_received(self, data: bytes) -> None:
-        """Collect the head of the proxy's answer."""
-        self._head += data
-        is_whole = b"\r\n\r\n" in self._head
-        if not self._status.done() and (is_whole or len(self._head) > HEAD_BYTES):
-            found = _TUNNEL_STATUS.match(self._head) if is_whole else None
-            self._status.set_result(_NO_HTTP if found is None else found[1].decode("latin-1"))
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """Take a close for a refusal."""
-        if not self._status.done():
-            self._status.set_result(_NO_HTTP)
 
 
 def _written(request: httpx.Request) -> bytes:
