@@ -14,22 +14,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from nightscreen.sandbox.ledger import PRICES
 from nightscreen.sandbox.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-VALIDATION: Final = ("karma", "ecosystem", "bank_account", "selfie", "bvn_start", "bvn_finish")
-"""The priced operations of area B, by the names used all over the sandbox."""
-AGGREGATOR: Final = (
-    *("aggregator_auth", "aggregator_transactions", "aggregator_transaction_view"),
-    *("aggregator_transaction_update", "aggregator_bank_account_list"),
-    *("aggregator_bank_account_view", "aggregator_bank_account_add"),
-    *("aggregator_bank_account_update", "aggregator_bank_account_delete"),
-    *("aggregator_bank_account_sync", "aggregator_profile_view"),
-)
-"""The operations of area A; their price is 0 until another is set."""
-OPERATIONS: Final = (*VALIDATION, "loan_products", "loan_start", "loan_view", *AGGREGATOR)
+OPERATIONS: Final = (*PRICES, "loan_products", "loan_start", "loan_view")
 """Every operation that can be named in faults and latencies."""
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]

@@ -13,8 +13,6 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from nightscreen.sandbox.faults import AGGREGATOR
-
 MICROS: Final = 1_000_000
 PRICES: Final = {
     "karma": 10 * MICROS,
@@ -23,7 +21,18 @@ PRICES: Final = {
     "selfie": 30 * MICROS,
     "bvn_start": 0,
     "bvn_finish": 20 * MICROS,
-    **dict.fromkeys(AGGREGATOR, 0),
+    # area A
+    "aggregator_auth": 0,
+    "aggregator_transactions": 0,
+    "aggregator_transaction_view": 0,
+    "aggregator_transaction_update": 0,
+    "aggregator_bank_account_list": 0,
+    "aggregator_bank_account_view": 0,
+    "aggregator_bank_account_add": 0,
+    "aggregator_bank_account_update": 0,
+    "aggregator_bank_account_delete": 0,
+    "aggregator_bank_account_sync": 0,
+    "aggregator_profile_view": 0,
 }
 Amount = Annotated[Decimal, Field(ge=0, max_digits=27, decimal_places=6)]
 """Naira, no finer than a millionth."""
