@@ -28,7 +28,6 @@ from nightscreen.schemas.checks import Operation, family_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
     from nightscreen.client.response_rules import ResponseRules
     from nightscreen.schemas.requests import Request
@@ -88,15 +87,13 @@ class Client:
         for name in LOGGERS:  # they write addresses, which hold identifiers
             logging.getLogger(name).setLevel(logging.WARNING)
         self._address = parse_address(base_url)
-        self._headers = httpx.Headers(
-            [
-                (b"Host", self._address.url.netloc),
-                (b"Authorization", f"Bearer {checked_key(api_key)}".encode()),
-                (b"Accept", b"application/json"),
-                (b"Accept-Encoding", b"identity"),
-                (b"User-Agent", b"nightscreen"),
-            ]
-        )
+        self._headers = [
+            (b"Host", self._address.url.netloc),
+            (b"Authorization", f"Bearer {checked_key(api_key)}".encode()),
+            (b"Accept", b"application/json"),
+            (b"Accept-Encoding", b"identity"),
+            (b"User-Agent", b"nightscreen"),
+        ]
         self._key_with_token = key_with_token
         self._timeouts_s = timeouts_s
         self._classifier = Classifier(rules)
@@ -115,12 +112,7 @@ class Client:
         """Return the client."""
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         """Close every connection."""
         await self.aclose()
 
@@ -207,15 +199,14 @@ class Client:
         else:
             url = url.join(path)
         body = request.body
-        headers = self._headers
+        headers = [*self._headers]
         if request.access_token:
-            with_key = self._key_with_token
-            kept = [each for each in headers.raw if with_key or each[0].lower() != b"authorization"]
-            token = (b"x-access-token", request.access_token.encode("latin-1"))
-            headers = httpx.Headers([*kept, token])
+            if not self._key_with_token:
+                headers = [each for each in headers if each[0] != b"Authorization"]
+            headers.append((b"x-access-token", request.access_token.encode("latin-1")))
         if body is not None:
             length = (b"Content-Length", str(len(body)).encode())
-            headers = httpx.Headers([*headers.raw, (b"Content-Type", b"application/json"), length])
+            headers += [(b"Content-Type", b"application/json"), length]
         return httpx.Request(
             request.method,
             url,

@@ -15,8 +15,6 @@ EXPIRED_OTP: Final = "999999"  # the one-time password that is always too late
 LIFETIME_S: Final = 600.0  # how long a one-time password is good, in the sandbox's own seconds
 LATE_S: Final = 900.0  # how long a late one is under way: it arrives when it has expired
 
-_KEPT: Final = 100_000
-
 
 def registered_contact(contact: str, registered: tuple[str, ...]) -> str | None:
     """Find the registered contact that is meant, written out in any form or masked."""
@@ -69,8 +67,6 @@ class OtpOutbox:
         """Send a customer a new password; the one before it is worth nothing any more."""
         before = self._sent.pop(bvn, None)
         number = before.number + 1 if before else 1
-        while len(self._sent) >= _KEPT:
-            self._sent.pop(next(iter(self._sent)))
         self._sent[bvn] = Sent(otp_of(bvn, number), contact, number, now, delivery)
 
     def give(self, bvn: str, otp: str, now: float) -> str:

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from nightscreen.sandbox.people import Record
     from nightscreen.sandbox.request_pipeline import Call
 
-BAD_BVN: Final = "Enter a valid BVN number."
+_FORMS: Final = {
+    "bvn": (BVN_DIGITS, "Enter a valid BVN number."),
+    "account_number": (ACCOUNT_DIGITS, "Enter a valid account number."),
+    "bank_code": (BANK_CODE_DIGITS, "Enter a valid bank code."),
+}
+"""How many digits a field has, and what the service says where it has not."""
 _OTP_REFUSALS: Final = {
     "not_started": "Please call initialize",
     "otp_expired": "OTP has expired",
@@ -37,39 +42,23 @@ _ACCOUNT: Final = texts(
 )
 
 
-def _read_karma(call: Call) -> None:
-    call.identity = call.fields["identity"]
-    call.row = test_identifiers.by_karma_identity(call.identity)
-
-
-def _read_bvn(call: Call) -> None:
-    call.identity = bvn = call.fields["bvn"]
-    call.row = test_identifiers.by_bvn(bvn)
-    if not is_digits(bvn, BVN_DIGITS):
-        call.refusal = BAD_BVN
+def _read(call: Call) -> None:
+    """Name what is asked about, and refuse what has not its form."""
+    given = call.fields
+    for name, (digits, text) in _FORMS.items():
+        if name in given and not is_digits(given[name], digits):
+            call.refuse(text)
     if call.missing:
         call.hangs = "missing_field"
-
-
-def _read_selfie(call: Call) -> None:
-    _read_bvn(call)
-    is_address = call.fields["image"].startswith(("http://", "https://"))
-    if not (is_address or call.missing or call.refusal):
-        call.hangs = "malformed"
-
-
-def _read_bank_account(call: Call) -> None:
-    number, code = call.fields["account_number"], call.fields["bank_code"]
-    call.identity = f"{code}-{number}" if code or number else ""
-    if call.missing:
-        call.hangs = "missing_field"
-        return
-    if not is_digits(number, ACCOUNT_DIGITS):
-        call.refuse("Enter a valid account number.")
-    if not is_digits(code, BANK_CODE_DIGITS):
-        call.refuse("Enter a valid bank code.")
-    if not call.refusal:
-        call.row = test_identifiers.by_account(number)
+    elif not given.get("image", "http://").startswith(("http://", "https://")):
+        call.hangs = "" if call.refusal else "malformed"
+    if "account_number" in given:
+        place = (given["bank_code"], given["account_number"])
+        call.identity = "-".join(place) if any(place) else ""
+        call.row = None if call.refusal else test_identifiers.by_account(place[1])
+    else:
+        call.identity = given.get("identity") or given["bvn"]
+        call.row = test_identifiers.by_karma_identity(call.identity)
 
 
 def _karma(call: Call) -> Answer:
@@ -158,37 +147,37 @@ def _found(word: str, record: Record | None) -> Answer:
 
 _BVN: Final = "bvn/{bvn:path}"
 OPERATIONS: Final = tuple(
-    Operation(name, method, f"/v2/verification/{path}", by_key, read, work, sample, body)
-    for name, method, path, read, work, sample, body in (
+    Operation(name, method, f"/v2/verification/{path}", by_key, _read, work, sample, body)
+    for name, method, path, work, sample, body in (
         (
-            *("karma", "GET", "karma/{identity:path}", _read_karma, _karma),
+            *("karma", "GET", "karma/{identity:path}", _karma),
             lambda: _found("listed", people.karma_record(_SAMPLE_DOMAIN, "domain")),
             None,
         ),
         (
-            *("ecosystem", "GET", "ecosystem/{bvn:path}", _read_bvn, _ecosystem),
+            *("ecosystem", "GET", "ecosystem/{bvn:path}", _ecosystem),
             lambda: _found("found", people.ecosystem_of(_SAMPLE.bvn)),
             None,
         ),
         (
-            *("bank_account", "POST", "bankaccount/bvn", _read_bank_account, _bank_account),
+            *("bank_account", "POST", "bankaccount/bvn", _bank_account),
             lambda: _found("found", people.account_of("058", _SAMPLE.account_number)),
             _ACCOUNT,
         ),
         (
-            *("selfie", "POST", f"{_BVN}/selfies", _read_selfie, _selfie),
+            *("selfie", "POST", f"{_BVN}/selfies", _selfie),
             lambda: _found(
                 "match", people.selfie_of(_SAMPLE.bvn, "https://images.example/sample.jpg")
             ),
             _IMAGE,
         ),
         (
-            *("bvn_start", "POST", f"{_BVN}/accounts", _read_bvn, _bvn_start),
+            *("bvn_start", "POST", f"{_BVN}/accounts", _bvn_start),
             lambda: _sent(_SAMPLE.phone),
             _CONTACT,
         ),
         (
-            *("bvn_finish", "PUT", f"{_BVN}/accounts", _read_bvn, _bvn_finish),
+            *("bvn_finish", "PUT", f"{_BVN}/accounts", _bvn_finish),
             lambda: _found("consented", people.bvn_details(_SAMPLE.bvn)),
             _OTP,
         ),
