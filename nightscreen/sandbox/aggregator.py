@@ -64,23 +64,23 @@ _SYNC: Final = texts("SyncBody", account_id="the bank account to synchronise")
 _NEW: Final = texts("NewAccountBody", account_number="10 digits", bank_code="3 digits")
 
 
-def _owned(call: Call, customer: str, *, at_auth: bool) -> None:
+def _owned(call: Call, customer: str) -> None:
     """Note whose call it is; a missing field of area A is refused, where others hang."""
     call.identity = customer
-    call.trouble = by_customer(customer).trouble(at_auth=at_auth)
+    call.row = by_customer(customer)
     if call.missing:
         call.refuse(f"{call.missing} is required")
 
 
 def _read_auth(call: Call) -> None:
-    _owned(call, call.sandbox.grants.customer_of(call.fields["code"]), at_auth=True)
+    _owned(call, call.sandbox.grants.customer_of(call.fields["code"]))
     if call.fields["grant_type"] not in GRANT_TYPES:
         call.refuse(f"grant_type must be one of {', '.join(GRANT_TYPES)}")
 
 
 def _read_data(call: Call) -> None:
     grant = call.sandbox.grants.find(call.fields["token"])
-    _owned(call, grant.customer if grant else NOBODY, at_auth=False)
+    _owned(call, grant.customer if grant else NOBODY)
 
 
 def _auth(call: Call) -> Answer:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from nightscreen.sandbox.faults import Fault
     from nightscreen.sandbox.state import Sandbox
-    from nightscreen.sandbox.test_identifiers import MagicPerson
+    from nightscreen.sandbox.test_identifiers import MagicCustomer, MagicPerson
 
 _HUGE: Final = 6_000_000
 _REMARK_ONE_IN: Final = 64
@@ -124,9 +124,8 @@ class Call:
     missing: str = ""  # the first field of the body that is absent or empty
     refusal: str = ""  # message of the 400 where a value is malformed
     hangs: str = ""  # outcome in a word where the service hangs until its gateway gives up
-    row: MagicPerson | None = None  # row of the magic table, if the identifier is one
-    # name of a fault that this call meets, and at how many attempts; 0 is every one
-    trouble: tuple[str, int] | None = None
+    # row of a magic table, if the identifier or the customer is one
+    row: MagicPerson | MagicCustomer | None = None
     fault: Fault | None = None
     authorized: bool = False
     attempt: int = 0
@@ -158,7 +157,8 @@ class Call:
         self.body = body
         self._read()
         self.attempt, numbers = sandbox.count_call(operation.name, self.identity)
-        self.fault = self._own_fault() or sandbox.faults.choose(
+        own = self.row.fault_at(operation.name, self.attempt) if self.row else ""
+        self.fault = FAULTS.get(own) or sandbox.faults.choose(
             operation.name, self.identity, self.attempt, numbers
         )
         wait_s = sandbox.latency.seconds(operation.name)
@@ -181,15 +181,6 @@ class Call:
             elif not isinstance(value, str):
                 self.refuse(f"{name} must be a string")
         self.operation.read(self)
-
-    def _own_fault(self) -> Fault | None:
-        """Return the fault that a magic identifier or a magic customer asks for."""
-        row, trouble = self.row, self.trouble
-        if row and row.fault and row.only in ("", self.operation.name):
-            return FAULTS[row.fault]
-        if trouble and (trouble[1] == 0 or self.attempt <= trouble[1]):
-            return FAULTS[trouble[0]]
-        return None
 
     def _work_out(self) -> Answer:
         """Charge and answer; nothing is awaited here, so that wallet and ledger agree."""

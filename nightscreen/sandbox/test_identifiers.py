@@ -74,6 +74,10 @@ class MagicPerson:
         """The row's account number at bank 058."""
         return account_number(BANK_CODE, self.serial)
 
+    def fault_at(self, operation: str, _attempt: int) -> str:
+        """Name the fault that a call meets, empty for none."""
+        return self.fault if self.only in ("", operation) else ""
+
 
 TABLE: Final = (
     MagicPerson(0, "clear"),
@@ -156,10 +160,10 @@ class MagicCustomer(NamedTuple):
         """The row's username."""
         return self.word + MAIL
 
-    def trouble(self, *, at_auth: bool) -> tuple[str, int] | None:
-        """Name the fault that calls of this kind meet, and at how many attempts."""
-        meets = self.fault and bool(self.attempts) is at_auth
-        return (self.fault, self.attempts) if meets else None
+    def fault_at(self, operation: str, attempt: int) -> str:
+        """Name the fault that a call meets, empty for none."""
+        meets = bool(self.attempts) is (operation == "aggregator_auth")
+        return self.fault if meets and (not self.attempts or attempt <= self.attempts) else ""
 
 
 CUSTOMERS: Final = (

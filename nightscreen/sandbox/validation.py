@@ -98,7 +98,8 @@ def _selfie(call: Call) -> Answer:
 
 def _bvn_start(call: Call) -> Answer:
     """Send the one-time password, to a registered contact only."""
-    bvn, row, sandbox = call.identity, call.row, call.sandbox
+    bvn, sandbox = call.identity, call.sandbox
+    row = test_identifiers.by_bvn(bvn)
     if row and not row.bvn_known:
         return _no_record()
     registered = sandbox.planted.person(bvn).contacts
@@ -128,7 +129,8 @@ def _bvn_finish(call: Call) -> Answer:
     if word in _OTP_REFUSALS:
         return Answer.error(word, _OTP_REFUSALS[word])
     person = sandbox.planted.person(bvn)
-    shape: str = (call.row and call.row.finish) or sandbox.manners.bvn_finish
+    row = test_identifiers.by_bvn(bvn)
+    shape: str = (row and row.finish) or sandbox.manners.bvn_finish
     if shape == "accounts":
         return Answer("consented", "Successful", people.bvn_accounts(bvn, person))
     details = people.bvn_details(bvn, person)

@@ -43,9 +43,11 @@ def test_magic_tables_are_whole_and_documented() -> None:
     """Every fault has a row; docs/sandbox.md shows every row and switch, in order."""
     assert {row.fault for row in test_identifiers.TABLE if row.fault} == set(FAULTS)
     assert all(by_customer(row.customer) is row for row in test_identifiers.CUSTOMERS)
-    assert by_customer(by_word("http-502").email).trouble(at_auth=False) == ("http_502", 0)
+    assert (
+        by_customer(by_word("http-502").email).fault_at("aggregator_transactions", 9) == "http_502"
+    )
     for name in ("ada", "clear@magic.example", "finish-in-doubt@magic.example"):
-        assert by_customer(name).trouble(at_auth=False) is None
+        assert not by_customer(name).fault_at("aggregator_transactions", 1)
     shown = tables()
     table = next(table for table in shown if table[0][0] == "missing_key_text")
     flags = BehaviourFlags.model_fields
