@@ -20,7 +20,7 @@ from pyotp import TOTP
 from sqlalchemy import delete, insert, or_, select
 
 from nightscreen.files.person import same_person, user_name
-from nightscreen.journal.engine import Turn, reading, recording
+from nightscreen.journal.database import Turn
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import failures, put_meta, read_meta
 from nightscreen.operations.consents.links import read_signed, signed
@@ -117,7 +117,7 @@ class Accounts:
     @contextmanager
     def _writing(self) -> Iterator[tuple[Connection, dict[str, User]]]:
         """Give a transaction, one at a time, and the users there are, by key."""
-        with recording(self._journal.engine, Turn.DESK) as connection:
+        with self._journal.database.recording(Turn.DESK) as connection:
             found = map(self._as_now, self._kept.read(connection))
             yield connection, {each.key: each for each in found}
 
@@ -221,7 +221,7 @@ class Accounts:
 
         A second one who goes, is reset or loses the right leaves nobody to decide alone.
         """
-        with reading(self._journal.engine) as connection:
+        with self._journal.database.reading() as connection:
             if read_meta(connection, _TWO_APPROVERS):
                 return True
         now_two = sum(bool(e.password) and e.holds("approve") for e in self.users()) > 1
@@ -397,7 +397,7 @@ class Accounts:
         It counts as a failure until it is known to be none, so that many at once are held up too.
         """
         key, kept = _digest(name.casefold()), failures.c
-        with recording(self._journal.engine, Turn.DESK) as connection:
+        with self._journal.database.recording(Turn.DESK) as connection:
             since = self.clock() - FAILURES_S * MICROS
             connection.execute(delete(failures).where(kept.at <= since))
             if _is_throttled(connection, key, source):
@@ -407,7 +407,7 @@ class Accounts:
             attempt = made.scalar_one()
         if not verify():
             return False
-        with recording(self._journal.engine, Turn.DESK) as connection:
+        with self._journal.database.recording(Turn.DESK) as connection:
             connection.execute(delete(failures).where(kept.failure_id == attempt))
         return True
 

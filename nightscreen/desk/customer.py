@@ -28,7 +28,6 @@ from nightscreen.desk.rows import branch_of, columns_of_care
 from nightscreen.desk.uploads import plain_name
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.cases import WAITS_FOR
-from nightscreen.journal.engine import writing
 from nightscreen.journal.records import Records
 from nightscreen.operations.consents.links import USUAL, ConsentLinks
 from nightscreen.planning.eligibility import consent_valid, twelve_months_after
@@ -287,7 +286,7 @@ def comment(context: Context) -> Response:
         attached = [CaseAttachment(**about, **given)]
         named = {"file_name": given["file_name"], "file_size": len(content)}
         made = made.model_copy(update=named)
-    with writing(context.journal.engine) as connection:
+    with context.journal.database.writing() as connection:
         Records(context.journal, CaseComment).insert(connection, [made])
         Records(context.journal, CaseAttachment).insert(connection, attached)
     whose = {"run_id": run_id, "customer_id": found.person.customer_id}

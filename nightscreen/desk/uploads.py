@@ -18,7 +18,7 @@ from nightscreen.config.parameters import USUAL_CHECKS, ScreenBatch
 from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, sealed_writer
 from nightscreen.journal.approvals import upload_of_run
-from nightscreen.journal.engine import Turn, recording
+from nightscreen.journal.database import Turn
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING, upload_of
 from nightscreen.journal.schema import records
@@ -132,7 +132,7 @@ class Uploads:
         self, upload: Upload, values: Callable[[Upload], dict[str, Any]]
     ) -> tuple[Upload, Upload]:
         """Write other values down; return the upload as it was and is, whoever else changes it."""
-        with recording(self.journal.engine, Turn.DESK) as connection:
+        with self.journal.database.recording(Turn.DESK) as connection:
             (kept,) = self._records.read(connection, records.c.key == upload.key)
             changed = kept.model_copy(update=values(kept))
             self._records.update(connection, [changed], self.journal.clock())

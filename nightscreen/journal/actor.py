@@ -13,7 +13,6 @@ from sqlalchemy import select
 
 from nightscreen.files.person import named_by_account, same_person, user_name
 from nightscreen.journal.audit import Audit
-from nightscreen.journal.engine import fetch
 from nightscreen.journal.schema import records
 from nightscreen.schemas.errors import NotAllowedError
 from nightscreen.schemas.users import User
@@ -46,7 +45,7 @@ SETTLE: Final = UseCase("settle", "/money")
 def has_users(journal: Storage) -> bool:
     """Tell whether anybody was made a user of the desk; the key is not needed."""
     found = select(records.c.key).where(records.c.kind == User.kind).limit(1)
-    return bool(fetch(journal.engine, found))
+    return bool(journal.database.fetch(found))
 
 
 @dataclass(frozen=True, slots=True)

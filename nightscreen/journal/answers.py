@@ -32,7 +32,7 @@ from nightscreen.journal.calls import (
     answer_context,
     open_answer,
 )
-from nightscreen.journal.engine import execute_all, fetch, reading_settled, with_retries, writing
+from nightscreen.journal.database import with_retries
 from nightscreen.journal.money import Changes, Spent, enter_changes, scopes_of
 from nightscreen.journal.schema import UNSETTLED, answers, calls, runs
 from nightscreen.schemas.calls import UNREAD_TROUBLES, CallState
@@ -41,9 +41,10 @@ from nightscreen.schemas.checks import HITS, Outcome
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Engine
+    from sqlalchemy import ColumnElement, Connection
 
     from nightscreen.files.sealing import Sealer
+    from nightscreen.journal.database import Database
 
 _BLOCK = 4000  # pseudonyms, each a parameter: SQLite takes 32,766 in one statement
 OPENED_AT_ONCE = 500  # answers: bounds memory, as each comes with its body
@@ -134,7 +135,7 @@ class Since(NamedTuple):
 class Answers:
     """Reads stored answers, and settles those that can be read by now."""
 
-    _engine: Engine = field(repr=False)
+    _database: Database = field(repr=False)
     _sealer: Sealer = field(repr=False)
 
     def latest(self, check: str, subjects: Collection[bytes]) -> dict[bytes, StoredAnswer]:
@@ -174,7 +175,7 @@ class Answers:
             .order_by(answers.c.subject, answers.c.answer_id)
         )
         for start in range(0, len(subjects), _BLOCK):
-            rows = fetch(self._engine, query, {"subjects": subjects[start : start + _BLOCK]})
+            rows = self._database.fetch(query, {"subjects": subjects[start : start + _BLOCK]})
             own = {row.subject for row in rows if row.run_id == run_id}  # asked by it ever
             last = {row.subject: row for row in rows}
             yield [
@@ -191,7 +192,7 @@ class Answers:
 
         It is the journal's own order, the same for all machines whatever their clocks say.
         """
-        with reading_settled(self._engine) as connection:
+        with self._database.reading_settled() as connection:
             return int(connection.execute(select(func.max(answers.c.answer_id))).scalar() or 0)
 
     def unreadable_streak(self, check: str, most: int) -> int:
@@ -206,7 +207,7 @@ class Answers:
             .order_by(newest.c.answer_id.desc())
         )
         found = 0
-        for outcome, cost_micro in fetch(self._engine, query):
+        for outcome, cost_micro in self._database.fetch(query):
             if outcome != Outcome.UNREADABLE or found == most:
                 break
             found += bool(cost_micro)
@@ -215,7 +216,7 @@ class Answers:
     def any_of(self, check: str) -> bool:
         """Return whether there is any answer of a check."""
         query = select(answers.c.answer_id).where(answers.c.check == check).limit(1)
-        return bool(fetch(self._engine, query))
+        return bool(self._database.fetch(query))
 
     def before(self, run_id: str, check: str, at: int) -> Counter[str]:
         """Return how many of a run's answered lookups of a check had which outcome before.
@@ -252,7 +253,7 @@ class Answers:
         answered = asked.c.state == CallState.ANSWERED.value
         each = select(latest.label("outcome")).where(*of_run, answered, others).subquery()
         query = select(each.c.outcome, func.count()).group_by(each.c.outcome)
-        rows = fetch(self._engine, query.where(each.c.outcome.is_not(None)))
+        rows = self._database.fetch(query.where(each.c.outcome.is_not(None)))
         return Counter({outcome: int(number) for outcome, number in rows})
 
     # --- bodies ---
@@ -287,8 +288,8 @@ class Answers:
         of_call = answers.join(calls, answers.c.call_id == calls.c.call_id)
         query = select(*_OPENED).select_from(of_call).where(which).order_by(answers.c.answer_id)
         last = 0
-        while rows := fetch(
-            self._engine, query.where(answers.c.answer_id > last).limit(OPENED_AT_ONCE)
+        while rows := self._database.fetch(
+            query.where(answers.c.answer_id > last).limit(OPENED_AT_ONCE)
         ):
             found = []
             for row in rows:
@@ -313,7 +314,7 @@ class Answers:
         """
         if not read:
             return 0
-        with writing(self._engine) as connection:
+        with self._database.writing() as connection:
             return sum(self._settle_one(connection, *each) for each in read)
 
     def _settle_one(
@@ -364,7 +365,7 @@ class Answers:
             .where(UNSETTLED, calls.c.state == CallState.IN_DOUBT.value, calls.c.check == check)
             .group_by(calls.c.subject)
         )
-        rows = fetch(self._engine, query)
+        rows = self._database.fetch(query)
         return {bytes(subject): Doubts(*numbers) for subject, *numbers in rows}
 
     def mark_outage(self, run_id: str, check: str, since: int) -> None:
@@ -380,7 +381,7 @@ class Answers:
             calls.c.settled_at >= since,
             or_(unread, calls.c.state == CallState.UNREADABLE.value),
         )
-        execute_all(self._engine, outage.values(trouble=OUTAGE))
+        self._database.execute(outage.values(trouble=OUTAGE))
 
 
 _COLUMNS = (

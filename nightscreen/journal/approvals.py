@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from nightscreen.journal.actor import SPENDING
-from nightscreen.journal.engine import fetch_value, reading, writing
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING, upload_of
 from nightscreen.journal.schema import audit, records, runs
@@ -50,7 +49,7 @@ class Approvals:
 
     def ask(self, run_id: str, **asked: Any) -> Approval:  # noqa: ANN401 - as `Approval` has it
         """Write down that a run waits for approval; an earlier request of the run is replaced."""
-        with writing(self._journal.engine) as connection:
+        with self._journal.database.writing() as connection:
             key = Approval.next_key(run_id, self._of_run(connection, run_id))
             found = Approval(key=key, run_id=run_id, at=self._journal.clock(), **asked)
             self._records.insert(connection, [found])
@@ -92,7 +91,7 @@ class Approvals:
                 "You asked for this yourself; somebody else must approve it.",
                 needs="a second person",
             )
-        with writing(self._journal.engine) as connection:
+        with self._journal.database.writing() as connection:
             every = self._of_run(connection, run_id)
             if not every:
                 raise InputError(
@@ -148,7 +147,7 @@ class Approvals:
             audit.c.action == "run resumed",
             audit.c.at <= asked.at,
         )
-        last = fetch_value(self._journal.engine, resumed.order_by(audit.c.number.desc()).limit(1))
+        last = self._journal.database.fetch_value(resumed.order_by(audit.c.number.desc()).limit(1))
         return actor.is_one_of([asked.asked_by if uploaded is None else uploaded.user, last or ""])
 
     def use(self, run_id: str, *, valid: timedelta, cap_micro: int | None) -> Approval | None:
@@ -157,7 +156,7 @@ class Approvals:
         One that is unused for longer than `valid` (APPROVAL_TIMEOUT) is void; it covers no run
         without a cap, nor one above what was approved.
         """
-        with writing(self._journal.engine) as connection:
+        with self._journal.database.writing() as connection:
             found, now = (
                 next(reversed(self._of_run(connection, run_id)), None),
                 self._journal.clock(),
@@ -190,7 +189,7 @@ class Approvals:
 
     def of_run(self, run_id: str) -> list[Approval]:
         """Return every request and decision of a run, oldest first."""
-        with reading(self._journal.engine) as connection:
+        with self._journal.database.reading() as connection:
             return self._of_run(connection, run_id)
 
     def _of_run(self, connection: Connection, run_id: str) -> list[Approval]:

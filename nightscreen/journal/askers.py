@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, select, update
 
-from nightscreen.journal.engine import execute_all, fetch, insert_into
+from nightscreen.journal.database import upserting, with_retries
 from nightscreen.journal.schema import askers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from sqlalchemy import ColumnElement, Connection, Engine
+    from sqlalchemy import ColumnElement, Connection
 
+    from nightscreen.journal.database import Database
     from nightscreen.journal.holders import Holders
 
 _NO_CAPS = "{}"  # what a process shares that asks no more
+_JOIN = upserting(askers, "caps = excluded.caps")
 
 
 def caps_of_all(connection: Connection) -> dict[str, dict[str, int]]:
@@ -49,29 +51,26 @@ def remove(connection: Connection, holders: Collection[str]) -> None:
 class Askers:
     """Writes and reads who asks for runs."""
 
-    _engine: Engine = field(repr=False)
+    _database: Database = field(repr=False)
     _holders: Holders = field(repr=False)
 
+    @with_retries
     def join(self, run_id: str, caps: Mapping[str, int]) -> None:
         """Say that this process asks for a run, and which caps it shares."""
         shared = json.dumps(dict(caps))
         row = {"run_id": run_id, "holder": self._holders.name, "caps": shared, "numbers": "{}"}
-        statement = insert_into(self._engine.dialect.name, askers).values(row)
-        keys = list(askers.primary_key.columns)
-        execute_all(
-            self._engine,
-            statement.on_conflict_do_update(index_elements=keys, set_={"caps": shared}),
-        )
+        with self._database.recording() as connection:
+            connection.execute(_JOIN, row)
 
     def report(self, run_id: str, numbers: Mapping[str, Any]) -> None:
         """Write down how far this process has come."""
         numbered = update(askers).values(numbers=json.dumps(numbers))
-        execute_all(self._engine, numbered.where(*self._mine(run_id)))
+        self._database.execute(numbered.where(*self._mine(run_id)))
 
     def leave(self, run_id: str, *, forget: bool) -> None:
         """Say that this process asks no more; its numbers stay for the run to read, or go too."""
         left = delete(askers) if forget else update(askers).values(caps=_NO_CAPS)
-        execute_all(self._engine, left.where(*self._mine(run_id)))
+        self._database.execute(left.where(*self._mine(run_id)))
 
     def _mine(self, run_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
         return askers.c.run_id == run_id, askers.c.holder == self._holders.name
@@ -81,7 +80,7 @@ class Askers:
         query = select(askers.c.holder, askers.c.numbers).where(
             askers.c.run_id == run_id, askers.c.holder != self._holders.name
         )
-        return {row.holder: json.loads(row.numbers) for row in fetch(self._engine, query)}
+        return {row.holder: json.loads(row.numbers) for row in self._database.fetch(query)}
 
     def asks_elsewhere(self, run_id: str) -> bool:
         """Return whether a living process other than this one asks for a run."""
@@ -90,8 +89,8 @@ class Askers:
             askers.c.holder != self._holders.name,
             askers.c.caps != _NO_CAPS,
         )
-        return any(self._holders.alive(row.holder) for row in fetch(self._engine, query))
+        return any(self._holders.alive(row.holder) for row in self._database.fetch(query))
 
     def clear(self, run_id: str) -> None:
         """Forget who asked for a run."""
-        execute_all(self._engine, delete(askers).where(askers.c.run_id == run_id))
+        self._database.execute(delete(askers).where(askers.c.run_id == run_id))

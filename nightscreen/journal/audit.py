@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import and_, delete, func, insert, or_, select, true, update
 
 from nightscreen.files.person import user_name
-from nightscreen.journal.engine import (
-    Turn,
-    fetch,
-    fetch_value,
-    reading,
-    recording,
-    writing,
-)
+from nightscreen.journal.database import Turn
 from nightscreen.journal.schema import AUDITED, audit, open_text, put_meta, read_meta, sealed_text
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
@@ -116,7 +109,7 @@ class Audit:
         }
         if customer_id:
             entry["customer"] = self.customer(customer_id)
-        with recording(self._journal.engine, Turn.DESK) as connection:
+        with self._journal.database.recording(Turn.DESK) as connection:
             ends = self._ends(connection)
             newest = select(audit.c.number, audit.c.mark).order_by(audit.c.number.desc()).limit(1)
             row = connection.execute(newest).first()
@@ -163,14 +156,14 @@ class Audit:
 
     def before(self, instant: int) -> int:
         """Return how many entries at the beginning are older than an instant."""
-        with reading(self._journal.engine) as connection:
+        with self._journal.database.reading() as connection:
             older = _older(connection, instant)
             query = select(func.count()).where(audit.c.number <= older)
             return int(connection.execute(query).scalar_one())
 
     def drop_before(self, instant: int) -> int:
         """Remove the oldest entries, up to the first that is not older than an instant."""
-        with writing(self._journal.engine) as connection:
+        with self._journal.database.writing() as connection:
             ends, older = self._ends(connection), _older(connection, instant)
             mark = connection.execute(select(audit.c.mark).where(audit.c.number == older)).scalar()
             if mark is None:
@@ -189,7 +182,7 @@ class Audit:
         """Return the entries below a number that are asked for, newest first."""
         query = select(audit).where(self._condition(asked), audit.c.number < before)
         query = query.order_by(audit.c.number.desc()).limit(limit)
-        return [self._entry(row) for row in fetch(self._journal.engine, query)]
+        return [self._entry(row) for row in self._journal.database.fetch(query)]
 
     def stopped_by(self, run: RunRecord) -> str | None:
         """Return who stopped a run at the desk since it was last begun; None where nobody did."""
@@ -198,13 +191,13 @@ class Audit:
         of_run = audit.c.run_id == run.run_id, audit.c.action == RUN_STOPPED
         query = select(audit.c.user).where(*of_run, audit.c.at >= run.begun_at)
         newest = query.order_by(audit.c.number.desc()).limit(1)
-        found: str | None = fetch_value(self._journal.engine, newest)
+        found: str | None = self._journal.database.fetch_value(newest)
         return found
 
     def number_of(self, asked: AuditQuery) -> int:
         """Return how many entries are asked for."""
         query = select(func.count()).select_from(audit).where(self._condition(asked))
-        return int(fetch_value(self._journal.engine, query))
+        return int(self._journal.database.fetch_value(query))
 
     def _entry(self, row: Row[Any]) -> dict[str, Any]:
         customer = "" if row.sealed is None else self._opened(row.number, row.sealed)

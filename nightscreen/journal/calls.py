@@ -10,18 +10,16 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
     and_,
     bindparam,
-    case,
     cast,
     exists,
     func,
-    literal_column,
+    insert,
     null,
     or_,
     select,
@@ -30,18 +28,8 @@ from sqlalchemy import (
 )
 
 from nightscreen.journal import askers, lookups
+from nightscreen.journal.database import Turn, execute_many, upserting, with_retries
 from nightscreen.journal.disputes import IS_OPEN, dispute
-from nightscreen.journal.engine import (
-    Many,
-    Turn,
-    inserting,
-    reading,
-    recording,
-    run_with_retries,
-    upserting,
-    with_retries,
-    writing,
-)
 from nightscreen.journal.money import (
     Changes,
     Room,
@@ -79,10 +67,10 @@ from nightscreen.schemas.money import RECENT_MICROS, SeenPrice, max_cost
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sqlalchemy import Connection, Engine, Row
+    from sqlalchemy import Connection, Row
 
     from nightscreen.files.sealing import Sealer
-    from nightscreen.journal.engine import Columns
+    from nightscreen.journal.database import Database
     from nightscreen.journal.holders import Holders
     from nightscreen.journal.lookups import ClaimedLookup, Left, LookupRun
     from nightscreen.schemas.clock import Clock
@@ -151,7 +139,7 @@ class Claim:
 class Calls:
     """Writes intents and outcomes; safe to use from several threads and processes at once."""
 
-    _engine: Engine = field(repr=False)
+    _database: Database = field(repr=False)
     _sealer: Sealer = field(repr=False)
     _holders: Holders = field(repr=False)
     _clock: Clock = field(repr=False)
@@ -185,7 +173,7 @@ class Calls:
         unsure: list[_Turn] = []  # a try of which nobody knows whether it stands
 
         def try_once() -> Claim:
-            with recording(self._engine, Turn.GRANTS, first=self._holders.assure) as connection:
+            with self._database.recording(Turn.GRANTS, first=self._holders.assure) as connection:
                 if self._holders.was_lost:
                     self._require_alive(connection)
                 if unsure and self._was_committed(connection, run_id, unsure[-1]):
@@ -197,12 +185,13 @@ class Calls:
                     connection, self._holders.name, run_id, request, caps, since, now, began_at
                 )
                 turn.grant()
-                _INTEND.run(connection, [turn.intent(purpose, *pair) for pair in turn.granted])
+                intents = [turn.intent(purpose, *pair) for pair in turn.granted]
+                execute_many(connection, insert(calls), intents)
                 unsure[:] = [turn]
                 enter_changes(connection, turn.changes)
             return turn.claim
 
-        return run_with_retries(self._engine, try_once)
+        return self._database.retry(try_once)
 
     def _was_committed(self, connection: Connection, run_id: str, turn: _Turn) -> bool:
         """Return whether the intents of a try that broke off stand in the journal: all or none do.
@@ -263,7 +252,7 @@ class Calls:
         if not outcomes and not lookup_changes:
             return None
         bodies = {each.call_id: self._seal(each) for each in outcomes if each.keeps_body}
-        with recording(self._engine) as connection:
+        with self._database.recording() as connection:
             found = _read_open(connection, [each.call_id for each in outcomes]) if outcomes else {}
             me = self._holders.name
             lookups.change(connection, lookup_changes, me, owner=me)
@@ -271,14 +260,13 @@ class Calls:
             if not pairs:
                 return None
             fresh = [each for each, _ in pairs]
-            _SETTLE.run(connection, [_ended(each) for each in fresh])
+            execute_many(connection, _SETTLE, [_ended(each) for each in fresh])
             for each, row in pairs:
                 if bytes(row.subject) == TOMBSTONE:  # erased since: only the money is written
                     bodies.pop(each.call_id, None)
             kept = [each for each in fresh if each.call_id in bodies]
-            _ANSWER.run(
-                connection, [_answer_row(run_id, each, bodies[each.call_id]) for each in kept]
-            )
+            rows = [_answer_row(run_id, each, bodies[each.call_id]) for each in kept]
+            execute_many(connection, insert(answers), rows)
             answered = [each for each in fresh if each.state in KEPT_STATES]
             changes, costs = Changes(), DisputedCosts()
             for each, row in pairs:  # by what the journal reserved
@@ -286,7 +274,8 @@ class Calls:
                 changes.add(scopes, settled(each, row.reserved_micro))
             if pairs[0][1].disputed or any(each.named_micro is not None for each in fresh):
                 costs = dispute(connection, fresh, self._clock(), changes)
-            _PRICES.run(connection, _charged_prices(answered, self._clock()))
+            charged = _charged_prices(answered, self._clock())
+            execute_many(connection, _PRICES, charged)
             enter_changes(connection, changes)
         return costs
 
@@ -316,12 +305,12 @@ class Calls:
     @with_retries
     def recover(self) -> int:
         """Put in doubt every intent whose process is dead; return how many there were."""
-        with reading(self._engine) as connection:
+        with self._database.reading() as connection:
             held = connection.execute(_HOLDING).scalars().all()
             dead = {holder for holder in held if self._holders.dead(holder, connection)}
         if not dead:
             return 0
-        with writing(self._engine) as connection:
+        with self._database.writing() as connection:
             still = {holder for holder in dead if not self._holders.alive(holder, connection)}
             return self._doubt(connection, still)
 
@@ -449,23 +438,22 @@ class _Turn:
 
     def intent(
         self, purpose: str, ask: ReserveRequest | ClaimedLookup, grant: Reservation
-    ) -> tuple[Any, ...]:
-        """Return a row in the order of `_INTENT_COLUMNS`."""
-        return (
-            grant.call_id,
-            self._run_id,
-            ask.check,
-            ask.kind,
-            ask.subject,
-            purpose,
-            ask.attempt,
-            self._me,
-            ask.consent_reference,
-            grant.intent_at,
-            grant.reserved_micro,
-            CallState.INTENT.value,
-            False,
-        )
+    ) -> dict[str, Any]:
+        """Return a row of `calls`."""
+        return {
+            "call_id": grant.call_id,
+            "run_id": self._run_id,
+            "check": ask.check,
+            "kind": ask.kind,
+            "subject": ask.subject,
+            "purpose": purpose,
+            "attempt": ask.attempt,
+            "holder": self._me,
+            "consent_reference": ask.consent_reference,
+            "intent_at": grant.intent_at,
+            "reserved_micro": grant.reserved_micro,
+            "state": CallState.INTENT.value,
+        }
 
     def _room(self) -> Room:
         """Return what still fits under the caps."""
@@ -661,47 +649,32 @@ _OPEN = (
 )
 """Those of some calls that have no outcome yet."""
 
-_INTENT_COLUMNS = (
-    *("call_id", "run_id", "check", "kind", "subject", "purpose", "attempt", "holder"),
-    *("consent_reference", "intent_at", "reserved_micro", "state", "final"),
-)
-_INTEND = inserting(calls, _INTENT_COLUMNS)
-
 _OUTCOME_COLUMNS = (
     *("trouble", "status", "outcome", "cost_micro", "balance_micro"),
     *("sent_at", "settled_at", "final"),
 )
-_SETTLE = Many(
-    lambda _: (
-        update(calls)
-        .where(calls.c.call_id == bindparam("of_call"))
-        .values({name: bindparam(name) for name in ("state", *_OUTCOME_COLUMNS)})
+_SETTLE = update(calls).where(calls.c.call_id == bindparam("of_call"))
+
+
+def _ended(outcome: CallResult) -> dict[str, Any]:
+    """Return what `_SETTLE` writes of an outcome."""
+    row = {name: getattr(outcome, name) for name in _OUTCOME_COLUMNS}
+    return row | {"of_call": outcome.call_id, "state": outcome.state.value}
+
+
+_HIGHER_OF_LATE = (
+    "prices.highest_micro > excluded.highest_micro "
+    f"AND prices.seen_at > excluded.seen_at - {RECENT_MICROS}"
+)
+_PRICES = upserting(
+    prices,
+    "latest_micro = excluded.latest_micro, charged_at = excluded.charged_at, "
+    + ", ".join(
+        f"{name} = CASE WHEN {_HIGHER_OF_LATE} THEN prices.{name} ELSE excluded.{name} END"
+        for name in ("highest_micro", "seen_at")
     ),
-    ("of_call", "state", *_OUTCOME_COLUMNS),
 )
-_ended = attrgetter("call_id", "state.value", *_OUTCOME_COLUMNS)
-"""Gives a row of `_SETTLE`."""
-
-_ANSWER = inserting(
-    answers,
-    ("check", "subject", "outcome", "answered_at", "call_id", "run_id", "cost_micro", "body"),
-)
-
-
-def _price_charged(new: Columns) -> dict[str, Any]:
-    """Return what a charged price changes: the highest of late stays, with when it was charged."""
-    known = prices.c
-    is_recent = known.seen_at > new.seen_at - literal_column(str(RECENT_MICROS))
-    stays = and_(known.highest_micro > new.highest_micro, is_recent)
-    return {
-        "latest_micro": new.latest_micro,
-        "highest_micro": case((stays, known.highest_micro), else_=new.highest_micro),
-        "seen_at": case((stays, known.seen_at), else_=new.seen_at),
-        "charged_at": new.charged_at,
-    }
-
-
-_PRICES = upserting(prices, _price_charged)
+"""What a charged price changes: the highest of late stays, with when it was charged."""
 
 
 def _read_open(connection: Connection, ids: Sequence[int]) -> dict[int, Row[Any]]:
@@ -709,14 +682,21 @@ def _read_open(connection: Connection, ids: Sequence[int]) -> dict[int, Row[Any]
     return {row.call_id: row for row in connection.execute(_OPEN, {"ids": ids})}
 
 
-def _answer_row(run_id: str, ended: CallResult, body: bytes) -> tuple[Any, ...]:
-    """Return a row in the order of `_ANSWER`."""
-    ask, outcome = ended.ask, ended.outcome or NO_ANSWER
-    of_call = (ended.settled_at, ended.call_id, run_id, ended.cost_micro)
-    return (ask.check, ask.subject, outcome, *of_call, body)
+def _answer_row(run_id: str, ended: CallResult, body: bytes) -> dict[str, Any]:
+    """Return a row of `answers`."""
+    return {
+        "check": ended.ask.check,
+        "subject": ended.ask.subject,
+        "outcome": ended.outcome or NO_ANSWER,
+        "answered_at": ended.settled_at,
+        "call_id": ended.call_id,
+        "run_id": run_id,
+        "cost_micro": ended.cost_micro,
+        "body": body,
+    }
 
 
-def _charged_prices(answered: Iterable[CallResult], now: int) -> list[tuple[Any, ...]]:
+def _charged_prices(answered: Iterable[CallResult], now: int) -> list[dict[str, Any]]:
     """Return the latest and the highest price that each check charged, as rows of `prices`.
 
     A cost that is not believed is spent, but is no price.
@@ -725,4 +705,8 @@ def _charged_prices(answered: Iterable[CallResult], now: int) -> list[tuple[Any,
     for each in answered:
         if each.cost_micro and each.named_micro is None:
             charged[each.ask.check].append(each.cost_micro)
-    return [(check, costs[-1], max(costs), now, now) for check, costs in sorted(charged.items())]
+    seen = {"seen_at": now, "charged_at": now}
+    return [
+        {"check": check, "latest_micro": costs[-1], "highest_micro": max(costs), **seen}
+        for check, costs in sorted(charged.items())
+    ]

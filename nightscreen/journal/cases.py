@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from nightscreen.journal.engine import Turn, blocks, reading, recording, writing
+from nightscreen.journal.database import Turn, blocks
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import put_meta, read_meta, records
 from nightscreen.schemas.cases import FREE, OpenCase, Share
@@ -93,7 +93,7 @@ class Reviews:
 
     def keep_policy(self, policy: str, text: str) -> None:
         """Keep a policy's JSON under its `name@digest`, unless it is kept already."""
-        with writing(self._journal.engine) as connection:
+        with self._journal.database.writing() as connection:
             name = _POLICY.format(policy)
             if not read_meta(connection, name):
                 put_meta(connection, name, text)
@@ -101,7 +101,7 @@ class Reviews:
     def policy_text(self, policy: str) -> str | None:
         """Return the JSON of a policy by its `name@digest`; None where it was not kept."""
         name = _POLICY.format(policy)
-        with reading(self._journal.engine) as connection:
+        with self._journal.database.reading() as connection:
             return read_meta(connection, name).get(name)
 
 
@@ -152,7 +152,7 @@ class Cases:
         """
         key = self._journal.pseudonyms.customer(batch, customer_id).hex()
         now = self._journal.clock()
-        with recording(self._journal.engine, Turn.DESK) as connection:
+        with self._journal.database.recording(Turn.DESK) as connection:
             case = next(iter(self._kept.read(connection, records.c.key == key)), None)
             if case is None:
                 raise InputError(
@@ -168,7 +168,7 @@ class Cases:
     def free(self, keys: Collection[bytes]) -> None:
         """Free cases that a review leaves open."""
         for block in blocks([key.hex() for key in keys]):
-            with recording(self._journal.engine, Turn.DESK) as connection:
+            with self._journal.database.recording(Turn.DESK) as connection:
                 found = self._kept.read(connection, records.c.key.in_(block))
                 freed = [each.model_copy(update=FREE) for each in found if each.holder]
                 self._kept.update(connection, freed, self._journal.clock())
@@ -203,7 +203,7 @@ class Cases:
     def hand_over(self, user: str, to: str) -> int:
         """Give all that is a user's to another, shares too; return how many cases were taken."""
         now = self._journal.clock()
-        with recording(self._journal.engine, Turn.DESK) as connection:
+        with self._journal.database.recording(Turn.DESK) as connection:
             mine = [each for each in self._shares.read(connection) if user in each.users]
             for each in mine:
                 users = tuple(to if name == user else name for name in each.users)

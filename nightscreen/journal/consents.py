@@ -10,7 +10,6 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nightscreen.journal.engine import writing
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import records
 from nightscreen.schemas.consented import CashFigures, Grant, GrantState, Tokens
@@ -75,7 +74,7 @@ class Consents:
                 generation=1,
             ),
         )
-        with writing(self.journal.engine) as connection:
+        with self.journal.database.writing() as connection:
             of_customer = records.c.customer == grant.customer
             self._end(connection, of_customer, GrantState.LAPSED, REPLACED)
             self._records.insert(connection, [grant])
@@ -102,12 +101,12 @@ class Consents:
 
     def lapse(self, grant_id: str, reason: str) -> bool:
         """End a live grant that the service refuses; its tokens go. Return whether it was live."""
-        with writing(self.journal.engine) as connection:
+        with self.journal.database.writing() as connection:
             return self._end(connection, records.c.key == grant_id, GrantState.LAPSED, reason)
 
     def revoke(self, customer_id: str, reason: str) -> bool:
         """End a customer's live grant; its tokens go. Return whether there was one."""
-        with writing(self.journal.engine) as connection:
+        with self.journal.database.writing() as connection:
             of_customer = records.c.customer == self.customer(customer_id)
             return self._end(connection, of_customer, GrantState.REVOKED, reason)
 
@@ -131,7 +130,7 @@ class Consents:
         gives none.
         """
         holders, lease = self.journal.holders, secrets.token_hex(8)
-        with writing(self.journal.engine) as connection:
+        with self.journal.database.writing() as connection:
             grant = self._live(connection, grant_id)
             if grant is None or (grant.holder and holders.alive(grant.holder, connection)):
                 return None
@@ -140,7 +139,7 @@ class Consents:
 
     def give_back(self, grant_id: str, lease: str) -> None:
         """Give the right to refresh back; one that was not held any more is left alone."""
-        with writing(self.journal.engine) as connection:
+        with self.journal.database.writing() as connection:
             grant = self._live(connection, grant_id)
             if grant is not None and grant.lease == lease:
                 self._change(connection, grant, holder=None, lease=None)
@@ -156,7 +155,7 @@ class Consents:
         """
         if not token.access_token:
             raise UsageError("a refresh without an access token is not stored")
-        with writing(self.journal.engine) as connection:
+        with self.journal.database.writing() as connection:
             grant = self._live(connection, grant_id)
             if grant is None or grant.tokens is None:
                 return None

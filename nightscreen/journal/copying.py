@@ -35,14 +35,7 @@ from nightscreen.files.private_files import (
     write_private,
     write_private_once,
 )
-from nightscreen.journal.engine import (
-    make_engine,
-    reading,
-    require_sound_file,
-    snapshot,
-    sqlite_file,
-    writing,
-)
+from nightscreen.journal.database import Database
 from nightscreen.journal.keyset import require_in_force
 from nightscreen.journal.opening import (
     JOURNAL_FILE,
@@ -66,7 +59,7 @@ from nightscreen.schemas.errors import JournalError, JournalKeyError, OutputErro
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sqlalchemy import Connection, Engine, Table
+    from sqlalchemy import Connection, Table
 
     from nightscreen.config.settings import Settings
     from nightscreen.journal.storage import Storage
@@ -91,7 +84,7 @@ def back_up(journal: Storage, folder: Path, *, passphrase: str = "") -> None:
     with _appearing_folder(folder) as partial:
         file = partial / JOURNAL_FILE
         make_private_file(file)
-        _copy_out(journal.engine, file)
+        _copy_out(journal.database, file)
         (partial / f"{JOURNAL_FILE}-wal").unlink(missing_ok=True)
         (partial / f"{JOURNAL_FILE}-shm").unlink(missing_ok=True)
         if passphrase:
@@ -128,14 +121,14 @@ def back_up_dated(
     return {"copy": day, "key": key, "removed": len(copies[:-keep])}
 
 
-def _copy_out(engine: Engine, file: Path) -> None:
+def _copy_out(database: Database, file: Path) -> None:
     """Copy one instant of a journal into an SQLite file; writers go on meanwhile."""
-    copy = make_engine(journal_url(file.parent))
+    copy = Database(journal_url(file.parent))
     try:
-        with snapshot(engine) as source, writing(copy) as target:
+        with database.snapshot() as source, copy.writing() as target:
             _copy_tables(source, target)
     finally:
-        copy.dispose()
+        copy.engine.dispose()
     with closing(sqlite3.connect(file)) as single:  # a copy is one file, with no log beside it
         single.execute("PRAGMA journal_mode=DELETE")
 
@@ -160,23 +153,22 @@ def restore(
     """
     if not (folder / JOURNAL_FILE).exists():
         raise JournalError(f"{folder} is no backup of a journal: it has no {JOURNAL_FILE}")
-    source, target = make_engine(journal_url(folder)), make_engine(url or journal_url(home))
+    source, target = Database(journal_url(folder)), Database(url or journal_url(home))
     try:
-        require_sound_file(source)
-        with reading(source) as old:
+        source.require_sound_file()
+        with source.reading() as old:
             require_declared(read_meta(old, VERSION))
         make_private_folder(home)
         key = b"" if configured or keeps_key(home) else _key_of(folder, home, passphrase)
-        file = sqlite_file(target)
-        if file is not None:
-            make_private_file(file)
-        with reading(source) as old, writing(target) as new:
+        if target.file is not None:
+            make_private_file(target.file)
+        with source.reading() as old, target.writing() as new:
             _copy_tables(old, new)
             if key:
                 write_private_once(home / KEY_FILE, encode_key(key))
     finally:
-        source.dispose()
-        target.dispose()
+        source.engine.dispose()
+        target.engine.dispose()
 
 
 def _key_of(folder: Path, home: Path, passphrase: str) -> bytes:

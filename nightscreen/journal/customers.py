@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sqlalchemy import func, insert, literal, select, update
 
-from nightscreen.journal.engine import blocks, execute_all, fetch, reading, upserting, writing
+from nightscreen.journal.database import blocks, execute_many, upserting
 from nightscreen.journal.schema import (
     STATE,
     customer_history,
@@ -87,14 +87,14 @@ class Customers:
         found: dict[bytes, KnownCustomer] = {}
         for block in blocks(customers):
             query = select(customer_states).where(customer_states.c.customer.in_(block))
-            for row in fetch(self._journal.engine, query):
+            for row in self._journal.database.fetch(query):
                 found[bytes(row.customer)] = self._known(row)
         return found
 
     def known_before(self, customers: Sequence[bytes], instant: int) -> dict[bytes, KnownCustomer]:
         """Return the state each customer had before an instant; none of those not yet known."""
         found: dict[bytes, KnownCustomer] = {}
-        with reading(self._journal.engine) as connection:
+        with self._journal.database.reading() as connection:
             for block in blocks(customers):
                 found.update(self._block_before(connection, block, instant))
         return found
@@ -124,7 +124,7 @@ class Customers:
         query = select(kept.customer, kept.gone_run_id).where(kept.batch == batch)
         customers: list[bytes] = []
         runs: list[str | None] = []
-        with reading(self._journal.engine) as connection:
+        with self._journal.database.reading() as connection:
             streamed = connection.execution_options(yield_per=_SCAN_ROWS)
             for customer, gone in streamed.execute(query.order_by(kept.customer)):
                 customers.append(customer)
@@ -138,7 +138,7 @@ class Customers:
     def begin(self, run_id: str) -> int:
         """Note that a run's states are about to be written; return an instant of its own."""
         kept = runs.c
-        with writing(self._journal.engine) as connection:
+        with self._journal.database.writing() as connection:
             latest = connection.execute(select(func.max(kept.states_last_at))).scalar() or 0
             at = max(self._journal.clock(), int(latest) + 1)
             first = func.coalesce(kept.states_first_at, at)
@@ -149,21 +149,25 @@ class Customers:
     def replace(self, run_id: str, batch: str, at: int, writes: Sequence[StateWrite]) -> None:
         """Put new states in the place of old ones, and the old ones into the history."""
         differing = [each.customer for each in writes if each.differs]
-        rows = [(each.customer, batch, run_id, at, at, None, each.sealed) for each in writes]
-        with writing(self._journal.engine) as connection:
+        same = {"batch": batch, "run_id": run_id, "first_at": at, "decided_at": at}
+        rows = [
+            {"customer": each.customer, **same, "gone_run_id": None, "state": each.sealed}
+            for each in writes
+        ]
+        with self._journal.database.writing() as connection:
             for block in blocks(differing):
                 old = select(*(customer_states.c[name] for name in _KEPT), literal(at)).where(
                     customer_states.c.customer.in_(block)
                 )
                 history = insert(customer_history).from_select([*_KEPT, "replaced_at"], old)
                 connection.execute(history)
-            _PUT.run(connection, rows)
+            execute_many(connection, _PUT, rows)
 
     def mark_gone(self, run_id: str, customers: Sequence[bytes]) -> None:
         """Note which customers a run reported gone."""
         mark = update(customer_states).values(gone_run_id=run_id)
         some = [mark.where(customer_states.c.customer.in_(block)) for block in blocks(customers)]
-        execute_all(self._journal.engine, *some)
+        self._journal.database.execute(*some)
 
     def history(self, customer: bytes) -> list[KnownCustomer]:
         """Return the states a customer had before the present one, oldest first."""
@@ -172,8 +176,8 @@ class Customers:
             .where(customer_history.c.customer == customer)
             .order_by(customer_history.c.history_id)
         )
-        return [self._known(row) for row in fetch(self._journal.engine, query)]
+        return [self._known(row) for row in self._journal.database.fetch(query)]
 
 
 _CHANGES = ("run_id", "decided_at", "gone_run_id", "state")  # all but when it was first seen
-_PUT = upserting(customer_states, lambda new: {name: new[name] for name in _CHANGES})
+_PUT = upserting(customer_states, ", ".join(f"{name} = excluded.{name}" for name in _CHANGES))

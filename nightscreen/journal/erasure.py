@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import delete, false, func, or_, select, update
 
 from nightscreen.journal.audit import Audit
-from nightscreen.journal.engine import execute_all, reading, translate_errors, writing
 from nightscreen.journal.lookups import Lookups
 from nightscreen.journal.runs import living_runs
 from nightscreen.journal.schema import (
@@ -81,12 +80,12 @@ class Erasures:
 
     def held_of(self, person: ErasedPseudonyms) -> Removed:
         """Return what the journal holds of a person."""
-        with reading(self._journal.engine) as connection:
+        with self._journal.database.reading() as connection:
             return _number(connection, _of_person(person))
 
     def held_before(self, cutoffs: Mapping[str, int], applicants: Sequence[str] = ()) -> Removed:
         """Return what the journal holds that is too old, as `purge` would remove it."""
-        with reading(self._journal.engine) as connection:
+        with self._journal.database.reading() as connection:
             return _number(connection, _before(cutoffs, applicants))
 
     def erase(self, person: ErasedPseudonyms) -> Removed:
@@ -96,8 +95,8 @@ class Erasures:
             InputError: a run is under way, or a call about the person.
         """
         kept = self._journal
-        Lookups(kept.engine, kept.sealer, kept.holders).sweep()
-        with writing(self._journal.engine) as connection:
+        Lookups(kept.database, kept.sealer, kept.holders).sweep()
+        with self._journal.database.writing() as connection:
             self.require_rest(connection, person.subjects)
             return self._remove(connection, list(_of_person(person)), person.audited)
 
@@ -109,7 +108,7 @@ class Erasures:
             applicants: runs of applicants that are past their period: what was answered in them
                 goes; each call stays with its cost and consent, and is found by nobody's pseudonym.
         """
-        with writing(self._journal.engine) as connection:
+        with self._journal.database.writing() as connection:
             return self._remove(connection, list(_before(cutoffs, applicants)))
 
     def require_rest(self, connection: Connection, subjects: Collection[bytes] = ()) -> None:
@@ -219,42 +218,27 @@ def scrub_database(journal: Storage) -> bool:
     where no run is under way that would wait for it. PostgreSQL gives the space of dead rows back
     for use. Where something stands in the way, it is done by the next call.
     """
-    with reading(journal.engine) as connection:
+    with journal.database.reading() as connection:
         if not read_meta(connection, _PAGES):
             return True
         under_way = living_runs(connection, journal.holders)
     try:
-        if journal.engine.dialect.name == "postgresql":
-            _by_itself(journal, f"VACUUM {', '.join(metadata.tables)}")
+        if journal.database.on_postgresql:
+            journal.database.run_alone(f"VACUUM {', '.join(metadata.tables)}")
         elif under_way:
             _empty_log(journal)
             return False
         else:
-            _by_itself(journal, "VACUUM")
+            journal.database.run_alone("VACUUM")
             if not _empty_log(journal):
                 return False
     except JournalBusyError:
         return False
-    execute_all(journal.engine, delete(meta).where(meta.c.name == _PAGES))
+    journal.database.execute(delete(meta).where(meta.c.name == _PAGES))
     return True
 
 
 def _empty_log(journal: Storage) -> bool:
     """Empty SQLite's write-ahead log; False where a reader kept part of it in use."""
-    busy, *_ = _by_itself(journal, "PRAGMA wal_checkpoint(TRUNCATE)") or (1,)
+    busy, *_ = journal.database.run_alone("PRAGMA wal_checkpoint(TRUNCATE)") or (1,)
     return not busy
-
-
-def _by_itself(journal: Storage, statement: str) -> tuple[Any, ...] | None:
-    """Run a statement outside any transaction; return the first row of what it gives."""
-    with translate_errors(journal.engine), journal.engine.connect() as connection:
-        if journal.engine.dialect.name == "postgresql":
-            connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(statement)
-            return None
-        cursor = connection.connection.cursor()
-        try:
-            cursor.execute(statement)
-            found: tuple[Any, ...] | None = cursor.fetchone()
-        finally:
-            cursor.close()
-    return found

@@ -24,13 +24,14 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from nightscreen.files.private_files import FileLock, make_private_folder
-from nightscreen.journal.engine import reading
 from nightscreen.schemas.errors import JournalError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection
+
+    from nightscreen.journal.database import Database
 
 SURE_AFTER_S = 2.0
 """How long a lock of the database must stay free before its process counts as dead.
@@ -158,8 +159,8 @@ class AdvisoryHolders(Holders):
     database still has an old session of the same process.
     """
 
-    def __init__(self, engine: Engine, *, takes_lock: bool = True) -> None:
-        self._engine = engine
+    def __init__(self, database: Database, *, takes_lock: bool = True) -> None:
+        self._database = database
         self._number = secrets.randbits(62)
         self._guard = threading.Lock()
         self._released = threading.Event()
@@ -172,7 +173,7 @@ class AdvisoryHolders(Holders):
 
     def _locked(self) -> Connection:
         """Return a connection that holds this process's lock."""
-        connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()
         me = f"nightscreen {os.getpid()} {socket.gethostname()}"  # for who looks at the server
         connection.execute(text("SELECT set_config('application_name', :me, false)"), {"me": me})
@@ -214,7 +215,7 @@ class AdvisoryHolders(Holders):
     def _look(self, holder: str, connection: Connection | None) -> _Lock:
         if connection is not None:
             return _look_at(connection, holder)
-        with reading(self._engine) as own:
+        with self._database.reading() as own:
             return _look_at(own, holder)
 
     def dead(self, holder: str, connection: Connection | None = None) -> bool:

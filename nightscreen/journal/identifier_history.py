@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from itertools import islice, starmap
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import bindparam, func, literal_column, or_, select
+from sqlalchemy import bindparam, func, select
 
-from nightscreen.journal.engine import fetch, upserting, writing
+from nightscreen.journal.database import execute_many, upserting
 from nightscreen.journal.schema import sightings
 from nightscreen.schemas.clock import DAY_MICROS
 
@@ -84,7 +84,7 @@ class Sightings:
         since = _NEVER if at is None else at - REWRITTEN_AFTER
         query = _SEEN if before is None else _SEEN.where(kept.first_at < before)
         given = {"of_kind": kind, "some": identifiers, "of_batch": batch, "since": since}
-        return list(starmap(Seen, fetch(self._journal.engine, query, given)))
+        return list(starmap(Seen, self._journal.database.fetch(query, given)))
 
     def keep(
         self, kind: str, batch: str, seen: Iterable[tuple[bytes, bytes, bytes | None]], *, at: int
@@ -102,19 +102,24 @@ class Sightings:
         """
         every = iter(seen)
         while block := list(islice(every, _WRITE_ROWS)):
-            rows = [(kind, who, customer, batch, bvn, at, at) for who, customer, bvn in block]
-            with writing(self._journal.engine) as connection:
-                _KEEP.run(connection, rows)
+            when = {"first_at": at, "last_at": at}
+            rows = [
+                {"kind": kind, "identifier": who, "customer": customer, "batch": batch, "bvn": bvn}
+                | when
+                for who, customer, bvn in block
+            ]
+            with self._journal.database.writing() as connection:
+                execute_many(connection, _KEEP, rows)
 
     def last_seen_with(self, kind: str, identifier: bytes) -> dict[bytes, bool]:
         """Return who was seen with an identifier, and whether with no other of its kind later."""
         kept = sightings.c
         seen = select(kept.customer, func.max(kept.last_at)).where(kept.kind == kind)
-        engine = self._journal.engine
+        database = self._journal.database
         mine = seen.where(kept.identifier == identifier).group_by(kept.customer)
-        last = {bytes(who): at for who, at in fetch(engine, mine)}
+        last = {bytes(who): at for who, at in database.fetch(mine)}
         others = seen.where(kept.identifier != identifier, kept.customer.in_(last))
-        other = {bytes(who): at for who, at in fetch(engine, others.group_by(kept.customer))}
+        other = {bytes(who): at for who, at in database.fetch(others.group_by(kept.customer))}
         return {who: at >= other.get(who, 0) for who, at in last.items()}
 
     def of_customers(
@@ -127,7 +132,7 @@ class Sightings:
             .where(kept.customer.in_(customers), kept.batch.in_(batches))
             .order_by(kept.first_at, kept.kind, kept.identifier)
         )
-        rows = fetch(self._journal.engine, query)
+        rows = self._journal.database.fetch(query)
         return [IdentifierUse(row[0], bytes(row[1]), *row[2:]) for row in rows]
 
 
@@ -144,9 +149,7 @@ _SEEN = select(
 )
 _KEEP = upserting(
     sightings,
-    lambda new: {"last_at": new.last_at, "bvn": new.bvn},
-    where=lambda new: or_(
-        sightings.c.last_at <= new.last_at - literal_column(str(REWRITTEN_AFTER)),
-        sightings.c.bvn.is_distinct_from(new.bvn),
-    ),
+    "last_at = excluded.last_at, bvn = excluded.bvn",
+    f"sightings.last_at <= excluded.last_at - {REWRITTEN_AFTER} OR sightings.bvn <> excluded.bvn "
+    "OR (sightings.bvn IS NULL) <> (excluded.bvn IS NULL)",
 )

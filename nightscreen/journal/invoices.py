@@ -12,7 +12,6 @@ from sqlalchemy import func, insert, select, update
 
 from nightscreen.journal.actor import SETTLE
 from nightscreen.journal.disputes import OF_CALL, DisputeState, recount, restore_excluded_cost
-from nightscreen.journal.engine import fetch, writing
 from nightscreen.journal.money import Changes, enter_changes, keeps_reservation
 from nightscreen.journal.schema import calls, disputes
 from nightscreen.schemas.calls import CallState
@@ -82,7 +81,7 @@ def disputed_calls(journal: Storage, run_id: str = "", *, limit: int = 0) -> lis
     query = _DISPUTED.order_by(calls.c.call_id.desc())
     if run_id:
         query = query.where(calls.c.run_id == run_id)
-    return [DisputedCall(*row) for row in fetch(journal.engine, query.limit(limit or None))]
+    return [DisputedCall(*row) for row in journal.database.fetch(query.limit(limit or None))]
 
 
 def settle_call(journal: Journal, actor: Actor, call_id: int, cost_micro: int) -> DisputedCall:
@@ -97,7 +96,7 @@ def settle_call(journal: Journal, actor: Actor, call_id: int, cost_micro: int) -
     """
     actor.require(journal, SETTLE)
     journal.calls.recover()
-    with writing(journal.engine) as connection:
+    with journal.database.writing() as connection:
         row = _settleable(connection, call_id, cost_micro)
         waits = actor.rights is not None and cost_micro < int(row.reserved_micro)
         entered: dict[str, Any] = {
@@ -132,7 +131,7 @@ def confirm_invoice(journal: Journal, actor: Actor, call_id: int, seen: str) -> 
         InputError: that figure does not wait.
     """
     actor.require(journal, SETTLE)
-    with writing(journal.engine) as connection:
+    with journal.database.writing() as connection:
         found = _find(connection, call_id)
         if not found.waits or naira_text(found.invoice_micro) != seen:
             raise InputError(f"no such cost of call {call_id} waits for a second person")

@@ -28,7 +28,6 @@ from nightscreen.files.keys import (
 )
 from nightscreen.files.sealing import Sealer, fingerprint
 from nightscreen.journal.audit import ENDS, NO_ENTRIES
-from nightscreen.journal.engine import reading, writing
 from nightscreen.journal.runs import living_runs
 from nightscreen.journal.schema import (
     data_keys,
@@ -44,8 +43,9 @@ from nightscreen.schemas.errors import JournalError, JournalKeyError, SettingsEr
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection
 
+    from nightscreen.journal.database import Database
     from nightscreen.journal.holders import Holders
     from nightscreen.journal.storage import Storage
 
@@ -98,7 +98,7 @@ def _unwrapped(connection: Connection, lender: bytes) -> dict[int, bytes]:
     return {row.number: wrapping.open(bytes(row.wrapped), _WRAPPED) for row in rows}
 
 
-def lender_key_of(engine: Engine, key: bytes | None, home: Path) -> bytes:
+def lender_key_of(database: Database, key: bytes | None, home: Path) -> bytes:
     """Return the lender's key once it is known to open the journal.
 
     A rotation that was cut off after its commit is finished: its key lies ready under HOME.
@@ -111,7 +111,7 @@ def lender_key_of(engine: Engine, key: bytes | None, home: Path) -> bytes:
             f"the journal's data key is missing: put it back as {home / KEY_FILE} or set "
             "NIGHTSCREEN_DATA_KEY; without it no stored answer can be read"
         )
-    with reading(engine) as connection:
+    with database.reading() as connection:
         in_force = read_meta(connection, LENDER_KEY).get(LENDER_KEY, "")
         wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
     prepared = read_key(prepared_file(home, in_force))
@@ -127,11 +127,11 @@ def lender_key_of(engine: Engine, key: bytes | None, home: Path) -> bytes:
     return key
 
 
-def make_sealer(engine: Engine, lender: bytes, home: Path) -> Sealer:
+def make_sealer(database: Database, lender: bytes, home: Path) -> Sealer:
     """Return what seals and opens in a journal, given a lender's key that opens it."""
 
     def read(key: bytes) -> list[bytes]:
-        with reading(engine) as connection:
+        with database.reading() as connection:
             return list(_unwrapped(connection, key).values())
 
     def reread() -> list[bytes]:
@@ -176,7 +176,7 @@ def rotate_key(
         raise UsageError("the new key is the one in force; make another")
     if not configured:
         prepare_key(journal.home, fresh)
-    with writing(journal.engine) as connection:
+    with journal.database.writing() as connection:
         waiting = _retire(connection, journal.holders)
         wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
         if read_meta(connection, LENDER_KEY)[LENDER_KEY] == fingerprint(old) and len(wrapping) > 1:
@@ -212,22 +212,22 @@ def require_in_force(journal: Storage) -> None:
     Raises:
         JournalKeyError: another is in force.
     """
-    with reading(journal.engine) as connection:
+    with journal.database.reading() as connection:
         in_force = read_meta(connection, LENDER_KEY)[LENDER_KEY]
     if in_force != fingerprint(journal.lender_key):
         raise JournalKeyError("the journal's data key was rotated meanwhile; run this again")
 
 
-def retire_old_key(engine: Engine, holders: Holders, lender: bytes) -> None:
+def retire_old_key(database: Database, holders: Holders, lender: bytes) -> None:
     """Forget what an old key of the lender wraps, once no run is left that may hold it.
 
     A journal that was opened with the old one retires nothing.
     """
-    with reading(engine) as connection:
+    with database.reading() as connection:
         wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
         in_force = read_meta(connection, LENDER_KEY)[LENDER_KEY]
     if len(wrapping) > 1 and fingerprint(lender) == in_force:
-        with writing(engine) as connection:
+        with database.writing() as connection:
             _retire(connection, holders)
 
 
@@ -255,7 +255,7 @@ def _new_link_keys(key: bytes, before: bytes | None, until: int) -> bytes:
 
 def link_keys(journal: Storage) -> list[bytes]:
     """Return the keys whose signatures on links are accepted; the first signs."""
-    with reading(journal.engine) as connection:
+    with journal.database.reading() as connection:
         sealed = read_meta(connection, LINK_KEYS)[LINK_KEYS]
     kept = json.loads(open_text(journal.sealer, sealed, LINK_KEYS))
     found = [b64decode(kept["key"])]
@@ -269,7 +269,7 @@ def rotate_link_key(journal: Storage, *, at_once: bool = False) -> None:
 
     Links that are out end at once, or the key before is accepted until they have ended.
     """
-    with writing(journal.engine) as connection:
+    with journal.database.writing() as connection:
         sealed = read_meta(connection, LINK_KEYS)[LINK_KEYS]
         before = b64decode(json.loads(open_text(journal.sealer, sealed, LINK_KEYS))["key"])
         until = journal.clock() + int(LINKS_LAST.total_seconds()) * MICROS

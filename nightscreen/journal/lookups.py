@@ -18,33 +18,22 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    literal_column,
     select,
     text,
     update,
 )
 
-from nightscreen.journal.engine import (
-    Many,
-    execute_all,
-    fetch,
-    insert_into,
-    inserting,
-    reading,
-    recording,
-    release_pages,
-    with_retries,
-    writing,
-)
+from nightscreen.journal.database import execute_many, upserting, with_retries
 from nightscreen.journal.schema import LOOKUP, lookup_runs, lookups, run_stops
 from nightscreen.schemas.calls import LookupStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Connection, Engine, Row
+    from sqlalchemy import Connection, Row
 
     from nightscreen.files.sealing import Sealer
+    from nightscreen.journal.database import Database
     from nightscreen.journal.holders import Holders
 
 WHOLE_RUN = ""
@@ -142,6 +131,7 @@ _RUN = (
     .select_from(lookup_runs.outerjoin(lookups, lookups.c.lookup_id == lookup_runs.c.closer_id))
     .where(lookup_runs.c.run_id == bindparam("run_id"))
 )
+_STOP = upserting(run_stops, "reason = run_stops.reason")
 _STOPS = select(run_stops).where(run_stops.c.run_id == bindparam("run_id"))
 
 
@@ -280,15 +270,9 @@ def left_of(connection: Connection, run: LookupRun, check: str) -> Left:
 NOBODY = ""
 """Owner of a lookup that waits."""
 
-_OWNER = func.coalesce(lookups.c.holder, literal_column("''"))
-_CHANGED = ("state", "attempts", "holder")
-_CHANGE = Many(
-    lambda _: (
-        update(lookups)
-        .where(lookups.c.lookup_id == bindparam("number"), bindparam("owner") == _OWNER)
-        .values({name: bindparam(name) for name in _CHANGED})
-    ),
-    (*_CHANGED, "number", "owner"),
+_CHANGE = update(lookups).where(
+    lookups.c.lookup_id == bindparam("number"),
+    func.coalesce(lookups.c.holder, NOBODY) == bindparam("owner"),
 )
 
 
@@ -311,10 +295,16 @@ def change(
     """
     claimed = LookupStatus.CLAIMED
     rows = [
-        (state.value, attempts, holder if state is claimed else None, number, owner)
+        {
+            "state": state.value,
+            "attempts": attempts,
+            "holder": holder if state is claimed else None,
+            "number": number,
+            "owner": owner,
+        }
         for number, state, attempts in changes
     ]
-    _CHANGE.run(connection, rows)
+    execute_many(connection, _CHANGE, rows)
 
 
 def release_dead_claims(connection: Connection, holders: Collection[str]) -> None:
@@ -333,9 +323,6 @@ def claimants(connection: Connection) -> set[str]:
 
 
 # --- the table as a whole ---
-
-
-_FILL = inserting(lookups, lookups.c.keys())
 
 
 class NewLookup(NamedTuple):
@@ -364,7 +351,7 @@ class NewLookup(NamedTuple):
 class Lookups:
     """Fills, reads and clears the lookups of runs; claiming is `Calls.claim`'s."""
 
-    _engine: Engine = field(repr=False)
+    _database: Database = field(repr=False)
     _sealer: Sealer = field(repr=False)
     _holders: Holders = field(repr=False)
 
@@ -375,7 +362,7 @@ class Lookups:
         `terms` is what every process of the run asks under; no personal data.
         """
         self.clear(run_id)
-        with writing(self._engine) as connection:
+        with self._database.writing() as connection:
             last = connection.execute(select(func.max(lookup_runs.c.end_id))).scalar()
             first = int(last or 0)
             row = {
@@ -395,23 +382,32 @@ class Lookups:
         while block := list(islice(every, _AT_ONCE)):
             self._fill([self._row(number, each) for number, each in enumerate(block, first)])
             first += len(block)
-        if self._engine.dialect.name == "postgresql":
-            with recording(self._engine) as connection:  # what is new is not in its statistics yet
+        if self._database.on_postgresql:
+            # what is new is not in its statistics yet
+            with self._database.recording() as connection:
                 connection.exec_driver_sql("ANALYZE lookups")
 
-    def _row(self, number: int, new: NewLookup) -> tuple[Any, ...]:
+    def _row(self, number: int, new: NewLookup) -> dict[str, Any]:
         plain = json.dumps([new.identity, new.together_with, new.row]).encode()
-        sealed = self._sealer.seal(plain, LOOKUP.context(number, new.subject))
-        asked = (new.check, new.kind, new.subject, new.worst_micro)
-        consent = (new.consent_reference, new.consent_ends_at)
-        return (number, *asked, *consent, new.state, 0, None, sealed)
+        return {
+            "lookup_id": number,
+            "check": new.check,
+            "kind": new.kind,
+            "subject": new.subject,
+            "worst_micro": new.worst_micro,
+            "consent_reference": new.consent_reference,
+            "consent_ends_at": new.consent_ends_at,
+            "state": new.state,
+            "attempts": 0,
+            "sealed": self._sealer.seal(plain, LOOKUP.context(number, new.subject)),
+        }
 
     @with_retries
-    def _fill(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        with recording(self._engine) as connection:
-            known = select(lookups.c.lookup_id).where(lookups.c.lookup_id == rows[0][0])
+    def _fill(self, rows: Sequence[dict[str, Any]]) -> None:
+        with self._database.recording() as connection:
+            known = select(lookups.c.lookup_id).where(lookups.c.lookup_id == rows[0]["lookup_id"])
             if connection.execute(known).first() is None:  # else a try that broke off was committed
-                _FILL.run(connection, rows)
+                connection.execute(insert(lookups), rows)
 
     def identities(self, claimed: ClaimedLookup) -> tuple[str, str | None, int]:
         """Return identity, second identity and row of a lookup."""
@@ -422,13 +418,13 @@ class Lookups:
     @with_retries
     def find(self, run_id: str) -> LookupRun | None:
         """Return which lookups are a run's, None where it has none."""
-        with reading(self._engine) as connection:
+        with self._database.reading() as connection:
             return find_run(connection, run_id)
 
     def set_closing_lookup(self, run: LookupRun, number: int | None) -> None:
         """Keep a lookup for the closing balance, with the money for it; None keeps none."""
         own = lookup_runs.c.run_id == run.run_id
-        execute_all(self._engine, update(lookup_runs).where(own).values(closer_id=number))
+        self._database.execute(update(lookup_runs).where(own).values(closer_id=number))
 
     @with_retries
     def reached(
@@ -439,7 +435,7 @@ class Lookups:
         The money is what there is for lookups of all checks; None reaches them all.
         """
         own = lookups.c.lookup_id.between(run.first_id, run.end_id - 1)
-        with reading(self._engine) as connection:
+        with self._database.reading() as connection:
             last = run.end_id - 1
             if money_micro is not None:
                 last = reach(connection, run, dict.fromkeys(run.checks, 0), money_micro, last)
@@ -468,7 +464,7 @@ class Lookups:
         )
         if money_micro is not None:
             query = query.where(lookups.c.worst_micro <= money_micro)
-        found = fetch(self._engine, query.order_by(lookups.c.lookup_id).limit(1))
+        found = self._database.fetch(query.order_by(lookups.c.lookup_id).limit(1))
         return (str(found[0].check), int(found[0].lookup_id)) if found else None
 
     def counts(self, run: LookupRun) -> dict[tuple[str, LookupStatus], int]:
@@ -478,7 +474,7 @@ class Lookups:
             .where(lookups.c.lookup_id.between(run.first_id, run.end_id - 1))
             .group_by(lookups.c.check, lookups.c.state)
         )
-        rows = fetch(self._engine, query)
+        rows = self._database.fetch(query)
         return {(check, LookupStatus(state)): number for check, state, number in rows}
 
     def in_states(
@@ -495,7 +491,7 @@ class Lookups:
             )
             if check:
                 query = query.where(lookups.c.check == check)
-            rows = fetch(self._engine, query.order_by(lookups.c.lookup_id).limit(_AT_ONCE))
+            rows = self._database.fetch(query.order_by(lookups.c.lookup_id).limit(_AT_ONCE))
             if not rows:
                 return
             yield rows
@@ -504,7 +500,7 @@ class Lookups:
     @with_retries
     def set_state(self, numbers: Sequence[int], state: LookupStatus) -> None:
         """Let lookups that nobody has claimed be in another state: asked again, or spared."""
-        with recording(self._engine) as connection:
+        with self._database.recording() as connection:
             for start in range(0, len(numbers), _AT_ONCE):
                 block = [(number, state, 0) for number in numbers[start : start + _AT_ONCE]]
                 change(connection, block, NOBODY, owner=NOBODY)
@@ -513,25 +509,26 @@ class Lookups:
         """Let others claim what this process has claimed of a run and will not ask any more."""
         own = lookups.c.lookup_id.between(run.first_id, run.end_id - 1)
         mine = update(lookups).where(_CLAIMED, own, lookups.c.holder == self._holders.name)
-        execute_all(self._engine, mine.values(state=_WAITING, holder=None, attempts=0))
+        self._database.execute(mine.values(state=_WAITING, holder=None, attempts=0))
 
     # --- stops ---
 
+    @with_retries
     def stop(self, run_id: str, scope: str, reason: str) -> None:
         """Write down that the run or one of its checks is to stop; the first reason stays."""
         row = {"run_id": run_id, "scope": scope, "reason": reason}
-        statement = insert_into(self._engine.dialect.name, run_stops).values(row)
-        execute_all(self._engine, statement.on_conflict_do_nothing())
+        with self._database.recording() as connection:
+            connection.execute(_STOP, row)
 
     @with_retries
     def stops(self, run_id: str) -> dict[str, str]:
         """Return why a run and its checks are to stop, by scope."""
-        with reading(self._engine) as connection:
+        with self._database.reading() as connection:
             return stops_of(connection, run_id)
 
     def clear_stops(self, run_id: str) -> None:
         """Forget why a run was to stop: it goes on."""
-        execute_all(self._engine, delete(run_stops).where(run_stops.c.run_id == run_id))
+        self._database.execute(delete(run_stops).where(run_stops.c.run_id == run_id))
 
     # --- the end ---
 
@@ -543,13 +540,13 @@ class Lookups:
             return
         for start in range(run.first_id, run.end_id, _AT_ONCE):
             some = lookups.c.lookup_id.between(start, min(run.end_id, start + _AT_ONCE) - 1)
-            execute_all(self._engine, delete(lookups).where(some))
-        execute_all(self._engine, delete(lookup_runs).where(lookup_runs.c.run_id == run_id))
-        release_pages(self._engine)
+            self._database.execute(delete(lookups).where(some))
+        self._database.execute(delete(lookup_runs).where(lookup_runs.c.run_id == run_id))
+        self._database.release_pages()
 
     def sweep(self) -> None:
         """Delete the lookups of runs whose process is dead: killed ones could not do it."""
         known = select(lookup_runs.c.run_id, lookup_runs.c.holder)
-        for run_id, holder in fetch(self._engine, known):
+        for run_id, holder in self._database.fetch(known):
             if holder != self._holders.name and not self._holders.alive(holder):
                 self.clear(run_id)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import func, select
 
-from nightscreen.journal.engine import fetch, fetch_value, upserting
+from nightscreen.journal.database import execute_many, upserting
 from nightscreen.journal.schema import calls, prices, spend
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReservationStatus
 from nightscreen.schemas.clock import Clock, spending_day
@@ -21,7 +21,9 @@ from nightscreen.schemas.money import SeenPrice
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from sqlalchemy import Connection, Engine, Row
+    from sqlalchemy import Connection, Row
+
+    from nightscreen.journal.database import Database
 
 
 RESERVING = frozenset({CallState.INTENT, CallState.IN_DOUBT, CallState.ANSWERED})
@@ -162,7 +164,9 @@ def _by_scope(rows: Iterable[Row[Any]]) -> dict[str, Spent]:
 
 
 _COUNTERS = select(spend.c.scope, *(spend.c[name] for name in Spent._fields))
-_ADD = upserting(spend, lambda new: {name: spend.c[name] + new[name] for name in Spent._fields})
+_ADD = upserting(
+    spend, ", ".join(f"{name} = spend.{name} + excluded.{name}" for name in Spent._fields)
+)
 
 
 def enter_changes(connection: Connection, changes: Changes) -> None:
@@ -171,14 +175,15 @@ def enter_changes(connection: Connection, changes: Changes) -> None:
     PostgreSQL locks a row that is written until the commit. Whoever writes counters does so last,
     and in one order, so that no two wait for each other for good.
     """
-    _ADD.run(connection, [(scope, *each) for scope, each in sorted(changes.items())])
+    rows = [{"scope": scope, **each._asdict()} for scope, each in sorted(changes.items())]
+    execute_many(connection, _ADD, rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Money:
     """Reads what was spent, and the prices seen."""
 
-    _engine: Engine = field(repr=False)
+    _database: Database = field(repr=False)
     _clock: Clock = field(repr=False)
 
     def of_run(self, run_id: str) -> Spent:
@@ -194,13 +199,13 @@ class Money:
         return self._one(f"month:{spending_day(self._clock())[:7]}")
 
     def _one(self, scope: str) -> Spent:
-        found = _by_scope(fetch(self._engine, _COUNTERS.where(spend.c.scope == scope)))
+        found = _by_scope(self._database.fetch(_COUNTERS.where(spend.c.scope == scope)))
         return found.get(scope, Spent())
 
     def _all(self, like: str) -> dict[str, Spent]:
         """Return the scopes of one pattern with their counters, newest first."""
         query = _COUNTERS.where(spend.c.scope.like(like)).order_by(spend.c.scope.desc())
-        return _by_scope(fetch(self._engine, query))
+        return _by_scope(self._database.fetch(query))
 
     def by_day(self) -> list[tuple[str, str, Spent]]:
         """Return day, check and counters of all days, newest first."""
@@ -213,7 +218,7 @@ class Money:
 
     def prices(self) -> dict[str, SeenPrice]:
         """Return the prices seen so far, by check."""
-        return {row.check: SeenPrice(*row[1:4]) for row in fetch(self._engine, select(prices))}
+        return {row.check: SeenPrice(*row[1:4]) for row in self._database.fetch(select(prices))}
 
     def price_rises(self, run_id: str) -> int:
         """Return by how much a run's calls cost more than was reserved for them, in micro-naira.
@@ -222,4 +227,4 @@ class Money:
         """
         excess = calls.c.cost_micro - calls.c.reserved_micro
         query = select(func.sum(excess)).where(calls.c.run_id == run_id, excess > 0)
-        return int(fetch_value(self._engine, query) or 0)
+        return int(self._database.fetch_value(query) or 0)

@@ -22,16 +22,7 @@ from nightscreen.files.sealing import Pseudonyms, Sealer
 from nightscreen.journal.answers import Answers
 from nightscreen.journal.askers import Askers
 from nightscreen.journal.calls import Calls
-from nightscreen.journal.engine import (
-    BUSY_TIMEOUT_S,
-    holders_folder,
-    make_engine,
-    reading,
-    require_sound_file,
-    sqlite_file,
-    translate_errors,
-    writing,
-)
+from nightscreen.journal.database import BUSY_TIMEOUT_S, Database
 from nightscreen.journal.holders import AdvisoryHolders, FileHolders, Holders, pid_of
 from nightscreen.journal.keyset import (
     LENDER_KEY,
@@ -61,8 +52,6 @@ from nightscreen.schemas.errors import JournalError, JournalKeyError, Nightscree
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from sqlalchemy import Engine
 
     from nightscreen.config.settings import Settings
 
@@ -108,11 +97,11 @@ def open_journal(
         SettingsError: the URL or the key cannot be read.
     """
     make_private_folder(home)
-    engine = make_engine(url or journal_url(home), busy_timeout_s=busy_timeout_s)
+    database = Database(url or journal_url(home), busy_timeout_s=busy_timeout_s)
     try:
-        return _open(engine, home, data_key, clock)
+        return _open(database, home, data_key, clock)
     except BaseException:
-        engine.dispose()
+        database.engine.dispose()
         raise
 
 
@@ -143,54 +132,54 @@ def open_read_only(settings: Settings, *, clock: Clock = system_clock) -> Journa
         SettingsError: its URL cannot be read.
     """
     home, found = settings.home, None
-    engine = make_engine(settings.journal_url or journal_url(home), busy_timeout_s=PATIENCE_S)
+    database = Database(settings.journal_url or journal_url(home), busy_timeout_s=PATIENCE_S)
     try:
-        file = sqlite_file(engine)
+        file = database.file
         if file is not None and not file.exists():  # which a connection would make
             _refuse_vanished(home)
             return None
-        facts = _facts_of(engine, home)
+        facts = _facts_of(database, home)
         if facts is not None:
             data_key = settings.data_key.get_secret_value()
-            found = _unlocked(engine, home, data_key, clock, facts, looks_only=True)
+            found = _unlocked(database, home, data_key, clock, facts, looks_only=True)
     finally:
         if found is None:
-            engine.dispose()
+            database.engine.dispose()
     return found
 
 
 def pids_at_work(settings: Settings) -> list[int]:
     """Return the processes of this machine that have an SQLite journal open."""
-    folder = holders_folder(make_engine(settings.journal_url or journal_url(settings.home)))
+    folder = Database(settings.journal_url or journal_url(settings.home)).holders_folder
     living = [] if folder is None else FileHolders(folder, takes_lock=False).living()
     return sorted({pid for pid in map(pid_of, living) if pid is not None})
 
 
-def _open(engine: Engine, home: Path, data_key: str, clock: Clock) -> Journal:
+def _open(database: Database, home: Path, data_key: str, clock: Clock) -> Journal:
     remembered = _remembered(home)
-    _private_from_birth(engine, home)
-    facts = _facts_of(engine, home)
+    _private_from_birth(database, home)
+    facts = _facts_of(database, home)
     if facts is None:
-        _create(engine, home, data_key)
-        facts = _facts_of(engine, home) or {}
-    journal = _unlocked(engine, home, data_key, clock, facts)
+        _create(database, home, data_key)
+        facts = _facts_of(database, home) or {}
+    journal = _unlocked(database, home, data_key, clock, facts)
     try:
         _recognise(home, remembered, journal.journal_id)
-        retire_old_key(engine, journal.holders, journal.lender_key)
+        retire_old_key(database, journal.holders, journal.lender_key)
     except BaseException:
         journal.holders.release()
         raise
     return journal
 
 
-def _facts_of(engine: Engine, home: Path) -> dict[str, str] | None:
+def _facts_of(database: Database, home: Path) -> dict[str, str] | None:
     """Return a journal's own facts, by name; None where there never was one.
 
     Raises:
         JournalError: it is damaged, of another version, or has vanished.
     """
-    require_sound_file(engine)
-    with reading(engine) as connection:
+    database.require_sound_file()
+    with database.reading() as connection:
         if not inspect(connection).has_table(meta.name):
             _refuse_vanished(home)
             return None
@@ -211,7 +200,7 @@ class _NoPseudonyms(Pseudonyms):
 
 
 def _unlocked(
-    engine: Engine,
+    database: Database,
     home: Path,
     data_key: str,
     clock: Clock,
@@ -228,17 +217,17 @@ def _unlocked(
     lender_key, trouble = b"", None
     pseudonyms: Pseudonyms = _NoPseudonyms(b"")
     try:
-        lender_key = lender_key_of(engine, configured_key(home, data_key), home)
-        sealer = make_sealer(engine, lender_key, home)
+        lender_key = lender_key_of(database, configured_key(home, data_key), home)
+        sealer = make_sealer(database, lender_key, home)
         pseudonyms = Pseudonyms(open_text(sealer, facts[PSEUDONYM_KEY], PSEUDONYM_KEY))
     except NightscreenError as error:
         if not looks_only:
             raise
         trouble = error
         sealer = Sealer(reread=partial(_refuse, error))
-    holders = _make_holders(engine, takes_lock=not looks_only)
+    holders = _make_holders(database, takes_lock=not looks_only)
     return Journal(
-        engine=engine,
+        database=database,
         home=home,
         journal_id=facts[_ID],
         lender_key=lender_key,
@@ -248,12 +237,12 @@ def _unlocked(
         clock=clock,
         key_trouble=trouble,
         fingerprint=facts[LENDER_KEY],
-        calls=Calls(engine, sealer, holders, clock),
-        answers=Answers(engine, sealer),
-        money=Money(engine, clock),
-        runs=Runs(engine, holders, clock),
-        lookups=Lookups(engine, sealer, holders),
-        askers=Askers(engine, holders),
+        calls=Calls(database, sealer, holders, clock),
+        answers=Answers(database, sealer),
+        money=Money(database, clock),
+        runs=Runs(database, holders, clock),
+        lookups=Lookups(database, sealer, holders),
+        askers=Askers(database, holders),
     )
 
 
@@ -264,26 +253,26 @@ def journal_url(home: Path) -> str:
 
 def journal_exists(home: Path, url: str = "") -> bool:
     """Return whether there is a journal to look into, without making one."""
-    file = sqlite_file(make_engine(url or journal_url(home)))
+    file = Database(url or journal_url(home)).file
     return file is None or file.exists()
 
 
-def _make_holders(engine: Engine, *, takes_lock: bool) -> Holders:
+def _make_holders(database: Database, *, takes_lock: bool) -> Holders:
     """Take this process's lock where every process of the journal looks for it, or only look."""
-    folder = holders_folder(engine)
+    folder = database.holders_folder
     if folder is not None:
         return FileHolders(folder, takes_lock=takes_lock)
-    with translate_errors(engine):
-        return AdvisoryHolders(engine, takes_lock=takes_lock)
+    with database.translate_errors():
+        return AdvisoryHolders(database, takes_lock=takes_lock)
 
 
-def _private_from_birth(engine: Engine, home: Path) -> None:
+def _private_from_birth(database: Database, home: Path) -> None:
     """Make the journal's file before SQLite does, so that nobody else may ever read it.
 
     A file that is there is not even opened: closing it again would drop the locks that another
     connection of this process holds on it.
     """
-    file = sqlite_file(engine)
+    file = database.file
     if file is None or file.exists():
         return
     _refuse_vanished(home)
@@ -357,9 +346,9 @@ def _recognise(home: Path, remembered: str | None, journal_id: str) -> None:
         )
 
 
-def _create(engine: Engine, home: Path, data_key: str) -> None:
+def _create(database: Database, home: Path, data_key: str) -> None:
     """Make the tables and the keys, unless another process has done so in this very moment."""
-    with writing(engine) as connection:
+    with database.writing() as connection:
         if inspect(connection).has_table(meta.name):
             return
         metadata.create_all(connection)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
-from nightscreen.journal.engine import blocks, fetch, fetch_value, writing
+from nightscreen.journal.database import blocks
 from nightscreen.journal.schema import RECORD, records
 from nightscreen.schemas.records import JournalRecord
 
@@ -48,7 +48,7 @@ class Records(Generic[R]):
 
         Of several processes that add one key, one writes it.
         """
-        with writing(self._journal.engine) as connection:
+        with self._journal.database.writing() as connection:
             known = {row.key for row in self._with_keys(connection, [each.key for each in found])}
             fresh = {each.key: each for each in found if each.key not in known}
             self.insert(connection, fresh.values())
@@ -56,12 +56,12 @@ class Records(Generic[R]):
 
     def replace(self, record: R, before: R, at: int) -> bool:
         """Put a record in the place of its earlier self; False where that is not there any more."""
-        with writing(self._journal.engine) as connection:
+        with self._journal.database.writing() as connection:
             return self.swap(connection, record, before, at)
 
     def change(self, key: str, changed: Callable[[R], R | None], at: int) -> R | None:
         """Change a record as it stands, or forget it; return it as it is now, None where gone."""
-        with writing(self._journal.engine) as connection:
+        with self._journal.database.writing() as connection:
             row = next(iter(self._with_keys(connection, [key])), None)
             before = None if row is None else self._read(row)
             after = None if before is None else changed(before)
@@ -81,7 +81,7 @@ class Records(Generic[R]):
         """
         new = changed = 0
         for block in blocks(found):
-            with writing(self._journal.engine) as connection:
+            with self._journal.database.writing() as connection:
                 rows = self._with_keys(connection, {record.key for record in block})
                 there = {row.key: self._read(row) for row in rows}
                 after = dict(there)
@@ -97,18 +97,18 @@ class Records(Generic[R]):
 
     def put(self, changed: Iterable[R], at: int) -> None:
         """Write records as they stand now, whatever stands under their keys."""
-        with writing(self._journal.engine) as connection:
+        with self._journal.database.writing() as connection:
             self.update(connection, changed, at)
 
     def drop(self, keys: Collection[str]) -> None:
         """Forget records."""
-        with writing(self._journal.engine) as connection:
+        with self._journal.database.writing() as connection:
             for block in blocks(list(keys)):
                 connection.execute(delete(records).where(self._mine, records.c.key.in_(block)))
 
     def drop_before(self, at: int) -> None:
         """Forget records whose period counts from before an instant, microseconds."""
-        with writing(self._journal.engine) as connection:
+        with self._journal.database.writing() as connection:
             connection.execute(delete(records).where(self._mine, records.c.updated_at < at))
 
     # --- within a transaction ---
@@ -151,7 +151,7 @@ class Records(Generic[R]):
         found = []
         for block in blocks(sorted(numbers)):
             query = select(records).where(self._mine, records.c.record_id.in_(block))
-            rows = fetch(self._journal.engine, query)
+            rows = self._journal.database.fetch(query)
             found += [(row.record_id, self._read(row)) for row in rows]
         return found
 
@@ -165,7 +165,7 @@ class Records(Generic[R]):
 
         Each comes with the instant from which its period counts.
         """
-        rows = fetch(self._journal.engine, self._query(records.c.customer.in_(customers)))
+        rows = self._journal.database.fetch(self._query(records.c.customer.in_(customers)))
         return [(self._read(row), row.updated_at) for row in rows]
 
     def of_subjects(self, subjects: Collection[bytes]) -> list[R]:
@@ -176,18 +176,18 @@ class Records(Generic[R]):
     def keys(self, *, batch: str) -> set[str]:
         """Return the keys of the records of a batch."""
         query = select(records.c.key).where(self._mine, records.c.batch == batch)
-        return {row.key for row in fetch(self._journal.engine, query)}
+        return {row.key for row in self._journal.database.fetch(query)}
 
     def versions(self) -> dict[int, int]:
         """Return when each record of the kind was last written, by its number."""
         query = select(records.c.record_id, records.c.updated_at).where(self._mine)
-        return {row.record_id: row.updated_at for row in fetch(self._journal.engine, query)}
+        return {row.record_id: row.updated_at for row in self._journal.database.fetch(query)}
 
     def stamp(self) -> tuple[int, ...]:
         """Return numbers that change with every record of the kind that comes, goes or changes."""
         kept = records.c
         newest = func.max(kept.record_id), func.max(kept.updated_at)
-        (found,) = fetch(self._journal.engine, select(func.count(), *newest).where(self._mine))
+        (found,) = self._journal.database.fetch(select(func.count(), *newest).where(self._mine))
         return tuple(found)
 
     def run_ids(self, *, state: str | None = None) -> list[str]:
@@ -199,7 +199,7 @@ class Records(Generic[R]):
         wanted = [kept.state == state] if state is not None else []
         query = select(kept.run_id).where(self._mine, *wanted).group_by(kept.run_id)
         query = query.order_by(func.min(kept.record_id))
-        return [row.run_id for row in fetch(self._journal.engine, query)]
+        return [row.run_id for row in self._journal.database.fetch(query)]
 
     def of_run(self, run_id: str) -> list[R]:
         """Return the records about a run, oldest first."""
@@ -208,11 +208,11 @@ class Records(Generic[R]):
     def number_of_run(self, run_id: str) -> int:
         """Return how many records there are about a run."""
         query = select(func.count()).where(self._mine, records.c.run_id == run_id)
-        return int(fetch_value(self._journal.engine, query))
+        return int(self._journal.database.fetch_value(query))
 
     def select(self, *conditions: ColumnElement[bool]) -> list[R]:
         """Return the records of the kind that a search in the table finds, oldest first."""
-        return list(map(self._read, fetch(self._journal.engine, self._query(*conditions))))
+        return list(map(self._read, self._journal.database.fetch(self._query(*conditions))))
 
     def read(self, connection: Connection, *conditions: ColumnElement[bool]) -> list[R]:
         """Return the same within a transaction."""

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Integer, bindparam, delete, exists, func, insert, select, update
 
-from nightscreen.journal.engine import (
-    execute_all,
-    fetch,
-    fetch_value,
-    reading,
-    with_retries,
-    writing,
-)
+from nightscreen.journal.database import with_retries
 from nightscreen.journal.schema import UNSETTLED, calls, put_meta, read_meta, runs
 from nightscreen.schemas.calls import KEPT_STATES, CallState
 from nightscreen.schemas.checks import HITS
@@ -33,8 +26,9 @@ from nightscreen.schemas.uploads import UPLOADS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Connection, Engine, Row, Select
+    from sqlalchemy import Connection, Row, Select
 
+    from nightscreen.journal.database import Database
     from nightscreen.journal.holders import Holders
     from nightscreen.schemas.clock import Clock
 
@@ -134,7 +128,7 @@ class RunHead(NamedTuple):
 class Runs:
     """Writes and reads runs."""
 
-    _engine: Engine = field(repr=False)
+    _database: Database = field(repr=False)
     _holders: Holders = field(repr=False)
     _clock: Clock = field(repr=False)
 
@@ -167,7 +161,7 @@ class Runs:
             "cap_micro": cap_micro,
             "parameters": json.dumps(parameters, sort_keys=True),
         }
-        with writing(self._engine) as connection:
+        with self._database.writing() as connection:
             known = connection.execute(
                 update(runs).where(runs.c.run_id == run_id).values(values)
             ).rowcount
@@ -179,7 +173,7 @@ class Runs:
 
     def discard(self, run_id: str) -> None:
         """Forget a run that came to nothing; calls it may have made are kept."""
-        execute_all(self._engine, delete(runs).where(runs.c.run_id == run_id))
+        self._database.execute(delete(runs).where(runs.c.run_id == run_id))
 
     def finish(
         self, run_id: str, *, state: str, stop_reason: str | None, report: Mapping[str, Any]
@@ -208,12 +202,12 @@ class Runs:
             self._change(run_id, {"parameters": moved})
 
     def _change(self, run_id: str, values: Mapping[str, str | int | None]) -> None:
-        execute_all(self._engine, update(runs).where(runs.c.run_id == run_id).values(values))
+        self._database.execute(update(runs).where(runs.c.run_id == run_id).values(values))
 
     def held_elsewhere(self, run_id: str) -> bool:
         """Return whether a living process other than this one works on the run."""
         of_run = runs.c.run_id == run_id, runs.c.state == RUNNING
-        holder = fetch_value(self._engine, select(runs.c.holder).where(*of_run))
+        holder = self._database.fetch_value(select(runs.c.holder).where(*of_run))
         return holder not in {None, self._holders.name} and not self._holders.dead(holder)
 
     def find(self, run_id: str) -> RunRecord | None:
@@ -236,7 +230,7 @@ class Runs:
         at = runs.c.states_last_at
         found: dict[str, list[tuple[str, int]]] = {}
         query = select(runs.c.batch, runs.c.run_id, at).where(at.is_not(None)).order_by(at)
-        for batch, run_id, written_at in fetch(self._engine, query):
+        for batch, run_id, written_at in self._database.fetch(query):
             found.setdefault(batch, []).append((run_id, written_at))
         return found
 
@@ -247,14 +241,14 @@ class Runs:
     def heads(self) -> list[RunHead]:
         """Return every run, newest first, without its report."""
         query = _NEWEST.with_only_columns(*(runs.c[name] for name in RunHead._fields))
-        return [RunHead(*row) for row in fetch(self._engine, query)]
+        return [RunHead(*row) for row in self._database.fetch(query)]
 
     def of_input(self, digest: str, *, flow: str) -> list[RunRecord]:
         """Return the runs of a flow that read a file of this content, newest first."""
         return self._select(_NEWEST.where(runs.c.input_digest == digest, runs.c.flow == flow))
 
     def _select(self, query: Select[Any]) -> list[RunRecord]:
-        return [self._read(row) for row in fetch(self._engine, query)]
+        return [self._read(row) for row in self._database.fetch(query)]
 
     def _read(self, row: Row[Any]) -> RunRecord:
         known, living = row._asdict(), None
@@ -274,7 +268,7 @@ class Runs:
         columns = [calls.c[name] for name in names or calls.c.keys()]
         of_run = calls.c.run_id == run_id
         ends = select(func.min(calls.c.call_id), func.max(calls.c.call_id)).where(of_run)
-        ((first, last),) = fetch(self._engine, ends)
+        ((first, last),) = self._database.fetch(ends)
         if first is None:
             return
         whose = calls.c.run_id.concat("")  # by an index of runs, each block would sort them all
@@ -284,7 +278,7 @@ class Runs:
             .order_by(calls.c.call_id)
             .limit(block)
         )
-        while rows := fetch(self._engine, query, {"first": first}):
+        while rows := self._database.fetch(query, {"first": first}):
             yield rows
             first = rows[-1][0] + 1
 
@@ -302,7 +296,9 @@ class Runs:
         troubles: dict[str, dict[str, int]] = {}
         last: int | None = None
         number = micro = 0
-        for check, state, trouble, known, count, reserved, settled_at in fetch(self._engine, query):
+        for check, state, trouble, known, count, reserved, settled_at in self._database.fetch(
+            query
+        ):
             if state == CallState.ANSWERED.value:
                 answered[check] += count
                 last = max(last or 0, settled_at)
@@ -344,7 +340,7 @@ class Runs:
         words = ("unreadable", "in_doubt", "failed")
         return {
             (check, bytes(subject)): next(compress(words, holds), "pending")
-            for check, subject, *holds in fetch(self._engine, query)
+            for check, subject, *holds in self._database.fetch(query)
         }
 
     def decisive_call(self, run_id: str, check: str, subject: bytes) -> Row[Any] | None:
@@ -359,19 +355,19 @@ class Runs:
             calls.c.call_id.desc(),
         )
         query = select(calls).where(*mine).order_by(*order).limit(1)
-        return next(iter(fetch(self._engine, query)), None)
+        return next(iter(self._database.fetch(query)), None)
 
     def calls_about(self, subjects: Sequence[bytes]) -> Sequence[Row[Any]]:
         """Return every call about some identifiers, oldest first."""
         query = select(calls).where(calls.c.subject.in_(subjects)).order_by(calls.c.call_id)
-        return fetch(self._engine, query)
+        return self._database.fetch(query)
 
     @with_retries
     def in_doubt(self) -> list[Row[Any]]:
         """Return every call that may have been charged without our knowing, oldest first."""
         unknown = (UNSETTLED, calls.c.cost_micro.is_(None))
         query = select(calls).where(*unknown).order_by(calls.c.call_id)
-        with reading(self._engine) as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(query).all()
             open_ = {row.holder for row in rows if row.state == CallState.INTENT.value}
             alive = {holder for holder in open_ if self._holders.alive(holder, connection)}
@@ -383,7 +379,7 @@ class Runs:
         """Return whether the service has answered any lookup of a run."""
         answered = calls.c.state.in_(KEPT_STATES)
         query = select(calls.c.call_id).where(calls.c.run_id == run_id, answered).limit(1)
-        return bool(fetch(self._engine, query))
+        return bool(self._database.fetch(query))
 
     def charges_of_late(self) -> dict[tuple[str, str], SeenCharges]:
         """Return what was answered and charged of late, by check and kind of identity."""
@@ -392,7 +388,7 @@ class Runs:
         recent = answered.order_by(calls.c.call_id.desc()).limit(_RECENT_OUTCOMES).subquery()
         sums = func.count(), func.coalesce(func.sum(recent.c.hit), 0)
         query = select(recent.c.check, recent.c.kind, *sums).group_by(recent.c.check, recent.c.kind)
-        rows = fetch(self._engine, query)
+        rows = self._database.fetch(query)
         return {(check, kind): SeenCharges(*map(int, sums)) for check, kind, *sums in rows}
 
     def seconds_per_answer(self) -> dict[str, float]:
@@ -407,17 +403,17 @@ class Runs:
         query = select(recent.c.check, func.avg(recent.c.settled_at - recent.c.sent_at)).group_by(
             recent.c.check
         )
-        return {check: float(mean) / MICROS for check, mean in fetch(self._engine, query)}
+        return {check: float(mean) / MICROS for check, mean in self._database.fetch(query)}
 
     def date_order(self, batch: str) -> str:
         """Return the order of dates that was answered last for a batch name; empty if none was."""
         name = _DATE_ORDER.format(batch)
-        with reading(self._engine) as connection:
+        with self._database.reading() as connection:
             return read_meta(connection, name).get(name, "")
 
     def keep_date_order(self, batch: str, order: str) -> None:
         """Keep the order of dates that a person named for a batch name."""
-        with writing(self._engine) as connection:
+        with self._database.writing() as connection:
             put_meta(connection, _DATE_ORDER.format(batch), order)
 
     def last_balance(self) -> int | None:
@@ -428,5 +424,5 @@ class Runs:
             .order_by(calls.c.call_id.desc())
             .limit(1)
         )
-        found = fetch_value(self._engine, query)
+        found = self._database.fetch_value(query)
         return None if found is None else int(found)

@@ -8,15 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from nightscreen.journal.engine import set_retry_timeout
-
 if TYPE_CHECKING:
     from datetime import timedelta
     from pathlib import Path
 
-    from sqlalchemy import Engine
-
     from nightscreen.files.sealing import Pseudonyms, Sealer
+    from nightscreen.journal.database import Database
     from nightscreen.journal.holders import Holders
     from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.errors import NightscreenError
@@ -31,7 +28,7 @@ class Storage:
         fingerprint: of the lender's key that is in force.
     """
 
-    engine: Engine = field(repr=False)
+    database: Database = field(repr=False)
     home: Path
     journal_id: str
     lender_key: bytes = field(repr=False)
@@ -44,12 +41,12 @@ class Storage:
 
     def set_retry_timeout(self, give_up: timedelta) -> None:
         """Wait for a database that is away or locked, for so long at a time."""
-        set_retry_timeout(self.engine, give_up.total_seconds())
+        self.database.give_up_s = give_up.total_seconds()
 
     def close(self) -> None:
         """Give back the lock and all connections."""
         self.holders.release()
-        self.engine.dispose()
+        self.database.engine.dispose()
 
     def __enter__(self) -> Self:
         return self

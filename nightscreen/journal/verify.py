@@ -10,7 +10,6 @@ from sqlalchemy import case, func, select, text
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.calls import NO_ANSWER
 from nightscreen.journal.disputes import DisputeState
-from nightscreen.journal.engine import snapshot
 from nightscreen.journal.money import RESERVING, Changes, Spent, scopes_of
 from nightscreen.journal.schema import (
     PASSING_TABLES,
@@ -43,7 +42,7 @@ def verify_journal(journal: Storage) -> list[str]:
 
     Everything is read from one instant of the journal, so that runs may go on meanwhile.
     """
-    with snapshot(journal.engine) as connection:
+    with journal.database.snapshot() as connection:
         return [
             *_database(connection),
             *broken_seals(journal, connection),

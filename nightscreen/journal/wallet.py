@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import BigInteger, and_, case, func, or_, select
 
 from nightscreen.journal.actor import SETTLE
-from nightscreen.journal.engine import reading
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
 from nightscreen.journal.schema import UNSETTLED, calls, runs
@@ -66,7 +65,7 @@ def between_runs(
     if run is None or before is None or before.finished_at is None:
         return None
     closing = (before.report or {})["balance"]
-    with reading(journal.engine) as connection:
+    with journal.database.reading() as connection:
         if _others_under_way(connection, before, run):
             return None
         lost = to_micro(Decimal(closing["closing"])) - balance.micro

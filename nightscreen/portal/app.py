@@ -25,7 +25,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 
 from nightscreen.client.wire import consent_address, read_scopes
-from nightscreen.journal.engine import reading
 from nightscreen.operations.bvn.confirmations import (
     PATH,
     LinkView,
@@ -162,7 +161,7 @@ async def _icon(_portal: Portal, _request: Request) -> Response:
 async def _health(portal: Portal, _request: Request) -> Response:
     def answers() -> bool:
         try:
-            with reading(portal.journal.engine) as connection:
+            with portal.journal.database.reading() as connection:
                 return connection.execute(text("SELECT 1")).scalar() == 1
         except JournalError:
             return False

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.journal.actor import CONTEST, OVERRIDE
 from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.engine import writing
 from nightscreen.journal.records import Records
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.results.notices import withdraw_notices
@@ -180,7 +179,7 @@ def answer_contest(
     if review is not None:
         note = f"Contest {contest.key}: {review.note}"
         decided = [review.model_copy(update={"note": note, "at": now})]
-    with writing(journal.engine) as connection:
+    with journal.database.writing() as connection:
         if not Records(journal, Contest).swap(connection, answered, contest, now):
             raise InputError(f"contest {contest_id} was changed meanwhile: look at it again")
         Records(journal, Review).insert(connection, decided)

@@ -18,7 +18,6 @@ from nightscreen.files.run_folder import RowFilter, RunFiles, read_columns, rows
 from nightscreen.files.sealed_file import drop_sealed, sweep_workspaces
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.consents import Consents
-from nightscreen.journal.engine import reading
 from nightscreen.journal.erasure import Erasures, Removed, scrub_database
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.records import Records
@@ -132,7 +131,7 @@ def find_person_data(
             person, or a run that involves them is under legal hold.
     """
     runs = journal.runs.newest(limit=None)[::-1]
-    with reading(journal.engine) as connection:
+    with journal.database.reading() as connection:
         Erasures(journal).require_rest(connection)
     there = [run for run in runs if Path(run.folder).is_dir()]
     person = KnownPerson(whom, journal)

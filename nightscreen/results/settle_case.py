@@ -14,7 +14,6 @@ from nightscreen.files.person import same_person
 from nightscreen.journal.actor import OVERRIDE, REVIEW
 from nightscreen.journal.cases import Cases, Reviews
 from nightscreen.journal.customers import Customers
-from nightscreen.journal.engine import writing
 from nightscreen.journal.records import Records
 from nightscreen.results.enriched import find_row
 from nightscreen.results.notices import rewrite_reviewed
@@ -217,7 +216,7 @@ def confirm_override(journal: Journal, actor: Actor, waiting: Review, settings: 
     }
     confirmed = waiting.model_copy(update={**change, "at": now})
     records, ended = Records(journal, Review), waiting.model_copy(update={"state": ENDED})
-    with writing(journal.engine) as connection:
+    with journal.database.writing() as connection:
         if not records.swap(connection, ended, waiting, now):
             raise InputError(
                 "this override does not wait any more: somebody else decided on it first"

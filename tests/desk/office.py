@@ -18,7 +18,7 @@ from nightscreen.config.settings import read_settings
 from nightscreen.desk.app import application
 from nightscreen.desk.context import Context
 from nightscreen.journal import open_journal
-from nightscreen.journal.engine import BUSY_TIMEOUT_S
+from nightscreen.journal.database import BUSY_TIMEOUT_S
 from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.errors import UsageError

@@ -10,7 +10,6 @@ import pytest
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit, AuditQuery
 from nightscreen.journal.copying import back_up, restore
-from nightscreen.journal.engine import writing
 from nightscreen.journal.erasure import Erasures, scrub_database
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.schema import ErasedPseudonyms
@@ -32,7 +31,7 @@ def office(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Office]:
 
 def change(office: Office, *statements: str) -> None:
     """Change the journal behind the desk's back."""
-    with writing(office.journal.engine) as connection:
+    with office.journal.database.writing() as connection:
         for statement in statements:
             connection.exec_driver_sql(statement)
 

@@ -77,7 +77,7 @@ def test_looking_writes_nothing_but_the_audit(office: Office) -> None:
         if given[2] == "BEGIN IMMEDIATE":
             writes.append(str(given[2]))
 
-    event.listen(office.journal.engine, "before_cursor_execute", note)
+    event.listen(office.journal.database.engine, "before_cursor_execute", note)
     for address, number in (("/", 0), ("/runs", 0), ("/audit", 0), ("/money", 0), ("/contests", 1)):
         office.clock.forward(minutes=2)
         ada.get(address)

@@ -15,7 +15,6 @@ from sqlalchemy import select
 from nightscreen.config.settings import read_settings
 from nightscreen.desk.accounts import SignInSource, ThrottledError
 from nightscreen.journal.audit import AuditQuery
-from nightscreen.journal.engine import reading
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.schema import failures
 from nightscreen.schemas.clock import MICROS
@@ -180,7 +179,7 @@ def test_many_at_once_are_no_more_than_five_and_leave_room_for_known_devices(
     with ThreadPoolExecutor(8) as pool:
         tries = [pool.submit(accounts.check, "ada", "wrong one", device) for _ in range(8)]
     assert sum(isinstance(each.exception(), ThrottledError) for each in tries) == 3
-    with reading(office.journal.engine) as connection:
+    with office.journal.database.reading() as connection:
         assert len(connection.execute(select(failures)).all()) == 5
 
 

@@ -15,7 +15,6 @@ from sqlalchemy import select
 from nightscreen.config.settings import Settings
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.calls import ClaimRequest
-from nightscreen.journal.engine import reading
 from nightscreen.journal.schema import metadata
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.calls import (
@@ -117,7 +116,7 @@ def journal(place: Place) -> Journal:
 def sealed_starts(journal: Journal) -> set[bytes]:
     """Return key id and nonce of every sealed value: unlike in any two of them."""
     sealed = [c for table in metadata.sorted_tables for c in table.c if "seal" in c.info]
-    with reading(journal.engine) as connection:
+    with journal.database.reading() as connection:
         found = [connection.execute(select(each)).scalars().all() for each in sealed]
     return {bytes(value)[:16] for values in found for value in values if value is not None}
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, event, func, select, text
+from sqlalchemy import Connection, create_engine, event, func, select, text
 
 from nightscreen.files.keys import encode_key
 from nightscreen.journal import Journal
 from nightscreen.journal.calls import STALE_MICROS, Claim, ClaimRequest
 from nightscreen.journal.copying import back_up
-from nightscreen.journal.engine import Turn, recording
+from nightscreen.journal.database import Database, Turn
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.lookups import LookupRun, NewLookup
 from nightscreen.journal.schema import PASSING_TABLES, ErasedPseudonyms, askers, calls, lookups
@@ -133,7 +133,7 @@ def test_lookups_of_killed_runs_are_swept_and_those_of_the_living_are_not(place:
     next_.lookups.sweep()
     assert next_.lookups.find("run-1") is None
     assert next_.lookups.find("run-2") is not None
-    with next_.engine.connect() as connection:
+    with next_.database.engine.connect() as connection:
         assert connection.execute(select(func.count()).select_from(lookups)).scalar_one() == 3
 
 
@@ -147,7 +147,7 @@ def test_a_backup_leaves_them_out(place: Place, tmp_path: Path) -> None:
     copy = place.open(
         home=tmp_path / "backup", url="", data_key=encode_key(journal.lender_key).decode()
     )
-    with copy.engine.connect() as connection:
+    with copy.database.engine.connect() as connection:
         for table in PASSING_TABLES:
             assert connection.execute(select(func.count()).select_from(table)).scalar_one() == 0
 
@@ -197,7 +197,7 @@ def test_an_outcome_that_comes_late_ends_no_lookup_of_another(place: Place) -> N
     slow, other = place.open(), place.open()
     table = fill(other, ["karma"])
     claimed = claim(slow, "karma", 1)
-    with other.engine.begin() as connection:
+    with other.database.engine.begin() as connection:
         connection.execute(lookups.update().values(holder=other.holders.name))
     settle(slow, claimed)
     assert states(other, table) == [CLAIMED]
@@ -423,7 +423,7 @@ def test_who_has_left_keeps_nothing_from_others(place: Place) -> None:
     analyst.askers.leave(f"run-of-{analyst.holders.name}", forget=False)
     victim.close()
     assert kinds(reserve(nightly, 3, 4, caps=SHARED)) == [GRANTED, GRANTED]
-    with nightly.engine.connect() as connection:
+    with nightly.database.engine.connect() as connection:
         names = set(connection.execute(select(askers.c.holder)).scalars())
     assert names == {nightly.holders.name, analyst.holders.name}
 
@@ -491,7 +491,7 @@ def test_no_interleaving_of_processes_passes_the_cap(place: Place) -> None:
         under_way[who] += [pair for pair in found if pair[1].kind is GRANTED]
         assert {*kinds(found)} <= {GRANTED, BUSY}
         assert sum(map(len, under_way)) <= 4
-    with openings[0].engine.connect() as connection:
+    with openings[0].database.engine.connect() as connection:
         doubted = select(func.count()).where(calls.c.state == CallState.IN_DOUBT.value)
         assert connection.execute(doubted).scalar_one() <= 4
 
@@ -505,12 +505,13 @@ def test_counters_are_written_last_and_in_one_order(journal: Journal) -> None:
 
     def note(_c: object, _d: object, sql: str, given: Any, *_: object) -> None:  # noqa: ANN401 - as the driver has it
         if "INTO spend" in sql:
-            transactions[-1].append([str(row[0]) for row in given])
+            scopes = (row["scope"] if isinstance(row, dict) else row[0] for row in given)
+            transactions[-1].append(list(scopes))
         elif sql.startswith(("INSERT", "UPDATE")):
             transactions[-1].append([])
 
-    event.listen(journal.engine, "begin", lambda _: transactions.append([]))
-    event.listen(journal.engine, "before_cursor_execute", note)
+    event.listen(journal.database.engine, "begin", lambda _: transactions.append([]))
+    event.listen(journal.database.engine, "before_cursor_execute", note)
     (pair,) = reserve(journal, 1)
     journal.calls.settle("run-1", [ended(pair)])
     claimed, settled = (each for each in transactions if any(each))
@@ -582,12 +583,13 @@ def test_what_a_lost_connection_left_unsure_counts_once(
     table = fill(journal, ["karma"] * 3)
     claimed = claim(journal, "karma", 1)
     cut: list[bool] = []
+    recording = Database.recording
 
     @contextmanager
     def cuts(
-        engine: Engine, turn: Turn | None = None, *, first: Callable[..., None] | None = None
+        database: Database, turn: Turn | None = None, *, first: Callable[..., None] | None = None
     ) -> Iterator[Connection]:
-        with recording(engine, turn, first=first) as connection:
+        with recording(database, turn, first=first) as connection:
             yield connection
             if cut:
                 return
@@ -598,7 +600,7 @@ def test_what_a_lost_connection_left_unsure_counts_once(
                     other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": own})
         raise JournalUnreachableError("the commit was not heard of")
 
-    monkeypatch.setattr("nightscreen.journal.calls.recording", cuts)
+    monkeypatch.setattr(Database, "recording", cuts)
     if settles:
         _settles(journal, claimed)
     else:

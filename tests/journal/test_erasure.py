@@ -9,7 +9,6 @@ from nightscreen.config.settings import GROUNDS
 from nightscreen.journal import Journal
 from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers, StateWrite
-from nightscreen.journal.engine import reading, sqlite_file
 from nightscreen.journal.erasure import (
     Erasures,
     Removed,
@@ -59,7 +58,7 @@ def state(journal: Journal, customer: bytes, times: int = 2) -> None:
 
 def subjects_of_calls(journal: Journal) -> list[bytes]:
     """Return the pseudonym of each call, in order."""
-    with reading(journal.engine) as connection:
+    with journal.database.reading() as connection:
         found = connection.execute(select(calls.c.subject).order_by(calls.c.call_id)).scalars()
         return [bytes(each) for each in found]
 
@@ -149,12 +148,12 @@ def test_no_trace_is_left_in_a_full_file(sqlite_place: Place) -> None:
     assert scrub_database(journal)
     traces = [*gone, CUSTOMER, *(sealed - sealed_starts(journal))]
     assert len(traces) == 2 * len(gone) + 1 + 3
-    file = sqlite_file(journal.engine)
+    file = journal.database.file
     assert file is not None
     for path in file.parent.glob(f"{file.name}*"):
         held = path.read_bytes() if path.is_file() else b""
         assert not [trace for trace in traces if trace in held], path
-    with reading(journal.engine) as connection:
+    with journal.database.reading() as connection:
         left = connection.execute(select(func.count()).where(calls.c.subject.in_(keys))).scalar()
     assert left == len(keys) - len(gone)
 
@@ -166,7 +165,7 @@ def test_a_log_in_use_is_told_and_emptied_later(sqlite_place: Place) -> None:
     answered(journal, *(int.from_bytes(each, "big") for each in (first, second)))
     erasures = Erasures(journal)
     traces = [first, second, *sealed_starts(journal)]
-    with journal.engine.connect().execution_options(reads=True) as reader:
+    with journal.database.engine.connect().execution_options(reads=True) as reader:
         reader.execute(select(func.count()).select_from(calls)).scalar()
         erasures.erase(ErasedPseudonyms([first]))
         assert not scrub_database(journal)

@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-from nightscreen.journal.engine import writing
 from nightscreen.schemas.calls import ReservationStatus
 from tests.journal.conftest import PRICE, Place, reserve
 
@@ -47,7 +46,7 @@ def test_a_killed_process_lets_go_at_once(place: Place) -> None:
 def wait_until_gone(place: Place) -> None:
     """Wait until PostgreSQL has noticed that its client is gone; SQLite needs no waiting."""
     journal = place.opened[0]
-    with writing(journal.engine) as connection:
+    with journal.database.writing() as connection:
         holders = list(connection.exec_driver_sql("SELECT DISTINCT holder FROM calls").scalars())
     for _ in range(500):
         if not any(journal.holders.alive(each) for each in holders if each != journal.holders.name):

@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import func, select
 
 from nightscreen.journal import Journal
-from nightscreen.journal.engine import reading
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.money import Spent
 from nightscreen.journal.schema import ErasedPseudonyms, answers
@@ -160,7 +159,7 @@ def test_a_late_outcome_about_an_erased_person_is_money_only(place: Place) -> No
     one.calls.settle("run-1", [ended(pair)])
     assert other.money.of_run("run-1") == Spent(PRICE, 0, 1)
     assert other.answers.latest("karma", [subject(1)]) == {}
-    with reading(other.engine) as connection:
+    with other.database.reading() as connection:
         assert connection.execute(select(func.count()).select_from(answers)).scalar() == 0
 
 

@@ -18,7 +18,6 @@ from nightscreen.files.keys import KEY_FILE, encode_key
 from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.journal import Journal, keyset, open_journal
 from nightscreen.journal.copying import back_up, restore
-from nightscreen.journal.engine import reading
 from nightscreen.journal.keyset import link_keys, rotate_key, rotate_link_key
 from nightscreen.journal.schema import answers, data_keys
 from nightscreen.journal.verify import verify_journal
@@ -47,12 +46,12 @@ def bodies(journal: Journal, count: int) -> list[int]:
 def seal_ids(journal: Journal) -> list[bytes]:
     """Return under which data keys answers are sealed, in their order."""
     query = select(answers.c.body).order_by(answers.c.answer_id)
-    with reading(journal.engine) as connection:
+    with journal.database.reading() as connection:
         return [bytes(body[:4]) for body in connection.execute(query).scalars()]
 
 
 def wrapping(journal: Journal) -> Counter[str]:
-    with reading(journal.engine) as connection:
+    with journal.database.reading() as connection:
         return Counter(connection.execute(select(data_keys.c.wrapped_by)).scalars())
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from nightscreen.journal import open_journal
-from nightscreen.journal.engine import writing
 from nightscreen.journal.opening import open_read_only
 from nightscreen.journal.schema import VERSION, declared_version, metadata, put_meta
 from nightscreen.schemas.errors import (
@@ -79,7 +78,7 @@ def test_a_vanished_sqlite_journal_is_not_begun_anew(sqlite_place: Place) -> Non
 def test_a_vanished_postgresql_journal_is_not_begun_anew(place: Place) -> None:
     """Tables that were dropped are not made again."""
     journal = place.open()
-    with writing(journal.engine) as connection:
+    with journal.database.writing() as connection:
         metadata.drop_all(connection)
     place.is_damaged = True
     with pytest.raises(JournalError, match="remembers a journal that is not there"):
@@ -100,14 +99,14 @@ def test_another_journal_than_home_remembers_is_refused(place: Place, tmp_path: 
 def test_a_journal_of_another_version_is_refused_in_one_line(place: Place) -> None:
     """Its version is a digest of the declared schema; nothing is guessed and nothing changed."""
     journal = place.open()
-    with writing(journal.engine) as connection:
+    with journal.database.writing() as connection:
         put_meta(connection, VERSION, "0123456789abcdef")
     with pytest.raises(JournalVersionError, match="0123456789abcdef") as refused:
         place.open()
     with pytest.raises(JournalVersionError):
         open_read_only(place.settings())
     assert "\n" not in str(refused.value)
-    with writing(journal.engine) as connection:
+    with journal.database.writing() as connection:
         put_meta(connection, VERSION, declared_version())
     assert place.open().journal_id == journal.journal_id
 

@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, text
 
 from nightscreen.config.settings import GROUNDS
 from nightscreen.journal import Journal
-from nightscreen.journal.engine import _WRITE_LOCK, reading, recording
+from nightscreen.journal.database import _WRITE_LOCK
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.holders import AdvisoryHolders
 from nightscreen.schemas.calls import Caps, ReservationStatus
@@ -35,7 +35,7 @@ def test_commits_last_whatever_the_server_does(server_place: Place) -> None:
     with server.connect() as connection:
         assert connection.execute(text("SHOW synchronous_commit")).scalar() == "off"
     server.dispose()
-    with reading(server_place.open().engine) as connection:
+    with server_place.open().database.reading() as connection:
         assert connection.execute(text("SHOW synchronous_commit")).scalar() == "on"
 
 
@@ -126,14 +126,14 @@ def test_a_journal_that_stays_locked_is_waited_for(server_place: Place) -> None:
 def test_a_change_of_the_whole_journal_waits_for_all_who_record(server_place: Place) -> None:
     """An erasure or a rotation never meets a group of outcomes half written."""
     journal, other = (server_place.open(busy_timeout_s=0.3) for _ in range(2))
-    with recording(other.engine), pytest.raises(JournalBusyError):
+    with other.database.recording(), pytest.raises(JournalBusyError):
         Erasures(journal).purge(dict.fromkeys(GROUNDS, 0))
 
 
 def test_a_place_in_the_journal_waits_for_answers_half_written(server_place: Place) -> None:
     """Of two who write at once the lower number may appear last: no plan may fall in between."""
     journal, other = (server_place.open(busy_timeout_s=0.3) for _ in range(2))
-    with recording(other.engine), pytest.raises(JournalBusyError):
+    with other.database.recording(), pytest.raises(JournalBusyError):
         journal.answers.position()
     assert journal.answers.position() == 0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 
-from nightscreen.journal.engine import snapshot
 from nightscreen.journal.runs import KILLED
 from nightscreen.journal.schema import spend
 from nightscreen.schemas.calls import CallResult, CallState
@@ -82,7 +81,7 @@ def test_readers_do_not_keep_writers_waiting(place: Place) -> None:
     """A long look at one instant goes on while others write, and does not see what they wrote."""
     journal = place.open(busy_timeout_s=3.0)
     reserve(journal, 1)
-    with snapshot(journal.engine) as connection:
+    with journal.database.snapshot() as connection:
         before = connection.execute(spend.select()).all()
         thread = threading.Thread(target=reserve, args=(journal, 2))
         thread.start()

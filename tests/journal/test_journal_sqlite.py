@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from nightscreen.journal.engine import reading
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.errors import (
     JournalBusyError,
@@ -37,7 +36,7 @@ def fill(place: Place, groups: int) -> None:
 
 def pragma(place: Place, name: str) -> object:
     """Return a setting of the journal's own connections."""
-    with reading(place.open().engine) as connection:
+    with place.open().database.reading() as connection:
         return connection.execute(text(f"PRAGMA {name}")).scalar()
 
 
@@ -103,14 +102,14 @@ def test_a_full_disk_is_told_and_harms_nothing(sqlite_place: Place) -> None:
     """Nothing of the group that did not fit is kept; with room again all goes on."""
     journal = sqlite_place.open()
     pairs = reserve(journal, *range(40))
-    with reading(journal.engine) as connection:
+    with journal.database.reading() as connection:
         pages = connection.execute(text("PRAGMA page_count")).scalar()
         connection.execute(text(f"PRAGMA max_page_count={pages}"))
     big = [ended(pair, body=b"x" * 5000) for pair in pairs]
     with pytest.raises(JournalError, match=r"disk of the journal .* is full"):
         journal.calls.settle("run-1", big)
     assert verify_journal(journal) == []
-    with reading(journal.engine) as connection:
+    with journal.database.reading() as connection:
         connection.execute(text("PRAGMA max_page_count=1000000"))
     journal.calls.settle("run-1", big)
     assert journal.money.of_run("run-1").reserved_micro == 0

@@ -8,7 +8,6 @@ from nightscreen.config.settings import GROUNDS
 from nightscreen.files.keys import encode_key
 from nightscreen.journal import Journal
 from nightscreen.journal.copying import back_up
-from nightscreen.journal.engine import writing
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.opening import open_journal
@@ -58,7 +57,7 @@ def test_a_record_comes_back_as_it_was_written_and_is_written_once(journal: Jour
     assert Records(journal, SentNotice).find("1") is None
     assert store.of_customers([OTHER]) == [contest("2", OTHER)]
     assert store.all(state="answered") == []
-    with writing(journal.engine) as connection:
+    with journal.database.writing() as connection:
         rows = connection.execute(records.select()).all()
     assert all(b"CUST-1" not in bytes(row.sealed) for row in rows)
 
@@ -73,7 +72,7 @@ def test_records_are_rotated_verified_copied_and_erased(place: Place, tmp_path: 
     assert verify_journal(journal) == []
     Erasures(journal).erase(ErasedPseudonyms(customers=[CUSTOMER]))
     assert store.all() == [contest("2", OTHER)]
-    with writing(journal.engine) as connection:
+    with journal.database.writing() as connection:
         connection.execute(records.update().values(sealed=b"x" * 80))
     (told,) = verify_journal(journal)
     assert told.startswith("1 sealed values of the table records")

@@ -19,7 +19,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from nightscreen.calling.asking import Asking
 from nightscreen.checks.registry import CHECKS
 from nightscreen.journal import Journal, open_journal
-from nightscreen.journal.engine import writing
 from nightscreen.journal.keyset import PSEUDONYM_KEY
 from nightscreen.journal.schema import put_meta, sealed_text
 from nightscreen.sandbox.app import application
@@ -68,7 +67,7 @@ class FixedWorld(World):
         self.settings = {"max_in_flight": in_flight, "data_key": DATA_KEY, **self.settings}
         for operation, milliseconds in LATENCIES_MS.items():
             self.sandbox.latency.by_operation[operation] = fixed(milliseconds)
-        with self.journal() as journal, writing(journal.engine) as connection:
+        with self.journal() as journal, journal.database.writing() as connection:
             sealed = sealed_text(journal.sealer, _PSEUDONYM_KEY, PSEUDONYM_KEY)
             put_meta(connection, PSEUDONYM_KEY, sealed)
 

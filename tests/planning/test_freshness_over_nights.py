@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete
 
-from nightscreen.journal.engine import writing
 from nightscreen.journal.schema import answers
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.clock import MICROS
@@ -69,7 +68,7 @@ def test_a_run_whose_answers_were_erased_meanwhile_is_not_completed(nights: Nigh
     folder = nights.folder
 
     def erase_one(run: ScreeningRun) -> None:
-        with writing(run.journal.engine) as connection:
+        with run.journal.database.writing() as connection:
             connection.execute(delete(answers).where(answers.c.answer_id == 4))
 
     given = str(folder / "customers.csv")

@@ -7,7 +7,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from nightscreen.journal.engine import writing
 from nightscreen.journal.schema import records
 from nightscreen.portal.pages import DEPARTURES_A_MINUTE
 from nightscreen.schemas.errors import SettingsError
@@ -54,7 +53,7 @@ async def test_fault_is_a_page_in_kind_words_and_a_line_without_a_person(
     page = await visitor.open(token)
     assert (page.status_code, "Something is wrong on our side" in page.text) == (500, True)
     town.app._inner = whole  # type: ignore[attr-defined]
-    with writing(town.journal.engine) as connection:
+    with town.journal.database.writing() as connection:
         records.drop(connection)
     page = await visitor.open(token)
     assert (page.status_code, "Something is wrong on our side" in page.text) == (500, True)

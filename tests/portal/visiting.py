@@ -18,7 +18,6 @@ from sqlalchemy import select
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.consents import Consents
-from nightscreen.journal.engine import reading
 from nightscreen.journal.schema import calls
 from nightscreen.operations.consents.links import ConsentLinks, Link
 from nightscreen.portal.app import application
@@ -105,7 +104,7 @@ class Town:
     def calls(self) -> list[tuple[str, str]]:
         """Return check and state of every call in the journal."""
         query = select(calls.c.check, calls.c.state).order_by(calls.c.call_id)
-        with reading(self.journal.engine) as connection:
+        with self.journal.database.reading() as connection:
             return [(check, state) for check, state in connection.execute(query)]
 
 

@@ -12,7 +12,6 @@ from nightscreen.config.settings import GROUNDS
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.cases import Cases
-from nightscreen.journal.engine import writing
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import runs
@@ -87,7 +86,7 @@ def test_a_release_opens_the_cases_that_no_newer_run_decided(world: World) -> No
         run = journal.runs.find(held.report["run_id"])
         assert run is not None
         report = {**held.report, "held": ["odd"], "publishable": False}
-        with writing(journal.engine) as connection:
+        with journal.database.writing() as connection:
             mine = runs.c.run_id == run.run_id
             connection.execute(update(runs).where(mine).values(report=json.dumps(report)))
         every = [each.customer for each in Records(journal, OpenCase).all()]

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import insert, literal, select, union_all, update
 
 from nightscreen.client.validation_errors import read_model
-from nightscreen.journal.engine import blocks, reading, writing
+from nightscreen.journal.database import blocks
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import TRANSACTION, records, transaction_records
 from nightscreen.schemas.answers import read_instant, read_number
@@ -416,7 +416,7 @@ class PullStore:
 
     def last_kept(self, customer: bytes, kind: PulledKind) -> Pulled | None:
         """Return the pull of a customer whose list was kept and answered last."""
-        with reading(self._journal.engine) as connection:
+        with self._journal.database.reading() as connection:
             return self._last(connection, customer, kind)
 
     def _last(
@@ -441,7 +441,7 @@ class PullStore:
         be older than what the service lists.
         """
         kind, now = pulled.pulled, self._journal.clock()
-        with writing(self._journal.engine) as connection:
+        with self._journal.database.writing() as connection:
             last = self._last(connection, pulled.customer, kind, but_of=pulled.run_id)
             if last is not None and (last.answered_at or 0) > (pulled.answered_at or 0):
                 done = pulled.model_copy(update={"state": PullOutcome.SUPERSEDED})
@@ -540,7 +540,7 @@ class PullStore:
             )
 
         query = select(transaction_records).where(which).order_by(_records.record_id)
-        with reading(self._journal.engine) as connection:
+        with self._journal.database.reading() as connection:
             found = connection.execution_options(yield_per=_BLOCK).execute(query)
             for rows in found.partitions():
                 yield list(map(version, rows))
@@ -557,7 +557,7 @@ class PullStore:
         removed = select(*what, literal(_REMOVED.value), _records.ended_at)
         gone = (_records.ended_by == run_id) & (_records.ended_as == _REMOVED.value)
         both = union_all(brought.where(_records.run_id == run_id), removed.where(gone))
-        with reading(self._journal.engine) as connection:
+        with self._journal.database.reading() as connection:
             yield from connection.execute(both)
 
 

@@ -1,0 +1,513 @@
+"""The journal's database: SQLite with write-ahead log and full sync, or PostgreSQL.
+
+Transactions begin here, a database that is away is waited for here, and its errors become ours
+here, in one place. What is read and written belongs to the modules beside this one.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from contextlib import ExitStack, closing, contextmanager
+from enum import Enum
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from sqlalchemy import Connection, Engine, bindparam, create_engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from nightscreen.schemas.errors import (
+    JournalBusyError,
+    JournalDamagedError,
+    JournalError,
+    JournalUnreachableError,
+    SettingsError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from sqlalchemy import Executable, Row, Table, TextClause
+    from sqlalchemy.pool import ConnectionPoolEntry
+
+BUSY_TIMEOUT_S = 60.0
+_CONNECT_TIMEOUT_S = 10
+_RETRY_S = 0.02
+_REACH_AGAIN_S = 0.5
+_NAMED_EVERY_S = 60.0
+_UNACKNOWLEDGED_MS = 30_000
+_PAGES_KEPT, _PAGES_AT_ONCE = 1_000, 5_000
+"""Free pages left for what is written next, and those given back while others wait: 20 MB."""
+_WRITE_LOCK = 0x6E69676874  # names the journal's one writer among PostgreSQL's advisory locks
+_BUSY = {"SQLITE_BUSY", "SQLITE_LOCKED", "55P03", "40P01", "40001"}
+_AWAY = {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
+"""PostgreSQL is shut down, starts, ended an idle session, or has no connection left."""
+_CONNECTION = "08"  # class of what goes wrong with a connection
+_FULL = {"SQLITE_FULL", "53100"}
+_DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "XX001", "XX002"}
+_READ_ONLY = {"SQLITE_READONLY", "25006"}
+_LOGGER = logging.getLogger(__name__)
+T = TypeVar("T")
+P = ParamSpec("P")
+S = TypeVar("S", bound="_OnDatabase")
+
+
+class Turn(Enum):
+    """What one transaction at a time does, by the number of an advisory lock of PostgreSQL."""
+
+    GRANTS = 0x6E69676875
+    DESK = 0x6E69676876
+
+
+class Database:
+    """A journal's database; nothing connects to it before something is asked of it.
+
+    Args:
+        url: as SQLAlchemy takes it.
+        busy_timeout_s: how long to wait where another process has it locked.
+
+    Attributes:
+        engine: SQLAlchemy's.
+        on_postgresql: whether it is PostgreSQL, else SQLite.
+        file: the journal's file with links followed; None where it is no SQLite file.
+        give_up_s: the longest that one call waits for a database that is away or stays locked;
+            nothing by default, so that a command says at once what is wrong.
+
+    Raises:
+        SettingsError: the URL cannot be read or names a database we do not know.
+    """
+
+    def __init__(self, url: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+        try:
+            parsed = make_url(url)
+        except (ArgumentError, ValueError):
+            raise SettingsError(
+                "NIGHTSCREEN_JOURNAL_URL cannot be read: write sqlite:////path/journal.sqlite or "
+                "postgresql+psycopg://user:password@host/database"
+            ) from None
+        backend = parsed.get_backend_name()
+        if backend not in {"sqlite", "postgresql"}:
+            raise SettingsError(
+                f"NIGHTSCREEN_JOURNAL_URL must name SQLite or PostgreSQL, not {backend}"
+            )
+        self.on_postgresql = backend == "postgresql"
+        make = _postgresql_engine if self.on_postgresql else _sqlite_engine
+        self.engine = make(parsed, busy_timeout_s)
+        self.file = None if self.on_postgresql else Path(self.engine.url.database or "").resolve()
+        self.give_up_s = 0.0
+        self._busy_timeout_s = busy_timeout_s
+        self._gave_up = False  # a wait came to nothing; none is begun until something was written
+        self._named_at = 0.0  # when the log named a wait last, by a clock that nobody sets
+
+    # --- transactions ---
+
+    @contextmanager
+    def _transaction(
+        self, prepare: Callable[[Connection], object], *, reads: bool = False
+    ) -> Iterator[Connection]:
+        """One transaction, begun once the database can be reached and gives what it waits for."""
+
+        def begin() -> tuple[Connection, ExitStack]:
+            with self.translate_errors(), ExitStack() as opening:
+                begun = self.engine.connect() if reads else self.engine.begin()
+                connection = opening.enter_context(begun)
+                if reads:
+                    connection.execution_options(reads=True)
+                prepare(connection)
+                return connection, opening.pop_all()
+
+        connection, under_way = self.retry(begin)
+        with self.translate_errors(), under_way:
+            yield connection
+        if not reads:
+            self._gave_up = False
+
+    def _lock_whole(self, connection: Connection) -> None:
+        if self.on_postgresql:
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
+
+    def writing(self) -> AbstractContextManager[Connection]:
+        """Give one serialised write transaction, whichever the database."""
+        return self._transaction(self._lock_whole)
+
+    def recording(
+        self, turn: Turn | None = None, *, first: Callable[[Connection], None] | None = None
+    ) -> AbstractContextManager[Connection]:
+        """Give one write transaction beside others of its kind, where the database can bear that.
+
+        For what processes that ask write all the time: it waits for `writing` and makes it wait,
+        and else for nobody but who writes the very rows, or has the same turn. So rows that many
+        write are written last and in one order, and what is decided by reading needs a turn.
+
+        Args:
+            turn: what only one transaction at a time does.
+            first: called before anything is waited for.
+        """
+
+        def prepare(connection: Connection) -> None:
+            if first is not None:
+                first(connection)
+            if self.on_postgresql:
+                take = f"SELECT pg_advisory_xact_lock_shared({_WRITE_LOCK})"
+                if turn is not None:
+                    take += f", pg_advisory_xact_lock({turn.value})"
+                connection.exec_driver_sql(take)
+
+        return self._transaction(prepare)
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """Give one read transaction; it never waits for writers, and never makes them wait."""
+        return self._transaction(lambda _: None, reads=True)
+
+    def reading_settled(self) -> AbstractContextManager[Connection]:
+        """Give one read transaction that begins when nobody is in the middle of writing.
+
+        Numbers are given out before they are committed: where several write beside each other, a
+        lower one may appear after a higher. Seen from here all up to the highest have appeared.
+        """
+        return self._transaction(self._lock_whole, reads=True)
+
+    def snapshot(self) -> AbstractContextManager[Connection]:
+        """Give one read transaction in which every statement sees the same instant."""
+
+        def see_one_instant(connection: Connection) -> None:
+            if self.on_postgresql:  # SQLite's transactions do so by themselves
+                frozen = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+                connection.exec_driver_sql(frozen)
+
+        return self._transaction(see_one_instant, reads=True)
+
+    def run_alone(self, statement: str) -> tuple[Any, ...] | None:
+        """Run a statement outside any transaction; return the first row of what it gives."""
+        with self.translate_errors(), self.engine.connect() as connection:
+            if self.on_postgresql:
+                connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(
+                    statement
+                )
+                return None
+            cursor = connection.connection.cursor()
+            try:
+                cursor.execute(statement)
+                found: tuple[Any, ...] | None = cursor.fetchone()
+            finally:
+                cursor.close()
+        return found
+
+    # --- one query, or statements that bear being carried out twice ---
+
+    def fetch(
+        self, query: Executable, values: Mapping[str, Any] | None = None
+    ) -> Sequence[Row[Any]]:
+        """Return the rows of one query; a database that went away meanwhile is asked again."""
+
+        def read() -> Sequence[Row[Any]]:
+            with self.reading() as connection:
+                return connection.execute(query, values).all()
+
+        return self.retry(read)
+
+    def fetch_value(self, query: Executable) -> Any:  # noqa: ANN401 - any column's
+        """Return the first value that one query finds; None where it finds nothing."""
+        rows = self.fetch(query)
+        return rows[0][0] if rows else None
+
+    def execute(self, *statements: Executable) -> None:
+        """Carry out statements in one transaction beside others, again where it broke off."""
+
+        def write() -> None:
+            with self.recording() as connection:
+                for each in statements:
+                    connection.execute(each)
+
+        self.retry(write)
+
+    # --- a database that is away, or in trouble ---
+
+    def retry(self, work: Callable[[], T]) -> T:
+        """Do work on the journal again where its database went away in the middle.
+
+        Whether the first try was committed is not known then: the work must be one that may be done
+        twice, or find out.
+        """
+        since: float | None = None
+        while True:
+            try:
+                return work()
+            except (JournalBusyError, JournalUnreachableError) as error:
+                now = time.monotonic()
+                is_due = since is None or now - self._named_at >= _NAMED_EVERY_S
+                since = now if since is None else since
+                if self._gave_up or now - since >= self.give_up_s:
+                    self._gave_up = self.give_up_s > 0
+                    raise
+                if is_due:
+                    self._named_at = now
+                    waiting = "waiting for the journal (%.0f of %.0f s): %s"
+                    _LOGGER.warning(waiting, now - since, self.give_up_s, error)
+                time.sleep(min(_REACH_AGAIN_S, self.give_up_s))
+
+    @contextmanager
+    def translate_errors(self) -> Iterator[None]:
+        """Turn a database's error into one of ours that says what to do."""
+        try:
+            yield
+        except DBAPIError as error:
+            raise self._ours(error.orig) from None
+        except self.engine.dialect.loaded_dbapi.Error as error:
+            raise self._ours(error) from None
+        except PoolTimeoutError:
+            raise self._busy() from None
+
+    def _ours(self, error: BaseException | None) -> JournalError:
+        """Return our error for a driver's."""
+        where, word = self._place, _word(error)
+        lines = str(error).strip().splitlines() if error is not None else []
+        reason = lines[0] if lines else "no reason given"
+        if word in _BUSY:
+            return self._busy()
+        if self._is_away(error, word):
+            return JournalUnreachableError(
+                f"the journal {where} cannot be reached: {reason}; see that its database runs, or "
+                "correct NIGHTSCREEN_JOURNAL_URL, then run again"
+            )
+        if word in _FULL:
+            return JournalError(
+                f"the disk of the journal {where} is full; free some space, then resume the run: "
+                "nothing is lost"
+            )
+        if word in _DAMAGED:
+            return JournalDamagedError(
+                f"the journal {where} is damaged ({reason}); it was left untouched: restore it "
+                "from a backup (nightscreen journal backup makes one)"
+            )
+        if word in _READ_ONLY:
+            return JournalError(
+                f"the journal {where} cannot be written ({reason}); mend its permissions, then run "
+                "again: nothing is lost"
+            )
+        return JournalError(
+            f"the journal {where} cannot be used: {reason}; mend that, or correct "
+            "NIGHTSCREEN_JOURNAL_URL, then run again"
+        )
+
+    def _is_away(self, error: BaseException | None, word: str) -> bool:
+        """Return whether the database is not there at present: what was asked is not at fault."""
+        if not self.on_postgresql:
+            return False
+        if word:
+            return word in _AWAY or word.startswith(_CONNECTION)
+        driver: Any = self.engine.dialect.loaded_dbapi
+        return isinstance(error, driver.OperationalError | driver.InterfaceError)
+
+    def _busy(self) -> JournalBusyError:
+        return JournalBusyError(
+            f"the journal {self._place} stayed locked by another process for "
+            f"{self._busy_timeout_s:g} s; find and end that process, then run again: nothing is "
+            "lost"
+        )
+
+    @property
+    def _place(self) -> str:
+        """Name a journal without its password."""
+        if self.file is not None:
+            return self.engine.url.database or ""
+        return self.engine.url.set(query={}).render_as_string(hide_password=True)
+
+    # --- the file of SQLite ---
+
+    @property
+    def holders_folder(self) -> Path | None:
+        """Where the processes of an SQLite journal have their locks."""
+        return None if self.file is None else self.file.with_name(f"{self.file.name}.holders")
+
+    def release_pages(self) -> None:
+        """Give pages of an SQLite file that hold nothing back to the disk, some at a time."""
+        if self.on_postgresql:
+            return
+        with self.translate_errors(), self.engine.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            while driver.execute("PRAGMA freelist_count").fetchone()[0] > _PAGES_KEPT:
+                # as a script: of a single statement the driver makes the first step alone, a page
+                driver.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
+
+    def require_sound_file(self) -> None:
+        """Look into an SQLite file without being able to write it, so that damage stays as it is.
+
+        Raises:
+            JournalDamagedError: it is no database, or not whole.
+        """
+        if self.file is None or not self.file.exists() or self.file.stat().st_size == 0:
+            return
+        try:
+            with closing(sqlite3.connect(f"{self.file.as_uri()}?mode=ro", uri=True)) as connection:
+                connection.execute(f"PRAGMA busy_timeout={int(self._busy_timeout_s * 1000)}")
+                for name, made in connection.execute(
+                    "SELECT name, sql FROM sqlite_master WHERE type='table'"
+                ):
+                    last = "" if "WITHOUT ROWID" in made else "ORDER BY rowid DESC"
+                    connection.execute(f'SELECT 1 FROM "{name}" {last} LIMIT 1').fetchone()  # noqa: S608 - names of our own tables
+        except sqlite3.Error as error:
+            raise self._ours(error) from None
+
+
+def _sqlite_engine(url: URL, busy_timeout_s: float) -> Engine:
+    database = url.database or ""
+    if not database or ":memory:" in database or database.startswith("file:"):
+        raise SettingsError(
+            "NIGHTSCREEN_JOURNAL_URL must name a file that lasts: sqlite:////path/journal.sqlite"
+        )
+    engine = create_engine(
+        url, connect_args={"timeout": busy_timeout_s}, max_overflow=-1, hide_parameters=True
+    )
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _postgresql_engine(url: URL, busy_timeout_s: float) -> Engine:
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    milliseconds = int(busy_timeout_s * 1000)
+    arguments = {
+        "connect_timeout": _CONNECT_TIMEOUT_S,
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": _UNACKNOWLEDGED_MS,
+        "options": f"-c lock_timeout={milliseconds} -c synchronous_commit=on",
+    }
+    given = url.query.get("options", "")
+    if given:
+        arguments["options"] = f"{arguments['options']} {given}"
+    try:
+        engine = create_engine(
+            url.difference_update_query(["options"]),
+            connect_args=arguments,
+            isolation_level="READ COMMITTED",  # a lock is waited for, then all committed is seen
+            pool_pre_ping=True,
+            pool_timeout=busy_timeout_s,
+            max_overflow=20,
+            hide_parameters=True,
+        )
+    except (NoSuchModuleError, ModuleNotFoundError):
+        raise SettingsError(
+            f"NIGHTSCREEN_JOURNAL_URL names a driver that is not installed: {url.drivername}; "
+            "write postgresql+psycopg://user:password@host/database"
+        ) from None
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
+    """Make each commit last through a power loss, and leave transactions to us."""
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    if cursor.execute("PRAGMA page_count").fetchone() == (0,):
+        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")  # it would write the header of another
+    if cursor.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        _turn_on_log(connection)
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.execute("PRAGMA secure_delete=ON")
+    cursor.execute("PRAGMA cache_size=-16000")
+    cursor.close()
+
+
+def _turn_on_log(connection: sqlite3.Connection) -> None:
+    """Turn on the write-ahead log; SQLite itself does not wait where another process does the same.
+
+    Raises:
+        JournalError: the file system cannot keep such a log.
+    """
+    cursor = connection.cursor()
+    (timeout_ms,) = cursor.execute("PRAGMA busy_timeout").fetchone()
+    give_up_at = time.monotonic() + timeout_ms / 1000
+    while True:
+        try:
+            (found,) = cursor.execute("PRAGMA journal_mode=WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if _word(error) not in _BUSY or time.monotonic() > give_up_at:
+                raise
+            time.sleep(_RETRY_S)
+            continue
+        if found != "wal":
+            raise JournalError(
+                f"the journal's disk cannot keep a write-ahead log (it offers {found}): put "
+                "NIGHTSCREEN_HOME on a local disk"
+            )
+        return
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """Begin a write at once with the write lock, so that it can never fail half way."""
+    reads = connection.get_execution_options().get("reads", False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+# --- what is retried as a whole ---
+
+
+class _OnDatabase(Protocol):
+    @property
+    def _database(self) -> Database: ...
+
+
+def with_retries(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], T]:
+    """Have a method run again where the database broke it off, as `Database.retry` does."""
+
+    @wraps(method)
+    def again(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._database.retry(lambda: method(self, *args, **kwargs))
+
+    return again
+
+
+def _word(error: BaseException | None) -> str:
+    """Return the stable word by which a driver names its error, extended codes cut to the root."""
+    if isinstance(error, sqlite3.Error):
+        name = getattr(error, "sqlite_errorname", "") or ""
+        return "_".join(name.split("_")[:2])
+    return getattr(error, "sqlstate", None) or ""
+
+
+# --- many values, many rows ---
+
+_BLOCK = 500  # values of one query: far fewer parameters than the 32,766 that SQLite takes
+
+
+def blocks(found: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield so many of something at a time as one query names."""
+    for start in range(0, len(found), _BLOCK):
+        yield found[start : start + _BLOCK]
+
+
+def execute_many(
+    connection: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Execute a statement once for each row, which may be none."""
+    if rows:
+        connection.execute(statement, rows)
+
+
+def upserting(table: Table, changed: str, where: str = "true") -> TextClause:
+    """Return a write of whole rows; of a row whose key is there, only what changes is written.
+
+    Both databases read the same SQL. SQLAlchemy's own forms of it, one for each, are compiled anew
+    with each use, which takes some two milliseconds.
+
+    Args:
+        table: where to.
+        changed: what such a row gets; `excluded` is the new one.
+        where: whether it gets that.
+    """
+    names, values = (", ".join(map(form.format, table.c.keys())) for form in ('"{}"', ":{}"))
+    key = ", ".join(f'"{column.name}"' for column in table.primary_key)
+    sql = f"INSERT INTO {table.name} ({names}) VALUES ({values}) ON CONFLICT ({key})"  # noqa: S608 - names of our own tables
+    typed = (bindparam(column.name, type_=column.type) for column in table.c)
+    return text(f"{sql} DO UPDATE SET {changed} WHERE {where}").bindparams(*typed)
