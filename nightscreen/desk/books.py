@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import StreamingResponse
 
 from nightscreen.desk.context import DeskError
-from nightscreen.desk.pages import TITLES
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.journal.audit import NEWEST, AuditQuery
 from nightscreen.journal.calls import CRASHED
 from nightscreen.journal.invoices import confirm_invoice, disputed_calls, settle_call
 from nightscreen.journal.money import Spent
 from nightscreen.journal.wallet import explain_gap, open_gaps
+from nightscreen.report.format import TITLES
 from nightscreen.schemas.clock import LAGOS, instant_text, spending_day, to_micros
 from nightscreen.schemas.money import naira_text, typed_micro
 from nightscreen.web.guard import see_other

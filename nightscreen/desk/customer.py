@@ -23,9 +23,9 @@ from nightscreen.config.settings import AGED
 from nightscreen.desk.context import DeskError
 from nightscreen.desk.lists import USUAL_WAIT_DAYS, in_words
 from nightscreen.desk.new_file import begin, keep_row
-from nightscreen.desk.pages import TITLES, naira, words
+from nightscreen.desk.pages import naira, words
 from nightscreen.desk.rows import branch_of, columns_of_care
-from nightscreen.desk.uploads import plain_name
+from nightscreen.desk.uploads import as_before, plain_name
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.cases import WAITS_FOR
 from nightscreen.journal.records import Records
@@ -70,6 +70,8 @@ _KEPT: Final = (
     (b"\xff\xd8\xff", ".jpg", "image/jpeg"),
 )
 """First bytes, ending and media type of what may be kept: documents and photographs."""
+_IN_ORDER: Final = sorted(CHECKS.values(), key=lambda each: each.order)
+"""The checks as the page shows them: what can decide alone comes first."""
 LOOKED_S: Final = 15 * 60  # who opened a customer within this time may be at work on it
 
 
@@ -357,14 +359,17 @@ def ask_again(context: Context) -> Response:
         seen = typed_micro(typed) if typed else None
     except ValueError:
         raise DeskError(400, "Look at the price again.") from None
-    chosen = parameters_again(run, check, naira_text(seen) or f"{cap:f}")
-    upload, started = keep_row(context, "one-customer.csv", row, chosen), False
-    try:
+    chosen = as_before(run) | {
+        "freshness": [f"{check}.{outcome}=0" for outcome in AGED[check]],
+        "max_spend": naira_text(seen) or f"{cap:f}",
+    }
+    upload = keep_row(context, "one-customer.csv", row, chosen)
+    with context.uploads.unless_started(upload):
         quoted = quote_batch(context.uploads.parameters(upload), context.settings)
         most = quoted["quoted"]["high"]
         if not any(line["calls"] for line in quoted["lines"] if line["check"] == check):
             raise InputError(
-                f"{TITLES[check]} would not be asked: {_why_unasked(quoted['checks'][check])}."
+                f"{CHECKS[check].title} would not be asked: {_why_unasked(quoted['checks'][check])}."
             )
         if Decimal(most) > cap:
             raise InputError(
@@ -375,37 +380,16 @@ def ask_again(context: Context) -> Response:
             price = {"price": most, "expected": quoted["quoted"]["expected"]}
             return customer(context, again={"checks": checks, "check": check, **price})
         begin(context, upload)
-        started = True
-    finally:
-        if not started:
-            context.uploads.remove(upload)
     about = {"customer_id": person.customer_id, "check": check, "max_spend": most}
     context.record("asked again", **about)
     return see_other(f"/new/{upload.upload_id}")
-
-
-def parameters_again(run: RunRecord, check: str, cap: str) -> dict[str, Any]:
-    """Return what a run screens with that asks one check once more; it has no input yet.
-
-    Answers of the other checks are reused where they are fresh. `cap` is in naira.
-    """
-    given = run.parameters
-    return {
-        "batch": run.batch,
-        "purpose": run.purpose,
-        "checks": given.get("checks") or [check],
-        "karma_identities": given.get("karma_identities") or [],
-        "policy": given.get("policy") or "",
-        "freshness": [f"{check}.{outcome}=0" for outcome in AGED[check]],
-        "max_spend": cap,
-    }
 
 
 def _asked_checks(context: Context, found: _Found) -> list[str]:
     """Return the checks that the user may have asked again."""
     if found.run is None or found.row is None or not context.may("screen"):
         return []
-    return [check for check in TITLES if (found.row.get(f"{check}_status") or "off") != "off"]
+    return [each.name for each in _IN_ORDER if (found.row.get(each.status) or "off") != "off"]
 
 
 def _why_unasked(counts: Mapping[str, int]) -> str:
@@ -438,9 +422,8 @@ def _cards(
         if lookup["run_id"] == document["run_id"] and lookup["cost"] is not None:
             costs[lookup["check"]] += Decimal(lookup["cost"])
     cards = []
-    for check in TITLES:
-        declared = CHECKS[check]
-        status = row.get(declared.status) or "off"
+    for declared in _IN_ORDER:
+        check, status = declared.name, row.get(declared.status) or "off"
         if status == "off":
             continue
         card: dict[str, Any] = {"check": check, "title": declared.title, "fields": []}

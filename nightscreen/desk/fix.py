@@ -20,7 +20,7 @@ from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.new_file import as_part, begin, preview, quote_upload
 from nightscreen.desk.rows import rows_of_run
 from nightscreen.desk.runs import find_run
-from nightscreen.desk.uploads import TYPED, chosen_mapping
+from nightscreen.desk.uploads import as_before, chosen_mapping
 from nightscreen.files.outputs import QUARANTINE
 from nightscreen.files.quarantine import records
 from nightscreen.files.sealed_file import in_memory
@@ -68,11 +68,6 @@ _PROVED: Final = frozenset(
     }
 )
 """Columns whose correction needs a reference: whom the service is asked about, and whether."""
-_AS_BEFORE: Final = (
-    *("checks", "karma_identities", "karma_stop_at_first", "freshness", "policy", "shadow"),
-    "merge_rows",
-)
-"""What rows are screened again with, as the run was."""
 _DECLINED: Final = (
     "This customer was declined, above what one person may turn into approve: have the lender's "
     "file corrected, or propose to approve on the customer's page."
@@ -176,14 +171,10 @@ def fix_rows(context: Context) -> Response:
             raise InputError("Change a cell first: only rows that you changed are screened again.")
         _require_sound(context, sheet, rows)
         upload = _keep(context, sheet, rows)
-        try:
+        with context.uploads.unless_started(upload):
             if context.text("do") == "quote":
                 return _page(context, sheet, quote=quote_upload(context, upload))
             begin(context, upload)
-        finally:
-            kept = context.uploads.find(upload.key)
-            if kept is not None and kept.started_at is None:
-                context.uploads.remove(upload)
         _correct(context, sheet, upload, rows)
         run_id = sheet.run.run_id
         context.record("quarantine screened again", run_id=run_id, rows=len(rows))
@@ -396,15 +387,11 @@ def _require_sound(context: Context, sheet: _Sheet, rows: Changed) -> None:
 
 def _keep(context: Context, sheet: _Sheet, rows: Changed) -> Upload:
     """Seal the changed rows, to be screened as a part of the run's batch."""
-    run = sheet.run
-    chosen: dict[str, Any] = {
-        **{name: run.parameters[name] for name in _AS_BEFORE if run.parameters.get(name)},
+    chosen = {
+        **as_before(sheet.run),
         "date_order": sheet.date_order,
-        "batch": run.batch,
-        "purpose": run.purpose,
         "max_spend": plain_naira(context.text("max_spend", 20)),
-        TYPED: True,
-        FIXES: run.run_id,
+        FIXES: sheet.run.run_id,
         LIST: sheet.which,
         REFERENCE: _reference(context),
         LINES: [row.line for row, _ in rows],

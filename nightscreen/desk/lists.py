@@ -64,6 +64,8 @@ _EXPORTED = (
     *("customer_id", "decision", "why", "branch", "officer", "exposure"),
     *FINAL_COLUMNS,
 )
+_ON_CASE: Final = {"take": "case taken", "back": "case given back", "wait": "case waits"}
+"""What is done with one case, by its button, and what the audit calls it."""
 _OWN_FIRST: Final = "CASE whose WHEN 'mine' THEN 0 WHEN 'free' THEN 1 ELSE 2 END, "
 
 # --- what both lists have ---
@@ -244,7 +246,7 @@ def _reviewers(context: Context) -> list[User]:
 def act(context: Context) -> Response:
     """Take a case, give it back, have it wait; share work out, or hand it over."""
     does = context.text("do", 20)
-    if does in {"take", "back", "wait"}:
+    if does in _ON_CASE:
         _on_case(context, does)
     else:
         context.require_branch()
@@ -265,20 +267,16 @@ def _on_case(context: Context, does: str) -> None:
         raise DeskError(409, "This case is closed: somebody reviewed the customer, or nobody must.")
     if case["holder"] not in {context.name, ""}:
         raise DeskError(409, f"{case['holder']} has this case.")
-    about = {"run_id": case["run_id"], "customer_id": customer_id}
-    if does == "take":
-        context.cases.take(batch, customer_id, context.name)
-        context.record("case taken", **about)
-    elif does == "back":
-        context.cases.take(batch, customer_id, context.name, back=True)
-        context.record("case given back", **about)
-    else:
-        until = _until(context)
-        waits = "Choose who is waited for: customer or reporter."
+    given: dict[str, Any] = {"back": does == "back"}
+    said: dict[str, Any] = {}
+    if does == "wait":
+        until, waits = _until(context), "Choose who is waited for: customer or reporter."
         waits_for = context.chosen("waits_for", WAITS_FOR, waits)
-        at = to_micros(until)
-        context.cases.take(batch, customer_id, context.name, until=at, waits_for=waits_for)
-        context.record("case waits", **about, until=f"{until:%Y-%m-%d}", waits_for=waits_for)
+        given = {"until": to_micros(until), "waits_for": waits_for}
+        said = {"until": f"{until:%Y-%m-%d}", "waits_for": waits_for}
+    context.cases.take(batch, customer_id, context.name, **given)
+    about = {"run_id": case["run_id"], "customer_id": customer_id}
+    context.record(_ON_CASE[does], **about, **said)
 
 
 def _until(context: Context) -> datetime:

@@ -457,8 +457,7 @@ def keep_row(
     context: Context, name: str, row: Mapping[str, Any], chosen: Mapping[str, Any]
 ) -> Upload:
     """Seal the row of one customer as a part of its batch."""
-    choices = {**chosen, TYPED: True}
-    return context.uploads.keep(name, context.name, [row_as_part(row)], choices)
+    return context.uploads.keep(name, context.name, [row_as_part(row)], {**chosen, TYPED: True})
 
 
 def row_as_part(row: Mapping[str, Any]) -> bytes:

@@ -13,8 +13,8 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import HTMLResponse
 
-from nightscreen.checks.registry import CHECKS
 from nightscreen.files.templates import html_templates
+from nightscreen.report.format import TITLES
 from nightscreen.schemas.clock import LAGOS, MICROS, to_instant
 from nightscreen.schemas.money import from_micro
 from nightscreen.schemas.shipped import DATA
@@ -42,10 +42,6 @@ REPORT_POLICY: Final = (
     "allow-popups-to-escape-sandbox"
 )
 """A report is one file with its own style; it has no script and is shown inside a page of ours."""
-TITLES: Final = {
-    each.name: each.title for each in sorted(CHECKS.values(), key=lambda each: each.order)
-}
-"""What people call each check."""
 NOTHING: Final = "\N{EN DASH}"
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 

@@ -22,11 +22,10 @@ from nightscreen.desk.rows import Filter, rows_of_run
 from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
-from nightscreen.journal.audit import RUN_STOPPED, Audit
+from nightscreen.journal.audit import RUN_STOPPED
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
-from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, state_of
-from nightscreen.ops.vitals import read_vitals
+from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, standing_of
 from nightscreen.results.notice_delivery import confirm_proposals
 from nightscreen.runs.approval import resumed, waits_in_inbox
 from nightscreen.runs.release import release as release_run
@@ -68,7 +67,7 @@ def runs(context: Context) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a run stands in a list; what became of its approval is on its own page."""
+    """How a run stands in a list."""
 
     run: RunRecord
     state: str  # `WAITS` where it waits for approval, or for what passes by itself
@@ -90,27 +89,16 @@ class Standing:
 
 def standings(context: Context, found: Iterable[RunRecord]) -> list[Standing]:
     """Return how runs stand."""
-    asked = {each.run_id for each in context.waiting_approvals}
-    audit, home = Audit(context.journal), context.settings.home
     standing = []
     for run in found:
-        if run.run_id in asked and run.stop_reason == StopReason.APPROVAL:
-            standing.append(Standing(run, WAITS, "waits for approval"))
-            continue
-        state, report = state_of(home, run, context.clock()), run.report or {}
-        signs = (read_vitals(home, run.run_id) or {}) if state == RUNNING else {}
-        if signs.get("waiting_for"):
-            words = f"waits for {signs['waiting_for'].replace('_', ' ')}"
-            standing.append(Standing(run, WAITS, words, signs.get("next_try_at")))
-            continue
-        facts = {
-            "state": state,
-            "stop_reason": run.stop_reason,
-            "stopped_by": audit.stopped_by(run),
-            "held": bool(report.get("held")) and not report.get("released"),
-            "approval": None,
-        }
-        standing.append(Standing(run, state, ending(facts)))
+        facts = standing_of(run, context.settings, context.journal, context.clock())
+        state, words, next_at = facts["state"], ending(facts), None
+        if facts["approval"] is not None and facts["approval"]["state"] == ApprovalState.WAITING:
+            state, words = WAITS, "waits for approval"
+        elif state == RUNNING and facts["waiting_for"]:
+            state, words = WAITS, f"waits for {facts['waiting_for'].replace('_', ' ')}"
+            next_at = facts["next_try_at"]
+        standing.append(Standing(run, state, words, next_at))
     return standing
 
 

@@ -40,11 +40,13 @@ LARGEST: Final = 100 * 1024 * 1024
 NEVER_SCREENED_DAYS: Final = 1
 TYPED: Final = "typed"
 """Choice of an upload that was made at the desk: of one customer, a part of a batch."""
-_AS_CHOSEN: Final = (
+_AS_BEFORE: Final = (
     *("karma_identities", "karma_stop_at_first", "shadow"),
-    *("merge_rows", "date_order", "policy", "freshness", "purpose", "max_spend"),
+    *("merge_rows", "policy", "freshness", "purpose"),
 )
-"""Choices that are parameters of the run by the same names."""
+_AS_CHOSEN: Final = (*_AS_BEFORE, "date_order", "max_spend")
+"""Choices that are parameters of the run by the same names; the first of them are those that rows
+have which are screened once more."""
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 """An id has letters alone: ten digits in a row would look like a customer's number."""
 
@@ -197,6 +199,16 @@ class Uploads:
                 self._unlink(path.stem)
         return len(over)
 
+    @contextmanager
+    def unless_started(self, upload: Upload) -> Iterator[None]:
+        """Remove a file at the end, unless its run is started meanwhile."""
+        try:
+            yield
+        finally:
+            kept = self.find(upload.upload_id)
+            if kept is not None and kept.started_at is None:
+                self.remove(upload)
+
     def remove(self, upload: Upload) -> None:
         """Remove a file; digest, uploader and time stay."""
         self._unlink(upload.upload_id)
@@ -217,6 +229,13 @@ class Uploads:
             return False
         ended = run.finished_at or upload.at
         return self._is_refused(run) or self.journal.clock() - ended > RESUMABLE_DAYS * DAY_MICROS
+
+
+def as_before(run: RunRecord) -> dict[str, Any]:
+    """Return the choices by which rows are screened as a run screened them, a part of its batch."""
+    same = {each: run.parameters[each] for each in _AS_BEFORE if run.parameters.get(each)}
+    own = {"batch": run.batch, "purpose": run.purpose, "checks": run.parameters.get("checks")}
+    return {**same, **own, TYPED: True}
 
 
 def chosen_batch(upload: Upload) -> str:

@@ -92,24 +92,14 @@ def state_of(home: Path, run: RunRecord, now: int) -> str:
     return HUNG if now - signs["at"] > SILENT_S * MICROS else RUNNING
 
 
-def condition_of(run: RunRecord, settings: Settings, look: Journal, clock: Clock) -> dict[str, Any]:
-    """Return the facts of a run; instants are microseconds, money is micro-naira."""
-    now, holder = clock(), run.holder
-    activity = look.runs.activity(run.run_id, alive=holder is not None)
-    report, signs = run.report or {}, read_vitals(settings.home, run.run_id) or {}
-    running = run.state == RUNNING
-    live = signs if running else {}
-    waited = signs if running or run.stop_reason == StopReason.OUTAGE else {}
-    checks = _checks(report, signs, activity)
-    spent, missing = look.money.of_run(run.run_id), _missing(settings, checks, look, now)
-    last = max(activity.last_answer_at or 0, signs.get("last_answer_at") or 0) or None
-    approval = (
-        Approvals(look).newest(run.run_id) if run.stop_reason == StopReason.APPROVAL else None
-    )
+def standing_of(run: RunRecord, settings: Settings, look: Journal, now: int) -> dict[str, Any]:
+    """Return how a run stands: its state, why it ended and by whom, and what it waits for."""
+    report, approval, signs = run.report or {}, None, dict[str, Any]()
+    if run.stop_reason == StopReason.APPROVAL:
+        approval = Approvals(look).newest(run.run_id)
+    if run.state == RUNNING or run.stop_reason == StopReason.OUTAGE:
+        signs = read_vitals(settings.home, run.run_id) or {}
     return {
-        "run_id": run.run_id,
-        "flow": run.flow,
-        "batch": run.batch,
         "state": state_of(settings.home, run, now),
         "stop_reason": run.stop_reason,
         "stopped_by": Audit(look).stopped_by(run),
@@ -125,14 +115,33 @@ def condition_of(run: RunRecord, settings: Settings, look: Journal, clock: Clock
             "decided_at": approval.decided_at,
             "max_spend_micro": approval.max_spend_micro,
         },
+        "waiting_for": signs.get("waiting_for"),
+        "waiting_since": signs.get("waiting_since"),
+        "next_try_at": signs.get("next_try_at"),
+    }
+
+
+def condition_of(run: RunRecord, settings: Settings, look: Journal, clock: Clock) -> dict[str, Any]:
+    """Return the facts of a run; instants are microseconds, money is micro-naira."""
+    now, holder = clock(), run.holder
+    activity = look.runs.activity(run.run_id, alive=holder is not None)
+    report, signs = run.report or {}, read_vitals(settings.home, run.run_id) or {}
+    running = run.state == RUNNING
+    live = signs if running else {}
+    checks = _checks(report, signs, activity)
+    spent, missing = look.money.of_run(run.run_id), _missing(settings, checks, look, now)
+    last = max(activity.last_answer_at or 0, signs.get("last_answer_at") or 0) or None
+    return {
+        "run_id": run.run_id,
+        "flow": run.flow,
+        "batch": run.batch,
+        **standing_of(run, settings, look, now),
         "phase": live.get("phase"),
         "started_at": run.started_at,
         "finished_at": run.finished_at,
         "signs_at": signs.get("at"),
         "last_answer_at": last,
         "silent_since": live.get("silent_since"),
-        "waiting_for": waited.get("waiting_for"),
-        "waiting_since": waited.get("waiting_since"),
         "checks": checks,
         "spent_micro": spent.spent_micro,
         "bound_micro": spent.bound_micro,
@@ -252,7 +261,9 @@ def deadline_words(run: Mapping[str, Any]) -> str | None:
     return "will be met" if late_s <= 0 else f"will be missed by {late_s / 60:,.0f} min"
 
 
-_UNSHOWN = {"approval", "bound_micro", "missing_micro", "caps_in_the_way", "folder", "now"}
+_UNSHOWN = {
+    *("approval", "bound_micro", "missing_micro", "caps_in_the_way", "folder", "next_try_at", "now")
+}
 
 
 def shown_run(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,19 +111,6 @@ class TimeoutProtocol(H11Protocol):
         return answered or self.conn.their_state is h11.SEND_BODY
 
 
-class AnnouncingServer(uvicorn.Server):
-    """Says on stdout where it listens, once it does."""
-
-    announcement = ""
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start to listen, then say so."""
-        await super().startup(sockets=sockets)
-        if self.announcement and self.started:
-            sys.stdout.write(f"{self.announcement}\n")
-            sys.stdout.flush()
-
-
 @contextmanager
 def listening(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
     """Listen on an address, port 0 for a free one; give the socket and where that is.
@@ -158,7 +145,7 @@ def serve_app(
     Args:
         app: the application.
         listener: where it listens.
-        announcement: lines to print once it does.
+        announcement: lines to print; whoever connects from then on is answered.
         proxies: whose X-Forwarded-For says where a request comes from.
         takes_files: a body has as long as a large file needs.
     """
@@ -179,11 +166,11 @@ def serve_app(
         limit_concurrency=_AT_ONCE,
         timeout_graceful_shutdown=_END_WITHIN_S,
     )
-    server = AnnouncingServer(config)
-    server.announcement = announcement
     before = {number: signal.signal(number, _ignore) for number in _STOPS}
+    sys.stdout.write(f"{announcement}\n")
+    sys.stdout.flush()
     try:
-        server.run(sockets=[listener])
+        uvicorn.Server(config).run(sockets=[listener])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
