@@ -136,9 +136,7 @@ def money(context: Context) -> Response:
     """Show spending by day, check and batch, calls in doubt, and how each run's balance adds up."""
     asked, journal = _Asked.of(context), context.journal
     runs, by_batch = _by_batch(context, asked)
-    balances = [
-        each for each in _balances(context, runs[:RUNS_SHOWN]) if each["opening"] is not None
-    ]
+    balances = [each for each in _balances(context, runs[:RUNS_SHOWN]) if each["opening"]]
     disputed = sorted(disputed_calls(journal), key=lambda each: not each.waits)
     waiting = sum(each.waits for each in disputed)
     return context.page(
@@ -151,7 +149,7 @@ def money(context: Context) -> Response:
         spending=_by_day(context, asked),
         days_shown=DAYS_SHOWN,
         by_batch=by_batch,
-        doubtful=list(_in_doubt(context, asked)),
+        doubtful=_in_doubt(context, asked),
         calls_shown=CALLS_SHOWN,
         balances=balances,
         more_runs=max(0, len(runs) - RUNS_SHOWN),
@@ -163,15 +161,16 @@ def money(context: Context) -> Response:
     )
 
 
+# Each part of the page is lines as the export has them, which name the part that they are of.
+
+
 def _by_day(context: Context, asked: _Asked) -> list[dict[str, Any]]:
     """Return the journal's counters by day and check, the newest day first."""
-    found = [
-        {"day": day, "check": check, **_counters(spent)}
+    return [
+        {"part": "day and check", "day": day, "check": check, **_counters(spent)}
         for day, check, spent in context.journal.money.by_day()
         if asked.has(day, check, TITLES.get(check, ""))
     ]
-    by_check = sorted(found, key=lambda each: each["check"])
-    return sorted(by_check, key=lambda each: each["day"], reverse=True)
 
 
 def _by_batch(context: Context, asked: _Asked) -> tuple[list[RunHead], list[dict[str, Any]]]:
@@ -189,41 +188,45 @@ def _by_batch(context: Context, asked: _Asked) -> tuple[list[RunHead], list[dict
     totals = {batch: reduce(Spent.plus, each) for batch, each in batches.items()}
     dearest = sorted(totals, key=lambda batch: -totals[batch].bound_micro)
     return runs, [
-        {"batch": batch, "runs": len(batches[batch]), **_counters(totals[batch])}
-        for batch in dearest
+        {"part": "batch", "batch": each, "runs": len(batches[each]), **_counters(totals[each])}
+        for each in dearest
     ]
 
 
 def _counters(spent: Spent) -> dict[str, Any]:
-    """Return counters as a line of the page, and of the export, has them."""
     return {
         "calls": spent.calls,
-        "spent_micro": spent.spent_micro,
-        "doubt_micro": spent.reserved_micro,
-        "spent": naira_text(spent.spent_micro),
-        "in_doubt": naira_text(spent.reserved_micro),
+        "spent": _naira(spent.spent_micro),
+        "in_doubt": _naira(spent.reserved_micro),
     }
 
 
-def _in_doubt(context: Context, asked: _Asked) -> Iterator[dict[str, Any]]:
-    """Yield the calls that may have been charged without our knowing, newest first."""
-    runs = context.journal.runs
+def _naira(micro: int) -> Decimal:
+    return Decimal(naira_text(micro) or 0)
+
+
+def _in_doubt(context: Context, asked: _Asked) -> list[dict[str, Any]]:
+    """Return the calls that may have been charged without our knowing, newest first."""
+    runs, found = context.journal.runs, []
     doubtful = runs.in_doubt()
     batches = {run.run_id: run.batch for run in runs.heads()} if doubtful else {}
     for row in reversed(doubtful):
         line = {
+            "part": "call in doubt",
             "call_id": row.call_id,
-            "at": row.sent_at or row.intent_at,
+            "at": instant_text(row.sent_at or row.intent_at),
             "day": spending_day(row.intent_at),
             "check": row.check,
             "batch": batches.get(row.run_id, WITHDRAWN),
             "run_id": row.run_id,
             "why": row.trouble or CRASHED,
-            "micro": row.reserved_micro,
+            "calls": 1,
+            "in_doubt": _naira(row.reserved_micro),
         }
         said = [str(line[name]) for name in ("check", "batch", "run_id", "why")]
         if asked.has(line["day"], TITLES.get(row.check, ""), *said):
-            yield line
+            found.append(line)
+    return found
 
 
 def _balances(context: Context, heads: Sequence[RunHead]) -> Iterator[dict[str, Any]]:
@@ -232,32 +235,26 @@ def _balances(context: Context, heads: Sequence[RunHead]) -> Iterator[dict[str, 
         for run in context.journal.runs.find_all(heads[place : place + RUNS_SHOWN]):
             balance = (run.report or {}).get("balance") or {}
             if run.report and "drift" in balance:
-                sums = {name: balance.get(name) for name in (*_SUMS, "exact")}
-                yield {"run": run, "cost": run.report["cost"]["total"], **sums}
+                yield {
+                    "part": "balance of a run",
+                    "day": spending_day(run.started_at),
+                    "at": instant_text(run.finished_at),
+                    "batch": run.batch,
+                    "run_id": run.run_id,
+                    "cost": run.report["cost"]["total"],
+                    **{name: balance.get(name) for name in (*_SUMS, "exact")},
+                }
 
 
 def export_money(context: Context) -> Response:
     """Give every line of what is asked for as CSV, also of days and runs the page leaves out."""
     asked = _Asked.of(context)
-    lines = [[line.get(name) for name in _MONEY] for line in _lines(context, asked)]
+    runs, by_batch = _by_batch(context, asked)
+    parts = (_by_day(context, asked), by_batch, _in_doubt(context, asked), _balances(context, runs))
+    lines = [[line.get(name) for name in _MONEY] for part in parts for line in part]
     context.record("money exported", rows=len(lines), filter=asked.words())
-    return csv_response(
-        "money.csv", _MONEY, lines, about_export(context, asked.words(), len(lines))
-    )
-
-
-def _lines(context: Context, asked: _Asked) -> Iterator[dict[str, Any]]:
-    """Yield the lines of an export; each names the part of the page that it is of."""
-    runs, batches = _by_batch(context, asked)
-    for part, lines in (("day and check", _by_day(context, asked)), ("batch", batches)):
-        yield from ({"part": part, **each} for each in lines)
-    for each in _in_doubt(context, asked):
-        at, most = instant_text(each["at"]), naira_text(each["micro"])
-        yield {**each, "part": "call in doubt", "at": at, "calls": 1, "in_doubt": most}
-    for each in _balances(context, runs):
-        run = each["run"]
-        when = {"day": spending_day(run.started_at), "at": instant_text(run.finished_at)}
-        yield {**each, **when, "part": "balance of a run", "batch": run.batch, "run_id": run.run_id}
+    about = about_export(context, asked.words(), len(lines))
+    return csv_response("money.csv", _MONEY, lines, about)
 
 
 def settle(context: Context) -> Response:

@@ -368,9 +368,8 @@ def ask_again(context: Context) -> Response:
         quoted = quote_batch(context.uploads.parameters(upload), context.settings)
         most = quoted["quoted"]["high"]
         if not any(line["calls"] for line in quoted["lines"] if line["check"] == check):
-            raise InputError(
-                f"{CHECKS[check].title} would not be asked: {_why_unasked(quoted['checks'][check])}."
-            )
+            title, why = CHECKS[check].title, _why_unasked(quoted["checks"][check])
+            raise InputError(f"{title} would not be asked: {why}.")
         if Decimal(most) > cap:
             raise InputError(
                 f"It may cost {naira(most)}, more than asking again may cost: {naira(cap)} "

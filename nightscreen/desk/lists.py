@@ -10,7 +10,7 @@ import io
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
 import xlsxwriter  # type: ignore[import-untyped]  # ships no types
@@ -18,13 +18,11 @@ import xlsxwriter  # type: ignore[import-untyped]  # ships no types
 from nightscreen.desk.books import about_export, csv_response
 from nightscreen.desk.context import DeskError
 from nightscreen.desk.rows import (
-    CASE_FACETS,
-    FACETS,
     IN_FILE,
     PAGE_ROWS,
     SORTS,
     Filter,
-    columns_of,
+    Listing,
     file_columns,
     one_of_each,
 )
@@ -44,7 +42,7 @@ from nightscreen.schemas.policy import Policy
 from nightscreen.web.guard import attachment, see_other
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from starlette.responses import Response
 
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.users import User
 
+L = TypeVar("L", bound=Listing)
 MOST_EXPORTED: Final = 1_000_000  # rows, all in memory; a sheet of XLSX holds hardly more
 MOST_BY: Final = 5  # columns of the file that a list is narrowed by at once
 USUAL_WAIT_DAYS: Final = 7  # a choice: what the form proposes
@@ -91,8 +90,19 @@ def in_words(
     return rows
 
 
+def _narrowed(
+    context: Context, rows: L, runs: Iterable[RunRecord | None]
+) -> tuple[L, Filter, list[str]]:
+    """Return rows, the filter that the address names, and columns that may be facets as well.
+
+    These are the columns of the files of runs; the rows have those that the filter is by.
+    """
+    columns = one_of_each(name for run in runs if run is not None for name in file_columns(run))
+    asked = _filter(context, rows.facets, columns)
+    return rows.with_file(context.journal.runs, asked) if asked.by else rows, asked, columns
+
+
 def _filter(context: Context, facets: Sequence[str], columns: Sequence[str]) -> Filter:
-    """Return the filter that the address names; `columns` of the file may be facets as well."""
     shown, in_file = context.asked("by"), [f"{IN_FILE}{name}" for name in columns]
     by = tuple(name for name in in_file if name in shown or context.asked(name))[:MOST_BY]
     chosen = {name: tuple(dict.fromkeys(context.asked(name)))[:50] for name in (*facets, *by)}
@@ -158,12 +168,7 @@ def _asked(context: Context) -> tuple[RunRecord, RunRows, Filter, list[str]]:
         raise DeskError(
             404, "This run has no rows here: it has not written them yet, or they were removed."
         )
-    columns = file_columns(run)
-    asked = _filter(context, FACETS, columns)
-    if asked.by:
-        names = [name.removeprefix(IN_FILE) for name in asked.by]
-        rows = rows.with_columns(columns_of(run, names).drop_columns("run_id"), "customer_id")
-    return run, rows, asked, columns
+    return run, *_narrowed(context, rows, [run])
 
 
 def _settled(context: Context, run: RunRecord, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -206,11 +211,8 @@ def my_work(context: Context) -> Response:
     """Show one's own cases and those nobody has."""
     cases = context.open_cases
     newest = (context.journal.runs.find(run_id) for _, run_id in context.work.newest)
-    of_runs = [file_columns(run) for run in newest if run is not None]
-    columns = one_of_each(name for names in of_runs for name in names)
-    asked = shown = _filter(context, CASE_FACETS, columns)
-    if asked.by:
-        cases = cases.with_file(context.journal.runs, asked)
+    cases, asked, columns = _narrowed(context, cases, newest)
+    shown = asked
     if "whose" not in asked.chosen and context.may("review"):
         shown = replace(asked, chosen={**asked.chosen, "whose": ("mine", "free")})
     number, facets = cases.counted(shown)

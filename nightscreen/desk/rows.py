@@ -151,15 +151,27 @@ class Listing:
         beside: pa.Table | None = None,
     ) -> None:
         self._connection = connection
-        self._facets = facets
         self._beside = beside
         self.source = source
+        self.facets = facets
 
-    def with_columns(self, columns: pa.Table, joined_by: str) -> Self:
-        """Return the rows with columns of the lender's file, each of them a facet."""
-        source = f"(SELECT * FROM {self.source} LEFT JOIN of_file USING ({joined_by}))"  # noqa: S608 - words of ours
-        names = [name for name in columns.column_names if name.startswith(IN_FILE)]
-        return type(self)(self._connection, source, (*self._facets, *names), columns)
+    def with_file(self, runs: Runs, asked: Filter) -> Self:
+        """Return the rows with the columns of the lender's file that a filter is by, as facets.
+
+        They are read from the results of each row's run; where these are gone, it has none.
+        """
+        names = [name.removeprefix(IN_FILE) for name in asked.by]
+        of_runs = f"SELECT run_id, list(customer_id) AS ids FROM {self.source} GROUP BY run_id"  # noqa: S608 - words of ours
+        text = [(name, pa.string()) for name in ("customer_id", *asked.by, "run_id")]
+        found = [pa.schema(text).empty_table()]
+        for each in self.ask(of_runs):
+            run = runs.find(each["run_id"])
+            if run is not None:
+                rows = columns_of(run, names)
+                found.append(rows.filter(pc.is_in(rows["customer_id"], pa.array(each["ids"]))))
+        source = f"(SELECT * FROM {self.source} LEFT JOIN of_file USING (run_id, customer_id))"  # noqa: S608 - words of ours
+        beside = pa.concat_tables(found)
+        return type(self)(self._connection, source, (*self.facets, *asked.by), beside)
 
     def page(
         self, asked: Filter, start: int, number: int = PAGE_ROWS, *, first: str = ""
@@ -180,10 +192,10 @@ class Listing:
         Of its own choice each facet is free. Every condition is judged once a row, for all of it.
         """
         conditions, values = asked.conditions()
-        shown = [f"{_column(name)} AS value{at}" for at, name in enumerate(self._facets)]
+        shown = [f"{_column(name)} AS value{at}" for at, name in enumerate(self.facets)]
         holds = [f"({condition}) AS holds{at}" for at, condition in enumerate(conditions.values())]
         pieces = []
-        for at, name in enumerate((*self._facets, "")):
+        for at, name in enumerate((*self.facets, "")):
             value = f"unnest(value{at})" if name == "reason" else f"value{at}" if name else "'all'"
             others = [f"holds{at}" for at, each in enumerate(conditions) if each != name]
             pieces.append(
@@ -201,9 +213,9 @@ class Listing:
             of[each["facet"]].append((each["value"], each["n"]))
         facets = {
             name: _shown(name, of[at], asked.chosen.get(name, ()))
-            for at, name in enumerate(self._facets)
+            for at, name in enumerate(self.facets)
         }
-        number = sum(n for _, n in of[len(self._facets)])
+        number = sum(n for _, n in of[len(self.facets)])
         return number, {name: values for name, values in facets.items() if values}
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
@@ -286,7 +298,7 @@ def rows_of_run(run: RunRecord) -> RunRows | None:
     """Return a run's rows; None where its files are not on this machine, or gone."""
     folder = Path(run.folder)
     written_at = _written_at(folder)
-    return _read(folder, written_at) if written_at else None
+    return _read(folder, run.run_id, written_at) if written_at else None
 
 
 def _written_at(folder: Path) -> int:
@@ -295,11 +307,12 @@ def _written_at(folder: Path) -> int:
 
 
 @lru_cache(maxsize=RUNS_KEPT)
-def _read(folder: Path, _written_at: int) -> RunRows:
+def _read(folder: Path, run_id: str, _written_at: int) -> RunRows:
     connection = locked_connection(MEMORY)
     batches = (batch for block in customers_of(folder) for batch in block.to_batches())
     connection.register("customers", pa.Table.from_batches(batches, CUSTOMERS))
-    connection.execute("CREATE TABLE run AS SELECT *, place AS row FROM customers")
+    with_run = "CREATE TABLE run AS SELECT *, place AS row, $1 AS run_id FROM customers"
+    connection.execute(with_run, [run_id])
     connection.unregister("customers")
     return RunRows(connection, "run")
 
@@ -378,25 +391,6 @@ class OpenCases(Listing):
             f" FROM {self.source} WHERE whose IN ('mine', 'free') GROUP BY batch ORDER BY batch"
         )
         return self.ask(sql)
-
-    def with_file(self, runs: Runs, asked: Filter) -> OpenCases:
-        """Return the cases with the columns of the lender's file that a filter is by.
-
-        They are read from the results of each case's run; where these are gone, it has none.
-        """
-        names = [name.removeprefix(IN_FILE) for name in asked.by]
-        of_runs = (
-            f"SELECT run_id, list(customer_id) AS ids FROM {self.source}"  # noqa: S608 - made in `seen_by`
-            " GROUP BY run_id"
-        )
-        text = [(name, pa.string()) for name in ("customer_id", *asked.by, "run_id")]
-        found = [pa.schema(text).empty_table()]
-        for each in self.ask(of_runs):
-            run = runs.find(each["run_id"])
-            if run is not None:
-                rows = columns_of(run, names)
-                found.append(rows.filter(pc.is_in(rows["customer_id"], pa.array(each["ids"]))))
-        return self.with_columns(pa.concat_tables(found), "run_id, customer_id")
 
     def next_own(self, batch: str, customer_id: str) -> dict[str, Any] | None:
         """Return the user's own case that follows a customer's; None where there is none.
