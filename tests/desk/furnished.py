@@ -1,6 +1,6 @@
-"""A desk as it looks after two weeks of work: made-up people, nights, a review, a waiting approval.
+"""The office of the demo, with one more user who may do everything, served for a browser to open.
 
-Served on a real socket in this process, for a browser to open.
+The desk is served on a real socket in this process.
 """
 
 from __future__ import annotations
@@ -9,91 +9,44 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Final, Literal
 
 import uvicorn
 from playwright.sync_api import Browser, Page
 
-from nightscreen.config.parameters import ScreenBatch
+from nightscreen.cli.demo_office import BATCH, seed_demo
+from nightscreen.config.settings import read_settings
 from nightscreen.desk.context import COOKIE
 from nightscreen.desk.rows import Filter, rows_of_run
-from nightscreen.journal.actor import Actor
-from nightscreen.policy.load import read_text, rewritten
-from nightscreen.policy.versions import propose
-from nightscreen.privacy.contests import open_contest
-from nightscreen.reading.open_file import file_digest
+from nightscreen.privacy.contests import list_contests
 from nightscreen.schemas.users import Role
-from tests.desk.conftest import BRANCHES
-from tests.desk.office import PASSWORD, WAITING, Office
-from tests.portal.visiting import Clock
-from tests.screening import CONSENT, World, customer
+from tests.desk.office import PASSWORD, USUAL, Office
+from tests.screening import World
 
 PATIENCE_MS: Final = 120_000
 CHANGES = {"daily_spend_cap": "100000", "monthly_spend_cap": "1500000"}
-
-
-def people(first: int, number: int) -> list[dict[str, str]]:
-    """Return made-up borrowers as a lender's file has them; two of three consented."""
-    return [
-        customer(
-            each,
-            customer_id=f"CUST-{each * 37 % 10_000:07d}",
-            Branch=BRANCHES[each % 3],
-            **{"Loan Officer": f"Officer {each % 7 + 1}"},
-            exposure=str(3_500 * (each % 117 + 3)),
-            **(CONSENT if each % 3 else {"consent_reference": "", "consented_at": ""}),
-        )
-        for each in range(first, first + number)
-    ]
-
-
-def screen_nights(folder: Path, nights: int, number: int) -> None:
-    """Screen a portfolio night after night, the last one a few hours ago."""
-    clock = Clock(timedelta(days=-nights, hours=-9))
-    world = World(folder, clock=clock)
-    for night in range(nights):
-        clock.forward(days=1)
-        some = people(1 + 3 * night, number)
-        some[7] = {**some[7], "customer_id": ""}
-        some[11] = {**some[11], "bvn": some[11]["bvn"][:9]}
-        world.screen(some, batch="portfolio")
-
-
-def wait_for_approval(office: Office, by: str) -> None:
-    """Have one quoted run wait for somebody's approval."""
-    path = World(office.folder).write(people(2000, 120), "applicants.csv")
-    parameters = ScreenBatch(
-        input=str(path),
-        batch="applicants",
-        purpose="origination",
-        output=str(office.context.output),
-        max_spend="4000",
-    )
-    nothing = {"total": "600000.00", "not_screened": {"exposure": "600000.00"}}
-    report = {"decisions": {"undecided": 120}, "exposure": nothing}
-    office.await_approval(parameters, file_digest(path), by=by, report=report)
+CHIEF: Final = "Chief"
 
 
 @contextmanager
 def furnished(folder: Path, *, nights: int = 2, number: int = 60) -> Iterator[Office]:
-    """Give a desk that is served and has been worked at, with three users beside the first."""
-    screen_nights(folder, nights, number)
+    """Give a desk that is served and has been worked at."""
+    home = folder / "home"
+    settings = read_settings(_env_file=None, home=home, **USUAL, **CHANGES)
+    wire = World(folder).transport()
+    tokens = seed_demo(
+        folder, settings, number, seed=1, damage_pct=5.0, nights=nights, transport=wire
+    )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
         with Office(folder, changes=CHANGES, origin=origin) as office:
             accounts = office.context.accounts
-            for name, roles in (("Ada", ["analyst"]), ("Bem", ["approver", "auditor"])):
-                token = accounts.add(name, [Role(role) for role in roles])
+            tokens[CHIEF] = accounts.add(CHIEF, list(Role))
+            for name, token in tokens.items():
                 accounts.use_link(token, name, PASSWORD)
-            accounts.use_link(accounts.add("Chief", list(Role)), "Chief", PASSWORD)
             for user in accounts.users():  # made long ago, as far as the pages are concerned
-                accounts.set(user.name, alone_at=None)
-            wait_for_approval(office, "Ada")
-            contest(office)
-            propose_policy(office, "Ada")
+                accounts.set(user.name, alone_at=None, asleep_until=0)
             config = uvicorn.Config(office.app, log_config=None, access_log=False)
             server = uvicorn.Server(config)
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -105,16 +58,18 @@ def furnished(folder: Path, *, nights: int = 2, number: int = 60) -> Iterator[Of
                 thread.join(20)
 
 
+def waiting_run(office: Office) -> str:
+    """Return the run that waits for approval."""
+    (approval,) = office.context.approvals.waiting()
+    return approval.run_id
+
+
 def places(office: Office) -> dict[str, str]:
     """Return the address of every page by a name."""
-    runs = office.journal.runs.newest(limit=10)
-    run = next(each for each in runs if (each.report or {}).get("rows"))
-    rows = rows_of_run(run)
+    run = office.journal.runs.newest(batch=BATCH, limit=1)[0]
+    rows, contest = rows_of_run(run), list_contests(office.journal)[0]
     assert rows is not None
-    customers = {
-        word: rows.page(Filter({"decision": (word,)}), 0, 1)[0]["customer_id"]
-        for word in ("decline", "review")
-    }
+    declined = rows.page(Filter({"decision": ("decline",)}), 0)[-1]["customer_id"]
     return {
         "tonight": "/",
         "new file": "/new",
@@ -124,11 +79,11 @@ def places(office: Office) -> dict[str, str]:
         "run": f"/runs/{run.run_id}",
         "fix": f"/runs/{run.run_id}/fix",
         "correct": f"/runs/{run.run_id}/fix?list=values",
-        "waiting run": f"/runs/{WAITING}",
+        "waiting run": f"/runs/{waiting_run(office)}",
         "decisions": "/decisions",
         "list": f"/runs/{run.run_id}/decisions?decision=decline&decision=review",
-        "customer": f"/customers/{customers['decline']}?run={run.run_id}",
-        "contested": f"/customers/{customers['review']}?run={run.run_id}",
+        "customer": f"/customers/{declined}?run={run.run_id}",
+        "contested": f"/customers/{contest['customer_id']}?run={run.run_id}",
         "contests": "/contests",
         "policy": "/policy",
         "money": "/money",
@@ -155,25 +110,3 @@ def opened(
     token = office.context.accounts.sign_in(user)
     context.add_cookies([{"name": COOKIE, "value": token, "url": office.origin}])
     return context.new_page()
-
-
-def propose_policy(office: Office, by: str) -> None:
-    """Have other thresholds wait for somebody's approval."""
-    others = {"past_due_naira": Decimal(20_000), "stacking_loans": Decimal(4)}
-    text = rewritten(read_text(None), "2026-03", others)
-    note = "Small arrears pay as others do: minutes of the credit committee."
-    propose(office.journal, text, by=by, note=note)
-
-
-def contest(office: Office) -> None:
-    """Have one customer of the list contest the decision."""
-    address = places(office)["contested"]
-    customer = address.removeprefix("/customers/").partition("?")[0]
-    open_contest(
-        office.journal,
-        Actor("Ada", frozenset({"contest"})),
-        office.settings.contest,
-        customer,
-        said="The account is mine: I opened it with my married name in May.",
-        batch="portfolio",
-    )

@@ -29,6 +29,7 @@ from tests.portal.visiting import Clock
 
 ORIGIN = "http://127.0.0.1:8090"
 PASSWORD = "palm wine at noon"
+USUAL: Final = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
 WAITING: Final = "20260301-220000-a1b2c3"
 """The run that waits for approval."""
 QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
@@ -68,10 +69,8 @@ class Office:
     busy_timeout_s: float = BUSY_TIMEOUT_S
 
     def __post_init__(self) -> None:
-        usual = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
-        self.settings = read_settings(
-            _env_file=None, home=self.folder / "home", **{**usual, **self.changes}
-        )
+        home = self.folder / "home"
+        self.settings = read_settings(_env_file=None, home=home, **USUAL | self.changes)
         self.journal = open_journal(
             self.folder / "home",
             url=self.settings.journal_url,

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tests.browser.chromium import chromium
-from tests.desk.furnished import furnished, opened, places
+from tests.desk.furnished import CHIEF, furnished, opened, places
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 WIDE, HIGH = 1180, 640
@@ -44,11 +44,8 @@ def main(folder: Path) -> None:
         chromium() as browser,
     ):
         addresses = places(office)
-        usual, administrator = (
-            opened(office, browser, name, width=WIDE, height=HIGH) for name in ("Bem", "Chief")
-        )
+        page = opened(office, browser, CHIEF, width=WIDE, height=HIGH)
         for name, place in PICTURES.items():
-            page = administrator if place == "users" else usual
             page.goto(office.origin + addresses[place])
             picture = page.screenshot()
             assert len(picture) < MOST_BYTES, (name, len(picture))

@@ -10,33 +10,22 @@ from pathlib import Path
 import pytest
 
 from nightscreen.cli.serve import EngineStarter
-from nightscreen.config.parameters import ScreenBatch
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.ops.vitals import FOLDER
-from nightscreen.reading.open_file import file_digest
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import UsageError
 from tests.begun import begin_run
-from tests.desk.conftest import borrowers
+from tests.desk.conftest import wait_for_approval
 from tests.desk.office import WAITING as RUN
 from tests.desk.office import Office
-from tests.screening import World
 
 
 @pytest.fixture
 def office(tmp_path: Path) -> Iterator[Office]:
     """A desk where one run waits for approval."""
     with Office(tmp_path) as office:
-        ask(office, "Ada")
+        wait_for_approval(office, "Ada")
         yield office
-
-
-def ask(office: Office, by: str) -> None:
-    """Ask for approval of a run of twenty borrowers."""
-    path = World(office.folder).write(borrowers(20))
-    out = str(office.folder / "out")
-    parameters = ScreenBatch(input=str(path), batch="portfolio", output=out, max_spend="400")
-    office.await_approval(parameters, file_digest(path), by=by)
 
 
 def test_run_that_waits_is_shown_with_its_quote_and_approved_under_a_lower_cap(
@@ -81,7 +70,7 @@ def test_nobody_approves_what_they_asked_for_where_somebody_else_can(office: Off
     assert ">Spend up to" not in ada.get("/approvals").text
     assert ada.post(f"/approvals/{RUN}", do="approve").status_code == 403
     office.context.audit.write("Bem", "run resumed", run_id=RUN, max_spend="400")
-    ask(office, "root")
+    wait_for_approval(office, "root")
     assert bem.post(f"/approvals/{RUN}", do="approve").status_code == 403
     assert office.starts.started == []
     assert chief.post(f"/approvals/{RUN}", do="approve").status_code == 303
@@ -89,7 +78,7 @@ def test_nobody_approves_what_they_asked_for_where_somebody_else_can(office: Off
 
 def test_run_under_way_shows_its_progress(office: Office) -> None:
     """While it runs the page asks again by itself, and offers to stop it; then says who did."""
-    begin_run(office.journal, RUN, batch="portfolio")
+    begin_run(office.journal, RUN, batch="applicants")
     browser = office.browser("analyst", name="Ada")
     page = browser.get(f"/runs/{RUN}").text
     assert 'hx-trigger="every 2s"' in page
@@ -103,7 +92,7 @@ def test_run_under_way_shows_its_progress(office: Office) -> None:
         assert ("stopped by Ada" in browser.get("/runs").text) is is_stopped
         assert (">stopped</span> by Ada" in browser.get(f"/runs/{RUN}").text) is is_stopped
         office.clock.forward(seconds=60)
-        begin_run(office.journal, RUN, batch="portfolio")
+        begin_run(office.journal, RUN, batch="applicants")
 
 
 def test_file_that_waits_in_the_inbox_is_left_to_its_watch(office: Office) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from nightscreen.schemas.users import Role
 from tests.begun import begin_run
-from tests.desk.furnished import wait_for_approval
+from tests.desk.conftest import wait_for_approval
 from tests.desk.office import WAITING, Browser, Office
 from tests.screening import World
 

@@ -7,7 +7,7 @@ import re
 from nightscreen.desk.pages import micro
 from nightscreen.journal.cases import Cases
 from tests.begun import begin_run
-from tests.desk.furnished import wait_for_approval
+from tests.desk.conftest import wait_for_approval
 from tests.desk.office import WAITING, Browser, Office
 from tests.desk.test_my_work import declined, needing, review
 
