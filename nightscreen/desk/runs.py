@@ -23,6 +23,7 @@ from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
 from nightscreen.journal.audit import RUN_STOPPED
+from nightscreen.journal.holders import pid_of
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, standing_of
@@ -30,7 +31,7 @@ from nightscreen.results.notice_delivery import confirm_proposals
 from nightscreen.runs.approval import resumed, waits_in_inbox
 from nightscreen.runs.release import release as release_run
 from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState
-from nightscreen.schemas.clock import DAY_MICROS, MICROS, deadline_instant
+from nightscreen.schemas.clock import DAY_MICROS, deadline_instant
 from nightscreen.schemas.contests import Confirmation, Signature
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import from_micro, typed_micro
@@ -105,14 +106,14 @@ def standings(context: Context, found: Iterable[RunRecord]) -> list[Standing]:
 def run(context: Context) -> Response:
     """Show one run: live while it goes on, with report and files once it has ended."""
     found = find_run(context)
-    facts = facts_of(context, found)
+    facts = condition_of(found, context.settings, context.journal, context.clock)
     follows = context.request.headers.get("hx-request") == "true"
     ended_at = context.asked_first("resumed")
-    facts["starting"] = ended_at != "" and ended_at == str(found.finished_at)
+    starting = ended_at != "" and ended_at == str(found.finished_at)
     approval = (facts["approval"] or {}).get("state", "")
     stands = f"{facts['state']} {approval}".strip()
-    is_moving = facts["live"] or facts["starting"] or approval == ApprovalState.APPROVED
-    files = {name: declaration_of(name) or Output(name) for name in files_of(found)}
+    is_moving = facts["state"] == RUNNING or starting or approval == ApprovalState.APPROVED
+    files = files_of(found)
     response = context.page(
         "run_live" if follows else "run",
         stands=stands,
@@ -120,6 +121,8 @@ def run(context: Context) -> Response:
         every_s=2 if is_moving else 10 if approval == ApprovalState.WAITING else 0,
         run=found,
         facts=facts,
+        starting=starting,
+        deadline=deadline_words(facts),
         ending=ending(facts),
         files=files,
         to_correct=Records(context.journal, RowToCorrect).number_of_run(found.run_id),
@@ -138,36 +141,24 @@ def run(context: Context) -> Response:
     return response
 
 
-def facts_of(context: Context, run: RunRecord) -> dict[str, Any]:
-    """Return how a run stands, in words and numbers for a page."""
-    facts = condition_of(run, context.settings, context.journal, context.clock)
-    facts["deadline"] = deadline_words(facts)
-    facts["live"] = facts["state"] == RUNNING
-    facts["may_stop"] = facts["state"] in {RUNNING, HUNG}
-    left_s = None
-    if facts["live"] and facts["finish_at"] is not None:
-        left_s = max(0, (facts["finish_at"] - facts["now"]) // MICROS)
-    facts["left_s"] = left_s
-    return facts
+def files_of(run: RunRecord) -> dict[str, Output]:
+    """Return a run's files by name, as far as they are on this machine, and what each is.
 
-
-def files_of(run: RunRecord) -> list[str]:
-    """Return the names of a run's files, as far as they are on this machine."""
+    What is not declared is given as closely as rows in clear are.
+    """
     folder = Path(run.folder)
-    if not folder.is_dir():
-        return []
     found = (file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
-    return sorted(
-        each.as_posix() for each in found if not any(part.startswith(".") for part in each.parts)
-    )
+    shown = (each for each in found if not any(part.startswith(".") for part in each.parts))
+    names = sorted(each.as_posix() for each in shown)
+    return {name: declaration_of(name) or Output(name) for name in names}
 
 
 def file(context: Context) -> Response:
     """Give one file of a run; what holds identifiers is given to those who may take data out."""
     found, name = find_run(context), context.request.path_params["name"]
-    if name not in files_of(found):
+    declared = files_of(found).get(name)
+    if declared is None:
         raise DeskError(404, "This run has no such file.")
-    declared = declaration_of(name) or Output(name)  # as closely as rows in clear are kept
     context.require(declared.right)
     if declared.of_branches:
         context.require_branch()
@@ -178,13 +169,13 @@ def file(context: Context) -> Response:
 
 def report(context: Context) -> Response:
     """Give a run's report as it is shown inside its page."""
-    context.require((declaration_of(REPORT_PAGE) or Output(REPORT_PAGE)).right)
     found = find_run(context)
-    path = Path(found.folder) / REPORT_PAGE
-    if not path.is_file():
+    files = files_of(found)
+    if REPORT_PAGE not in files:
         raise DeskError(404, "This run has no report yet.")
-    page = path.read_bytes()
-    for name in [*files_of(found), "./"]:  # beside the report there; here each has its address
+    context.require(files[REPORT_PAGE].right)
+    page = (Path(found.folder) / REPORT_PAGE).read_bytes()
+    for name in [*files, "./"]:  # beside the report there; here each has its address
         at = f"/runs/{found.run_id}" + (f"/files/{name}" if name != "./" else "#files")
         page = re.sub(
             rb'href="%s(#[^"]*)?"' % re.escape(name).encode(),
@@ -202,10 +193,10 @@ def report(context: Context) -> Response:
 def stop(context: Context) -> Response:
     """Ask a run to stop in good order."""
     found = find_run(context)
-    facts = facts_of(context, found)
-    if not facts["may_stop"]:
+    if found.state != RUNNING:
         raise DeskError(409, "This run is not under way; there is nothing to stop.")
-    context.starter.stop(found.run_id, facts["pid"])
+    pid = None if found.holder is None else pid_of(found.holder)
+    context.starter.stop(found.run_id, pid)
     context.record(RUN_STOPPED, run_id=found.run_id)
     return see_other(f"/runs/{found.run_id}")
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -48,7 +47,7 @@ from nightscreen.web.guard import HEALTH, Guard, headers_of, log, origin_of, rea
 from nightscreen.web.serve import listening, serve_app
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
 
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
@@ -131,17 +130,12 @@ def application(
             *routes,
         ]
 
-    @asynccontextmanager
-    async def lifespan(_app: object) -> AsyncIterator[None]:
-        yield
-        await portal.drain()
-
     def no_page(_request: Request, error: HTTPException) -> Response:
         kind = {400: "unreadable", 405: "method"}.get(error.status_code, "not_found")
         return portal.error_page(kind, error.status_code)
 
     return Guard(
-        Router(routes, redirect_slashes=False, lifespan=lifespan),
+        Router(routes, redirect_slashes=False),
         [portal.place.origin],
         headers_of(policy(), is_secure=portal.place.is_secure),
         portal.error_page,
@@ -244,7 +238,7 @@ async def come_back(portal: Portal, request: Request) -> Response:
     elif not 0 < len(given.get("code", "")) <= _LONGEST_CODE:
         what = "no_code"
     else:
-        exchanging = redeem(
+        done = await redeem(
             portal.journal,
             portal.settings,
             asked,
@@ -252,8 +246,6 @@ async def come_back(portal: Portal, request: Request) -> Response:
             channel="portal",
             transport=portal.transport,
         )
-        # to the end, even where the customer goes away meanwhile
-        done = await portal.run_to_completion(exchanging)
         what = _RESULT_OF_EXCHANGE.get(done.ending, done.ending.value)
         if done.ending is not ExchangeEnd.KEPT:  # whoever looks after the portal sees why
             said = {"exchange": done.ending.value, "trouble": done.trouble}
@@ -343,8 +335,7 @@ async def take_otp(portal: Portal, request: Request) -> Response:
     if not portal.tries.try_acquire(token):
         return portal.error_page("pace", 429, again=request.url.path)
     clock, transport = portal.journal.clock, portal.transport
-    sending = accept_otp(portal.settings, token, typed, clock=clock, transport=transport)
-    view = await portal.run_to_completion(sending)
+    view = await accept_otp(portal.settings, token, typed, clock=clock, transport=transport)
     if view.word is LinkWord.CONFIRMED:
         return see_other(request.url.path)
     return _otp_page(portal, request, view, view.word.value)

@@ -1,4 +1,4 @@
-"""What the customers' pages share: where customers reach them, their looks, work that must end.
+"""What the customers' pages share: where customers reach them, their looks and their pace.
 
 Words and looks are in `data/pages/portal/`: no script, one style, nothing from afar. Which page is
 shown is decided by the endpoints.
@@ -6,7 +6,6 @@ shown is decided by the endpoints.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from base64 import b64encode
@@ -14,7 +13,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from markupsafe import Markup
@@ -26,15 +25,12 @@ from nightscreen.schemas.shipped import DATA
 from nightscreen.web.guard import origin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from starlette.responses import Response
 
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
 
-T = TypeVar("T")
 TEMPLATES = DATA / "pages" / "portal"
 USUAL_PORT = 8080  # as in deploy/, behind a proxy; not 8090, the desk's
 # choices: a person needs fewer, and a program that guesses gets nowhere
@@ -109,25 +105,9 @@ class Portal:
     place: Place = field(init=False)
     departures: RateLimit = field(default_factory=lambda: RateLimit(DEPARTURES_A_MINUTE))
     tries: RateLimit = field(default_factory=lambda: RateLimit(TRIES_A_MINUTE))
-    _under_way: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.place = place_of(self.settings)
-
-    async def run_to_completion(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of work that goes on where the customer closes the page meanwhile.
-
-        A call that was sent is settled all the same.
-        """
-        task = asyncio.create_task(work)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(task)
-
-    async def drain(self) -> None:
-        """Wait until nothing is under way, as a server does that stops."""
-        while self._under_way:
-            await asyncio.wait(self._under_way)
 
     def page(self, template: str, status: int = 200, **values: object) -> Response:
         """Return a page in the lender's name: its template, without ending, and its values."""

@@ -30,7 +30,9 @@ _MOST_WAITING = 100
 """Connections without a whole request; the other half of `_AT_ONCE` is for those with one."""
 _LEAST_BYTES_A_S = 4096
 """What brings so much counts as if it had begun just now; the slowest of mobile lines does."""
-_END_WITHIN_S = 45  # a little more than an exchange under way may take
+_END_WITHIN_S = 90
+"""A little more than a call to the service may take: one that was sent is settled. A request ends
+as it would also where whoever made it goes away."""
 HEAD_WITHIN_S = 10.0  # the head of a request is a few hundred bytes; so is a form that is no file
 FILE_WITHIN_S = 300.0  # a hundred megabytes over a line of five megabits
 
