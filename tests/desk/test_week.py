@@ -180,8 +180,8 @@ def _audit(office: Office, browser: Browser, before: int) -> None:
     with aud.expect_download() as download:
         aud.get_by_role("button", name="Export").click()
     lines = list(csv.DictReader(io.StringIO(download.value.path().read_text("utf-8-sig"))))
-    entries = [line for line in reversed(lines) if line["user"]]  # not what the file says of itself
-    done = [(each["user"], each["action"]) for each in entries if int(each["number"]) > before]
+    kept = [line for line in reversed(lines) if line["user"]]  # not what the file says of itself
+    done = [(each["user"], each["action"]) for each in kept if int(each["number"]) > before]
     assert [step for step in dict.fromkeys(done) if step in STEPS] == list(STEPS)
     env = surroundings(office.folder, NIGHTSCREEN_HOME=str(office.folder / "home"))
     whole = nightscreen("journal", "verify", cwd=office.folder, env=env)
