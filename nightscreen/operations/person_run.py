@@ -16,15 +16,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
 
 import pyarrow as pa
 
 from nightscreen.calling.caller import Caller, wait_and_resume
 from nightscreen.calling.lookup_task import CALL_STATES, SAID_OF_CUSTOMER
 from nightscreen.calling.run import known_prices
-from nightscreen.journal import journal_of
-from nightscreen.journal.opening import journal_exists
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
 from nightscreen.report.calls import write_calls
@@ -69,8 +67,6 @@ _WORDS = {
 LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UNREADABLE.value})
 """States of a call of which nobody knows what it did, though an unreadable one is paid for."""
 
-_NOT_KEPT = frozenset({"run", "deadline", "quote_only"})
-"""What a resumed run does not take over: a deadline would be over, but a cap still holds."""
 _TURNS_A_CALL = 2
 """People whose turn it is at once for each call in flight: one is asked, one is written down."""
 _WAIT_S = 0.5  # how long to wait before looking again at people whom other processes ask
@@ -136,7 +132,7 @@ class PersonRun(ABC, Generic[P, T]):
         """Return what the run's nights are compared by, and the digest of its input, if any.
 
         Raises:
-            UsageError: parameters or input are wrong; nothing was opened yet.
+            UsageError: parameters or input are wrong; nothing was written down yet.
         """
         return cls.batch, ""
 
@@ -175,18 +171,15 @@ class PersonRun(ABC, Generic[P, T]):
             UsageError: settings, parameters or input are wrong, in one line that says what to do.
             JournalError: the journal cannot be used.
         """
-        given = resumed_parameters(parameters, settings, cls.flow, clock=clock)
-        batch, digest = cls.identify(given, settings)
         run = open_api_run(
-            given,
+            parameters,
             settings,
             flow=cls.flow,
-            batch=batch,
             operation=cls.operation,
-            input_digest=digest,
+            identify=partial(cls.identify, settings=settings),
             clock=clock,
         )
-        return cls(run, given)
+        return cls(run, cast("P", run.parameters))
 
     def plan_calls(self) -> None:
         """Find whom to ask, and quote the calls."""
@@ -491,8 +484,8 @@ async def single_call(
         ApiRunParameters(),
         settings,
         flow=operation.value,
-        batch=operation.value,
         operation=operation,
+        identify=lambda _: (operation.value, ""),
         clock=clock,
         is_recorded=False,
     )
@@ -501,20 +494,6 @@ async def single_call(
         caller = Caller(run=run, transport=transport)
         opened.push_async_callback(caller.close)
         yield caller
-
-
-def resumed_parameters(
-    parameters: P, settings: Settings, flow: str, *, clock: Clock = system_clock
-) -> P:
-    """Return parameters with those of a resumed run filled in."""
-    values = {name: getattr(parameters, name) for name in parameters.model_fields_set}
-    if parameters.run and journal_exists(settings.home, settings.journal_url):
-        with journal_of(settings, clock=clock) as journal:
-            earlier = journal.runs.find(parameters.run)
-        if earlier is not None and earlier.flow == flow:
-            kept = {k: v for k, v in earlier.parameters.items() if k not in _NOT_KEPT}
-            values = {**kept, **values}
-    return type(parameters).model_validate(values)
 
 
 # --- what came of calls ---
@@ -592,18 +571,18 @@ def _call_ends(
     """
     found: dict[tuple[str, bytes], LookupStatus] = {}
     for row in chain.from_iterable(run.journal.runs.calls(run.run_id)):
-        key, end = (row.check, bytes(row.subject)), LookupStatus.FAILED
-        if row.state == CallState.ANSWERED.value and row.cost_micro:
-            end = LookupStatus.PAID
-        elif row.state == CallState.ANSWERED.value or row.trouble in SAID_OF_CUSTOMER:
+        if row.state == CallState.ANSWERED.value:
+            end = LookupStatus.PAID if row.cost_micro else LookupStatus.FREE
+        elif row.trouble in SAID_OF_CUSTOMER:
             end = LookupStatus.FREE
         elif row.state in LOST:
             end = LookupStatus.IN_DOUBT
-        elif not row.final:  # it ended nothing
+        elif row.final:
+            end = LookupStatus.FAILED
+        else:  # it ended nothing
             continue
-        if found.get(key) not in _SURE:
-            lost = found.get(key) is LookupStatus.IN_DOUBT and end not in _SURE
-            found[key] = LookupStatus.IN_DOUBT if lost else end
+        key = row.check, bytes(row.subject)
+        found[key] = min(end, found.get(key, end), key=_TELLING_MOST.index)
     ends = {operation: Counter({LookupStatus.WAITING: len(waiting)})}
     for (name, subject), end in found.items():
         if name != operation or subject not in waiting:
@@ -611,7 +590,11 @@ def _call_ends(
     return ends
 
 
-_SURE = frozenset({LookupStatus.PAID, LookupStatus.FREE})
+_TELLING_MOST = (
+    *(LookupStatus.PAID, LookupStatus.FREE),
+    *(LookupStatus.IN_DOUBT, LookupStatus.FAILED),
+)
+"""How one of several calls about a subject ended counts, the first of these that is there."""
 
 
 # --- money and tables ---

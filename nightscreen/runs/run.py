@@ -31,7 +31,7 @@ from nightscreen.schemas.naming import new_run_id
 from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from nightscreen.schemas.api_runs import ApiRunParameters
 
 _NOT_KEPT = frozenset({"run", "yes", "quote_only"})
+_NOT_TAKEN_OVER = frozenset({"run", "deadline", "quote_only"})
+"""What a resumed run has of its own: a deadline would be over, but a cap still holds."""
+P = TypeVar("P", bound="ApiRunParameters")
 R = TypeVar("R", bound=Run)
 _PATHS = frozenset({"input", "mapping", "policy", "shadow", "run_dir", "output"})
 
@@ -47,28 +50,31 @@ _PATHS = frozenset({"input", "mapping", "policy", "shadow", "run_dir", "output"}
 
 
 def open_api_run(
-    parameters: ApiRunParameters,
+    given: P,
     settings: Settings,
     *,
     flow: str,
-    batch: str,
     operation: str,
-    input_digest: str = "",
+    identify: Callable[[P], tuple[str, str]],
     clock: Clock = system_clock,
     is_recorded: bool = True,
 ) -> Run:
     """Open a run beside screening and write it down; nothing is sent.
 
     What makes a single call is not written down: its id ends in the name of its process.
+    `identify` returns the batch name and the digest of the input, if any, of parameters in which
+    those of a resumed run are filled in.
 
     Raises:
         UsageError: settings or parameters are wrong, in one line that says what to do.
         JournalError: the journal cannot be used.
     """
-    require_service(settings, quote_only=only_quotes(parameters))
+    require_service(settings, quote_only=only_quotes(given))
     with ExitStack() as opened:
         journal = open_journal(settings, opened, clock)
-        earlier = find_earlier(journal, parameters.run, flow)
+        earlier = find_earlier(journal, given.run, flow)
+        parameters = given if earlier is None else _with_earlier(given, earlier)
+        batch, input_digest = identify(parameters)
         if input_digest:
             require_same_input(earlier, input_digest)
         run_id = run_id_for(journal, earlier)
@@ -89,6 +95,13 @@ def open_api_run(
         )
         run.on_close = opened.pop_all()
         return run
+
+
+def _with_earlier(given: P, earlier: RunRecord) -> P:
+    """Return parameters with those of a resumed run where nothing else was chosen."""
+    kept = {k: v for k, v in earlier.parameters.items() if k not in _NOT_TAKEN_OVER}
+    chosen = {name: getattr(given, name) for name in given.model_fields_set}
+    return type(given).model_validate({**kept, **chosen})
 
 
 def require_service(settings: Settings, *, quote_only: bool) -> None:

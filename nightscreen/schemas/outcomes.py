@@ -9,10 +9,14 @@ from __future__ import annotations
 from datetime import date, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from nightscreen.schemas.records import Ground, JournalRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 OUTCOMES_BATCH = "loan-outcomes"  # batch name of imports, and of outcomes without a known decision
 OUTCOMES_FLOW = "import_outcomes"
@@ -90,13 +94,13 @@ class LoanDay(BaseModel):
     restructured: bool = False
 
     @property
-    def arrears(self) -> Arrears | None:
-        """Return what the day says of being past due."""
+    def arrears(self) -> tuple[Arrears, ...]:
+        """Return what the day says of being past due; nothing where the loan is not."""
         if self.days_past_due <= 0:
-            return None
+            return ()
         since = self.as_of - timedelta(days=self.days_past_due)
         unpaid = self.days_past_due if self.paid is not None and not self.paid else 0
-        return Arrears(since=since, days=self.days_past_due, unpaid_days=unpaid)
+        return (Arrears(since=since, days=self.days_past_due, unpaid_days=unpaid),)
 
 
 class DecisionAsOf(BaseModel):
@@ -140,7 +144,7 @@ class LoanOutcome(
     @property
     def arrears(self) -> tuple[Arrears, ...]:
         """Return every time the loan was past due."""
-        return with_arrears(self.earlier, self.last)
+        return merged((*self.earlier, *self.last.arrears))
 
     def with_day(self, day: LoanDay) -> LoanOutcome:
         """Return the outcome with one more day: a later one replaces, an earlier one is added.
@@ -153,7 +157,7 @@ class LoanOutcome(
         elif day.as_of == last.as_of:
             last = day
         else:
-            earlier = with_arrears(earlier, day)
+            earlier = merged((*earlier, *day.arrears))
         restructured = self.ever_restructured or day.restructured
         changed = {"last": last, "earlier": earlier, "ever_restructured": restructured}
         return self.model_copy(update=changed)
@@ -163,9 +167,7 @@ class LoanOutcome(
 
         The decision is kept as it was first found: its evidence may have been purged since.
         """
-        earlier = self.earlier
-        for arrears in new.earlier:
-            earlier = add_arrears(earlier, arrears)
+        earlier = merged((*self.earlier, *new.earlier))
         found = self.model_copy(update={"earlier": earlier}).with_day(new.last)
         restructured = found.ever_restructured or new.ever_restructured
         found = found.model_copy(update={"ever_restructured": restructured})
@@ -220,20 +222,14 @@ class LoanOutcome(
         return max(self.last.principal - self.last.paid, Decimal(0))
 
 
-def with_arrears(known: tuple[Arrears, ...], day: LoanDay) -> tuple[Arrears, ...]:
-    """Return times past due with what a day says of one."""
-    new = day.arrears
-    return known if new is None else add_arrears(known, new)
-
-
-def add_arrears(known: tuple[Arrears, ...], new: Arrears) -> tuple[Arrears, ...]:
-    """Return times past due with one more; of one that is known the most days count."""
-    same = next((spell for spell in known if spell.since == new.since), None)
-    if same is None:
-        return (*known, new)
-    grown = Arrears(
-        since=new.since,
-        days=max(same.days, new.days),
-        unpaid_days=max(same.unpaid_days, new.unpaid_days),
-    )
-    return tuple(grown if spell is same else spell for spell in known)
+def merged(spells: Iterable[Arrears]) -> tuple[Arrears, ...]:
+    """Return times past due, each once; of one that is seen again the most days count."""
+    found: dict[date, Arrears] = {}
+    for each in spells:
+        same = found.get(each.since, each)
+        found[each.since] = Arrears(
+            since=each.since,
+            days=max(same.days, each.days),
+            unpaid_days=max(same.unpaid_days, each.unpaid_days),
+        )
+    return tuple(found.values())

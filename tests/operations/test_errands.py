@@ -49,7 +49,9 @@ def opened(
         base_url="http://127.0.0.1:1", api_key="sandbox-key", home=folder / "home", **(more or {})
     )
     parameters = ApiRunParameters(output=str(folder / "out"), **options)
-    return open_api_run(parameters, settings, flow="a_flow", batch="calls", operation=operation)
+    return open_api_run(
+        parameters, settings, flow="a_flow", operation=operation, identify=lambda _: ("calls", "")
+    )
 
 
 def made(

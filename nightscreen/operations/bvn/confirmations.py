@@ -100,21 +100,13 @@ _ENDED = {
 _DIGITS = re.compile(r"[0-9]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Supplied:
-    """One customer's password as the file has it."""
-
-    line: int
-    customer_id: str
-    otp: str = field(repr=False)
-
-
 @dataclass(slots=True)
 class OtpFile:
     """The contents of a file of passwords: rows that can be sent on, and all others."""
 
     digits: int  # that a password has
-    supplied: list[Supplied] = field(default_factory=list)
+    # line and password by the customer's id
+    supplied: dict[str, tuple[int, str]] = field(default_factory=dict, repr=False)
     refused: list[RefusedRow] = field(default_factory=list)
 
     def refuse(self, line: int, customer_id: str, column: str, code: str) -> None:
@@ -153,7 +145,7 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
         path, file = Path(parameters.input), read_passwords(parameters, settings)
         with journal_of(settings) as journal:
             names = journal.pseudonyms
-            customers = [names.customers_anywhere([row.customer_id]) for row in file.supplied]
+            customers = [names.customers_anywhere([each]) for each in file.supplied]
             asked = {each.batch for each in newest(journal, customers).values()}
             digest = names.subject("file of passwords", file_digest(path)).hex()
         return asked.pop() if len(asked) == 1 else batch_name(path), f"keyed:{digest}"
@@ -174,15 +166,15 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
     def _matched(self, file: OtpFile) -> Iterator[Given]:
         """Find each customer's request; refuse a password that may not be sent."""
         run, name = self.run, self.run.journal.pseudonyms.customers_anywhere
-        customers = [name([row.customer_id]) for row in file.supplied]
-        known = self.newest(customers)
+        customers = {each: name([each]) for each in file.supplied}
+        known = self.newest(customers.values())
         wrong = [each for each in known.values() if each.state is BvnState.WRONG_OTP]
         runs = map(run.journal.runs.find, {each.finish_run_id or "" for each in wrong})
         tried = {each.run_id for each in runs if each and each.input_digest == run.input_digest}
-        for row, customer in zip(file.supplied, customers, strict=True):
-            request = known.get(customer)
+        for customer_id, (line, otp) in file.supplied.items():
+            request = known.get(customers[customer_id])
             if request is None:
-                file.refuse(row.line, file.shown(row.customer_id), "customer_id", "no_request")
+                file.refuse(line, file.shown(customer_id), "customer_id", "no_request")
                 continue
             self._batches.add(request.batch)
             if request.finish_run_id == run.run_id and request.finishing is None:
@@ -191,9 +183,9 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
             if not code and request.state is BvnState.WRONG_OTP and request.finish_run_id in tried:
                 code = "already_tried"
             if code:
-                file.refuse(row.line, row.customer_id, "customer_id", code)
+                file.refuse(line, customer_id, "customer_id", code)
             else:
-                yield given_to(request, row.otp)
+                yield given_to(request, otp)
 
     def apply_record(self, person: Given, record: BvnRequest | None) -> None:
         """Take the request as it is now; one that was erased or asked anew needs no password."""
@@ -305,7 +297,7 @@ def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
         elif number[customer_id] > 1:
             found.refuse(line, customer_id, "customer_id", "customer_id_repeated")
         elif otp is not None:
-            found.supplied.append(Supplied(line, customer_id, otp))
+            found.supplied[customer_id] = line, otp
         elif not text or is_absent(bare_digits(text)):
             found.refuse(line, customer_id, "otp", "otp_missing")
         else:  # columns may be swapped

@@ -16,7 +16,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -90,11 +90,8 @@ class Offered(Recorded):
     decided_by: str  # `policy` or `review`
     source: OfferSource
     product_id: str
-
-    @property
-    def offer(self) -> Offer | None:
-        """Return the customer's newest offer of the product; None where there is none."""
-        return cast("Offer | None", self.record)
+    # the customer's newest offer of the product
+    record: Offer | None = field(default=None, repr=False)
 
     @property
     def problem(self) -> str | None:
@@ -106,7 +103,7 @@ class Offered(Recorded):
     def link(self) -> Offer | None:
         """Return the offer whose reference and link are known."""
         linked = self.word in {OfferWord.OFFERED, OfferWord.ALREADY_OFFERED}
-        return self.offer if linked else None
+        return self.record if linked else None
 
 
 def read_source(parameters: OfferLoans) -> OfferSource:
@@ -372,7 +369,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
             customer=person.customer,
             batch=self._source.batch,
             product_id=self.parameters.product,
-            number=1 if person.offer is None else person.offer.number + 1,
+            number=1 if person.record is None else person.record.number + 1,
             run_id=self.run.run_id,
             source_run_id=self._source.run_id,
             decision=person.decision,
@@ -456,13 +453,13 @@ OFFERS = OutputTable[Offered](
     reference=(_TEXT, lambda row: row.link and row.link.reference),
     url=(_TEXT, lambda row: row.link and row.link.url),
     offered_at=(INSTANT, lambda row: row.link and row.link.offered_at),
-    number=(pa.int32(), lambda row: row.offer and row.offer.number),
+    number=(pa.int32(), lambda row: row.record and row.record.number),
     decision=(WORD, lambda row: row.decision),
     decided_by=(WORD, lambda row: row.decided_by),
     problem=(WORD, lambda row: row.problem),
     batch=(WORD, lambda row: row.source.batch),
     screening_run_id=(WORD, lambda row: row.source.run_id),
-    offer_run_id=(WORD, lambda row: row.offer and row.offer.run_id),
+    offer_run_id=(WORD, lambda row: row.record and row.record.run_id),
 )
 
 

@@ -63,14 +63,14 @@ from nightscreen.schemas.rows import INSTANT, RefusedRow, SourceColumn
 from nightscreen.schemas.stops import TEST_MODE, StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
-    from nightscreen.operations.transactions.records import RecordFields, Version
+    from nightscreen.operations.transactions.records import Version
     from nightscreen.schemas.consented import RawRecords
     from nightscreen.schemas.requests import Request
 
@@ -99,136 +99,6 @@ NOTICES = {
 }
 """What a person should know of how a pull went; the number of customers stands before it."""
 _COUNTS = (*(each.value for each in TransactionChange), "held", "out_of_reach")
-
-
-class PullFiles:
-    """A run's pulls added up as the journal has them, and its files.
-
-    Attributes:
-        outcomes: how many customers came to which end.
-        counts: numbers of records by word, and of those that a list repeats by kind.
-    """
-
-    def __init__(self, run: Run, fields: Mapping[PulledKind, RecordFields]) -> None:
-        self.run, self.fields, self.store = run, fields, PullStore(run.journal)
-        self.pulls = self.store.pulls.of_run(run.run_id)
-        grants = Consents(run.journal).grants()
-        self.ids = {each.customer: each.customer_id for each in grants}
-        self.outcomes = Counter(each.state.value for each in self.pulls)
-        self.counts, self.drift = Counter[str](), Drift()
-        for kind, noted in chain.from_iterable(each.summary.items() for each in self.pulls):
-            self.counts.update({word: noted.get(word, 0) for word in (*_COUNTS, "answered")})
-            self.counts["unreadable"] += len(noted.get("unreadable", ()))
-            self.counts[f"repeated {kind}"] += noted.get("repeated", 0)
-            self.counts["lost beside"] += "outcome" in noted
-            self.drift.add(noted.get("drift", {}))
-
-    def write(self, cash_flow: CashFlow) -> dict[str, Any]:
-        """Write every file; return the parts of the report that a pull adds."""
-        written = dict.fromkeys(self.fields, 0)
-        if self.run.stops.ending()[0] != TEST_MODE:
-            written = {kind: self._write_typed(kind) for kind in self.fields}
-            write_cash_flow(self.run, self.store, cash_flow, self.pulls)
-        write_rows(self.run.folder, CHANGES_FILE, self._changes(), CHANGES_SCHEMA)
-        refused = (  # whose record it is, its place in the list, and why; what it says stays sealed
-            RefusedRow(
-                line=place,
-                column=column,
-                code=code,
-                hint=HINTS.get(code, ""),
-                values=(self.ids.get(each.customer, ""), key),
-            )
-            for each in self.pulls
-            for noted in each.summary.values()
-            for place, key, code, column in noted.get("unreadable", ())
-        )
-        with quarantine_file(self.run.folder.path / QUARANTINE, _QUARANTINED) as write:
-            write(refused)
-        self.run.folder.rows[QUARANTINE] = self.counts["unreadable"]
-        due = PullOutcome.DUE.value
-        return {
-            "customers": {
-                due: len(self.pulls),
-                **{each.value: self.outcomes[each] for each in PullOutcome if each != due},
-                "pending": self.outcomes[due],
-            },
-            "changes": {word: self.counts[word] for word in _COUNTS},
-            **{
-                kind.folder: {
-                    "written": rows,
-                    "file": "/".join(self._part(kind).parts[-3:]) if rows else None,
-                    "repeated": self.counts[f"repeated {kind}"],
-                }
-                for kind, rows in written.items()
-            },
-            "drift": self.drift.document(),
-        }
-
-    def _part(self, kind: PulledKind) -> Path:
-        """Return where the typed records of the run lie: a part of their own, by day in Lagos."""
-        folder, day = self.run.folder.path, lagos_day(self.run.started_at).isoformat()
-        return folder.parent / kind.folder / f"pulled_on={day}" / f"{folder.name}.parquet"
-
-    def _write_typed(self, kind: PulledKind) -> int:
-        """Write typed records; return how many.
-
-        Of transactions those that the run brought, added or modified; of accounts and profiles all
-        that stand for the customers it pulled. No file appears where there are none, and one of an
-        earlier session of the run is replaced.
-        """
-        path, fields = self._part(kind), self.fields[kind]
-
-        def typed(version: Version) -> dict[str, Any]:
-            is_new = version.run_id == self.run.run_id
-            return {
-                **fields.typed(version.raw),
-                "customer_id": self.ids[version.customer],
-                "record_key": version.key.hex(),
-                "change": version.change.value if is_new else UNCHANGED,
-                "seen_at": to_instant(version.first_seen_at),
-            }
-
-        def is_shown(version: Version) -> bool:
-            return version.problem is None and version.customer in self.ids
-
-        tables = (
-            pa.Table.from_pylist(rows, fields.schema)
-            for block in self._blocks(kind)
-            if (rows := [typed(each) for each in block if is_shown(each)])
-        )
-        first = next(tables, None)
-        if first is None:
-            path.unlink(missing_ok=True)
-            return 0
-        make_private_folder(path.parents[1], ours=False)
-        part = RunFolder(make_private_folder(path.parent))
-        return part.write_parquet(path.name, fields.schema, chain([first], tables))
-
-    def _blocks(self, kind: PulledKind) -> Iterator[list[Version]]:
-        if not kind.is_state:
-            yield from self.store.versions_of_run(self.run.run_id, kind)
-            return
-        for each in self.pulls:
-            if each.state in KEPT and "answered" in each.summary.get(kind.value, ()):
-                yield from self.store.current(each.customer, kind)
-
-    def _changes(self) -> Iterator[dict[str, Any]]:
-        for row in self.store.changes(self.run.run_id):
-            yield {
-                "customer": row.customer.hex(),
-                "record_key": row.record_key.hex(),
-                "change": row.change,
-                "readable": row.problem is None,
-                "changed_at": to_instant(row.at),
-            }
-        for each in self.pulls:
-            if each.state is PullOutcome.SUSPICIOUS_SHORT:
-                yield {
-                    "customer": each.customer.hex(),
-                    "change": each.state.value,
-                    "changed_at": to_instant(each.answered_at or 0),
-                    "records": each.summary[each.pulled.value]["held"],
-                }
 
 
 # --- the run ---
@@ -504,18 +374,136 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
     def write(self) -> ReportParts:
         """Judge refused refreshes, and write every file, all from the journal."""
         lapsed = self._judge_refused()
-        files = PullFiles(self.run, self.fields)
-        self.rows_read, self.rows_refused = files.counts["answered"], files.counts["unreadable"]
+        pulls = self.store.pulls.of_run(self.run.run_id)
+        outcomes = Counter(each.state.value for each in pulls)
+        counts, drift = Counter[str](), Drift()
+        for kind, noted in chain.from_iterable(each.summary.items() for each in pulls):
+            counts.update({word: noted.get(word, 0) for word in (*_COUNTS, "answered")})
+            counts["unreadable"] += len(noted.get("unreadable", ()))
+            counts[f"repeated {kind}"] += noted.get("repeated", 0)
+            counts["lost beside"] += "outcome" in noted
+            drift.add(noted.get("drift", {}))
+        self.rows_read, self.rows_refused = counts["answered"], counts["unreadable"]
         numbers = {
             "lapsed": lapsed,
-            "short": files.outcomes[PullOutcome.SUSPICIOUS_SHORT],
-            "lost beside": files.counts["lost beside"],
-            "refused": files.outcomes[PullOutcome.REFRESH_REFUSED],
+            "short": outcomes[PullOutcome.SUSPICIOUS_SHORT],
+            "lost beside": counts["lost beside"],
+            "refused": outcomes[PullOutcome.REFRESH_REFUSED],
         }
         said = (f"{number} {NOTICES[word]}" for word, number in numbers.items() if number)
         self.run.stops.notices.extend(said)
-        written = files.write(CashFlow.of(self.run.settings))
-        return ReportParts(files.outcomes, written)
+        due = PullOutcome.DUE.value
+        more = {
+            "customers": {
+                due: len(pulls),
+                **{each.value: outcomes[each] for each in PullOutcome if each != due},
+                "pending": outcomes[due],
+            },
+            "changes": {word: counts[word] for word in _COUNTS},
+            **{
+                kind.folder: {
+                    "written": rows,
+                    "file": "/".join(self._part(kind).parts[-3:]) if rows else None,
+                    "repeated": counts[f"repeated {kind}"],
+                }
+                for kind, rows in self._write_files(pulls).items()
+            },
+            "drift": drift.document(),
+        }
+        return ReportParts(outcomes, more)
+
+    def _write_files(self, pulls: Sequence[Pulled]) -> dict[PulledKind, int]:
+        """Write what the run's pulls brought; return how many typed records of each kind."""
+        ids = {each.customer: each.customer_id for each in self.consents.grants()}
+        written = dict.fromkeys(self.kinds, 0)
+        if self.run.stops.ending()[0] != TEST_MODE:
+            written = {kind: self._write_typed(kind, pulls, ids) for kind in self.kinds}
+            write_cash_flow(self.run, self.store, CashFlow.of(self.run.settings), pulls)
+        write_rows(self.run.folder, CHANGES_FILE, self._changes(pulls), CHANGES_SCHEMA)
+        refused = (  # whose record it is, its place in the list, and why; what it says stays sealed
+            RefusedRow(
+                line=place,
+                column=column,
+                code=code,
+                hint=HINTS.get(code, ""),
+                values=(ids.get(each.customer, ""), key),
+            )
+            for each in pulls
+            for noted in each.summary.values()
+            for place, key, code, column in noted.get("unreadable", ())
+        )
+        with quarantine_file(self.run.folder.path / QUARANTINE, _QUARANTINED) as write:
+            write(refused)
+        self.run.folder.rows[QUARANTINE] = self.rows_refused
+        return written
+
+    def _part(self, kind: PulledKind) -> Path:
+        """Return where the typed records of the run lie: a part of their own, by day in Lagos."""
+        folder, day = self.run.folder.path, lagos_day(self.run.started_at).isoformat()
+        return folder.parent / kind.folder / f"pulled_on={day}" / f"{folder.name}.parquet"
+
+    def _write_typed(
+        self, kind: PulledKind, pulls: Sequence[Pulled], ids: Mapping[bytes, str]
+    ) -> int:
+        """Write typed records; return how many.
+
+        Of transactions those that the run brought, added or modified; of accounts and profiles all
+        that stand for the customers it pulled. No file appears where there are none, and one of an
+        earlier session of the run is replaced.
+        """
+        path, fields = self._part(kind), self.fields[kind]
+
+        def typed(version: Version) -> dict[str, Any]:
+            is_new = version.run_id == self.run.run_id
+            return {
+                **fields.typed(version.raw),
+                "customer_id": ids[version.customer],
+                "record_key": version.key.hex(),
+                "change": version.change.value if is_new else UNCHANGED,
+                "seen_at": to_instant(version.first_seen_at),
+            }
+
+        def is_shown(version: Version) -> bool:
+            return version.problem is None and version.customer in ids
+
+        tables = (
+            pa.Table.from_pylist(rows, fields.schema)
+            for block in self._blocks(kind, pulls)
+            if (rows := [typed(each) for each in block if is_shown(each)])
+        )
+        first = next(tables, None)
+        if first is None:
+            path.unlink(missing_ok=True)
+            return 0
+        make_private_folder(path.parents[1], ours=False)
+        part = RunFolder(make_private_folder(path.parent))
+        return part.write_parquet(path.name, fields.schema, chain([first], tables))
+
+    def _blocks(self, kind: PulledKind, pulls: Sequence[Pulled]) -> Iterator[list[Version]]:
+        if not kind.is_state:
+            yield from self.store.versions_of_run(self.run.run_id, kind)
+            return
+        for each in pulls:
+            if each.state in KEPT and "answered" in each.summary.get(kind.value, ()):
+                yield from self.store.current(each.customer, kind)
+
+    def _changes(self, pulls: Sequence[Pulled]) -> Iterator[dict[str, Any]]:
+        for row in self.store.changes(self.run.run_id):
+            yield {
+                "customer": row.customer.hex(),
+                "record_key": row.record_key.hex(),
+                "change": row.change,
+                "readable": row.problem is None,
+                "changed_at": to_instant(row.at),
+            }
+        for each in pulls:
+            if each.state is PullOutcome.SUSPICIOUS_SHORT:
+                yield {
+                    "customer": each.customer.hex(),
+                    "change": each.state.value,
+                    "changed_at": to_instant(each.answered_at or 0),
+                    "records": each.summary[each.pulled.value]["held"],
+                }
 
     def _judge_refused(self) -> int:
         """Judge refused refreshes over the whole run; return how many grants lapsed.
