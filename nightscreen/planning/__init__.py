@@ -1,4 +1,1 @@
-"""Planning.
-
-Which lookups each row needs, what they may cost, and their order; nothing is sent here.
-"""
+"""Planning: which lookups each row needs, what they may cost, and their order; nothing is sent."""

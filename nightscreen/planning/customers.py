@@ -1,6 +1,6 @@
-"""Customers: the rows of a batch as the frame has them, pseudonyms and numbers alone.
+"""Customers: the rows of a batch in the frame, as pseudonyms and numbers only.
 
-Here, and nowhere else, what is in clear becomes what SQL works on: identifiers become keyed
+This is the only module that turns unencrypted rows into the input of SQL: identifiers become keyed
 pseudonyms, eligibility and consent become a reason for each slot, naira become kobo. The SQL is in
 `sharing.sql` and `plan.sql`.
 """
@@ -50,9 +50,9 @@ def planning_queries() -> dict[str, list[str]]:
 
 
 def subject_column(slot: CheckIdentity) -> str:
-    """Return which column of `customers` has the subjects of a slot.
+    """Return the column of `customers` that has the subjects of a slot.
 
-    Where a check asks by two identifiers together, its subjects are pseudonyms of both.
+    If a check asks by two identifiers together, its subjects are pseudonyms of both.
     """
     return slot.check if CHECKS[slot.check].together_with else slot.kind.value
 
@@ -70,25 +70,25 @@ def gather_customers(
     """Put the rows of a batch into the frame's table `customers`.
 
     Args:
-        frame: the run's.
+        frame: the run's frame.
         chunks: the rows in order, in the shape of `schemas.rows.row_schema`.
-        pseudonyms: what makes them.
+        pseudonyms: makes the pseudonyms.
         kinds: kinds of identifiers.
         slots: checks and identities that may be asked, each of one of those kinds.
-        at: the instant consent is judged at, where there are slots.
-        whose: with the customers' own pseudonyms.
+        at: the instant at which consent is judged; needed if there are slots.
+        whose: whether to add the customers' own pseudonyms.
 
     Returns:
-        Number of the first row of each chunk, and at the end the number of rows.
+        Number of the first row of each chunk, then the number of rows.
     """
     starts = [0]
 
     def table_of(rows: pa.Table) -> pa.Table:
         numbers = np.arange(starts[-1], starts[-1] + rows.num_rows, dtype=np.int32)
         ids = (customer or "" for customer in rows["customer_id"].to_pylist() if whose)
-        whom = pseudonym_column(pseudonyms.customers_anywhere(ids))
+        customers = pseudonym_column(pseudonyms.customers_anywhere(ids))
         columns = {"row": pa.array(numbers), "line": rows["line"]}
-        columns["customer"] = whom if whose else pa.nulls(rows.num_rows, PSEUDONYM)
+        columns["customer"] = customers if whose else pa.nulls(rows.num_rows, PSEUDONYM)
         for kind in kinds:
             columns[kind.value] = _pseudonyms_of(rows, kind, pseudonyms)
         if at is not None:
@@ -103,7 +103,7 @@ def gather_customers(
 
 
 def _pseudonyms_of(rows: pa.Table, kind: IdentityKind, pseudonyms: Pseudonyms) -> pa.Array:
-    """Return a pseudonym of each row's identifier; null where absent or malformed."""
+    """Return the pseudonym of each row's identifier; null if absent or malformed."""
     column = identities(rows, kind)
     sound = pc.equal(pc.bit_wise_and(rows["flaws"], pa.scalar(int(IDENTIFIERS[kind].flaws))), 0)
     named = flat(pc.if_else(sound, column, pa.scalar(None, pa.string())))
@@ -112,7 +112,7 @@ def _pseudonyms_of(rows: pa.Table, kind: IdentityKind, pseudonyms: Pseudonyms) -
 
 
 def _at(present: NDArray[np.bool_], joined: bytes) -> pa.Array:
-    """Return a column with pseudonyms where they are present."""
+    """Return a column with the joined pseudonyms in the rows that are present, else null."""
     place = np.cumsum(present, dtype=np.int32) - 1
     return pseudonym_column(joined).take(pa.array(place, mask=~present))
 
@@ -120,7 +120,7 @@ def _at(present: NDArray[np.bool_], joined: bytes) -> pa.Array:
 def _asked(
     rows: pa.Table, slots: Sequence[CheckIdentity], at: datetime, pseudonyms: Pseudonyms
 ) -> dict[str, pa.Array]:
-    """Return why each slot is not asked, naira at risk, and when consent ends."""
+    """Return the columns of skip reasons, exposure, end of consent, and joint subjects."""
     (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
     allowed = consent_column(batch, at=at).to_numpy(zero_copy_only=False).astype(bool)
     columns = {"exposure": pa.array(_exposure_kobo(rows))}
@@ -140,9 +140,9 @@ def _asked(
 
 
 def _exposure_kobo(rows: pa.Table) -> NDArray[np.int64]:
-    """Return naira at risk in kobo; an unknown exposure is -1, since it is not zero.
+    """Return exposures in kobo; -1 if unknown, since that is not zero.
 
-    A decimal of two places is stored as a 128-bit number of kobo, whose low half is read.
+    A decimal with two places is stored as a 128-bit number of kobo, of which the low half is read.
     """
     column = flat(rows["exposure"])
     halves = np.frombuffer(column.buffers()[1] or b"", dtype=np.int64).reshape(-1, 2)

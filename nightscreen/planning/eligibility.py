@@ -1,8 +1,8 @@
-"""Who can be asked what: a row's identities and consent, and why a check is not asked.
+"""Eligibility: a row's identities and consent, and why a check is not asked.
 
-Consent is valid if it has a reference, was given, has not expired and was not withdrawn by then,
-and all its times could be read. Without an expiry it lasts twelve months. `values/dates.py`
-reads the times; which checks need consent is theirs to say, freshness `freshness`'s.
+Consent is valid if it has a reference, was given, has not expired, was not withdrawn, and all its
+times could be read. Without an expiry it lasts twelve months. `values/dates.py` reads the times;
+each check declares whether it needs consent.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def slots_of(
 
 
 def flat(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column in one piece."""
+    """Return a column as one array."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def identities(rows: pa.Table, kind: IdentityKind) -> pa.Array:
-    """Return each row's identity of a kind in the service's own form; null where absent."""
+    """Return each row's identity of a kind in the service's form; null if absent."""
     return flat(
         pc.binary_join_element_wise(*(rows[name] for name in IDENTIFIERS[kind].columns), "-")
     )
@@ -53,7 +53,7 @@ def identities(rows: pa.Table, kind: IdentityKind) -> pa.Array:
 def skip_reasons(
     rows: pa.Table, slot: CheckIdentity, consent: NDArray[np.bool_]
 ) -> NDArray[np.int8]:
-    """Return for each row why a slot is not asked (`SkipReason`), the first that applies."""
+    """Return for each row the first reason not to ask a slot (`SkipReason`)."""
     flaws = flat(rows["flaws"]).to_numpy(zero_copy_only=False)
     absent = pc.is_null(identities(rows, slot.kind)).to_numpy(zero_copy_only=False)
     mask = int(IDENTIFIERS[slot.kind].flaws)
@@ -61,7 +61,7 @@ def skip_reasons(
         mask |= int(IDENTIFIERS[other].flaws)
         absent = absent | pc.is_null(identities(rows, other)).to_numpy(zero_copy_only=False)
     if slot.kind is IdentityKind.NUBAN:
-        absent = absent | ((flaws & int(Flaw.BANK_UNKNOWN)) != 0)  # ours to mend, not the row's
+        absent = absent | ((flaws & int(Flaw.BANK_UNKNOWN)) != 0)  # not a fault of the row
     refused = ~consent if CHECKS[slot.check].needs_consent else np.zeros(len(flaws), dtype=bool)
     return np.select(
         [absent, (flaws & mask) != 0, refused],
@@ -75,7 +75,7 @@ def skip_reasons(
 
 _LEAP_DAY = (2, 29)  # month and day
 _UNREADABLE = int(Flaw.CONSENT)
-_KEPT = 4096  # many rows of a file were given on the same day
+_CACHED_TIMES = 4096  # many consents in a file were given on the same day
 
 
 def consent_valid(
@@ -89,8 +89,8 @@ def consent_valid(
 ) -> bool:
     """Return whether consent is valid at an instant; all instants have a zone.
 
-    It counts from `consented_at` on, until before `expires_at` (else twelve months in Lagos's
-    calendar, 29 February counting to 28 February) and until before `withdrawn_at`.
+    It is valid from `consented_at` until just before `expires_at` (by default twelve months in
+    Lagos's calendar, 29 February to 28 February) and before `withdrawn_at`.
     """
     times = (consented_at, expires_at, withdrawn_at)
     instants = (None if each is None else to_micros(each) for each in times)
@@ -101,15 +101,15 @@ def consent_valid(
 def _span(
     reference: str | None,
     flaws: int,
-    given: int | None,
+    consented: int | None,
     expires: int | None,
     withdrawn: int | None,
 ) -> tuple[int, int]:
-    """Return from when until when consent counts, in microseconds; an empty span: it never does."""
-    if not reference or given is None or flaws & _UNREADABLE:
+    """Return start and end of valid consent in microseconds; equal if it is never valid."""
+    if not reference or consented is None or flaws & _UNREADABLE:
         return 0, 0
-    until = _twelve_months_after(given) if expires is None else expires
-    return given, until if withdrawn is None else min(until, withdrawn)
+    until = _twelve_months_after(consented) if expires is None else expires
+    return consented, until if withdrawn is None else min(until, withdrawn)
 
 
 def twelve_months_after(instant: datetime) -> datetime:
@@ -120,15 +120,15 @@ def twelve_months_after(instant: datetime) -> datetime:
     return local.replace(year=local.year + 1, day=day).astimezone(UTC)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHED_TIMES)
 def _twelve_months_after(micros: int) -> int:
     return to_micros(twelve_months_after(to_instant(micros)))
 
 
 def consent_column(rows: pa.RecordBatch, *, at: datetime) -> pa.BooleanArray:
-    """Return which rows' consent counts at an instant, as `consent_valid` does; never null.
+    """Return which rows' consent is valid at an instant, by `consent_valid`; never null.
 
-    The rows are in the shape of `schemas.rows.row_schema`.
+    The rows have the schema of `schemas.rows.row_schema`.
     """
     now = to_micros(at)
     column: pa.BooleanArray = pa.array(
@@ -146,7 +146,7 @@ def consent_ends(rows: pa.RecordBatch) -> NDArray[np.int64]:
 
 
 def _spans(rows: pa.RecordBatch) -> Iterator[tuple[int, int]]:
-    """Yield from when until when each row's consent counts."""
+    """Yield the `_span` of each row's consent."""
     named = (rows.column(name).to_pylist() for name in ("consent_reference", "flaws"))
     times = (rows.column(name).cast(pa.int64()).to_pylist() for name in INSTANT_COLUMNS)
     return map(_span, *named, *times)

@@ -1,4 +1,4 @@
-"""How old an answer may be: by purpose, check and outcome, from the settings."""
+"""Freshness: how old an answer may be, by purpose, check and outcome, from the settings."""
 
 from __future__ import annotations
 
@@ -17,53 +17,53 @@ if TYPE_CHECKING:
 
 _MICROS = timedelta(microseconds=1)
 UNREAD_SENDS = 2
-"""How often a lookup is sent whose response came, cannot be read and does not state its cost: once
-more, since it may have been one bad moment, and not again before its age is over."""
+"""How often a lookup is sent if its response cannot be read and does not state its cost: once more,
+since the fault may be temporary, and then not before its age is over."""
 NEVER_FRESH = 2**63 - 1
-"""Later than any instant: the limit is nothing, so that no age is young enough."""
+"""Later than any instant, for an age of zero: no answer is fresh."""
 
 
 def is_closed(doubts: int, unread: int, attempts: int) -> bool:
-    """Return whether a lookup is left alone until its calls in doubt are old enough.
+    """Return whether a lookup is not asked until its calls in doubt are old enough.
 
     Args:
-        doubts: its calls in doubt, within their age.
-        unread: those of them whose response came and could not be read, within theirs.
-        attempts: attempts a lookup.
+        doubts: its calls in doubt that are not old enough.
+        unread: those of them whose response could not be read, and that are not old enough.
+        attempts: the most attempts for a lookup.
     """
     return doubts >= attempts or unread >= min(UNREAD_SENDS, attempts)
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """Judges answers at one instant.
+    """Judges the age of answers at one instant.
 
-    Only for answers from before the plan: an answer to the run's own call, or a later one, counts
-    at any age (`journal.answers.StoredAnswer.current`).
+    It applies to answers from before the plan: an answer to the run's own call, or a later one,
+    counts at any age (`journal.answers.StoredAnswer.current`).
     """
 
     # how old an answer may be, by check and outcome (`config.settings.max_ages`)
     ages: Mapping[tuple[str, str], timedelta]
     at: int  # the instant, in microseconds since 1970
-    since: int = 0  # the place the journal had come to by then
-    cash_flow: timedelta = timedelta(0)  # how old figures of cash flow may be
+    since: int = 0  # the journal's position at that instant
+    cash_flow: timedelta = timedelta(0)  # how old cash flow may be
 
-    def oldest(self, check: str, word: str) -> int:
+    def oldest(self, check: str, outcome: str) -> int:
         """Return the earliest instant at which an answer of this outcome is still fresh."""
-        age = self.ages.get((check, word))
+        age = self.ages.get((check, outcome))
         return self.at - age // _MICROS if age else NEVER_FRESH
 
     def oldest_cash_flow(self) -> int:
-        """Return the earliest instant at which figures of cash flow are still fresh."""
+        """Return the earliest instant at which cash flow is still fresh."""
         return self.at - self.cash_flow // _MICROS if self.cash_flow else NEVER_FRESH
 
     def doubts_since(self, check: str) -> Since:
-        """Return from when on calls in doubt count."""
+        """Return the instants from which calls in doubt count."""
         unread = self.oldest(check, Outcome.UNREADABLE.value)
         return Since(max(unread, self.at - IN_DOUBT_AGE // _MICROS), unread, self.at)
 
     def limits(self, check: str) -> pa.Table:
-        """Return for each outcome from when on an answer is fresh, as `plan.sql` compares it."""
+        """Return the instant from which answers of each outcome are fresh, for `plan.sql`."""
         return pa.table(
             {
                 "outcome": pa.array(range(len(Outcome)), pa.int8()),

@@ -1,9 +1,9 @@
-"""Plan: what each row needs, judged by eligibility, consent and freshness, before any money.
+"""Plan: which lookups each row needs, by eligibility, consent and freshness.
 
-The set work is SQL over pseudonyms (`plan.sql`, which says what is asked and why); here is what it
-cannot see: the journal's answers, what an answer says of a row in clear, images. Consent is checked
-per row, before sharing and reuse: a row without it gets no ecosystem or selfie lookup, and is shown
-no such answer, even a stored one. Prices and order belong to `price`.
+`plan.sql` decides over pseudonyms which lookups are made; this module adds what SQL cannot see: the
+journal's answers, and the rows' identities. Consent is checked per row, before sharing and reuse: a
+row without it gets no ecosystem or selfie lookup, and is shown no such answer, even a stored one.
+`price` has prices and order.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ _OUTCOMES = {outcome.value: number for number, outcome in enumerate(Outcome)}
 _ANSWERS = pa.schema(
     [
         pa.field("subject", PSEUDONYM),
-        pa.field("outcome", pa.int8()),  # its number, as `Freshness.limits` has it
+        pa.field("outcome", pa.int8()),  # its number in `Freshness.limits`
         pa.field("answered_at", pa.int64()),
         pa.field("own_run", pa.bool_()),
-        pa.field("cost_micro", pa.int64()),  # -1 where the service did not say
+        pa.field("cost_micro", pa.int64()),  # -1 if the service did not say
         pa.field("current", pa.bool_()),
     ]
 )
 
 
 def _answer_columns(block: Sequence[StoredAnswer], run_id: str) -> pa.Table:
-    """Return answers as the frame takes them."""
+    """Return answers in the schema `_ANSWERS`."""
     columns = [
         pseudonym_column(b"".join(each.subject for each in block)),
         [_OUTCOMES.get(each.outcome, -1) for each in block],
@@ -66,12 +66,12 @@ def _answer_columns(block: Sequence[StoredAnswer], run_id: str) -> pa.Table:
 
 
 class AnswerBook(Protocol):
-    """The questions of a plan to the journal."""
+    """The part of the journal that a plan reads."""
 
     def latest_blocks(
         self, check: str, subjects: Sequence[bytes], *, run_id: str, since: int
     ) -> Iterator[list[StoredAnswer]]:
-        """Yield the latest answers to some lookups, which ascend."""
+        """Yield the latest answers to some lookups, given in ascending order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +79,19 @@ class Wanted:
     """The parameters of a plan."""
 
     checks: tuple[str, ...]  # the checks of the run
-    karma_kinds: tuple[IdentityKind, ...]  # which identities karma is asked by
-    purpose: Purpose  # why; decides freshness and order
+    karma_kinds: tuple[IdentityKind, ...]  # the identities that karma asks by
+    purpose: Purpose  # decides freshness and order
     run_id: str  # the run; its own earlier answers always count
-    stop_at_first: bool = False  # karma asks no further about a row once one identity is listed
+    stop_at_first: bool = False  # karma stops asking about a row when one identity is listed
 
 
 @dataclass(slots=True)
 class Planner:
     """Makes the plan of one batch, whose rows are in the frame (`customers`).
 
-    `settle` once, which leaves the row plans in the workspace, then `needed`. `closed` are lookups
-    that are left alone, by check; `unread` those whose latest answer could not be read.
+    Call `settle` once, which writes the row plans into the workspace, then `needed`. `closed` are
+    lookups that are not asked again yet, by check; `unread` those whose latest answer could not be
+    read.
     """
 
     frame: Frame
@@ -99,7 +100,7 @@ class Planner:
     freshness: Freshness
     answers: AnswerBook
     workspace: Workspace
-    whole: bool = True  # row plans are wanted; a quote does without
+    whole: bool = True  # whether to write row plans, which a quote does not need
     closed: Mapping[str, Collection[bytes]] = field(default_factory=dict)
     unread: dict[str, set[bytes]] = field(init=False)
     counts: dict[str, CheckCounts] = field(init=False)
@@ -116,7 +117,7 @@ class Planner:
     def settle(self) -> None:
         """Find the distinct lookups and which of them have a fresh answer."""
         frame = self.frame
-        first = self.wanted.purpose is Purpose.ORIGINATION
+        applicants = self.wanted.purpose is Purpose.ORIGINATION
         frame.run("begin_plan")
         frame.make("limits", self._limits())
         for number, slot in enumerate(self.slots):
@@ -134,15 +135,17 @@ class Planner:
                 frame.run("screened", **names)
             if self.whole:
                 sizes = np.diff(self.starts).tolist()
-                for chunk, found in enumerate(frame.pieces("row_plan", sizes, **names)):
-                    columns = {f"{slot.column}.{n}": plain(found[n]) for n in found.column_names}
+                for chunk, row_plan in enumerate(frame.pieces("row_plan", sizes, **names)):
+                    columns = {
+                        f"{slot.column}.{n}": plain(row_plan[n]) for n in row_plan.column_names
+                    }
                     self.workspace.put(_ROW_PLAN.format(slot.file_name, chunk), pa.table(columns))
             frame.run("need", number=number)
             if has_answers and self.wanted.stop_at_first and slot.check == "karma":
                 self._listed[frame.table("listings", **names)["row"].to_numpy()] = True
         self._count_rows()
         frame.make("chunks", pa.table({"first_row": pa.array(self.starts[:-1], pa.int32())}))
-        frame.run("rank", are_applicants=str(first))
+        frame.run("rank", are_applicants=str(applicants))
 
     def _limits(self) -> pa.Table:
         """Return how old an answer of each slot and outcome may be."""
@@ -154,7 +157,7 @@ class Planner:
         """Put the journal's latest answers to a slot's lookups into the frame.
 
         Returns:
-            Whether there are any, and whether there are any or lookups that are left alone.
+            Whether there are any answers, and whether there are answers or closed lookups.
         """
         subjects = pieces_of(joined_bytes(self.frame.table("subjects")["subject"]))
         run_id, unread, is_any = self.wanted.run_id, self.unread[slot.check], False
@@ -166,15 +169,15 @@ class Planner:
             unread.update(e.subject for e in block if e.outcome == Outcome.UNREADABLE.value)
             is_any = is_any or bool(block)
         self.slots[slot].distinct = len(subjects)
-        left = sorted({*self.closed.get(slot.check, ())}.intersection(subjects))
-        self.frame.make("closed", pa.table({"subject": pseudonym_column(b"".join(left))}))
-        return is_any, is_any or bool(left)
+        closed = sorted({*self.closed.get(slot.check, ())}.intersection(subjects))
+        self.frame.make("closed", pa.table({"subject": pseudonym_column(b"".join(closed))}))
+        return is_any, is_any or bool(closed)
 
     def _count_rows(self) -> None:
-        """Count the rows that each slot asks, and those that it and a whole check leave out.
+        """Count the rows that each slot asks, and those that each slot and check leave out.
 
-        A check of several identities leaves a row out only where none of them is asked. Of several
-        reasons it is the one that can be mended: no consent, then malformed, then absent.
+        A check with several identities leaves a row out only if none of them is asked. Of several
+        reasons the one that is easiest to correct counts: no consent, then malformed, then absent.
         """
         columns = ", ".join(f'"{slot.column}"' for slot in self.slots)
         *whys, rows = (column.to_numpy() for column in self.frame.table("reasons", slots=columns))
@@ -189,57 +192,57 @@ class Planner:
             _count_left_out(counts, np.where(asked, SkipReason.ASK, of_check.max(axis=0)), rows)
 
     def needed(self, read_chunk: Callable[[int], pa.Table]) -> Iterator[pa.Table]:
-        """Yield the lookups to be asked in the name of each chunk's rows (`schemas.plan.NEEDED`).
+        """Yield the lookups made in the name of each chunk's rows (`schemas.plan.NEEDED`).
 
-        A chunk is read only where there are any: on a warm night it mostly stays sealed.
+        A chunk is read only if there are any: with many fresh answers it mostly stays sealed.
         """
         for number, (start, end) in enumerate(pairwise(self.starts)):
-            found = self.frame.table("needed_of_chunk", start=start, end=end)
-            if not found.num_rows:
+            lookups = self.frame.table("needed_of_chunk", start=start, end=end)
+            if not lookups.num_rows:
                 yield NEEDED.empty_table()
                 continue
-            rows, slot_of = read_chunk(number), found["slot"].to_numpy()
+            rows, slot_of = read_chunk(number), lookups["slot"].to_numpy()
             yield pa.concat_tables(
-                self._needed_rows(slot, found.filter(pa.array(slot_of == place)), start, rows)
+                self._needed_rows(slot, lookups.filter(pa.array(slot_of == place)), start, rows)
                 for place, slot in enumerate(self.slots)
                 if (slot_of == place).any()
             )
 
     def _needed_rows(
-        self, slot: CheckIdentity, found: pa.Table, start: int, rows: pa.Table
+        self, slot: CheckIdentity, lookups: pa.Table, start: int, rows: pa.Table
     ) -> pa.Table:
-        size = found.num_rows
-        row = found["row"].to_numpy().astype(np.int64)
+        size = lookups.num_rows
+        row = lookups["row"].to_numpy().astype(np.int64)
         owners = rows.take(pa.array(row - start))
-        gated, other = CHECKS[slot.check].needs_consent, CHECKS[slot.check].together_with
+        needs_consent, other = CHECKS[slot.check].needs_consent, CHECKS[slot.check].together_with
         nothing = pa.nulls(size, pa.string())
         return pa.table(
             {
                 "check": pa.array([slot.check] * size),
                 "kind": pa.array([slot.kind.value] * size),
-                "subject": plain(found["subject"]),
+                "subject": plain(lookups["subject"]),
                 "identity": identities(owners, slot.kind),
                 "together_with": nothing if other is None else identities(owners, other),
-                "consent_reference": references(owners) if gated else nothing,
-                "consent_ends_at": _ends(owners) if gated else pa.nulls(size, pa.int64()),
+                "consent_reference": references(owners) if needs_consent else nothing,
+                "consent_ends_at": _ends(owners) if needs_consent else pa.nulls(size, pa.int64()),
                 "row": pa.array(row),
             },
             schema=NEEDED,
         )
 
     def ranking(self) -> LookupRanking:
-        """Return what ranks and prices the lookups that `needed` yields, in the same order."""
+        """Return the columns that rank and price the lookups of `needed`, in the same order."""
         columns = (column.to_numpy() for column in self.frame.table("ranking"))
         return LookupRanking(tuple(self.slots), *columns)
 
     def chains(self, needed: int) -> Chains:
-        """Return which of so many needed lookups karma asks about each row, in order."""
+        """Return which of the `needed` lookups karma asks about each row, in order."""
         self.frame.run("number")
         karma = [pair for pair in enumerate(self.slots) if pair[1].check == "karma"]
         lookups = np.full((self.starts[-1], len(karma)), NOTHING, dtype=np.int32)
         for column, (number, slot) in enumerate(karma):
-            found = self.frame.table("chain", number=number, **_names(slot))
-            lookups[found["row"].to_numpy(), column] = found["number"].to_numpy()
+            waiting = self.frame.table("chain", number=number, **_names(slot))
+            lookups[waiting["row"].to_numpy(), column] = waiting["number"].to_numpy()
         asking = (lookups >= 0).any(axis=1)
         return Chains(lookups[asking], self._listed[asking], needed)
 
@@ -264,8 +267,8 @@ def _ends(rows: pa.Table) -> pa.Array:
 def read_row_plan(space: Workspace, slots: Sequence[CheckIdentity], number: int) -> pa.Table:
     """Return a chunk's row plan.
 
-    Columns: for each slot `<slot>.why` int8, `<slot>.subject` binary(16), null where it is not
-    asked, and `<slot>.own` bool, true where the call is made in this row's name.
+    Columns: for each slot `<slot>.why` int8, `<slot>.subject` binary(16), null if it is not asked,
+    and `<slot>.own` bool, true if the call is made in this row's name.
     """
     parts = [space.get(_ROW_PLAN.format(slot.file_name, number)) for slot in slots]
     return pa.table({name: part[name] for part in parts for name in part.column_names})

@@ -1,28 +1,28 @@
--- Plan: what a night asks, and why. One check and identity at a time (a slot, such as karma by
--- phone), so that one of them is in memory.
+-- Plan: the lookups of a run. One slot (a check and identity, such as karma by phone) at a time, so
+-- that only one of them is in memory.
 --
--- Table `customers`, a line for each row of the batch, comes in with
---   * a keyed pseudonym of each identifier, null where the row has none or a malformed one;
+-- The table `customers` has a row for each row of the batch, with
+--   * a keyed pseudonym of each identifier, null if the row has none or a malformed one;
 --   * for each slot why the row is not asked: 0 it is asked, 1 the identifier is absent, 2 it is
 --     malformed, 3 there is no consent at this instant (`eligibility.py`);
---   * `exposure`, naira at risk in kobo, -1 where it is not known, and `consent_until`.
--- Tables of what the journal answers to it are described where they are used.
+--   * `exposure` in kobo, -1 if unknown, and `consent_until`.
+-- The journal's tables are described where they are used.
 
 -- name: begin_plan
--- The lookups to be made, over all slots, and the rows about which any answer was ever read.
+-- The lookups to make, over all slots, and the rows about which an answer was ever read.
 CREATE TABLE needed (slot TINYINT, subject UUID, row INTEGER, exposure BIGINT);
 CREATE TABLE screened (row INTEGER);
 
 -- name: placeholder
--- A phone or email that is nobody's own (`sharing.sql`) is taken as absent.
+-- A phone or email that is a placeholder (`sharing.sql`) is treated as absent.
 UPDATE customers SET "{slot}" = 1
 WHERE "{slot}" = 0
     AND "{subject}" IN (SELECT identifier FROM shared WHERE others + 1 > {most});
 
 -- name: lookups
--- Rows that name the same identifier share one lookup. It is made in the name of the first row;
--- where consent is needed ({until}), in the name of the first of those whose consent lasts longest:
--- once that has ended, the consent of every other row has ended too.
+-- Rows with the same identifier share one lookup. It is made in the name of the first row; if
+-- consent is needed ({until}), in the name of the first of those whose consent lasts longest: when
+-- that has ended, the consent of every other row has ended too.
 CREATE OR REPLACE TABLE lookups AS
 SELECT
     "{subject}" AS subject,
@@ -37,11 +37,11 @@ GROUP BY "{subject}";
 SELECT subject FROM lookups ORDER BY subject;
 
 -- name: judge
--- `closed`: lookups that may have been charged so often that they are left alone until their calls in
--- doubt are old enough (`freshness.py`).
--- `answers`: the journal's latest answer to each lookup that has one. `limits`: from when on an answer of
--- each outcome is fresh. An answer to the run's own call, or one that came since the run began, is
--- `current` and counts at any age.
+-- `closed`: lookups that may have been charged so often that they are not asked until their calls
+-- in doubt are old enough (`freshness.py`).
+-- `answers`: the journal's latest answer to each lookup that has one. `limits`: the instant from
+-- which answers of each outcome are fresh. An answer to the run's own call, or one that came since
+-- the run began, is `current` and counts at any age.
 CREATE OR REPLACE TABLE judged AS
 SELECT
     lookups.*, answers.* EXCLUDE (subject), limits.is_read, limits.is_listing,
@@ -61,8 +61,8 @@ FROM customers JOIN judged ON subject = "{subject}"
 WHERE "{slot}" = 0 AND is_read;
 
 -- name: counts
--- Of lookups with an answer. An answer that could not be read is used again like any other, and
--- counted apart.
+-- Lookups with an answer. An answer that could not be read is reused like any other, and counted
+-- separately.
 SELECT
     count(*) FILTER (is_read AND own_run AND cost_micro <> 0) AS paid,
     count(*) FILTER (is_read AND own_run AND cost_micro = 0) AS free,
@@ -80,7 +80,7 @@ FROM (
 );
 
 -- name: row_plan
--- What the end of the run needs of each row: why it is not asked, or by which pseudonym, and whether
+-- What the end of the run needs for each row: why it is not asked, or its pseudonym, and whether
 -- the call is made in its name.
 SELECT
     "{slot}" AS why,
@@ -90,23 +90,23 @@ FROM customers LEFT JOIN judged ON subject = "{subject}" AND "{slot}" = 0
 ORDER BY row;
 
 -- name: need
--- Needed is what has no answer, or one that is too old, and is not left alone.
+-- A lookup is needed if it has no fresh answer and is not closed.
 INSERT INTO needed
 SELECT {number}, subject, owner, exposure FROM judged WHERE NOT is_fresh AND NOT is_closed;
 
 -- name: listings
--- Rows that an answer at hand already lists: karma may stop there (`lookup_table.py`).
+-- Rows that a stored answer already lists: karma may stop there (`lookup_table.py`).
 SELECT customers.row
 FROM customers JOIN judged ON subject = "{subject}"
 WHERE "{slot}" = 0 AND is_fresh AND is_listing;
 
 -- name: reasons
--- How many rows have which reasons, slot by slot.
+-- The number of rows by their reasons for all slots.
 SELECT {slots}, count(*) AS rows FROM customers GROUP BY ALL;
 
 -- name: rank
--- `tier`: customers who were never screened, and applicants, come before those whose evidence is only
--- old (`price.py` ranks by tier, then by exposure).
+-- `tier`: customers who were never screened, and applicants, come before those whose evidence is
+-- only old (`price.py` ranks by tier, then by exposure).
 CREATE TABLE ranked AS
 SELECT
     needed.*, first_row,
@@ -116,7 +116,7 @@ DROP TABLE needed;
 DROP TABLE screened;
 
 -- name: ranking
--- A lookup is known by its number: chunk after chunk, in each by slot and pseudonym.
+-- A lookup's number is its index in this order: by chunk, then by slot and pseudonym.
 SELECT slot, tier, exposure, row FROM ranked ORDER BY first_row, slot, subject;
 
 -- name: needed_of_chunk
@@ -131,7 +131,7 @@ SELECT slot, subject, row_number() OVER (ORDER BY first_row, slot, subject) - 1 
 FROM ranked;
 
 -- name: chain
--- Which lookup of one slot each row waits for.
+-- The lookup of one slot that each row waits for.
 SELECT customers.row, number
 FROM customers JOIN numbered ON subject = "{subject}" AND slot = {number}
 WHERE "{slot}" = 0;

@@ -1,7 +1,7 @@
-"""Price: what a plan may cost, in which order its lookups are asked, how many the money pays for.
+"""Price: the cost of a plan, the rank of its lookups, and how many of them the money pays for.
 
-Everything is decided over the whole batch before anything is sent; the journal holds the caps while
-it is sent. `plan` decides which lookups are needed.
+Rank and quote cover the whole batch before anything is sent; the journal enforces the caps while
+calls are made. `plan` decides which lookups are needed.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
     from nightscreen.planning.lookup_table import Chains, LookupRanking
 
 RECENT_RUNS = 14
-"""Runs of a batch name that say what a night usually costs."""
+"""The newest runs of a batch, whose median is the usual cost."""
 
-UNUSUAL_TIMES = 3  # a choice, told in docs/operate.md: lower, more nights wait for approval
-_ENOUGH_RUNS = 3  # of fewer the median is but a run's own cost, or the mean of two
+UNUSUAL_TIMES = 3  # a choice (docs/operate.md): if it is lower, more runs wait for approval
+_ENOUGH_RUNS = 3  # the median of fewer is only one run's cost, or the mean of two
 
 _SURE_OF = 200
-"""Answers from which on the rates seen replace the first night's guess altogether."""
+"""Answers from which the observed rates fully replace the guess for the first night."""
 
 _SPREAD = 3.3
-"""Standard deviations on each side of a quote: one night in a thousand is outside."""
+"""Standard deviations on each side of a quote: one run in a thousand is outside."""
 
 _DRIFT = 0.1
-"""Share by which a night's customers differ from those seen so far."""
+"""Share by which a run's customers may differ from earlier ones."""
 
 
 def rank(needed: LookupRanking, prices_micro: Mapping[str, int]) -> NDArray[np.int64]:
     """Return the order in which lookups are asked, as their numbers.
 
-    Never-screened customers and applicants first, then overdue evidence by exposure, greatest
-    first; an unknown exposure is taken as the median of the known ones, since it is not zero.
-    Within one customer the cheapest decisive check comes first.
+    Never-screened customers and applicants come first, then overdue evidence, each by exposure, the
+    largest first. An unknown exposure ranks as the median of the known ones, since it is not zero.
+    For one customer the cheapest decisive check comes first.
     """
     exposure = needed.exposure_kobo
     known = exposure[exposure >= 0]
-    middle = int(np.median(known)) if len(known) else 0
-    falling = np.where(exposure < 0, -middle, -exposure)
+    median = int(np.median(known)) if len(known) else 0
+    falling = np.where(exposure < 0, -median, -exposure)
     cheap = sorted(CHECKS, key=lambda check: (prices_micro.get(check, 0), CHECKS[check].order))
     priority = needed.by_check({check: number for number, check in enumerate(cheap)})
     return np.lexsort((priority, falling, needed.tier))
@@ -69,13 +69,13 @@ def quote(
 
     Args:
         needed: the lookups.
-        prices_micro: what a hit costs, by check.
-        seen: answers and charges so far, by check and identity.
-        seconds: seconds an answer takes, by check.
+        prices_micro: the price of a hit, by check.
+        seen: recent answers and charges, by check and identity.
+        seconds: the seconds to an answer, by check.
         max_in_flight: calls in flight at once, by check.
-        cap_micro: the cap the run would be under.
+        cap_micro: the run's cap.
         balance_micro: the last known balance.
-        chains: karma asks no further about a row once it is listed; None if it makes all.
+        chains: karma's lookups by row, if it stops at the first listing; None if it asks all.
     """
     if chains is not None:
         needed = needed.take(~chains.spared())
@@ -85,9 +85,9 @@ def quote(
     if not money:
         return Quote(lines, cap_micro, balance_micro)
     order = rank(needed, prices_micro)
-    # no lookup is skipped for a cheaper one behind it: the most important come first
-    bound = np.cumsum(needed.by_check(prices_micro)[order])
-    affordable = int(np.searchsorted(bound, min(money), side="right"))
+    # no lookup is skipped for a cheaper one of lower rank
+    costs = np.cumsum(needed.by_check(prices_micro)[order])
+    affordable = int(np.searchsorted(costs, min(money), side="right"))
     short = needed.row[order[affordable:]]
     return Quote(
         lines,
@@ -100,7 +100,7 @@ def quote(
 
 
 def _first(needed: LookupRanking, paid: NDArray[np.int64]) -> First:
-    """Return what the lookups are for that the money pays for, in their order."""
+    """Return whom the affordable lookups are about; `paid` is in rank."""
     never_screened = int((needed.tier[paid] == 0).sum())
     return First(never_screened, len(paid) - never_screened, int(needed.exposure_kobo[paid[-1]]))
 
@@ -116,7 +116,7 @@ def _lines(
 ) -> tuple[CheckQuote, ...]:
     """Return a line of the quote for each check and identity with lookups.
 
-    In stages karma is likely to ask an identity only about those whom none before it lists.
+    In stages, karma is expected to ask an identity only about rows that no earlier one lists.
     """
     lines, missed = [], 1.0
     for number, (check, kind) in enumerate(needed.slots):
@@ -148,10 +148,9 @@ def _lines(
 
 
 def _rates(calls: int, seen: SeenCharges, guess: float) -> tuple[float, float, float]:
-    """Return low, expected and high share of calls that are charged.
+    """Return the low, expected and high share of charged calls.
 
-    Until enough calls were seen the guess counts as a number of answers, and the range is from none
-    to all.
+    With few observed answers the guess is blended in, and the range is from none to all.
     """
     if calls == 0:
         return 0.0, guess, 1.0
@@ -168,10 +167,10 @@ def _rates(calls: int, seen: SeenCharges, guess: float) -> tuple[float, float, f
 def approval_reason(
     expected_micro: int, *, above_micro: int | None, earlier_micro: Sequence[int]
 ) -> str | None:
-    """Return why a run must be approved by a person before it spends, or None.
+    """Return why a person must approve a run before it spends, or None.
 
-    Approval is asked above an amount, if one is set, and for what is unusual beside the costs of
-    earlier runs of the same batch name, newest first.
+    Approval is required above an amount, if one is set, and for an unusual cost compared with the
+    earlier runs of the same batch, newest first.
     """
     if above_micro is not None and expected_micro > above_micro:
         return (

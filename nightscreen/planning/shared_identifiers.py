@@ -1,9 +1,8 @@
-"""Identifiers shared within a batch: who else has the same BVN, account, phone, email or image.
+"""Shared identifiers: how many other customers have the same BVN, account, phone, email or image.
 
-Counted over the batch and what the journal saw in earlier ones
-(`journal/identifier_history.py`), by the SQL of `sharing.sql`, one kind of identity at a
-time: keyed pseudonyms, never an identifier. A customer is known by its `customer_id`. The policy
-decides what follows; the plan decides which lookups are made.
+`sharing.sql` counts pseudonyms, one kind of identifier at a time, over the batch and over earlier
+batches (`journal/identifier_history.py`). A customer is identified by `customer_id`. The policy
+decides on the counts.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
 
 MOST_CUSTOMERS = 20
-"""A phone or email of more customers than these is a placeholder, nobody's own."""
+"""A phone or email of more customers than this is a placeholder."""
 
 COUNTED = (
     *(IdentityKind.BVN, IdentityKind.NUBAN, IdentityKind.PHONE, IdentityKind.EMAIL),
@@ -42,22 +41,22 @@ _OF_MANY = (
 )
 _NO_BVN = bytes(16)
 _SAVED = "sightings-{}"
-_KEPT_AT_ONCE = 50_000
+_ROWS_PER_WRITE = 50_000
 _SAVED_SCHEMA = pa.schema([pa.field(name, SUBJECT) for name in ("identifier", "customer", "bvn")])
 _BLOCKS_AT_ONCE = 25
-"""Blocks of the journal that enter the frame together: each entry costs half a millisecond."""
+"""Blocks of the journal that are added to the frame together: each addition takes 0.5 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The journal's earlier batches, as a run counts them.
+    """The journal's earlier sightings that a run counts.
 
     Attributes:
-        batch: the batch name at hand; what a customer of it has now replaces what the same
-            customer had in it before.
-        before: only what was first seen before this instant; None for everything.
-        at: the present instant: what was written not long before is not saved again; None to save
-            all.
+        sightings: the journal's sightings.
+        batch: the run's batch; a customer's identifiers now replace the same customer's earlier
+            ones in it.
+        before: counts only sightings first seen before this instant; None for all.
+        at: the current instant: sightings saved recently are not saved again; None to save all.
     """
 
     sightings: Sightings
@@ -67,9 +66,9 @@ class Earlier:
 
     @classmethod
     def of(cls, journal: Journal, *, run_id: str, batch: str, at: int | None = None) -> Earlier:
-        """Return what is earlier than a run.
+        """Return the sightings from before a run.
 
-        One that is resumed counts what it counted when its states were first written.
+        A resumed run counts the same as when it first saved its states.
         """
         run = journal.runs.find(run_id)
         return cls(Sightings(journal), batch, None if run is None else run.states_first_at, at)
@@ -82,17 +81,16 @@ def count_shared(
     workspace: Workspace | None = None,
     counted: Collection[IdentityKind] = COUNTED,
 ) -> list[Problem]:
-    """Count over a whole batch, and the journal's earlier ones, how many customers share what.
+    """Count the customers that share identifiers, over a batch and the journal's earlier ones.
 
     Args:
         frame: has the batch's rows (`customers`).
-        earlier: what the journal saw before; None to count the batch alone.
-        workspace: where the batch's own sightings are saved for `keep_sightings`; None to keep
-            nothing.
+        earlier: the journal's earlier sightings; None to count only the batch.
+        workspace: gets the batch's own sightings for `keep_sightings`; None to save none.
         counted: kinds to count: all, but only `PLACEHOLDERS` for a quote.
 
     Returns:
-        A finding for every phone and email that is a placeholder.
+        A problem for every row with a placeholder as phone or email.
     """
     frame.run("begin_sharing")
     problems: list[Problem] = []
@@ -112,47 +110,47 @@ def count_shared(
         if is_known:
             frame.run("end_of_kind")
         if kind in PLACEHOLDERS:
-            found = frame.table("placeholders", kind=kind.value, most=MOST_CUSTOMERS)
+            rows = frame.table("placeholders", kind=kind.value, most=MOST_CUSTOMERS)
             problems += [
                 Problem(line, kind.value, f"{kind.value}_of_many", _OF_MANY, Action.WARNED)
-                for line in found["line"].to_pylist()
+                for line in rows["line"].to_pylist()
             ]
     return problems
 
 
 def signals(frame: Frame, starts: Sequence[int]) -> Iterator[pa.Table]:
-    """Yield each chunk's signals, once all kinds are counted.
+    """Yield each chunk's signals, after all kinds are counted.
 
-    Columns, all int64 and null where the row lacks the identifier or it is malformed:
-    `batch_same_bvn`, `batch_same_account`, `batch_same_phone`, `batch_same_image` (other
-    customers of the batch or of earlier ones with the same), `batch_account_bvns` (BVNs the
-    account appears with, the row's own included).
+    Columns, all int64 and null if the row's identifier is absent or malformed: `batch_same_bvn`,
+    `batch_same_account`, `batch_same_phone`, `batch_same_image` (other customers of this or earlier
+    batches with the same), `batch_account_bvns` (BVNs that appear with the account, including the
+    row's own).
     """
     return frame.pieces("signals", [end - start for start, end in pairwise(starts)])
 
 
 def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at: int) -> None:
-    """Put the sightings that were saved into the journal; safe to do again after a crash.
+    """Save the workspace's sightings in the journal; safe to repeat after a crash.
 
-    It is done when a run's states are saved, so that a quote, a run in test mode and a run without
-    a result leave none. Once more changes nothing: a sighting is one customer's.
+    This happens when a run's states are saved, so that a quote, a run in test mode and a run
+    without a result save none.
     """
     for kind in COUNTED:
         name = _SAVED.format(kind.value)
-        for piece in workspace.get(name).to_batches(_KEPT_AT_ONCE) if workspace.has(name) else ():
+        for piece in workspace.get(name).to_batches(_ROWS_PER_WRITE) if workspace.has(name) else ():
             sightings.keep(kind.value, batch, zip(*piece.to_pydict().values(), strict=True), at=at)
 
 
 def _add_earlier(frame: Frame, kind: IdentityKind, joined: bytes, earlier: Earlier) -> bool:
-    """Add what the journal saw with the batch's identifiers of a kind; return if it saw any."""
+    """Add the journal's sightings of the batch's identifiers; return whether there are any."""
     identifiers = pieces_of(joined)
     is_known = False
     for start in range(0, len(identifiers), BLOCK * _BLOCKS_AT_ONCE):
         some = identifiers[start : start + BLOCK * _BLOCKS_AT_ONCE]
         rows = [
-            each
+            row
             for first in range(0, len(some), BLOCK)
-            for each in earlier.sightings.seen_with(
+            for row in earlier.sightings.seen_with(
                 kind.value,
                 some[first : first + BLOCK],
                 earlier.batch,
@@ -166,7 +164,7 @@ def _add_earlier(frame: Frame, kind: IdentityKind, joined: bytes, earlier: Earli
             columns = {
                 "identifier": pseudonym_column(b"".join(identifier)),
                 "customer": pseudonym_column(b"".join(customer)),
-                "bvn": pseudonym_column(b"".join(each or _NO_BVN for each in bvn)),
+                "bvn": pseudonym_column(b"".join(row or _NO_BVN for row in bvn)),
                 "elsewhere": pa.array(map(bool, elsewhere), pa.bool_()),
                 "lately": pa.array(map(bool, lately), pa.bool_()),
             }

@@ -1,15 +1,15 @@
 -- Sharing: which customers have the same BVN, account, phone, email or photograph.
 --
--- Table `customers`: a line for each row of the batch, with the customer and a keyed pseudonym of
--- each identifier; null where the row has none, or a malformed one. Pseudonyms of different kinds
--- are never equal. Customers are counted, not rows and not nights: somebody who comes back, in this
--- batch name or in another, is the same one.
+-- The table `customers` has a row for each row of the batch, with the customer and a keyed
+-- pseudonym of each identifier, null if it is absent or malformed. Pseudonyms of different kinds
+-- are never equal. Customers are counted, not rows or runs: a customer who appears again, in this
+-- batch or in another, is the same one.
 
 -- name: begin_sharing
 -- `others`: how many other customers have the identifier; `bvns`: with how many BVNs it was seen.
--- Only of those that are seen more than once: all other numbers follow from the row alone.
+-- Only identifiers seen more than once are stored: for others the row has the numbers.
 CREATE TABLE shared (identifier UUID, others BIGINT, bvns BIGINT);
--- What the journal has; `lately` is of this batch name and was written in the last week.
+-- The journal's sightings; `lately` is true for this batch and if written in the last week.
 CREATE TABLE seen (
     identifier UUID, customer UUID, bvn UUID, elsewhere BOOLEAN, lately BOOLEAN
 );
@@ -17,7 +17,7 @@ CREATE TABLE earlier (identifier UUID, customer UUID, bvn UUID);
 CREATE MACRO no_bvn() AS '00000000-0000-0000-0000-000000000000'::UUID;
 
 -- name: kind
--- One kind at a time. Only an account is seen with a BVN.
+-- One kind at a time. Only accounts are counted with their BVNs.
 CREATE OR REPLACE VIEW identifiers AS
 SELECT row, customer, "{kind}" AS identifier, coalesce({bvn}, no_bvn()) AS bvn
 FROM customers
@@ -27,8 +27,8 @@ WHERE "{kind}" IS NOT NULL;
 SELECT DISTINCT identifier FROM identifiers ORDER BY identifier;
 
 -- name: earlier
--- What a customer had in this batch name before is replaced by what the same customer has now: a
--- corrected BVN does not count twice. What the customer has in another batch name stands beside it.
+-- A customer's earlier identifiers in this batch are replaced by the current ones, so that a
+-- corrected BVN does not count twice. The customer's identifiers in other batches count too.
 INSERT INTO earlier
 SELECT identifier, customer, bvn FROM seen WHERE elsewhere
 UNION ALL
@@ -48,7 +48,7 @@ WHERE identifier IN (SELECT identifier FROM uses GROUP BY identifier HAVING coun
 GROUP BY identifier;
 
 -- name: unwritten
--- What the journal lacks, or last wrote a week ago, in the order in which it is stored.
+-- Sightings that the journal lacks, or last wrote a week ago, in the order in which they are stored.
 SELECT identifier, customer, nullif(bvn, no_bvn()) AS bvn
 FROM identifiers ANTI JOIN (FROM seen WHERE lately) USING (identifier, customer, bvn)
 ORDER BY identifier, row;
@@ -58,7 +58,7 @@ TRUNCATE seen;
 TRUNCATE earlier;
 
 -- name: signals
--- What each row says of itself at no cost; null where it lacks the identifier.
+-- The signals of each row; null if it lacks the identifier.
 SELECT
     CASE WHEN bvn IS NOT NULL THEN coalesce(of_bvn.others, 0) END AS batch_same_bvn,
     CASE WHEN nuban IS NOT NULL THEN coalesce(of_account.others, 0) END AS batch_same_account,
@@ -75,13 +75,13 @@ LEFT JOIN shared AS of_image ON of_image.identifier = image
 ORDER BY row;
 
 -- name: placeholders
--- A phone or email that more than {most} customers have is nobody's own and is not looked up. BVNs,
--- accounts and photographs are never placeholders: sharing those is a finding.
+-- A phone or email that more than {most} customers have is a placeholder and is not looked up.
+-- BVNs, accounts and photographs are never placeholders: sharing those is a finding.
 SELECT line
 FROM customers JOIN shared ON identifier = "{kind}"
 WHERE others + 1 > {most}
 ORDER BY row;
 
 -- name: forget
--- What the plan does not need.
+-- Drop a column that the plan does not need.
 ALTER TABLE customers DROP COLUMN "{column}";

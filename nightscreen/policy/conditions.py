@@ -1,9 +1,9 @@
-"""A condition: text in, one harmless expression over known columns out, or what is wrong with it.
+"""A condition's text becomes one safe expression over known columns, or a list of issues.
 
-DuckDB does the work: its parser reads the text, its catalogue says which functions always give the
-same answer and cannot grow, its binder finds the types, and one row of nothing is judged to see
-whether a text that is written in the condition can be read as what it is compared with. What is
-checked is also what runs: the SQL is written from the tree that was walked.
+DuckDB does the work: its parser reads the text, its catalogue says which functions are
+deterministic and of bounded size, its binder finds the types, and an empty row is judged to see
+whether a literal in the condition fits the type it is compared with. The SQL that runs is written
+from the same tree that was checked.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 
     Node = dict[str, Any]
 
-# choices that bound what it costs to judge a row; docs/policy.md tells of them
+# choices that bound the cost of judging a row; docs/policy.md documents them
 _MOST_PARTS = 400
 _MOST_PATTERN = 200  # characters
 _MOST_REPEATS = 500  # the product of all counts, since RE2 writes repeats out
-_JUDGING_S = 10.0  # on one empty row: what takes longer there cannot judge a file's rows
+_JUDGING_S = 10.0  # on one empty row: a slower condition cannot judge a file's rows
 
 _FIXED_SIZE = (
     *("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "DOUBLE"),
     *("FLOAT", "DATE", "TIMESTAMP", "INTERVAL"),
 )
-"""Values of these types do not grow, whatever a function makes them of."""
+"""Values of these types have a fixed size, whatever function makes them."""
 _TYPES = frozenset(
     (*_FIXED_SIZE, *("BOOL", "INT", "NUMERIC", "REAL", "VARCHAR", "TEXT", "STRING"))
 ) - {"INTERVAL"}
@@ -57,19 +57,19 @@ _PATTERNS = frozenset(
 )
 _PATHS = frozenset({"json_extract_string", "->>"})
 _BY_NAME = _PATHS | frozenset(
-    # texts no longer than those they are made of
+    # texts no longer than their arguments
     {"lower", "upper", "trim", "ltrim", "rtrim", "left", "right", "substring", "substr"}
     | {"strip_accents"}
-    # one of their arguments, or part of one
+    # return an argument, or part of one
     | {"greatest", "least", "list_filter", "list_value"}
-    # macros; those that are not named may be anything
+    # macros; others could do anything
     | {"nullif", "list_any_value", "list_min", "list_max", "list_sum", "list_count"}
 )
 _NOT_THESE = frozenset(
-    # The catalogue calls these steady; they look at the clock or at the session's time zone.
+    # The catalogue calls these consistent, but they read the clock or the session's time zone.
     {"age", "current_localtime", "current_localtimestamp", "timezone", "timezone_hour"}
     | {"timezone_minute"}
-    # They compare each letter of one text with each of another.
+    # Their cost is the product of the lengths of two texts.
     | {"levenshtein", "damerau_levenshtein", "editdist3", "jaccard", "jaro_similarity"}
     | {"jaro_winkler_similarity"}
 )
@@ -88,10 +88,12 @@ _WHOLE_RECORD = (
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition as it was read."""
+    """A condition after reading."""
 
-    sql: str = ""  # the expression, written anew; empty where there are issues
-    columns: tuple[str, ...] = ()  # the columns it names, each once, under their own names
+    sql: str = ""  # the expression, written from the checked tree; empty if there are issues
+    columns: tuple[
+        str, ...
+    ] = ()  # the columns it names, each once, as they are spelt in `enriched`
     issues: tuple[str, ...] = ()  # what is wrong
 
     def checks(self) -> frozenset[str]:
@@ -102,12 +104,11 @@ class Condition:
 
 @cache
 def _functions() -> frozenset[str]:
-    """Return the functions that conditions may call: those whose answers change with nothing.
+    """Return the functions that conditions may call: deterministic ones, for repeatable decisions.
 
-    They have at least one form that is steady and of fixed size. Another form of the same name may
-    join lists or texts, which grow no faster than the condition is long: nothing allowed here
-    repeats them. Clocks and chance are not steady: a decision comes out the same when it is made
-    again.
+    They have at least one consistent overload that returns a type of fixed size. Another overload
+    may join lists or texts, but these grow no faster than the condition's length, since nothing
+    allowed here repeats them.
     """
     fixed = ", ".join(f"'{kind}'" for kind in _FIXED_SIZE)
     with locked_connection() as connection:
@@ -121,7 +122,7 @@ def _functions() -> frozenset[str]:
 
 @cache
 def _plain() -> tuple[list[Node], Node]:
-    """Return the statement that selects one expression from nothing, as DuckDB parses it."""
+    """Return the parsed statement `SELECT (1)`, and its expression."""
     with locked_connection() as connection:
         ((read,),) = connection.execute("SELECT json_serialize_sql('SELECT (1)')").fetchall()
     statements = json.loads(read)["statements"]
@@ -129,14 +130,14 @@ def _plain() -> tuple[list[Node], Node]:
 
 
 def _around(statements: list[Node], expression: Node) -> object:
-    """Return all there is in statements but one expression: its alias stays."""
+    """Return the statements without one expression, except for its alias."""
     first = statements[0]["node"]
     selected = [{"alias": expression.get("alias")}, *first.get("select_list", [])[1:]]
     return [{**statements[0], "node": {**first, "select_list": selected}}, *statements[1:]]
 
 
 def one_empty_row(types: Mapping[str, pa.DataType]) -> pa.Table:
-    """Return a row of nulls; a list has one null in it, so that conditions look into it."""
+    """Return a row of nulls; each list has one null, so that conditions on its items are judged."""
     return pa.table(
         {
             name: pa.array([[None] if pa.types.is_list(kind) else None], kind)
@@ -152,7 +153,7 @@ def read_condition(
     *,
     allow_sensitive: bool,
 ) -> Condition:
-    """Read one condition, which may name the columns that have a type.
+    """Read one condition, which may name the columns in `types`.
 
     The connection is a locked one, with `one_empty_row` as `rows`.
     """
@@ -171,12 +172,12 @@ def read_condition(
     write = "SELECT json_deserialize_sql(?::JSON)"
     ((written,),) = connection.execute(write, [json.dumps(document)]).fetchall()
     sql = str(written).removeprefix("SELECT ")
-    wrong = _judged_once(connection, sql)
+    wrong = _judge_empty_row(connection, sql)
     return Condition(sql, columns) if wrong is None else Condition("", columns, (wrong,))
 
 
 def _parsed(connection: DuckDBPyConnection, when: str) -> tuple[Node, str]:
-    """Return what DuckDB reads of a statement that selects a condition, and what is wrong."""
+    """Return DuckDB's parse of a statement that selects a condition, or an issue."""
     if len(when) > MOST_CHARACTERS:
         return {}, f"is longer than {MOST_CHARACTERS} characters"
     query = f"SELECT (\n{when}\n)"
@@ -190,15 +191,15 @@ def _parsed(connection: DuckDBPyConnection, when: str) -> tuple[Node, str]:
         return {}, f"is no SQL condition: {message}"
     statements = document["statements"]
     tree = statements[0]["node"].get("select_list", [{}])[0]
-    whole = _around(statements, tree) != _around(*_plain())
-    return document, "is not one condition, but a whole statement" if whole else ""
+    is_more = _around(statements, tree) != _around(*_plain())
+    return document, "is not one condition, but a whole statement" if is_more else ""
 
 
-def _judged_once(connection: DuckDBPyConnection, sql: str) -> str | None:
-    """Return what DuckDB says against a condition's types, or texts that are written in it.
+def _judge_empty_row(connection: DuckDBPyConnection, sql: str) -> str | None:
+    """Return DuckDB's objection to a condition's types or literals, or None.
 
-    On a row of nulls only what stands in the condition itself can fail: `date_of_birth > 'abc'`
-    would fail for every row.
+    On a row of nulls only the condition's own literals can fail: `date_of_birth > 'abc'` would fail
+    for every row.
     """
     query = f"SELECT ({sql}) FROM rows"  # noqa: S608 - written from an allowed tree
     try:
@@ -215,7 +216,7 @@ def _judged_once(connection: DuckDBPyConnection, sql: str) -> str | None:
 
 
 class _Reading:
-    """The parts of one condition, against what is allowed."""
+    """Checks the parts of one condition."""
 
     def __init__(
         self, nodes: list[Node], types: Mapping[str, pa.DataType], *, allow_sensitive: bool
@@ -227,19 +228,19 @@ class _Reading:
         filters = [node for node in nodes if node.get("function_name") == "list_filter"]
         self._filters = {id(argument) for each in filters for argument in list(_children(each))[1:]}
         self._one_field = {
-            id(part) for node in nodes if _reads_no_more(node) for part in _children(node)
+            id(part) for node in nodes if _reads_one_field(node) for part in _children(node)
         }
-        """Parts of tests for emptiness, and of reading one named field out of a record."""
+        """Parts of tests for null, and of reading one named field of a record."""
 
     def columns(self) -> Iterator[str]:
-        """Yield each column that is named, under its own name."""
+        """Yield each column that the condition names, as it is spelt in `types`."""
         for node in self._nodes:
             name = self._own_names.get(_first_name(node))
             if name is not None:
                 yield name
 
     def issues(self) -> Iterator[str]:
-        """Yield what is not allowed."""
+        """Yield a message for each part that is not allowed."""
         for node in self._nodes:
             match node["class"]:
                 case "COLUMN_REF":
@@ -282,7 +283,7 @@ class _Reading:
         return message
 
     def _lambda(self, node: Node) -> str | None:
-        """Allow a filter's condition; one inside another is not, for its cost multiplies."""
+        """Allow a filter's condition; not one inside another, whose cost multiplies."""
         if id(node) not in self._filters:
             return "a lambda that is not the second argument of list_filter is not allowed"
         names = (node.get("lhs") or {}).get("column_names", [])
@@ -331,7 +332,7 @@ def _cast(kind: Node) -> str | None:
 
 
 def _wrong_words(parts: list[Node]) -> Iterator[str]:
-    """Yield comparisons of a column with a word it never has, which would never hold."""
+    """Yield comparisons of a column with a value it never has, which would never hold."""
     named = [_first_name(part) for part in parts if part["class"] == "COLUMN_REF"]
     allowed = words().get(named[0], ()) if len(named) == 1 else ()
     for part in parts if allowed else ():
@@ -342,8 +343,8 @@ def _wrong_words(parts: list[Node]) -> Iterator[str]:
             yield f"{named[0]} is never '{written}'{hint} (its words are {listed})"
 
 
-def _reads_no_more(node: Node) -> bool:
-    """Return whether a part tests for emptiness, or reads one named field and no wildcard."""
+def _reads_one_field(node: Node) -> bool:
+    """Return whether a part tests for null, or reads one named field without a wildcard."""
     if node["type"] in {"OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"}:
         return True
     if str(node.get("function_name")).lower() not in _PATHS:
@@ -369,14 +370,14 @@ def _repeats(pattern: str) -> int:
 
 
 def _text(node: Node) -> str | None:
-    """Return the text of a constant of text, else None."""
+    """Return the text of a text constant, else None."""
     literal = node.get("literal") or {}
     is_text = node.get("class") == "CONSTANT" and literal.get("kind") == "STRING"
     return str(literal["text"]) if is_text else None
 
 
 def _nodes(node: Node) -> Iterator[Node]:
-    """Yield an expression and all below it."""
+    """Yield an expression and all its descendants."""
     waiting = [node]
     while waiting:
         yield (part := waiting.pop(0))
@@ -384,7 +385,7 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 
 def _children(node: Node) -> Iterator[Node]:
-    """Yield the expressions right below one; those of a cast's type are none."""
+    """Yield the direct children of an expression, except those of a cast's type."""
     for name, value in node.items():
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, dict) and name != "type_expr":

@@ -1,8 +1,8 @@
 """The engine that evaluates conditions: DuckDB on Arrow tables, locked down and bounded.
 
-No files, no network, no settings, no extensions, no Python variables; a clock and a memory limit.
-It is the second wall: `conditions` lets nothing through that would try. Rules are applied in
-`results/decide.py`.
+It has no access to files, network, settings, extensions or Python variables, and limits time and
+memory. It is the second line of defence: `conditions` already refuses whatever would try.
+`results/decide.py` applies the rules.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
-TIMEOUT_S = 60.0  # a choice, for all rules on one block of rows: no condition holds up a night
+TIMEOUT_S = 60.0  # a choice, for all rules on one block of rows: no condition delays a run
 MEMORY = "1GB"
-_AGAIN_S = 0.1  # an interrupt that came between two statements had nothing to stop
+_AGAIN_S = 0.1  # an interrupt between two statements stops nothing, so it is repeated
 
 _CONFIG: dict[str, str] = {
     "enable_external_access": "false",
@@ -38,15 +38,14 @@ _CONFIG: dict[str, str] = {
 
 
 def locked_connection(memory: str = "", *, optimizer: bool = True) -> DuckDBPyConnection:
-    """Return a connection that reaches nothing but the tables registered with it.
+    """Return a connection that can read only the tables registered with it.
 
     Args:
-        memory: most that a database of its own may use, such as `256MB`. Without it the connection
-            is to one that the whole process shares: it opens in no time, where one of its own
-            takes 30 ms, and all that is created there has to be TEMP. Nothing is spilled to disk.
-        optimizer: not for conditions. Rows are judged one by one there: nothing to gain, and
-            planning costs more than judging. It would also move a part that two conditions share
-            out of the TRY that guards each row.
+        memory: opens a separate database with this memory limit, such as `256MB`, which takes
+            30 ms. By default the connection is to a database that the process shares, where all
+            tables must be TEMP. Neither spills to disk.
+        optimizer: off for conditions, where planning takes longer than judging the rows. It would
+            also move a part that two conditions share out of the TRY that guards each row.
     """
     if not memory:
         return _shared_database(optimizer=optimizer).cursor()
@@ -62,27 +61,27 @@ def _shared_database(*, optimizer: bool) -> DuckDBPyConnection:
 
 
 def close_shared_database() -> None:
-    """Close what the process shares; it is opened again where it is asked for."""
+    """Close the process's shared database; the next connection opens it again."""
     _shared_database.cache_clear()
 
 
-atexit.register(close_shared_database)  # DuckDB's own module complains of what outlives it
+atexit.register(close_shared_database)  # DuckDB warns about connections still open at the exit
 
 
 def bounded(connection: DuckDBPyConnection, sql: str, timeout_s: float = TIMEOUT_S) -> pa.Table:
-    """Return what a query says, which must end within `timeout_s` seconds.
+    """Return the result of a query, which must end within `timeout_s` seconds.
 
     Raises:
-        PolicyError: it took longer, or more memory than it may use.
-        duckdb.Error: whatever else DuckDB says of it.
+        PolicyError: it took longer, or needed too much memory.
+        duckdb.Error: any other error.
     """
     done = threading.Event()
     watchdog = threading.Thread(target=_watch, args=(connection, done, timeout_s), daemon=True)
     watchdog.start()
     try:
-        # as a relation it would be bound twice, which takes longer than judging thousands of rows
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE said AS {sql}")
-        return connection.sql("FROM said").to_arrow_table()
+        # a relation would be bound twice, which takes longer than judging thousands of rows
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE result AS {sql}")
+        return connection.sql("FROM result").to_arrow_table()
     except duckdb.InterruptException:
         raise PolicyError(
             f"a condition of the policy took longer than {timeout_s:g} seconds and was stopped; "
@@ -98,7 +97,7 @@ def bounded(connection: DuckDBPyConnection, sql: str, timeout_s: float = TIMEOUT
 
 
 def _watch(connection: DuckDBPyConnection, done: threading.Event, timeout_s: float) -> None:
-    """Interrupt a connection when its time is up, again and again until it has stopped."""
+    """Interrupt a connection when its time is up, repeatedly until it has stopped."""
     wait_s = timeout_s
     while not done.wait(wait_s):
         connection.interrupt()

@@ -1,7 +1,7 @@
-"""A policy's text: read, checked as a whole, and written anew with other numbers.
+"""A policy's text: read it, check it as a whole, and rewrite it with other thresholds.
 
-Every issue has its line. A policy that passes here can be applied to any batch; `conditions` reads
-what its rules say.
+Every issue has its line. A policy without issues can be applied to any batch; `conditions` reads
+its rules' conditions.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _KEY = re.compile(r"^\s*[\"']?([A-Za-z0-9_-]+)[\"']?(?:\.[A-Za-z0-9_-]+)*\s*=\s*
 _ENTRY = r"""(?<![\w-])["']?{}["']?\s*=\s*(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s,#}}]+)"""
 _QUOTES = re.compile(r"'''|\"\"\"")
 CONTACTS = frozenset({"phone", "email"})
-"""Columns that a policy may carry onto the list though screening knows them."""
+"""Known columns that a policy may carry onto the list."""
 _WORDS = {
     "missing": "is missing",
     "string_pattern_mismatch": "must be short and plain: CAPITALS_AND_DIGITS for a code; letters, "
@@ -69,7 +69,7 @@ _ACCUSING = re.compile(
     r"(?i)\b(fraud\w*|thie\w*|theft|stole\w*|steal\w*|crim\w*|scam\w*|launder\w*|default\w*|"
     r"blacklist\w*|watchlist\w*|debt\w*|owe[sd]?|owing|arrears|overdue|past due|unpaid)\b"
 )
-"""English words that accuse; in other languages the author must know."""
+"""English words that accuse; in other languages the author is responsible."""
 _EFFECTS = tuple(effect.value for effect in Effect)
 
 
@@ -77,8 +77,8 @@ _EFFECTS = tuple(effect.value for effect in Effect)
 class PolicyIssue:
     """One thing wrong with a policy file."""
 
-    line: int  # where, from 1
-    rule: str  # the rule's code, or its number where it has none; empty above the rules
+    line: int  # from 1
+    rule: str  # the rule's code, or its number if it has none; empty above the rules
     message: str  # what is wrong and what to do
 
 
@@ -92,22 +92,22 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class PolicyText:
-    """A policy file after reading, before judging."""
+    """A policy file after reading, before checking."""
 
-    document: Mapping[str, Any]  # the parsed TOML; empty where it is no TOML
-    # on which line, from 1, each entry of a rule begins, by the rule's number and the entry's name;
-    # those above the rules are under `TOP`, a rule's header under no name
+    document: Mapping[str, Any]  # the parsed TOML; empty if it is invalid
+    # the first line, from 1, of each entry, by the rule's number and the entry's name; entries
+    # above the rules have the number `TOP`, a rule's header has an empty name
     lines: Mapping[tuple[int, str], int]
-    fault: tuple[int, str] | None = None  # line and message where it is no TOML
+    fault: tuple[int, str] | None = None  # line and message if the TOML is invalid
 
     def line(self, rule: int, entry: str = "") -> int:
-        """Return the line of an entry, or of its rule; rules written inline are all on one."""
+        """Return the line of an entry, else of its rule, else of `rules`."""
         places = ((rule, entry), (rule, ""), (TOP, _RULES if rule >= 0 else ""))
         return next((self.lines[each] for each in places if each in self.lines), 1)
 
 
 def load_policy(path: Path | None = None) -> Policy:
-    """Return a policy without issues; the default one where no file is named.
+    """Return a policy without issues; by default the default policy.
 
     Raises:
         PolicyError: it cannot be read, or has issues; the first is reported, with its line.
@@ -117,10 +117,10 @@ def load_policy(path: Path | None = None) -> Policy:
 
 
 def read_text(path: Path | None) -> str:
-    """Return the text of a policy file, the default one where none is named.
+    """Return the text of a policy file, by default of the default policy.
 
     Raises:
-        PolicyError: it cannot be read, is no text, or is far too long.
+        PolicyError: it cannot be read, is not UTF-8 text, or is far too long.
     """
     path = path or DEFAULT_POLICY
     try:
@@ -151,27 +151,27 @@ def parse(text: str) -> PolicyText:
 
 
 def _lines(text: str) -> dict[tuple[int, str], int]:
-    """Return the lines of rules and entries, by reading lines outside of long texts.
+    """Return the lines of rules and entries; lines inside of multi-line texts are skipped.
 
-    A value whose quotes stand alone begins on the next line.
+    A value whose opening quotes end the line begins on the next line.
     """
-    found: dict[tuple[int, str], int] = {}
+    lines: dict[tuple[int, str], int] = {}
     rule, closing = TOP, ""
     for number, line in enumerate(text.split("\n"), start=1):
         if not closing:
             if _HEADER.match(line):
                 rule += 1
-                found[rule, ""] = number
+                lines[rule, ""] = number
             elif key := _KEY.match(line):
                 alone = key[2].strip() in {"'''", '"""'}
-                found.setdefault((rule, key[1]), number + alone)
+                lines.setdefault((rule, key[1]), number + alone)
         for quotes in _QUOTES.findall(line):
             closing = "" if quotes == closing else closing or quotes
-    return found
+    return lines
 
 
 def sound_policy(text: str, name: str, see: str) -> Policy:
-    """Return the policy of a text that a person knows by a name.
+    """Return the policy of a text, which error messages call by its name.
 
     `see` is the command that shows all of its issues.
 
@@ -191,9 +191,9 @@ def sound_policy(text: str, name: str, see: str) -> Policy:
 
 @lru_cache(maxsize=8)  # a run reads its policy several times, a worker the same one every night
 def check_policy(text: str) -> Checked:
-    """Check the text of a policy file; nothing of it touches anything outside.
+    """Check the text of a policy file, without access to anything outside.
 
-    What its rules say is looked at once every entry has the right shape.
+    Conditions are checked only if every entry has the right type.
     """
     source = parse(text)
     if source.fault is not None:
@@ -207,21 +207,21 @@ def check_policy(text: str) -> Checked:
         PolicyIssue(
             source.line(number, entry), "" if number == TOP else policy.rules[number].code, message
         )
-        for said in (_condition_issues, _carried_issues, _threshold_issues, _short_issues)
-        for number, entry, message in said(policy)
+        for check in (_condition_issues, _carried_issues, _threshold_issues, _short_issues)
+        for number, entry, message in check(policy)
     }
     return Checked(None if issues else policy, tuple(sorted(issues)))
 
 
 Place = tuple[int, str, str]
-"""An issue's rule by its number, `TOP` above them; the entry; and what is wrong with it."""
+"""An issue's rule by its number (`TOP` above the rules), its entry, and its message."""
 
 
 def checked_conditions(policy: Policy) -> tuple[Condition, ...]:
-    """Return the conditions of a policy, one a rule.
+    """Return the conditions of a policy, one for each rule.
 
     Raises:
-        PolicyError: one must not be run; the policy did not come through `check_policy`.
+        PolicyError: one is not allowed, because the policy was not checked with `check_policy`.
     """
     for number, _, message in _condition_issues(policy):
         rule = policy.rules[number].code
@@ -237,15 +237,15 @@ def _conditions_of(policy: Policy) -> tuple[Condition, ...]:
     )
 
 
-@lru_cache(maxsize=16)  # what was checked is what decides: each text is read once
+@lru_cache(maxsize=16)  # each text is read once: the conditions that were checked also decide
 def _conditions(
     written: tuple[str, ...], carried: tuple[tuple[str, CarriedKind], ...], *, allow_sensitive: bool
 ) -> tuple[Condition, ...]:
     types = column_types(dict(carried))
     with locked_connection(optimizer=False) as connection:
         connection.register("columns", one_empty_row(types))
-        # A table of its own: to read the types of an Arrow table anew for each rule takes longer
-        # than the rules do.
+        # Copied into a table: reading the Arrow table's types for each rule takes longer than the
+        # rules themselves.
         connection.execute("CREATE TEMP TABLE rows AS SELECT * FROM columns")
         return tuple(
             read_condition(connection, when, types, allow_sensitive=allow_sensitive)
@@ -254,16 +254,16 @@ def _conditions(
 
 
 def _condition_issues(policy: Policy) -> Iterator[Place]:
-    """Yield what is wrong with conditions, and why a rule cannot do what a rule is for."""
+    """Yield the issues of conditions, and of rules that have no effect."""
     seen = set()
     for number, condition in enumerate(_conditions_of(policy)):
-        rule, found = policy.rules[number], list(condition.issues)
+        rule, messages = policy.rules[number], list(condition.issues)
         if (rule.code, rule.effect) in seen:
-            found.append(f"the code {rule.code} is repeated for the effect {rule.effect.value}")
+            messages.append(f"the code {rule.code} is repeated for the effect {rule.effect.value}")
         seen.add((rule.code, rule.effect))
         if not condition.issues:
-            found += _misfits(rule.effect, condition)
-        for message in found:
+            messages += _misfits(rule.effect, condition)
+        for message in messages:
             yield number, "when", message
 
 
@@ -275,7 +275,7 @@ def _misfits(effect: Effect, condition: Condition) -> Iterator[str]:
 
 
 def _shape_issues(source: PolicyText, error: ValidationError) -> Iterator[PolicyIssue]:
-    """Yield what is missing, misspelt or of the wrong kind, the first of each entry."""
+    """Yield missing, misspelt or wrongly typed entries, the first issue of each."""
     listed = source.document.get("rules")
     rules = listed if isinstance(listed, list) else []
     seen = set()
@@ -285,7 +285,7 @@ def _shape_issues(source: PolicyText, error: ValidationError) -> Iterator[Policy
         number = int(place[1]) if in_rule else TOP
         entry = str([*place, "rule"][2 if in_rule else 0])
         only_wrong = kind == "too_short" and entry == "rules" and rules
-        if (number, entry) in seen or only_wrong:  # rules that are wrong are not counted
+        if (number, entry) in seen or only_wrong:  # there are rules, though they have issues
             continue
         seen.add((number, entry))
         words = _WORDS.get(kind, each["msg"].removeprefix("Value error, "))
@@ -308,7 +308,7 @@ def _rule_name(entries: object, number: int) -> str:
 
 
 def _carried_issues(policy: Policy) -> Iterator[Place]:
-    """Yield carried columns that are the results' own; contacts may be carried onto the list."""
+    """Yield carried columns with the name of a result's column, except contacts."""
     for name, kind in policy.carried_kinds.items():
         plain = kind is CarriedKind.TEXT and name in CONTACTS
         if not plain and (name in known_columns() or name in outputs_of_a_decision()):
@@ -320,7 +320,7 @@ def _carried_issues(policy: Policy) -> Iterator[Place]:
 
 
 def _threshold_issues(policy: Policy) -> Iterator[Place]:
-    """Yield what is named and not defined, or defined and named nowhere."""
+    """Yield names that are used but not defined, or defined but not used."""
     numbers, own = set(policy.thresholds), {*policy.thresholds, *policy.definitions}
     used = {name for text in policy.definitions.values() for name in thresholds_named(text)}
     for number, rule in enumerate(policy.rules):
@@ -337,7 +337,7 @@ def _threshold_issues(policy: Policy) -> Iterator[Place]:
 
 
 def _short_issues(policy: Policy) -> Iterator[Place]:
-    """Yield short sentences that say what nobody but the customer may read."""
+    """Yield short sentences with content that only the customer may read."""
     for number, rule in enumerate(policy.rules):
         others = (rule.languages or {}).values()
         for entry, words in (
@@ -355,13 +355,13 @@ def _short_issues(policy: Policy) -> Iterator[Place]:
 
 
 def rewritten(text: str, version: str, thresholds: Mapping[str, Decimal]) -> str:
-    """Return a policy's text with another version and thresholds; all else stays as it is written.
+    """Return a policy's text with another version and thresholds, otherwise unchanged.
 
-    A value is searched for at every place of its name; a place is right if the text then parses to
-    the same document.
+    Each place that looks like the entry is tried; it is right if the new text then parses to the
+    expected document.
 
     Raises:
-        PolicyError: a value is written in a way that cannot be replaced in its place.
+        PolicyError: a value is written in a way that cannot be replaced.
     """
     read = parse(text).document
     if version != read["version"]:
@@ -375,20 +375,20 @@ def rewritten(text: str, version: str, thresholds: Mapping[str, Decimal]) -> str
 
 
 def threshold_comments(text: str) -> dict[str, str]:
-    """Return what a policy's text says beside its thresholds, behind the `#` on their lines."""
-    found, lines = parse(text), text.split("\n")
+    """Return the comments on the lines of a policy's thresholds, by name."""
+    parsed, lines = parse(text), text.split("\n")
     lines_of = {
-        name: lines[found.line(TOP, name) - 1].partition("#")
-        for name in found.document.get("thresholds", {})
+        name: lines[parsed.line(TOP, name) - 1].partition("#")
+        for name in parsed.document.get("thresholds", {})
     }
     return {name: after.strip() for name, (_, _, after) in lines_of.items() if after}
 
 
-def _replaced(text: str, name: str, value: str, wanted: Mapping[str, Any]) -> str:
-    """Return a text with one value replaced, so that the whole reads as wanted."""
-    for found in re.finditer(_ENTRY.format(re.escape(name)), text):
-        trial = text[: found.start("value")] + value + text[found.end("value") :]
-        if parse(trial).document == wanted:
+def _replaced(text: str, name: str, value: str, expected: Mapping[str, Any]) -> str:
+    """Return a text with one value replaced, so that it parses to `expected`."""
+    for match in re.finditer(_ENTRY.format(re.escape(name)), text):
+        trial = text[: match.start("value")] + value + text[match.end("value") :]
+        if parse(trial).document == expected:
             return trial
     raise PolicyError(
         f"the policy writes {name} in a way that cannot be replaced here; change the file and "

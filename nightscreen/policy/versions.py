@@ -1,7 +1,7 @@
 """Versions of the policy: proposed by one person, approved by another, in force from then on.
 
-A version is a record of the journal with its whole text. A run that names no policy file decides by
-the version that was approved last when it began, and by the default policy where there is none.
+A version is a record of the journal with the whole text. A run without a policy file decides by the
+version approved last when it began or, if there is none, by the default policy.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ def versions(journal: Journal) -> list[PolicyVersion]:
 
 
 def version_in_force(journal: Journal, at: int) -> PolicyVersion | None:
-    """Return the version that was approved last at an instant; None if none was by then."""
+    """Return the version approved last as of an instant; None if there is none."""
     return last_approved(Records(journal, PolicyVersion).all(state=PolicyState.APPROVED), at)
 
 
-def last_approved(found: Sequence[PolicyVersion], at: int) -> PolicyVersion | None:
-    """Return the one of some versions that was approved last at an instant."""
-    approved = [version for version in found if version.state == PolicyState.APPROVED]
-    by_then = reversed([version for version in approved if version.decided_at <= at])
-    return max(by_then, key=lambda version: version.decided_at, default=None)
+def last_approved(candidates: Sequence[PolicyVersion], at: int) -> PolicyVersion | None:
+    """Return the version approved last as of an instant, among some versions."""
+    approved = [version for version in candidates if version.state == PolicyState.APPROVED]
+    earlier = reversed([version for version in approved if version.decided_at <= at])
+    return max(earlier, key=lambda version: version.decided_at, default=None)
 
 
 def policy_in_force(journal: Journal, at: int) -> Policy:
-    """Return the policy of runs that began at an instant and name no policy file.
+    """Return the policy of runs that began at an instant and have no policy file.
 
     Raises:
-        PolicyError: it was approved under earlier rules for policies and is none by today's.
+        PolicyError: it was approved under earlier rules and is not valid by the current ones.
     """
     return sound_policy(*_text_of(version_in_force(journal, at)))
 
@@ -63,28 +63,28 @@ def text_in_force(journal: Journal) -> str:
 
 
 def label_in_force(journal: Journal) -> tuple[str, str]:
-    """Return label and version of the policy in force now, also of one that reads as none today."""
-    found = version_in_force(journal, journal.clock())
-    if found is None:
+    """Return label and version of the policy in force now, even if it is no longer valid."""
+    current = version_in_force(journal, journal.clock())
+    if current is None:
         default = read_policy(read_text(None))
         return default.label, default.version
-    return found.policy, found.version
+    return current.policy, current.version
 
 
-def _text_of(found: PolicyVersion | None) -> tuple[str, str, str]:
-    """Return a text, its name for people, and the command that shows its issues."""
-    if found is None:
+def _text_of(version: PolicyVersion | None) -> tuple[str, str, str]:
+    """Return a version's text, its name for people, and the command that shows its issues."""
+    if version is None:
         return read_text(None), _DEFAULT, f"nightscreen policy check {DEFAULT_POLICY}"
-    return found.text, found.policy, f"nightscreen policy show {found.policy} > policy.toml"
+    return version.text, version.policy, f"nightscreen policy show {version.policy} > policy.toml"
 
 
 def approval_of(journal: Journal, policy: str, at: int) -> PolicyVersion | None:
-    """Return the version as which a policy was approved last; None if nobody has yet."""
+    """Return the version as which a policy was approved last; None if nobody has."""
     return last_approved([each for each in versions(journal) if each.policy == policy], at)
 
 
 def read_policy(text: str) -> Policy:
-    """Return the policy of a text that was checked before, without checking conditions again.
+    """Return the policy of a text that was checked before; its conditions are not checked again.
 
     Raises:
         PolicyError: it was checked under earlier rules for policies and is none by today's.
@@ -99,31 +99,31 @@ def read_policy(text: str) -> Policy:
 
 
 def propose(journal: Journal, text: str, *, by: str, note: str, seen: str = "") -> PolicyVersion:
-    """Write down a policy that somebody wants in force; nothing decides by it yet.
+    """Save a proposed policy, which has no effect until it is approved.
 
-    `seen` is the policy that it was made from, where that was the one in force.
+    `seen` is the policy in force that it was made from, if any.
 
     Raises:
-        InputError: the name is missing, it is in force or waits already, or another was put in
-            force meanwhile.
+        InputError: the name is missing, the policy is in force or proposed already, or another was
+            put in force meanwhile.
         PolicyError: it has issues.
     """
     by, note = " ".join(by.split()), note.strip()
     if not by:
         raise InputError("--by is empty: name the person who proposes the policy")
     policy = sound_policy(text, "the policy", "nightscreen policy check FILE")
-    present, version = label_in_force(journal)
-    if seen and seen != present:
+    current, version = label_in_force(journal)
+    if seen and seen != current:
         raise InputError(
-            f"{present} was put in force meanwhile; see what it changes, and propose again"
+            f"{current} was put in force meanwhile; see what it changes, and propose again"
         )
-    # A default policy that nobody approved yet may be proposed as it is, to have it signed off; a
-    # form filled in over it that changes nothing is a slip.
+    # A default policy without approval may be proposed unchanged, to have it signed off; but a form
+    # that was filled in over it and changes nothing is a mistake.
     approved = version_in_force(journal, journal.clock()) is not None
-    if policy.label == present and (approved or seen):
+    if policy.label == current and (approved or seen):
         raise InputError(f"{policy.label} is in force already: nothing in it is changed")
-    if policy.label != present and (policy.name, policy.version) == (
-        present.rpartition("@")[0],
+    if policy.label != current and (policy.name, policy.version) == (
+        current.rpartition("@")[0],
         version,
     ):
         raise InputError(
@@ -133,18 +133,18 @@ def propose(journal: Journal, text: str, *, by: str, note: str, seen: str = "") 
     if any(version.policy == policy.label for version in store.all(state=PolicyState.PROPOSED)):
         raise InputError(f"{policy.label} is proposed already and waits for approval")
     now = journal.clock()
-    made = PolicyVersion(
+    proposal = PolicyVersion(
         key=f"{to_instant(now).astimezone(LAGOS):%Y%m%d}-{secrets.token_hex(4)}",
         at=now,
         policy=policy.label,
         version=policy.version,
         text=text,
-        replaces=present,
+        replaces=current,
         proposed_by=by,
         note=note,
     )
-    store.add([made])
-    return made
+    store.add([proposal])
+    return proposal
 
 
 def decide_version(
@@ -155,26 +155,26 @@ def decide_version(
     *,
     reason: str = "",
 ) -> PolicyVersion:
-    """Approve or refuse what was proposed; what is approved is in force for runs that begin after.
+    """Approve or refuse a proposal; an approved one is in force for runs that begin later.
 
-    A proposer may refuse their own proposal, which takes it back, and never approve it.
+    A proposer may refuse their own proposal, which withdraws it, but never approve it.
 
     Raises:
-        NotAllowedError: the actor has no right to it, or proposed what is to be approved.
-        InputError: it does not wait, or the policy that it was to replace is not in force any more.
-        PolicyError: it has issues by today's rules for policies.
+        NotAllowedError: the actor has no right to it, or approves their own proposal.
+        InputError: it no longer waits, or the policy that it replaces is no longer in force.
+        PolicyError: it has issues by the current rules for policies.
     """
     store = Records(journal, PolicyVersion)
     with _ONE_AT_A_TIME:
-        found = store.find(key)
-        if found is None or found.state != PolicyState.PROPOSED:
+        proposal = store.find(key)
+        if proposal is None or proposal.state != PolicyState.PROPOSED:
             raise InputError("this proposal does not wait any more: somebody has decided about it")
-        own = actor.is_one_of([found.proposed_by])
+        own = actor.is_one_of([proposal.proposed_by])
         approves = decision is PolicyState.APPROVED
         if approves or not own:
             actor.require(journal, POLICY)
         if approves:
-            _require_approvable(journal, found, actor)
+            _require_approvable(journal, proposal, actor)
         now = journal.clock()
         change = {
             "decision": decision,
@@ -182,8 +182,8 @@ def decide_version(
             "decided_at": now,
             "reason": reason,
         }
-        decided = found.model_copy(update=change)
-        if not store.replace(decided, found, now):
+        decided = proposal.model_copy(update=change)
+        if not store.replace(decided, proposal, now):
             raise InputError("this proposal does not wait any more: somebody has decided about it")
     actor.note(
         journal,
@@ -197,14 +197,14 @@ def decide_version(
     return decided
 
 
-def _require_approvable(journal: Journal, found: PolicyVersion, actor: Actor) -> None:
+def _require_approvable(journal: Journal, proposal: PolicyVersion, actor: Actor) -> None:
     actor.require_other(
-        [found.proposed_by], "You proposed this yourself; somebody else must approve it."
+        [proposal.proposed_by], "You proposed this yourself; somebody else must approve it."
     )
-    present, _ = label_in_force(journal)
-    if present != found.replaces:
+    current, _ = label_in_force(journal)
+    if current != proposal.replaces:
         raise InputError(
-            f"this was proposed to replace {found.replaces}, and {present} is in force by now: "
+            f"this was proposed to replace {proposal.replaces}, and {current} is in force by now: "
             "refuse it, and ask for a new proposal"
         )
-    sound_policy(found.text, found.policy, f"nightscreen policy show {found.policy}")
+    sound_policy(proposal.text, proposal.policy, f"nightscreen policy show {proposal.policy}")

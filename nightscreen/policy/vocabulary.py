@@ -1,7 +1,6 @@
-"""The columns a condition may name: their types, their words, and which are sensitive.
+"""The columns a condition may name: their types, their allowed values, and which are sensitive.
 
-The columns of `enriched` come from `enriched` itself; what later stations add is known here too, so
-that a policy may name a column before any batch has it. `conditions` reads conditions.
+A policy may name any of them, even if no batch has it yet. `conditions` reads conditions.
 """
 
 from __future__ import annotations
@@ -66,70 +65,70 @@ OPEN = tuple(
 )
 """Statuses of a check that was asked for and has no answer: such a row is never approved."""
 SILENT = (*NO_ANSWER, Outcome.NOT_FOUND.value, Outcome.CLEAR.value)
-"""Statuses under which a check's other columns have nothing to say, and rightly so."""
+"""Statuses with which a check's other columns are empty as expected."""
 
 _NO_STATUS = "spared"
-"""No row has this status: only a listing spares a karma lookup, and its rows are `listed`. A policy
-may name it all the same, for it stood among the statuses."""
+"""No row has this status: only a listing spares a karma lookup, and its rows are `listed`. It is
+allowed because existing policies may name it."""
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type a condition sees: words are text, instants are UTC without a zone."""
+    """Return a column's type in conditions: dictionaries are text, instants are naive UTC."""
     if pa.types.is_dictionary(kind):
         return pa.string()
     return _NAIVE_INSTANT if kind == INSTANT else kind
 
 
 def _bvn_columns() -> dict[str, pa.DataType]:
-    """Return the columns of BVN details; those of a screening run have the types of that run."""
-    found: dict[str, pa.DataType] = {}
+    """Return the columns of BVN details; those of `enriched` have its types."""
+    columns: dict[str, pa.DataType] = {}
     for name, field in BvnDetails.model_fields.items():
         if name not in _BVN_HIDDEN:
             day = field.annotation == (date | None)
-            found[f"bvn_{name}"] = pa.date32() if day else pa.string()
-    return found | {name: _plain(kind) for name, kind in BVN_FIELDS}
+            columns[f"bvn_{name}"] = pa.date32() if day else pa.string()
+    return columns | {name: _plain(kind) for name, kind in BVN_FIELDS}
 
 
 @cache
 def known_columns() -> dict[str, pa.DataType]:
-    """Return every column a condition may name, with the type it sees."""
+    """Return every column a condition may name, with its type in conditions."""
     rows = row_schema()
-    found = {name: _plain(rows.field(name).type) for name in KNOWN_COLUMNS}
+    columns = {name: _plain(rows.field(name).type) for name in KNOWN_COLUMNS}
     for check in CHECKS:
-        found |= {field.name: _plain(field.type) for field in check_schema(check)}
-    found |= _bvn_columns()
-    found |= {name: _plain(kind) for name, kind in TX_FIELDS}
-    found |= dict.fromkeys(SIGNALS, pa.int64())
-    return found | {"cost": COST, PURPOSE: pa.string()}
+        columns |= {field.name: _plain(field.type) for field in check_schema(check)}
+    columns |= _bvn_columns()
+    columns |= {name: _plain(kind) for name, kind in TX_FIELDS}
+    columns |= dict.fromkeys(SIGNALS, pa.int64())
+    return columns | {"cost": COST, PURPOSE: pa.string()}
 
 
 @cache
 def check_columns() -> dict[str, str]:
-    """Return which check each of the checks' columns belongs to."""
+    """Return the check that each column of the checks belongs to."""
     return {field.name: check for check in CHECKS for field in check_schema(check)}
 
 
 @cache
 def words() -> dict[str, tuple[str, ...]]:
-    """Return the words of each column that has only certain words."""
-    found: dict[str, tuple[str, ...]] = {}
+    """Return the allowed values of each column that has a fixed set of them."""
+    allowed: dict[str, tuple[str, ...]] = {}
     for check in CHECKS.values():
-        found[check.status] = (*check.answered, *NO_ANSWER, _NO_STATUS)
-        found[check.source] = tuple(source.value for source in Source)
-    found["name_match"] = found["ecosystem_name_match"] = GRADES
-    found["bvn_account_status"] = ACCOUNT_STATUSES
-    found[PURPOSE] = tuple(purpose.value for purpose in Purpose)
-    return found
+        allowed[check.status] = (*check.answered, *NO_ANSWER, _NO_STATUS)
+        allowed[check.source] = tuple(source.value for source in Source)
+    allowed["name_match"] = allowed["ecosystem_name_match"] = GRADES
+    allowed["bvn_account_status"] = ACCOUNT_STATUSES
+    allowed[PURPOSE] = tuple(purpose.value for purpose in Purpose)
+    return allowed
 
 
 def outputs_of_a_decision() -> frozenset[str]:
-    """Return the columns a decision writes and so cannot rest on."""
+    """Return the columns that a decision writes and so cannot depend on."""
     return frozenset(name for name, _ in DECISION_FIELDS if name != "cost")
 
 
 @cache
 def may_be_absent() -> frozenset[str]:
-    """Return the columns that may be empty without anything being missing.
+    """Return the columns that may be empty without any evidence missing.
 
     These are BVN details and cash flow, which few customers have, requested loans, and the shared
     identifiers of a batch.
@@ -139,7 +138,7 @@ def may_be_absent() -> frozenset[str]:
 
 
 def is_sensitive(text: str) -> bool:
-    """Return whether the name of a column or field means something that no decision may use."""
+    """Return whether the name of a column or field is an attribute no decision may use."""
     spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
     tokens = re.findall(r"[a-z]+", spaced.casefold())
     joined = "".join(tokens)
@@ -149,7 +148,7 @@ def is_sensitive(text: str) -> bool:
 
 
 def suggestion(word: str, among: Iterable[str]) -> str:
-    """Return `; did you mean …?` where something close is known, else nothing."""
+    """Return `; did you mean …?` if a similar word is known, else an empty text."""
     known = list(among)
     near = get_close_matches(word.casefold(), known, n=1, cutoff=0.6)
     if not near:
@@ -168,22 +167,20 @@ CARRIED_SQL = {
     CarriedKind.NUMBER: "TRY_CAST(replace(ltrim(trim({0}), '₦'), ',', '') AS DECIMAL(18, 6))",
     CarriedKind.DATE: r"TRY_CAST(regexp_extract({0}, '^\s*(\d{{4}}-\d\d-\d\d)', 1) AS DATE)",
 }
-"""How the text of a carried column is read: 1,250.50 with or without ₦, a day as YYYY-MM-DD.
-
-What cannot be read so is null.
-"""
+"""How the text of a carried column is read: 1,250.50 with or without ₦, a day as YYYY-MM-DD; null
+if it cannot be read."""
 
 
 def column_types(carried: Mapping[str, CarriedKind]) -> dict[str, pa.DataType]:
-    """Return every column a condition may name, those that the policy says are carried included."""
+    """Return every column a condition may name, including the policy's carried columns."""
     return {**{name: CARRIED_TYPES[kind] for name, kind in carried.items()}, **known_columns()}
 
 
 def fitted(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
-    """Return a column as conditions see it; null where the table has none of that kind.
+    """Return a column with its type in conditions; null if the table has none of that type.
 
-    A text column does not count as a number, a date or a flag: an input column with the name of a
-    column of a later station is no evidence.
+    A text column is not read as a number, a date or a flag: an input column that happens to have
+    the name of a result's column is not evidence.
     """
     if name not in table.column_names:
         return pa.nulls(table.num_rows, kind)

@@ -1,7 +1,7 @@
-"""Is tonight plausible? Outcome rates compared with the median of the batch's earlier nights.
+"""Anomaly check: compare a run's outcome rates with the median of the batch's earlier runs.
 
-A night that looks like a fault of the service is held: nothing of it may be published until it was
-looked at and released (`runs/release.py`). Pure functions.
+A run that looks like a fault of the service is held: it may not be published until a person has
+checked and released it (`runs/release.py`). Pure functions.
 """
 
 from __future__ import annotations
@@ -26,42 +26,44 @@ _LOW, _HIGH = 0.5, 2.0
 _OUTCOME_OF = {"verified": "found", "mismatch": "found", "unconfirmed": "found"} | dict.fromkeys(
     ("match", "no_match", "unsure"), "scored"
 )
-"""The service's outcome where a row's status says more than it."""
+"""The service's outcome behind a row's status, if the two differ."""
 
 _CHANCE = 3.0
-"""Standard deviations by which a count must leave what was expected, so that few do not hold."""
+"""Standard deviations by which a count must differ from the expected one, so that a small
+difference does not hold a run."""
 
 
 def find_anomalies(report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence for each thing about a night that is not plausible.
+    """Return a sentence for each anomaly of a run.
 
-    A check counts from 500 answers asked tonight on. Its outcome rates are compared with the median
-    of the last fourteen publishable nights of the batch, over all their answered rows; rates
-    outside half to twice the median hold the night, where neither chance nor the choice of
-    customers explains the difference: customers who were clear before will mostly be clear again,
-    and a night that asks only about them finds few listings. Answers that are all alike hold the
-    night too, unless that was expected.
+    A check counts if the run made at least 500 lookups. Its outcome rates are compared with the
+    median of the batch's last fourteen publishable runs, over all their answered rows. A rate below
+    half or above twice the median holds the run, unless chance or the choice of customers explains
+    it: customers who were clear before are mostly clear again, so a run that asks only about them
+    finds few listings. Identical answers for all rows hold the run too, unless they were expected.
 
     Args:
-        report: tonight's, as `report.json` has it.
-        earlier: reports of the same batch name, newest first; tonight's own and those that may not
-            be published are left out.
+        report: the run's report, as in `report.json`.
+        earlier: reports of the same batch, newest first; the run's own and unpublishable ones are
+            ignored.
     """
     baseline = [
         night for night in earlier if night["publishable"] and night["run_id"] != report["run_id"]
     ][:NIGHTS]
-    found: list[str] = []
+    sentences: list[str] = []
     for check, part in report["checks"].items():
-        tonight = _counts(part.get("asked_answers", part.get("answers", {})), check)
-        if sum(tonight.values()) < ENOUGH_LOOKUPS:
+        current = _counts(part.get("asked_answers", part.get("answers", {})), check)
+        if sum(current.values()) < ENOUGH_LOOKUPS:
             continue
         nights = [rates for night in baseline if (rates := _rates(night, check)) is not None]
-        usual = {word: median(each[word] for each in nights) for word in tonight if nights}
-        again = part.get("asked_again", {})
-        expected = {word: _expected(word, tonight, share, again) for word, share in usual.items()}
-        found += _alike(check, tonight, expected)
-        found += _outside(check, tonight, expected, usual, len(nights))
-    return found
+        usual = {word: median(each[word] for each in nights) for word in current if nights}
+        repeated = part.get("asked_again", {})
+        expected = {
+            word: _expected(word, current, share, repeated) for word, share in usual.items()
+        }
+        sentences += _alike(check, current, expected)
+        sentences += _outside(check, current, expected, usual, len(nights))
+    return sentences
 
 
 def _counts(answers: Mapping[str, int], check: str) -> dict[str, int]:
@@ -78,26 +80,26 @@ def _rates(report: Mapping[str, Any], check: str) -> dict[str, float] | None:
 
 
 def _expected(
-    word: str, tonight: Mapping[str, int], usual: float, again: Mapping[str, int]
+    word: str, tonight: Mapping[str, int], usual: float, repeated: Mapping[str, int]
 ) -> tuple[float, float]:
-    """Return the least and the most answers of a status to be expected.
+    """Return the fewest and the most answers that are expected with a status.
 
-    Who is asked for the first time answers as usual, who is asked again mostly as before: `again`
-    has the outcomes that those had, one of which may stand for several statuses.
+    New customers are expected to answer at the usual rate, repeated ones mostly as before.
+    `repeated` has the earlier outcomes of the latter; one outcome may cover several statuses.
     """
     answered = sum(tonight.values())
     outcome = _OUTCOME_OF.get(word, word)
-    before = min(again.get(outcome, 0), answered)
-    alone = sum(_OUTCOME_OF.get(status, status) == outcome for status in tonight) == 1
-    of_first = usual * max(0, answered - sum(again.values()))
+    before = min(repeated.get(outcome, 0), answered)
+    only_status = sum(_OUTCOME_OF.get(status, status) == outcome for status in tonight) == 1
+    of_first = usual * max(0, answered - sum(repeated.values()))
     of_all = usual * answered
-    return min(of_all, of_first + before * alone), max(of_all, of_first + before)
+    return min(of_all, of_first + before * only_status), max(of_all, of_first + before)
 
 
 def _alike(
     check: str, tonight: Mapping[str, int], expected: Mapping[str, tuple[float, float]]
 ) -> Iterator[str]:
-    """Yield a sentence where every answer is the same, and others were to be expected."""
+    """Yield a sentence if every answer is the same and others were expected."""
     answered = sum(tonight.values())
     for word, count in tonight.items():
         others = answered - expected.get(word, (0, 0))[1]
@@ -112,7 +114,7 @@ def _outside(
     usual: Mapping[str, float],
     nights: int,
 ) -> Iterator[str]:
-    """Yield a sentence for each status that came far too seldom or too often."""
+    """Yield a sentence for each status that is far too rare or too frequent."""
     over = f"the last {nights} nights" if nights > 1 else "the last night"
     for word, (least, most) in expected.items():
         count = tonight[word]
@@ -127,13 +129,13 @@ def _outside(
 
 
 def earlier_reports(journal: Journal, batch: str, run_id: str) -> list[dict[str, Any]]:
-    """Return the reports of a batch's finished runs, newest first, one run's own left out."""
+    """Return the reports of a batch's finished runs except `run_id`, newest first."""
     runs = journal.runs.newest(batch=batch, limit=4 * NIGHTS)
     return [run.report for run in runs if run.report is not None and run.run_id != run_id]
 
 
 def hold(report: dict[str, Any], reasons: Sequence[str]) -> dict[str, Any]:
-    """Return the report, not to be published where there are reasons to hold it."""
+    """Return the report, marked as held and unpublishable if there are reasons."""
     if not reasons:
         return report
     return {**report, "publishable": False, HELD: list(reasons)}

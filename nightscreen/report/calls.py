@@ -1,7 +1,6 @@
-"""A run's calls: a row each for the auditor (`calls.parquet`), their figures, and the balance.
+"""A run's calls: one row for each in `calls.parquet`, for the auditor; their figures; the balance.
 
-The journal's rows are read a block at a time. What is worked out about all of them is SQL
-(`calls.sql`) over numbers alone.
+The journal's rows are read in blocks. The figures are SQL (`calls.sql`) over numbers only.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from nightscreen.files.run_folder import RunFolder
     from nightscreen.journal import Journal
 
-# `attempts` counts the attempts of a lookup up to this call; `outcome` is what was answered, and
-# where nothing was, how the call ended (`state` says only the latter).
+# `attempts` counts the attempts of a lookup up to this call; `outcome` is the answer's outcome or,
+# without an answer, how the call ended, which `state` has too.
 CALLS = pa.schema(
     [
         pa.field("call_id", pa.int64()),
@@ -74,9 +73,9 @@ WALLET_CALLS = pa.schema(
         pa.field("balance", pa.int64()),
     ]
 )
-"""The table `calls` of the queries: calls that were sent, `settled` after `sent`. `cost` is what is
-known, else 0; `doubt` the most it may have cost if that is not known, else 0; `balance` that of the
-answer, or null."""
+"""The table `calls` of the queries, with the calls that were sent; `settled` is after `sent`.
+`cost` is the known cost or 0, `doubt` the most an unknown cost may be or 0, `balance` the answer's
+balance or null."""
 
 _JOURNAL_COLUMNS = {
     "call_id": pa.int64(),
@@ -106,15 +105,14 @@ _PERCENTILES = ("p50", "p95", "p99")
 
 @dataclass(frozen=True, slots=True)
 class CheckCalls:
-    """One check's calls in numbers."""
+    """The figures of one check's calls."""
 
-    # calls that were sent; `retries` of them repeated an earlier one of their lookup
-    attempts: int = 0
-    retries: int = 0
-    cost_micro: int = 0  # what is known to have been charged
-    in_doubt_micro: int = 0  # the worst cost of those whose answer or cost is not known
-    troubles: dict[str, int] = field(default_factory=dict)  # calls without an answer, by why
-    # percentiles of the time that answers took; None where there are none
+    attempts: int = 0  # calls that were sent
+    retries: int = 0  # those that repeated an earlier call of their lookup
+    cost_micro: int = 0  # the known charges
+    in_doubt_micro: int = 0  # the worst cost of calls whose answer or cost is unknown
+    troubles: dict[str, int] = field(default_factory=dict)  # calls without an answer, by cause
+    # percentiles of the time to an answer; None without answers
     latency_ms: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(_PERCENTILES))
 
 
@@ -122,18 +120,17 @@ class CheckCalls:
 class Balance:
     """The balance over a run, in micro-naira: opening - cost - explained - drift = closing."""
 
-    opening_micro: int | None = None  # None if no answer had a balance, as closing and lowest are
+    opening_micro: int | None = None  # like closing and lowest, None if no answer had a balance
     closing_micro: int | None = None
     lowest_micro: int | None = None
     explained_in_doubt_micro: int = 0
     drift_micro: int = 0
     exact: bool = False
-    # instant of the first answer whose balance neither known costs nor calls in doubt explain; None
-    # if there is none
+    # instant of the first answer whose balance neither known costs nor calls in doubt explain
     drift_since: int | None = None
 
     def document(self, nightly_micro: int) -> dict[str, Any]:
-        """Return the part `balance` of the report, given what a night costs."""
+        """Return the part `balance` of the report, given the cost of one night."""
         closing = self.closing_micro
         nights = closing // nightly_micro if closing is not None and nightly_micro > 0 else None
         return {
@@ -150,18 +147,18 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class CallFigures:
-    """A run's calls in numbers, by check, and what they did to the balance."""
+    """The figures of a run's calls, by check, and the balance."""
 
     checks: dict[str, CheckCalls]
     balance: Balance
 
     def of(self, check: str) -> CheckCalls:
-        """Return the numbers of a check or operation, also of one without calls."""
+        """Return the figures of a check or operation, zeros if it has no calls."""
         return self.checks.get(check, CheckCalls())
 
     @property
     def cost_micro(self) -> int:
-        """Return what is known to have been charged."""
+        """Return the known charges."""
         return sum(calls.cost_micro for calls in self.checks.values())
 
     @property
@@ -170,7 +167,7 @@ class CallFigures:
         return sum(calls.in_doubt_micro for calls in self.checks.values())
 
 
-_Words = tuple[list[str], list[str]]
+_Names = tuple[list[str], list[str]]
 """The checks and the troubles of calls, in the order of their first appearance."""
 
 
@@ -188,56 +185,56 @@ def write_calls(
     *,
     spill: Path | None = None,
 ) -> CallFigures:
-    """Write `calls.parquet`, one row per call of a run, and return the figures of them all.
+    """Write `calls.parquet`, one row per call of a run, and return the figures.
 
-    Numbers of very many calls, which do not fit the memory, may be written into `spill`.
+    The numbers of calls that do not fit the memory are written into `spill`.
     """
-    words: _Words = [], []
+    names: _Names = [], []
     with Frame(call_queries(), spill) as frame:
         frame.make("calls", WALLET_CALLS.empty_table())
         blocks = journal.runs.calls(run_id, list(_JOURNAL_COLUMNS), block=_BLOCK_CALLS)
-        tables = _entered(blocks, frame, words, declared)
+        tables = _load(blocks, frame, names, declared)
         folder.write_parquet(CALLS_FILE, CALLS, tables)
-        found = figures(frame, *words)
+        result = figures(frame, *names)
     trim_memory()
-    return found
+    return result
 
 
-def _entered(
-    blocks: Iterable[Sequence[Row[Any]]], frame: Frame, words: _Words, declared: Declarations
+def _load(
+    blocks: Iterable[Sequence[Row[Any]]], frame: Frame, names: _Names, declared: Declarations
 ) -> Iterator[pa.Table]:
-    """Enter the numbers of calls into a frame, and yield the calls as the file has them."""
+    """Load the numbers of calls into a frame, and yield the rows of `calls.parquet`."""
     for rows in blocks:
         calls = _as_columns(rows)
-        frame.add("calls", _wallet_calls(calls, *words))
+        frame.add("calls", _wallet_calls(calls, *names))
         yield _table(calls, declared)
 
 
 def figures(frame: Frame, checks: Sequence[str], troubles: Sequence[str]) -> CallFigures:
-    """Return the figures of the table `calls` of a frame, its words by their number."""
+    """Return the figures of a frame's table `calls`, which refers to names by their index."""
     lost: dict[int, dict[str, int]] = {}
     for each in frame.table("troubles").to_pylist():
         lost.setdefault(each["check_number"], {})[troubles[each["trouble"]]] = each["number"]
-    found = {}
+    by_check = {}
     for each in frame.table("checks").to_pylist():
         number, latency_us = each.pop("check_number"), each.pop("latency_us")
-        found[checks[number]] = CheckCalls(
+        by_check[checks[number]] = CheckCalls(
             **each, troubles=lost.get(number, {}), latency_ms=_latency(latency_us)
         )
-    return CallFigures(found, balance_of(frame))
+    return CallFigures(by_check, balance_of(frame))
 
 
 def balance_of(frame: Frame) -> Balance:
     """Return the balance of the calls in a frame.
 
-    A call in doubt explains any amount up to its worst cost: that is reserved at the highest price
-    known, and the service may have charged less.
+    A call in doubt explains any amount up to its worst cost: that is the highest known price, and
+    the service may have charged less.
     """
     frame.run("wallet")
-    found = frame.table("ends", late=_LATE_MICROS).to_pylist()
-    if not found:
+    rows = frame.table("ends", late=_LATE_MICROS).to_pylist()
+    if not rows:
         return Balance()
-    (ends,) = found
+    (ends,) = rows
     lost = ends["opening"] - ends["closing"] - ends["cost"]
     explained = min(max(0, lost), ends["doubt"])
     since = None
@@ -262,10 +259,7 @@ def _latency(percentiles_us: Sequence[float] | None) -> dict[str, float | None]:
 
 
 def _wallet_calls(calls: pa.Table, checks: list[str], troubles: list[str]) -> pa.Table:
-    """Return those of the journal's calls that were sent, as the queries take them.
-
-    Words are numbers there, by their place among those seen so far.
-    """
+    """Return the calls that were sent as rows of `WALLET_CALLS`; names become their index."""
     calls = calls.filter(pc.not_equal(calls["state"], CallState.NOT_SENT.value))
     sent = pc.coalesce(calls["sent_at"], calls["intent_at"])
     answered = pc.equal(calls["state"], CallState.ANSWERED.value)
@@ -287,7 +281,7 @@ def _wallet_calls(calls: pa.Table, checks: list[str], troubles: list[str]) -> pa
 
 
 def _number(column: pa.ChunkedArray, words: list[str]) -> pa.Array:
-    """Return the place of each word among some, to which new ones are added."""
+    """Return each value's index in `words`, which is extended by new values."""
     words += [word for word in pc.unique(column).to_pylist() if word and word not in words]
     return pc.index_in(column, value_set=pa.array(words, pa.string()))
 
@@ -299,13 +293,13 @@ def _as_columns(rows: Sequence[Row[Any]]) -> pa.Table:
 
 
 def _table(calls: pa.Table, declared: Declarations) -> pa.Table:
-    """Return calls of the journal as `calls.parquet` has them."""
+    """Return the journal's calls in the schema of `calls.parquet`."""
     pairs = list(zip(calls["check"].to_pylist(), calls["purpose"].to_pylist(), strict=True))
-    known = {pair: declared.basis_of(*pair) for pair in set(pairs)}
-    bases = [known[pair] for pair in pairs]
+    basis_of = {pair: declared.basis_of(*pair) for pair in set(pairs)}
+    bases = [basis_of[pair] for pair in pairs]
     took = pc.subtract(calls["settled_at"], calls["sent_at"])
     no_outcome = pc.equal(pc.fill_null(calls["outcome"], ""), "")
-    found = {
+    values = {
         **{name: calls[name] for name in calls.column_names},
         "pseudonym": pa.array([each.hex() for each in calls["subject"].to_pylist()], pa.string()),
         "identity_kind": calls["kind"],
@@ -321,15 +315,15 @@ def _table(calls: pa.Table, declared: Declarations) -> pa.Table:
         "latency_ms": pc.divide(took.cast(pa.float64()), 1000.0),
     }
     columns = [
-        found[each.name].dictionary_encode()
+        values[each.name].dictionary_encode()
         if each.type == WORD
-        else found[each.name].cast(each.type)
+        else values[each.name].cast(each.type)
         for each in CALLS
     ]
     return pa.table(columns, schema=CALLS)
 
 
 def _naira(micro: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return micro-naira as decimal naira, null where it is null."""
+    """Return micro-naira as decimal naira; null stays null."""
     amounts = naira_of_micro(pc.fill_null(micro, 0).to_numpy())
     return pc.if_else(pc.is_valid(micro), amounts, pa.scalar(None, COST))

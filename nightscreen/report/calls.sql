@@ -1,7 +1,7 @@
--- The figures of a run's calls: what they cost, how long they took, and whether the balance bears
--- them out. One table, `calls`, a row for each call that was sent: instants in microseconds,
--- money in micro-naira, words as numbers (`calls.py` has the words). The rules of the balance stand
--- in docs/report.md.
+-- The figures of a run's calls: their cost, their duration, and whether the balance agrees.
+-- The table `calls` has a row for each call that was sent: instants in microseconds, money in
+-- micro-naira, names as an index (`calls.py` has the names). docs/report.md explains the rules of
+-- the balance.
 
 -- name: checks
 SELECT
@@ -34,11 +34,11 @@ FROM calls
 WINDOW by_sent AS (ORDER BY sent, settled, balance DESC);
 
 -- name: confirmed
--- While nothing is paid in the balance only falls, so that balances show the order of charges,
--- whatever the order of answers. The balance of an end may be from before its own call's charge. Two such balances in a row agree
--- with each other only where both calls cost the same. So an end is confirmed by a chain without
--- a gap in which not all calls cost the same. The nearest calls are looked at first, since what
--- comes later may be a gap; each look takes in four times as many.
+-- Without a top-up the balance only falls, so balances show the order of charges, whatever the
+-- order of answers. The balance at an end may be from before its own call's charge. Two such
+-- balances in a row agree only if both calls cost the same. So an end is confirmed by a chain
+-- without a gap in which not all calls cost the same. The nearest calls are looked at first, since
+-- a later one may be a gap; each look takes four times as many calls.
 WITH near AS (
     SELECT 'opening' AS name, row_number() OVER (ORDER BY place) AS near, *
     FROM wallet WHERE balance IS NOT NULL
@@ -89,7 +89,7 @@ FROM (
 GROUP BY name;
 
 -- name: ends
--- `late`: a call whose answer was lost is charged as long after as it took so far, but not later.
+-- `late`: a call whose answer was lost may be charged until it has taken twice its time so far.
 WITH first AS (
     SELECT place AS first_place, alone AS first_alone, balance + cost AS before_first,
         doubt > 0 AS first_doubt
@@ -127,8 +127,8 @@ SELECT
 FROM sums;
 
 -- name: lag
--- Where balances come from before the last charge, throughout, what is lost from one charge to the
--- next is what the call before cost. That shows where the price differs.
+-- If all balances are from before their own charge, the difference from one charge to the next is
+-- the cost of the call before. That shows wherever the price differs.
 SELECT 2 * count(*) FILTER (lost = 0) < count(*) AS lags
 FROM (
     SELECT
@@ -141,9 +141,9 @@ FROM (
 WHERE other;
 
 -- name: first_unexplained
--- The first balance that costs and doubts cannot explain, in whatever order calls were charged: what
--- is gone is at least what calls cost that settled before this one was sent, and at most what
--- calls cost that were sent before it settled.
+-- The first balance that costs and doubts cannot explain, in whatever order calls were charged: the
+-- fall is at least the cost of calls settled before this one was sent, and at most the cost of
+-- calls sent before it settled.
 WITH surely AS (
     SELECT settled, sum(cost) OVER (ORDER BY settled) AS total FROM wallet
 ),

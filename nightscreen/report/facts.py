@@ -1,8 +1,7 @@
-"""What the enriched rows say of a run: customers and the naira at risk behind them, each once.
+"""The report's figures from the enriched rows: customers and their naira at risk, each once.
 
-The rows are handed to one locked-down DuckDB connection as columns, a portion at a time
-(`facts.sql`). Nothing that is returned names a customer: a branch or officer with few customers has
-no line of its own.
+One locked-down DuckDB connection gets the rows as columns, in portions (`facts.sql`). No figure
+identifies a customer: branches and officers with few customers are counted together.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ CAUSES = (
     NoAnswer.REFUSED.value,
     NoAnswer.INVALID.value,
 )
-"""Why a row is not fully screened; the first that applies to any of its checks is the row's."""
-OPEN = CAUSES[:5]  # causes of which the answer was due: the row needs it and may have it
+"""Why a row is not fully screened; a row's cause is the first that applies to any of its checks."""
+OPEN = CAUSES[:5]  # causes with an answer due: the row needs it and may have it
 WITH_HISTORY = "with_history"
 OTHERS = "(others)"
 GROUPS = {
@@ -52,15 +51,15 @@ GROUPS = {
         *("relationshipofficer", "relationshipmanager"),
     ),
 }
-"""Headings of lenders' files, letters alone, by which decisions are counted."""
-NIGHTS = 14  # how many nights the report shows side by side
+"""Headings of lenders' files, only their letters, by which decisions are counted."""
+NIGHTS = 14  # how many runs of a batch the report compares
 _FEWEST = 5
 _MOST_NAMED = 25
 _LARGEST = 5
-"""So many of the largest approvals without a credit history have their amount in the report."""
+"""How many of the largest approvals without a credit history have their amount in the report."""
 _AGE_DAYS = (1, 7, 30, 90, 0)  # the classes of `age_class` in facts.sql; 0 is older than all
 _BLOCK_ROWS = 65_536  # rows read at once, of few columns: bounds memory
-_WIDE = pa.decimal128(38, 2)  # as wide as can be: sums of exposures fit, however many
+_WIDE = pa.decimal128(38, 2)  # the widest type: any sum of exposures fits
 _NOTHING = {"rows": 0, "exposure": "0.00", "unknown_rows": 0}
 _CLAIMED = "karma_amount_in_contention"
 
@@ -82,14 +81,14 @@ _PORTION = pa.schema(
         *(pa.field(group, pa.string()) for group in GROUPS),
     ]
 )
-"""A portion of rows: `oldest` is the instant of a row's oldest answer, `previous` its decision
-before, `change` its most telling change, `branch` and `officer` the file's own columns."""
+"""A portion of rows: `oldest` is the instant of a row's oldest answer, `previous` the previous
+decision, `change` the most important change, `branch` and `officer` the file's own columns."""
 
 
 def counted_customers(parts: Sequence[Path], news: pa.Table | None) -> Iterator[pa.Table]:
-    """Yield a run's customers, in order, with the columns that `facts_of` takes.
+    """Yield a run's customers, in order, with the columns that `facts_of` needs.
 
-    `news` is what `changes.Comparison` has of each of them.
+    `news` is that of `changes.Comparison`.
     """
     groups = group_columns(columns_of_parts(parts)).values()
     wanted = {"decision", "reasons", "exposure", _CLAIMED, *groups}
@@ -99,42 +98,42 @@ def counted_customers(parts: Sequence[Path], news: pa.Table | None) -> Iterator[
 
 
 def facts_of(customers: Iterable[pa.Table], *, at: int, compared: bool = False) -> dict[str, Any]:
-    """Return what enriched rows say, under the names of `report.json`.
+    """Return the figures of enriched rows, under the names of `report.json`.
 
-    A weight is `rows`, `exposure` (decimal text in naira) and `unknown_rows`, of which it is not
-    known. By check, `answers` has the rows by status and `asked` those that this run made calls
-    for. `coverage` has the rows that need at least one answer and may have it, and of these the
-    ones that have all. `fresh` is the weight of the rows with an answer of every check; `ages` is
-    by a row's oldest evidence, where `days` is the upper end of a class, None of the oldest and of
-    rows without any. `evidence` is by decision and by what is known of the credit history. `news`
-    is what is new since each customer's last answered state, None where none was compared.
-    Evidence is as old as it was at the instant `at`, microseconds.
+    A weight is `rows`, `exposure` (decimal text in naira) and `unknown_rows`, those with unknown
+    exposure. By check, `answers` has the rows by status and `asked` those that this run made calls
+    for. `coverage` has the rows that need at least one answer and may have it, and among these the
+    rows that have all. `fresh` is the weight of the rows with an answer of every check. `ages` is
+    by a row's oldest evidence: `days` is the upper end of a class, None for the oldest class and
+    for rows without evidence. `evidence` is by decision and by what is known about the credit
+    history. `news` is what changed since each customer's last answered state, None without a
+    comparison. The age of evidence is measured at the instant `at`, in microseconds.
     """
-    exposed = False
+    has_exposure = False
     with locked_connection() as connection:
         connection.register("portion", _PORTION.empty_table())
         _run(connection, "open", at=at)
         for table in customers:
             groups = group_columns(table.column_names)
-            exposed = "exposure" in table.column_names
+            has_exposure = "exposure" in table.column_names
             connection.register("portion", _portion(table, groups))
             _run(connection, "take")
             for group in groups:
                 _run(connection, "take group", group=group)
         _run(connection, "judged")
-        return _figures(connection, exposed=exposed, compared=compared)
+        return _figures(connection, has_exposure=has_exposure, compared=compared)
 
 
 def _portion(table: pa.Table, groups: Mapping[str, str]) -> pa.Table:
-    """Return some rows as the queries take them."""
+    """Return rows in the schema of `_PORTION`."""
     nothing = pa.nulls(table.num_rows)
-    found = {name: table[name] for name in table.column_names}
-    times = [found.get(f"{check}_checked_at", nothing).cast(pa.int64()) for check in CHECKS]
-    found["oldest"] = pc.min_element_wise(*times, skip_nulls=True)
-    found |= {group: table[name] for group, name in groups.items()}
-    found["previous"] = found.get(":previous", nothing)
-    found["change"] = found.get(":change", nothing)
-    columns = [found.get(each.name, nothing).cast(each.type) for each in _PORTION]
+    values = {name: table[name] for name in table.column_names}
+    times = [values.get(f"{check}_checked_at", nothing).cast(pa.int64()) for check in CHECKS]
+    values["oldest"] = pc.min_element_wise(*times, skip_nulls=True)
+    values |= {group: table[name] for group, name in groups.items()}
+    values["previous"] = values.get(":previous", nothing)
+    values["change"] = values.get(":change", nothing)
+    columns = [values.get(each.name, nothing).cast(each.type) for each in _PORTION]
     return pa.table(columns, schema=_PORTION)
 
 
@@ -175,8 +174,9 @@ def _select(connection: DuckDBPyConnection, section: str, **values: str) -> list
     return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
-def _figures(connection: DuckDBPyConnection, *, exposed: bool, compared: bool) -> dict[str, Any]:
-    """Return the figures of all rows that were counted."""
+def _figures(
+    connection: DuckDBPyConnection, *, has_exposure: bool, compared: bool
+) -> dict[str, Any]:
     select = partial(_select, connection)
     (totals,) = select("totals")
     total, fresh = totals["total"], totals["fresh"]
@@ -213,7 +213,11 @@ def _figures(connection: DuckDBPyConnection, *, exposed: bool, compared: bool) -
                 "causes": {cause: causes[cause] for cause in CAUSES if cause in causes},
             },
             "nothing_to_ask": totals["nothing_to_ask"],
-            **({name: amounts[name]["exposure"] for name in sorted(amounts)} if exposed else {}),
+            **(
+                {name: amounts[name]["exposure"] for name in sorted(amounts)}
+                if has_exposure
+                else {}
+            ),
         },
         "decisions": {word: decisions[word]["weight"]["rows"] for word in sorted(decisions)},
         "evidence": evidence,
@@ -232,12 +236,12 @@ def _ages(weights: Mapping[int | None, Any]) -> list[dict[str, Any]]:
 
 
 def _by_column(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         decisions = {word.value: row[word.value] for word in Decision}
         value = {"name": row["name"], **row["weight"], "decisions": decisions}
-        found.setdefault(row["column_name"], []).append(value)
-    return found
+        groups.setdefault(row["column_name"], []).append(value)
+    return groups
 
 
 def _news(totals: Mapping[str, Any], decisions: Mapping[str, Any]) -> dict[str, Any]:
@@ -253,17 +257,17 @@ def _news(totals: Mapping[str, Any], decisions: Mapping[str, Any]) -> dict[str, 
 
 
 def group_columns(names: Sequence[str]) -> dict[str, str]:
-    """Return which columns of a file are a branch and an officer: the first heading of each."""
+    """Return the file's columns of branch and officer: the first known heading of each."""
     folded = {re.sub("[^a-z]", "", name.casefold()): name for name in reversed(names)}
-    found = {
+    columns = {
         group: next((folded[heading] for heading in headings if heading in folded), None)
         for group, headings in GROUPS.items()
     }
-    return {group: name for group, name in found.items() if name is not None}
+    return {group: name for group, name in columns.items() if name is not None}
 
 
 def share_pct(part: int | Decimal, whole: int | Decimal) -> float | None:
-    """Return a share in percent to two places, None of nothing.
+    """Return a share in percent to two places; None if the whole is 0.
 
     Less than all is never shown as 100, and more than nothing never as 0.
     """
@@ -278,13 +282,15 @@ def share_pct(part: int | Decimal, whole: int | Decimal) -> float | None:
 def nights_of(
     report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the last nights of a batch, tonight's included and last: decisions, listings, cost.
+    """Return decisions, listings and cost of a batch's last runs, the report's own run last.
 
-    Of the batch's other runs, newest first, only nights count that were published or could be.
+    Of the earlier runs, given newest first, only publishable ones count.
     """
     before = report["started_at"]
-    kept = [night for night in earlier if night["publishable"] and night["started_at"] < before]
-    return [_night(night) for night in [*reversed(kept[: NIGHTS - 1]), report]]
+    published = [
+        night for night in earlier if night["publishable"] and night["started_at"] < before
+    ]
+    return [_night(night) for night in [*reversed(published[: NIGHTS - 1]), report]]
 
 
 def _night(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -299,11 +305,11 @@ def _night(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def findings_of(quarantine: Path, problems: Path) -> dict[str, Any]:
-    """Return the part `findings` of the report, most frequent first; no value of any row is read.
+    """Return the part `findings` of the report, most frequent first, without any value of a row.
 
     Returns:
         `quarantined`: rows by the code of their refusal; `values`: entries of `problems.csv` about
-        rows that were kept, as code, action (`invalid`, `repaired`, `warned`) and count.
+        accepted rows, as code, action (`invalid`, `repaired`, `warned`) and count.
     """
     refused = Counter(code for _, _, code, _ in quarantined(quarantine))
     flaws: Counter[tuple[str, str]] = Counter()

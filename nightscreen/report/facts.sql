@@ -1,8 +1,8 @@
--- What the enriched rows say of a run, in customers and in naira at risk.
+-- The report's figures from the enriched rows, in customers and in naira at risk.
 --
--- `portion` holds some of the rows, a customer each; `cells` how many customers are alike, over all
--- portions. In braces: `checks` are status and source of each check, `statuses` the statuses
--- alone, `at` the instant that the age of evidence is counted from, in microseconds.
+-- `portion` holds some of the rows, one for each customer; `cells` counts customers with the same
+-- values, over all portions. In braces: `checks` are status and source of each check, `statuses`
+-- the statuses only, `at` the instant at which the age of evidence is measured, in microseconds.
 
 -- name: open
 CREATE TEMP MACRO weight(cell, picked) AS struct_pack(
@@ -21,13 +21,13 @@ CREATE TEMP MACRO age_class(days) AS CASE
     WHEN days > 90 THEN 0
 END;
 
--- A value that looks like an identifier is shown to nobody.
+-- A value that looks like an identifier is never shown.
 CREATE TEMP MACRO group_value(text) AS CASE
     WHEN regexp_matches(text, '\d{{8,}}|@') THEN '{others}'
     ELSE coalesce(nullif(trim(text, E' \t\r\n'), ''), '{others}')
 END;
 
--- What is known of a customer's credit history.
+-- What is known about a customer's credit history.
 CREATE TEMP MACRO basis_of(status) AS CASE
     WHEN status = 'found' THEN 'with_history'
     {bases}
@@ -64,8 +64,8 @@ INSERT INTO group_cells
 SELECT '{group}', group_value({group}), decision, cell_of(exposure) FROM portion GROUP BY ALL;
 
 -- name: judged
--- Each customer is under the first cause that applies to any of its checks. `due`: an answer is
--- needed and may be had; `waits`: one of them is still to come.
+-- A customer's cause is the first that applies to any of its checks. `due`: the customer needs an
+-- answer and may have it; `waits`: an answer has not come yet.
 CREATE TEMP TABLE judged AS
 SELECT
     *,
@@ -137,8 +137,8 @@ SELECT
 FROM judged GROUP BY ALL;
 
 -- name: groups
--- Those with the most to decline first. A small one might identify a customer: it is counted among
--- the others.
+-- Groups with the largest declined exposure first. A small group might identify a customer, so it
+-- is counted among the others.
 WITH sizes AS (
     SELECT
         column_name, value, sum(cell.customers) AS size,

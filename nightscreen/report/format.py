@@ -41,7 +41,7 @@ DECISIONS = {
     "approve": "Approve",
 }
 _OF_BORROWERS = {"decline": "No further lending", "approve": "No adverse findings"}
-"""In a portfolio nobody applies: declined is who gets no further loan until it is cleared."""
+"""Titles in a portfolio, where nobody applies: a declined customer gets no further loan."""
 BASES = {
     "with_history": "With a history",
     "no_history": "No history found",
@@ -55,7 +55,7 @@ HISTORY = {
     "not_asked": ("off", "ineligible", "invalid"),
     "not_answered": ("test_mode", "unreadable", "in_doubt", "failed", "pending", "spared"),
 }
-"""The statuses of the check by which there is no history, by what `BASES` calls them."""
+"""Statuses of the ecosystem check without a history, by the names of `BASES`."""
 STATUSES = {
     "off": "not asked for",
     "ineligible": "identifier absent",
@@ -100,18 +100,18 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 
 
 def decision_titles(report: Mapping[str, Any]) -> dict[str, str]:
-    """Return the decisions as people read them for a run's purpose, those to act on first."""
+    """Return the titles of decisions for a run's purpose, those to act on first."""
     return DECISIONS | (_OF_BORROWERS if report["purpose"] == "portfolio" else {})
 
 
 def decided(report: Mapping[str, Any], word: str) -> dict[str, Any]:
-    """Return the customers so decided and their exposure, with what is new among them."""
+    """Return the weight of a decision's customers, with what is new among them."""
     new = (report["news"] or {"decisions": {}})["decisions"]
     return {**added(report["evidence"].get(word, {}).values()), **new.get(word, {})}
 
 
 def added(weights: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return rows, exposure and rows of which it is not known of some weights together."""
+    """Return the sum of weights: rows, exposure, and rows with unknown exposure."""
     each = list(weights)
     return {
         "rows": sum(weight["rows"] for weight in each),
@@ -121,7 +121,7 @@ def added(weights: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def naira(text: str | None) -> str:
-    """Return decimal text as exact naira; the word for nothing where there is none."""
+    """Return decimal text as exact naira; `none` for None."""
     if text is None:
         return NOTHING
     amount = Decimal(text)
@@ -129,21 +129,21 @@ def naira(text: str | None) -> str:
 
 
 def naira_at_risk(weight: Mapping[str, Any]) -> str:
-    """Return the exposure of some rows; of rows without any it is not known, which is not zero."""
+    """Return a weight's exposure; without any known exposure it is unknown, not zero."""
     if weight["rows"] and weight["rows"] == weight["unknown_rows"]:
         return "not known"
     return naira(weight["exposure"])
 
 
 def weight_words(weight: Mapping[str, Any]) -> str:
-    """Return the naira at risk in some rows, or the rows where it is not known of any."""
+    """Return a weight's naira at risk or, if no exposure is known, its customers."""
     if weight["rows"] and weight["rows"] == weight["unknown_rows"]:
         return some(weight["rows"], "customer")
     return naira_short(weight["exposure"])
 
 
 def weight_and_customers(weight: Mapping[str, Any]) -> str:
-    """Return the naira at risk in some rows and how many they are."""
+    """Return a weight's naira at risk and customers."""
     customers = some(weight["rows"], "customer")
     if weight["rows"] and weight["rows"] == weight["unknown_rows"]:
         return f"{customers}, their exposure is not known"
@@ -151,7 +151,7 @@ def weight_and_customers(weight: Mapping[str, Any]) -> str:
 
 
 def weight_notes(weight: Mapping[str, Any]) -> str:
-    """Return how many customers an amount is from, and for how many it is unknown."""
+    """Return a weight's customers, and how many of them have no known exposure."""
     rows, unknown = weight["rows"], weight["unknown_rows"]
     if not rows:
         return "No customer"
@@ -162,7 +162,7 @@ def weight_notes(weight: Mapping[str, Any]) -> str:
 
 
 def naira_short(text: str | None) -> str:
-    """Return decimal text as naira at a glance: `₦12,345`, `₦2.41 billion`."""
+    """Return decimal text as rounded naira: `₦12,345`, `₦2.41 billion`."""
     if text is None:
         return NOTHING
     amount = Decimal(text)
@@ -180,13 +180,13 @@ def three_figures(number: Decimal) -> str:
 
 
 def share(part: str | float, whole: str | float) -> str | None:
-    """Return a share in words; None if there is no whole."""
+    """Return a share as a percentage; None if the whole is 0."""
     below, above = Decimal(str(whole)), Decimal(str(part))
     return None if below <= 0 else percent(100 * above / below)
 
 
 def percent(value: Decimal | float) -> str:
-    """Return percent that call nothing whole, and nothing zero, that is not."""
+    """Return a percentage that shows 0 and 100 only for exactly none and all."""
     number = Decimal(str(value))
     if 0 < number < Decimal("0.1"):
         return "under 0.1 %"
@@ -196,22 +196,22 @@ def percent(value: Decimal | float) -> str:
 
 
 def count(number: float) -> str:
-    """Return a whole number with thousands."""
+    """Return a whole number with thousands separators."""
     return f"{int(number):,}"
 
 
 def some(number: float, one: str, many: str | None = None) -> str:
-    """Return a number with its noun."""
+    """Return a number with its noun in the singular or plural."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
 def plain(name: str) -> str:
-    """Return a snake_case word as people write it."""
+    """Return a snake_case name with spaces."""
     return name.replace("_", " ")
 
 
 def sentence(code: str) -> str:
-    """Return a code with a capital letter, its abbreviations as they are written."""
+    """Return a code with spaces, a capital letter and its abbreviations in capitals."""
     words = plain(code).replace("bvn", "BVN").replace("url", "address")
     return words[:1].upper() + words[1:]
 
@@ -230,7 +230,7 @@ def clock_time(text: str, *, seconds: bool = False) -> str:
 
 
 def from_to(report: Mapping[str, Any]) -> str:
-    """Return when a run was begun and ended, the date once where it is the same."""
+    """Return start, end and duration of a run; a date that both share is shown once."""
     begun, ended = (str(report.get(name) or "") for name in ("started_at", "finished_at"))
     if not begun or not ended:
         return moment(begun or ended or None)
@@ -241,7 +241,7 @@ def from_to(report: Mapping[str, Any]) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """Return a length of time in its two largest units."""
+    """Return a duration in its two largest units."""
     whole = round(seconds)
     if whole < _MINUTE_S:
         return some(whole, "second") if whole else "under a second"

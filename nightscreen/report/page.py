@@ -1,8 +1,7 @@
-"""The report as a page for people, and as Markdown in a few words for whoever started the run.
+"""The report as a page, and as short Markdown for the person who started the run (used by `tasks`).
 
-The page is one file: no scripts, no network, no identifiers. Everything comes from the report's
-dictionary, which the templates in `data/pages` lay out; here is what a template cannot say well.
-Nothing is counted. `tasks` shows the Markdown.
+The page is one file without scripts, network access or identifiers. Templates in `data/pages` show
+the report's dictionary; this module has what a template cannot express well. It counts nothing.
 """
 
 from __future__ import annotations
@@ -52,24 +51,24 @@ _IDENTITIES = {"bvn": "BVN", "nuban": "account number"}
 
 
 def report_page(report: Mapping[str, Any]) -> str:
-    """Return the page of a screening run as HTML; the same bytes for the same report."""
+    """Return the page of a screening run as HTML; the same report gives the same bytes."""
     by_naira = Decimal(report["exposure"]["total"]) > 0
 
     def size(weight: Mapping[str, Any]) -> float:
         return float(weight["exposure"] if by_naira else weight["rows"])
 
-    each = {word: decided(report, word) for word in words.DECISIONS}
+    by_decision = {word: decided(report, word) for word in words.DECISIONS}
     return _page(
         SCREENING_PAGE,
         report,
         verdict=verdict(report),
         attention=attention(report),
         titles=decision_titles(report),
-        decided=each,
+        decided=by_decision,
         by_naira=by_naira,
         size=size,
         whole=size({"exposure": report["exposure"]["total"], "rows": report["rows"]["screened"]}),
-        largest=max(map(size, each.values())),
+        largest=max(map(size, by_decision.values())),
         most_money=_most_money(report),
         without=without_history(report, "approve"),
         trends=list(_trends(report)),
@@ -113,9 +112,9 @@ def _page(template: str, report: Mapping[str, Any], **values: Any) -> str:  # no
 
 @cache
 def templates() -> Environment:
-    """Return what renders the pages that a run or a command writes."""
-    found = html_templates(TEMPLATES)
-    found.filters |= {
+    """Return the template environment of the pages that a run or a command writes."""
+    environment = html_templates(TEMPLATES)
+    environment.filters |= {
         "words": plain,
         "plain": plain,
         "sentence": sentence,
@@ -148,18 +147,18 @@ def templates() -> Environment:
         "loan_cells": loan_cells,
         "loan_share": lambda part: "not known yet" if part is None else f"{100 * part:.1f} %",
     }
-    return found
+    return environment
 
 
 def _most_money(report: Mapping[str, Any]) -> float:
-    """Return the most that a check spent, lost and saved together, for a full bar."""
+    """Return the largest sum of a check's spending, losses and savings: the full bar's length."""
     names = ("cost", "in_doubt_exposure", "saved_by_reuse", "saved_by_sharing")
     sums = [sum(float(part[name]) for name in names) for part in report["checks"].values()]
     return max(sums, default=0)
 
 
 def _trends(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield name, last value and line of each figure over the nights; a drawing 100 by 20."""
+    """Yield title, last value and polyline (100 by 20) of each figure over the runs."""
     nights = report["nights"]
     titles = decision_titles(report)
     for word in ("decline", "review", "undecided"):
@@ -202,36 +201,36 @@ def _moved(cell: Mapping[str, Any]) -> str:
 
 
 def loan_cells(rates: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return loans, good, bad, too young, bad rate and loss of some loans."""
+    """Return the texts of loans, good, bad, too young, bad rate and loss."""
     unknown = f" and {count(rates['lost_unknown'])} unknown" if rates["lost_unknown"] else ""
     counts = (count(rates[name]) for name in ("loans", "good", "bad", "young"))
     return (*counts, bad_rate(rates), naira(rates["lost"]) + unknown)
 
 
 def bad_rate(rates: Mapping[str, Any]) -> str:
-    """Return a bad rate with its interval, in hundredths."""
-    found = rates["bad_rate"]
-    if found is None:
+    """Return a bad rate with its interval, in percent."""
+    rate = rates["bad_rate"]
+    if rate is None:
         return "not known yet"
-    value, low, high = (f"{100 * found[name]:.1f}" for name in ("value", "low", "high"))
+    value, low, high = (f"{100 * rate[name]:.1f}" for name in ("value", "low", "high"))
     return f"{value} % ({low} to {high})"
 
 
 def _files(report: Mapping[str, Any]) -> dict[str, int | None]:
-    """Return files with rows, the parts of the enriched table as one."""
-    found: dict[str, int | None] = {}
+    """Return files with their rows; the parts of the enriched table count as one file."""
+    files: dict[str, int | None] = {}
     for name, rows in report["files"].items():
         shown = f"{name.split('/')[0]}/part-*.parquet" if "/part-" in name else name
-        found[shown] = rows if shown == name else (found.get(shown) or 0) + (rows or 0)
-    return found
+        files[shown] = rows if shown == name else (files.get(shown) or 0) + (rows or 0)
+    return files
 
 
 def summary_markdown(report: Mapping[str, Any], folder: str) -> str:
-    """Return how a run of any flow ended as Markdown.
+    """Return a summary of a finished run of any flow as Markdown.
 
     Args:
         report: the finished run's report.
-        folder: the run's folder, as its reader finds it.
+        folder: the run's folder, as its reader can reach it.
     """
     screening = "flow" not in report
     return _markdown(
@@ -250,7 +249,7 @@ def summary_markdown(report: Mapping[str, Any], folder: str) -> str:
 
 
 def quote_markdown(quote: Mapping[str, Any]) -> str:
-    """Return a quote as Markdown: what it says, then its tables."""
+    """Return a quote as Markdown."""
     return _markdown("quote.md.j2", quote=quote, titles=words.TITLES, identities=_IDENTITIES)
 
 
@@ -260,11 +259,11 @@ def _markdown(template: str, **values: object) -> str:
 
 @cache
 def _engine_templates() -> Environment:
-    found = text_templates(DATA / "pages" / "engine")
-    found.filters |= {"count": count, "naira": naira, "some": some, "escaped": _escaped}
-    return found
+    environment = text_templates(DATA / "pages" / "engine")
+    environment.filters |= {"count": count, "naira": naira, "some": some, "escaped": _escaped}
+    return environment
 
 
 def _escaped(text: str) -> str:
-    """Return text of which Markdown makes nothing."""
+    """Return text with Markdown's special characters escaped."""
     return re.sub(r"([\\`*_{}\[\]()#+|<>~])", r"\\\1", text)

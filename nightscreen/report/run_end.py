@@ -1,4 +1,4 @@
-"""The end of a run of any flow: what every report has, the files, and the end in the journal."""
+"""The end of a run of any flow: common parts of the report, the files, the end in the journal."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 3
 PAGE = "report.html"
 _DISPUTED_NAMED = 20
-"""So many calls whose cost was not believed stand in a report; the desk's page of money has all."""
+"""Most disputed calls that a report lists; the desk's page Money has all of them."""
 _PACKAGES = ("nightscreen", "prefect", "pyarrow", "httpx", "pydantic")
 
 
 class RunEnd:
-    """A run of any flow that has come to its end, at this instant.
+    """A run of any flow that ends now.
 
     Attributes:
         run: the run.
         state: `completed`, `stopped` or `test_mode`.
-        stop_reason: why it stopped, else None.
-        notices: what a person should know of how it went.
+        stop_reason: why it stopped early, or None.
+        notices: sentences for people about how it went.
     """
 
     def __init__(self, run: Run) -> None:
@@ -48,11 +48,11 @@ class RunEnd:
 
     @property
     def in_test(self) -> bool:
-        """Return whether the service answered with samples, so that no answer counts."""
+        """Return whether the service was in test mode, so that no answer counts."""
         return self.state == TEST_MODE
 
     def head(self) -> dict[str, Any]:
-        """Return what every report begins with; instants as ISO 8601 text in UTC."""
+        """Return the first part of every report; instants are ISO 8601 text in UTC."""
         return {
             "schema_version": SCHEMA_VERSION,
             "run_id": self.run.run_id,
@@ -68,9 +68,9 @@ class RunEnd:
     def cost(
         self, calls: CallFigures, *, by_reuse_micro: int = 0, by_sharing_micro: int = 0
     ) -> dict[str, Any]:
-        """Return what was charged, against quote and cap, and what was saved.
+        """Return the charges with quote and cap, and the savings.
 
-        The report is cumulative, and so is its quote: it has what earlier sessions had spent.
+        The report is cumulative, and so is its quote: both include what earlier sessions spent.
         """
         run, quote = self.run, self.run.quote or Quote()
         disputed = disputed_calls(run.journal, run.run_id, limit=_DISPUTED_NAMED)
@@ -85,7 +85,7 @@ class RunEnd:
         }
 
     def files(self) -> dict[str, int]:
-        """Return the files of the run's folder that have rows, and how many."""
+        """Return the number of rows of each file in the run's folder that has rows."""
         return dict(sorted(self.run.folder.rows.items()))
 
     def finish(
@@ -96,10 +96,10 @@ class RunEnd:
         *,
         before_end: Callable[[], object] | None = None,
     ) -> dict[str, Any]:
-        """Write report, page and manifest, and the end into the journal; return the report.
+        """Write report, page and manifest, and save the end in the journal; return the report.
 
-        In test mode there is no manifest. `before_end` is called once the files are there, before
-        the run counts as finished.
+        In test mode there is no manifest. `before_end` is called after the files are written and
+        before the run counts as finished.
         """
         self.run.folder.write_json(REPORT, report)
         self.run.folder.write_text(PAGE, page)
@@ -128,17 +128,16 @@ class RunEnd:
 
 @cache
 def versions_used() -> Mapping[str, str]:
-    """Return the versions that a report names; read once, for each is a file of some length."""
+    """Return the versions that a manifest names; cached, because each is read from a long file."""
     return MappingProxyType({name: version(name) for name in _PACKAGES})
 
 
 def lookup_counts(
     counts: CheckCounts, ends: Counter[LookupStatus], *, test_mode: bool
 ) -> dict[str, int]:
-    """Return how many distinct lookups of a check had which end; all of them, each once.
+    """Return the distinct lookups of a check by how they ended, each counted once.
 
-    A lookup whose consent ended before it could be asked is none any more. In test mode no answer
-    counts: all is pending.
+    A lookup whose consent ended before the call is no longer counted. In test mode all are pending.
     """
     settled = {
         "paid": counts.paid + ends[LookupStatus.PAID],
@@ -167,9 +166,14 @@ def check_report(
 ) -> dict[str, Any]:
     """Return one check's part of the report.
 
-    `answers` are rows by status, `asked` those that this run made calls for, `refused_since` rows
-    whose consent ended before they could be asked about; `shared_micro` is what rows saved that
-    shared an answer of this run.
+    Args:
+        counts: the plan's counts.
+        lookups: those of `lookup_counts`.
+        calls: the figures of the check's calls.
+        answers: rows by status.
+        asked: rows by status, of those that this run made calls for.
+        refused_since: rows whose consent ended between plan and call.
+        shared_micro: what rows saved by sharing an answer of this run.
     """
     return {
         "rows_refused": counts.rows_refused + refused_since,

@@ -1,6 +1,6 @@
-"""How a run ended, what needs attention, and what to do next: the sentences on its report.
+"""Sentences on a report: how the run ended, what needs attention, and what to do next.
 
-Everything is read off the report's dictionary. Page, summary and notifications show them.
+They are made from the report's dictionary, for its page, its summary and notifications.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _FILES = {
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """How the run ended: a line, what it means, and its tone."""
+    """How the run ended: a line, explanations, and its tone."""
 
     line: str
     more: Sequence[str]
     tone: str  # `good`, `warn` or `bad`
-    loud: bool = False  # nobody may overlook it
+    loud: bool = False  # shown so that nobody overlooks it
 
     @property
     def mark(self) -> str:
@@ -56,7 +56,7 @@ class RunVerdict:
 
 
 def verdict(report: Mapping[str, Any]) -> RunVerdict:
-    """Return how a screening run ended and what its answers are worth."""
+    """Return how a screening run ended and whether its answers can be used."""
     end = f"publishable: {_publishable(report)}."
     if report["state"] == "test_mode":
         more = [
@@ -64,12 +64,12 @@ def verdict(report: Mapping[str, Any]) -> RunVerdict:
             "Switch the service to live in its console, then run again.",
         ]
         return RunVerdict(f"Test mode: not one row was screened; {end}", more, "bad", loud=True)
-    word = _word(report)
+    outcome = _outcome(report)
     more = [_stop(report)] if report["state"] != "completed" else []
-    unread = _unread_consents(report)
-    if unread:
+    unreadable = _unreadable_consents(report)
+    if unreadable:
         more.append(
-            f"{some(unread, 'consent date')} could not be read (consent_unreadable in "
+            f"{some(unreadable, 'consent date')} could not be read (consent_unreadable in "
             "problems.csv): those customers have consent on record, but nothing that needs it was "
             "asked or shown. Correct them, or choose their order at the desk or a terminal."
         )
@@ -80,24 +80,24 @@ def verdict(report: Mapping[str, Any]) -> RunVerdict:
     approved = policy["policy_approval"] is not None
     if not approved:
         more.append(f"Nobody has approved the policy {policy['policy']}.")
-    in_order = approved and not unread and not _money_missing(report["balance"])
-    whole = word == "Complete" and report["publishable"] and in_order
-    tone = "good" if whole else "bad" if word == "Nothing answered" else "warn"
-    return RunVerdict(f"{word}: {_answered(report)}; {end}", more, tone)
+    in_order = approved and not unreadable and not _money_missing(report["balance"])
+    perfect = outcome == "Complete" and report["publishable"] and in_order
+    tone = "good" if perfect else "bad" if outcome == "Nothing answered" else "warn"
+    return RunVerdict(f"{outcome}: {_answered(report)}; {end}", more, tone)
 
 
 def _money_missing(balance: Mapping[str, Any]) -> bool:
-    """Tell whether money left the wallet that no call explains, in this run or since the last."""
+    """Return whether money left the wallet that no call explains, in this run or before it."""
     between = balance.get("between_runs") or {"missing": "0"}
     return Decimal(balance["drift"]) > 0 or Decimal(between["missing"]) > 0
 
 
-def _unread_consents(report: Mapping[str, Any]) -> int:
+def _unreadable_consents(report: Mapping[str, Any]) -> int:
     """Return how many consent dates could not be read, if a check of the run needs consent."""
     if not any(each.needs_consent and check in report["checks"] for check, each in CHECKS.items()):
         return 0
-    found = report["findings"]["values"]
-    return sum(each["count"] for each in found if each["code"] == CONSENT_UNREADABLE)
+    values = report["findings"]["values"]
+    return sum(each["count"] for each in values if each["code"] == CONSENT_UNREADABLE)
 
 
 def _publishable(report: Mapping[str, Any]) -> str:
@@ -108,7 +108,7 @@ def _publishable(report: Mapping[str, Any]) -> str:
     return "yes" if report["publishable"] else "no"
 
 
-def _word(report: Mapping[str, Any]) -> str:
+def _outcome(report: Mapping[str, Any]) -> str:
     due, answered = report["coverage"]["due_rows"], report["coverage"]["answered_rows"]
     if not report["rows"]["screened"]:
         return "Nothing screened"
@@ -142,9 +142,9 @@ def _answered(report: Mapping[str, Any]) -> str:
 
 
 def without_history(report: Mapping[str, Any], decision: str = "") -> dict[str, Any]:
-    """Return customers and naira decided without a credit history, by why there is none.
+    """Return the weight of customers decided without a credit history, and by its cause.
 
-    Only if histories were looked up at all; a run without that check has none on purpose.
+    It is zero if the run did not look up histories at all.
     """
     bases: dict[str, list[Mapping[str, Any]]] = {}
     for word, parts in report["evidence"].items() if "ecosystem" in report["checks"] else ():
@@ -162,34 +162,37 @@ def _stop(report: Mapping[str, Any]) -> str:
 
 
 def attention(report: Mapping[str, Any]) -> list[str]:
-    """Return what a person should look at: why it is held, drift, caps, prices, notices."""
-    found = [_SAMPLES] if report["state"] == "test_mode" else []
-    found += [f"Held back: {reason}." for reason in report.get("held") or ()]
+    """Return sentences a person should read: why it is held, drift, caps, prices, notices."""
+    sentences = [_SAMPLES] if report["state"] == "test_mode" else []
+    sentences += [f"Held back: {reason}." for reason in report.get("held") or ()]
     released = report.get("released")
     if released:
-        found.append(f"Released on {moment(released['at'])}: {released['reason']}")
+        sentences.append(f"Released on {moment(released['at'])}: {released['reason']}")
     drift = Decimal(report["balance"]["drift"])
     if drift:
         since = report["balance"]["drift_since"]
         when = f", first seen on {moment(since)}" if since else ""
-        found.append(
+        sentences.append(
             f"The balance fell by {naira(str(drift))} more than the calls explain{when}."
             if drift > 0
             else f"{naira(str(-drift))} was added to the wallet during the run{when}."
         )
     between = report["balance"].get("between_runs")
     if between:
-        found.append(_between(Decimal(between["missing"]), between))
+        sentences.append(_between(Decimal(between["missing"]), between))
     cost = report["cost"]
     if Decimal(cost["over_cap"] or 0):
-        found.append(f"The cap was passed by {naira(cost['over_cap'])}: prices rose in mid-call.")
+        sentences.append(
+            f"The cap was passed by {naira(cost['over_cap'])}: prices rose in mid-call."
+        )
     elif Decimal(cost["price_rises"]):
-        found.append(f"Prices rose while the run was under way: {naira(cost['price_rises'])} more.")
-    return [*found, *(_capital(notice) for notice in report["notices"])]
+        sentences.append(
+            f"Prices rose while the run was under way: {naira(cost['price_rises'])} more."
+        )
+    return [*sentences, *(_capital(notice) for notice in report["notices"])]
 
 
 def _between(missing: Decimal, between: Mapping[str, Any]) -> str:
-    """Return what the wallet lost, or gained, since the run before."""
     before = between["run_before"]
     if missing < 0:
         return f"{naira(str(-missing))} was added to the wallet between run {before} and this one."
@@ -212,8 +215,8 @@ def api_run_verdict(report: Mapping[str, Any]) -> RunVerdict:
     rows = report["rows"]
     done = f"{count(rows['screened'])} of {some(rows['read'], 'row')} read"
     if report["state"] == "test_mode":
-        said = "The service answered with samples. Nothing here may be used."
-        return RunVerdict("Test mode", [said], "bad", loud=True)
+        explanation = "The service answered with samples. Nothing here may be used."
+        return RunVerdict("Test mode", [explanation], "bad", loud=True)
     if report["state"] == "completed":
         return RunVerdict(f"Complete: {done}.", [], "good" if not rows["quarantined"] else "warn")
     reason = report["stop_reason"]
@@ -222,13 +225,13 @@ def api_run_verdict(report: Mapping[str, Any]) -> RunVerdict:
 
 
 def lists_of(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the files a person opens after a run, and what they are; empty ones left out."""
+    """Return the files that people open after a run, with descriptions, without empty ones."""
     rows = {**report["files"], "report.html": 1}
     return [(name, what) for name, what in _FILES.items() if rows.get(name)]
 
 
 def next_steps(report: Mapping[str, Any]) -> list[str]:
-    """Return what to do now, the most important first."""
+    """Return the next steps, the most important first."""
     run_id, state = report["run_id"], report["state"]
     if state == "test_mode":
         return ["Have the service switched to live in its console, then run again."]

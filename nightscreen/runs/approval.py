@@ -1,7 +1,7 @@
-"""Approval of a run's spending: whether it is needed, what is asked, what was granted.
+"""Approval of a run's spending: whether it is needed, the request, and its use.
 
-A run that needs it writes its request into the journal and ends. Decisions are in
-`journal/approvals.py`; one is used when the run is resumed.
+A run that needs approval saves a request in the journal and ends. `journal/approvals.py` has the
+decisions; a run uses one when it is resumed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def approval_needed(run: ScreeningRun) -> str | None:
-    """Return why a person must approve the spending, or None where nobody need be asked."""
+    """Return why a person must approve the spending, or None if no approval is needed."""
     if run.parameters.yes or run.quote is None:
         return None
     runs = run.journal.runs.newest(batch=run.batch, limit=RECENT_RUNS + 1)
@@ -57,15 +57,15 @@ def may_spend(
     deployment_id: str | None = None,
     ask_here: Callable[[Approval], bool] | None = None,
 ) -> bool:
-    """Tell whether a priced run may spend; where it may not, write its request and stop it.
+    """Return whether a priced run may spend; if not, save its request and stop it.
 
-    An approval covers the run up to what was approved: with a higher cap it asks again.
+    An approval covers the approved amount: a run with a higher cap needs another one.
 
     Args:
         run: the run.
         by: the user, or the deployment, that started it.
         deployment_id: the deployment through which it is to be resumed.
-        ask_here: asks the person at the terminal; None where nobody sits there.
+        ask_here: asks the person at the terminal; None without a terminal.
     """
     reason = approval_needed(run)
     if reason is None or _use(run):
@@ -73,10 +73,10 @@ def may_spend(
     if run.quote is None:
         raise ValueError("a run asks for approval once it is priced")
     approvals = Approvals(run.journal)
-    before, valid = approvals.newest(run.run_id), span_micros(run.settings.approval_timeout)
-    state = None if before is None else before.state(run.clock(), valid_micros=valid)
-    if before is not None and before.decided_at and state is ApprovalState.VOID:
-        at = to_instant(before.decided_at).astimezone(LAGOS)
+    newest, valid = approvals.newest(run.run_id), span_micros(run.settings.approval_timeout)
+    state = None if newest is None else newest.state(run.clock(), valid_micros=valid)
+    if newest is not None and newest.decided_at and state is ApprovalState.VOID:
+        at = to_instant(newest.decided_at).astimezone(LAGOS)
         run.stops.notices.append(
             f"The approval of {at:%Y-%m-%d %H:%M} in Lagos is void: no run used it in time "
             "(NIGHTSCREEN_APPROVAL_TIMEOUT). The run must be approved again."
@@ -97,32 +97,32 @@ def may_spend(
 
 
 def _use(run: ScreeningRun) -> bool:
-    """Tell whether the run was approved for all that its cap lets it spend, and note its use."""
+    """Return whether an approval covers the run's cap, and record its use."""
     approvals = Approvals(run.journal)
     valid = run.settings.approval_timeout
     return approvals.use(run.run_id, valid=valid, cap_micro=run.caps.run_micro) is not None
 
 
 def _grant_on_the_spot(run: ScreeningRun, asked: Approval) -> bool:
-    """Write down that the person at the terminal approved, and cap the run at what was shown."""
+    """Record the approval of the person at the terminal, and cap the run at the amount shown."""
     approvals, actor = Approvals(run.journal), Actor.by_command(run.settings)
-    with suppress(UsageError):  # somebody else decided in the meantime: that holds
+    with suppress(UsageError):  # another person decided first: their decision counts
         approvals.decide(actor, run.run_id, ApprovalDecision.APPROVED, seen=asked.key)
-    found = approvals.newest(run.run_id)
-    if found is not None and found.max_spend_micro is not None:
-        run.caps = replace(run.caps, run_micro=found.max_spend_micro)
-        run.journal.runs.set_cap(run.run_id, found.max_spend_micro)
+    newest = approvals.newest(run.run_id)
+    if newest is not None and newest.max_spend_micro is not None:
+        run.caps = replace(run.caps, run_micro=newest.max_spend_micro)
+        run.journal.runs.set_cap(run.run_id, newest.max_spend_micro)
     return _use(run)
 
 
 def waits_in_inbox(run: RunRecord, settings: Settings) -> bool:
-    """Tell whether a run's file waits in the inbox, whose watch resumes the run."""
+    """Return whether a run's file waits in the inbox, whose watch resumes the run."""
     folder = settings.inbox.absolute() / WAITING / run.run_id
     return Path(run.parameters.get("input") or "").parent == folder
 
 
 def resumed(run: RunRecord, approval: Approval, now: int) -> ScreenBatch:
-    """Return the parameters that resume a run under an approval; its deadline holds if ahead."""
+    """Return the parameters that resume an approved run; a deadline that is past is dropped."""
     deadline = deadline_instant(str(run.parameters.get("deadline") or ""), run.started_at)
     given = {"run": run.run_id, "max_spend": naira_text(approval.max_spend_micro) or ""}
     if deadline is not None and deadline > now:

@@ -1,7 +1,7 @@
-"""Rows whose values were not understood, and the cells that people corrected.
+"""Rows with values that were not understood, and the cells that people corrected.
 
-A correction takes the place of what a file says while it says the same. It is made at the desk
-(`desk/fix.py`); `runs/intake.py` judges what it says like any cell.
+A correction replaces a cell as long as the file still has the value that was corrected. It is made
+at the desk (`desk/fix.py`); `runs/intake.py` judges the corrected value like any cell.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from nightscreen.schemas.rows import Header, Problem, RefusedRow, SourceBatch
 
 MOST_TO_CORRECT = 5_000
-"""Rows of a run that are kept to be corrected; where there are more, the source is corrected."""
+"""Most rows of a run saved for correction; if there are more, the source should be corrected."""
 CORRECTED = Issue(
     "corrected", "The value was corrected at the desk; the file has it as before.", Action.REPAIRED
 )
 
 
 class Corrections:
-    """What was corrected in the rows of a batch, by customer and heading."""
+    """The corrections of a batch, by customer and heading."""
 
-    def __init__(self, found: Iterable[Correction] = ()) -> None:
+    def __init__(self, corrections: Iterable[Correction] = ()) -> None:
         self._of: defaultdict[str, dict[str, Correction]] = defaultdict(dict)
         self._headings = set[str]()
-        for each in found:
+        for each in corrections:
             self._of[each.customer_id][each.heading] = each
             self._headings.add(each.heading)
 
@@ -47,21 +47,21 @@ class Corrections:
         return cls(Records(journal, Correction).all(batch=batch))
 
     def apply(self, batch: SourceBatch, header: Header) -> tuple[SourceBatch, list[Problem]]:
-        """Return rows as they were corrected, and a problem for each cell."""
+        """Return the corrected rows, and a problem for each corrected cell."""
         known = [each.known for each in header.columns]
         if not self._of or "customer_id" not in known:
             return batch, []
         ids = trimmed(as_text(batch.columns.column(known.index("customer_id"))))
-        whose = as_mask(pc.is_in(ids, pa.array(list(self._of), pa.string())))
-        rows, columns, problems = whose.nonzero()[0].tolist(), list(batch.columns), []
+        has_corrections = as_mask(pc.is_in(ids, pa.array(list(self._of), pa.string())))
+        rows, columns, problems = has_corrections.nonzero()[0].tolist(), list(batch.columns), []
         for at, column in enumerate(header.columns):
             if not rows or column.heading not in self._headings:
                 continue
             cells = as_text(columns[at]).to_pylist()
             for row in rows:
-                found = self._of[ids[row].as_py()].get(column.heading)
-                if found is not None and (cells[row] or "") == found.came:
-                    cells[row] = found.becomes
+                correction = self._of[ids[row].as_py()].get(column.heading)
+                if correction is not None and (cells[row] or "") == correction.came:
+                    cells[row] = correction.becomes
                     problems.append(CORRECTED.at(batch.lines[row], column.known or column.heading))
             columns[at] = pa.array(cells, pa.string())
         if not problems:
@@ -77,22 +77,22 @@ def keep_to_correct(
     header: Header,
     rows: Sequence[tuple[str, RefusedRow]],
 ) -> None:
-    """Keep a run's rows to correct, each with its customer's id; those of earlier nights go.
+    """Save a run's rows to correct, each with its customer's id; delete those of earlier runs.
 
-    A part of a batch, such as rows that were corrected, leaves the others' rows there. So do those
-    stay of a newer night, where this one is resumed.
+    A file with only a part of the batch, such as fixed rows, deletes none of the others. A resumed
+    run does not delete the rows of newer runs.
     """
-    kept, own = Records(journal, RowToCorrect), f"{run_id}."
-    earlier = {key: key.partition(".")[0] for key in kept.keys(batch=batch)}
-    kept.drop(
+    records, own = Records(journal, RowToCorrect), f"{run_id}."
+    earlier = {key: key.partition(".")[0] for key in records.keys(batch=batch)}
+    records.drop(
         [
             key
-            for key, of in earlier.items()
-            if of == run_id or (of < run_id and not header.fed_back)
+            for key, key_run_id in earlier.items()
+            if key_run_id == run_id or (key_run_id < run_id and not header.fed_back)
         ]
     )
     headings, now = tuple(column.heading for column in header.columns), journal.clock()
-    kept.add(
+    records.add(
         [
             RowToCorrect(
                 key=f"{own}{row.line}",

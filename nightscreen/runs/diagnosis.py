@@ -1,7 +1,6 @@
-"""What a file holds and how it is understood, before anything is spent.
+"""The diagnosis of a file: how its columns and rows are understood, before anything is spent.
 
-Counts and words only: no value of a row is ever part of a diagnosis. Reading belongs to `reading`,
-judging to `intake`.
+It has counts and names only, never a value of a row. `reading` reads the file, `intake` judges it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 REPEATED = "customer_id_repeated"
 MANY_REPEATED = 1 / 3
-"""Of customers with two rows each, one row in two repeats; with some of one row, fewer do."""
+"""If every customer has two rows, half of the rows repeat an id; if some have one row, fewer do."""
 HIDDEN_HEADING = "(heading not shown: it looks like data)"
 _WHY = {
     "eligible": SkipReason.ASK,
@@ -42,22 +41,22 @@ _WHY = {
 
 
 def diagnose(source: TableSource, orders: DateOrders, *, merge: bool) -> dict[str, Any]:
-    """Read a whole file and say how it is understood, as `inspect --json` prints it.
+    """Read a whole file and return how it is understood, as printed by `inspect --json`.
 
-    `eligible` rows of a check have the identifier it needs and, where it requires it, valid
-    consent. A problem is one kind, with how often it occurs and a line where it can be looked at.
+    `eligible` rows of a check have the identifier it needs and, if required, valid consent. Each
+    kind of problem is listed once, with its count and one of its lines.
 
     Args:
-        source: the file, with what its headings mean.
+        source: the file, with the meaning of its headings.
         orders: knows the order of its dates.
-        merge: the rows of one customer are one customer.
+        merge: whether the rows of one customer id are merged.
 
     Raises:
         UsageError: the file cannot be used.
     """
     customers = number_customers(source, orders)[0] if merge else None
     intake = Intake(source.header, customers, orders)
-    counts, kept = _Counts(source), list[pa.Table]()
+    counts, accepted = _Counts(source), list[pa.Table]()
     status = status_name(source.header.columns, source.header.loan_status)
     for batch in source.batches():
         taken = intake.take(batch)
@@ -68,11 +67,11 @@ def diagnose(source: TableSource, orders: DateOrders, *, merge: bool) -> dict[st
             numbers = pa.array(customers.numbers(taken.rows["customer_id"].to_pylist()))
             table = pa.Table.from_batches([taken.rows]).append_column(CUSTOMER, numbers)
             carried = {name for name in table.column_names if name.startswith(EXTRA_PREFIX)}
-            kept.append(table.drop_columns(list(carried - {status})))
+            accepted.append(table.drop_columns(list(carried - {status})))
     if customers is not None:
         counts.rows["customers"] = 0
-    if any(table.num_rows for table in kept):
-        rows, problems = merge_rows(pa.concat_tables(kept), status)
+    if any(table.num_rows for table in accepted):
+        rows, problems = merge_rows(pa.concat_tables(accepted), status)
         counts.rows["customers"] = rows.num_rows
         counts.add_problems(problems)
         for part in rows.combine_chunks().to_batches():
@@ -107,16 +106,16 @@ class _Counts:
 
     def add_problems(self, problems: Sequence[Problem]) -> None:
         """Count problems by their kind."""
-        for found in problems:
-            key = (found.code, found.column, found.action.value)
+        for problem in problems:
+            key = (problem.code, problem.column, problem.action.value)
             named = dict(zip(("code", "column", "action"), key, strict=True))
             view = self._problems.setdefault(
-                key, {**named, "hint": found.hint, "line": found.line, "count": 0}
+                key, {**named, "hint": problem.hint, "line": problem.line, "count": 0}
             )
             view["count"] += 1
 
     def add_checks(self, taken: pa.RecordBatch) -> None:
-        """Count for how many rows each check can be asked, and why not for the others."""
+        """Count the rows for which each check can be asked, and why it cannot for the others."""
         consent = consent_column(taken, at=self._now).to_numpy(zero_copy_only=False)
         self._consented += int(consent.sum())
         rows = pa.Table.from_batches([taken])
@@ -126,7 +125,6 @@ class _Counts:
                 counts[name] += int((reasons == reason).sum())
 
     def document(self) -> dict[str, Any]:
-        """Return the counts in the order in which they are shown."""
         table, header = self._source.table, self._source.header
         karma = {s.kind.value: counts for s, counts in self._slots.items() if s.check == "karma"}
         others = {s.check: counts for s, counts in self._slots.items() if s.check != "karma"}
@@ -155,17 +153,17 @@ class _Counts:
         }
 
     def _proposal(self) -> list[str]:
-        """Say what to do where most rows repeat a customer: the file has a row a loan."""
+        """Suggest merging if many rows repeat a customer: the file has one row for each loan."""
         repeated = sum(
             each["count"] for each in self._problems.values() if each["code"] == REPEATED
         )
         read = self.rows["read"]
         if read == 0 or repeated < read * MANY_REPEATED:
             return []
-        said = (
+        proposal = (
             f"{100 * repeated / read:.0f} % of the rows repeat a customer_id and would be refused. "
             "If the file has a row a loan, give --merge-rows (or write merge_rows = true in the "
             "mapping file): the rows of one customer_id are then one customer, and the exposure of "
             "open loans is summed."
         )
-        return [said]
+        return [proposal]

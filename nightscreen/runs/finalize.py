@@ -1,7 +1,7 @@
-"""The end of a screening run: its last stations, from answers in the journal to files people open.
+"""The last stations of a screening run, from answers in the journal to the files that people open.
 
-Everything here is made from the journal and the workspace alone, so that a run that was stopped or
-killed can be closed as honestly as one that went through.
+They use only the journal and the workspace, so that a run that was stopped or killed ends the same
+way as a complete one.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ if TYPE_CHECKING:
     from nightscreen.runs.screening_run import ScreeningRun
 
 
-_TOLD = (CHANGES_FILE, DECISIONS_CSV, DECISIONS_WORKBOOK, SHADOW_FILE)
+_NOT_IN_TEST_MODE = (CHANGES_FILE, DECISIONS_CSV, DECISIONS_WORKBOOK, SHADOW_FILE)
 """Files that a run in test mode does not have."""
 
 
 def write_rows(run: ScreeningRun) -> WrittenRows:
-    """Assemble, decide and write every row; return what is known of them only now."""
+    """Assemble, decide and write every row; return figures that only this step knows."""
     state, _ = run.stops.ending()
     trim_memory()
     assembly = Assembly(
@@ -97,7 +97,7 @@ def write_rows(run: ScreeningRun) -> WrittenRows:
     if run.parameters.merge_rows:
         tables = _expanded(run, tables, schema)
     run.folder.write_parts("enriched", schema, tables)
-    if written.pending and run.stops.ending()[0] == COMPLETED:  # whatever was erased meanwhile
+    if written.pending and run.stops.ending()[0] == COMPLETED:  # answers were erased meanwhile
         run.stops.stop(StopReason.FAILURES)
         run.stops.notices.append(
             f"{written.pending} answers that were at hand when the run began are there no longer: "
@@ -116,19 +116,19 @@ def _enriched(run: ScreeningRun, assembly: Assembly, written: WrittenRows) -> It
         chunk = Chunk(assembly, read_chunk(run, number), row_plan, signals)
         table = chunk.table()
         written.shared_micro.update(chunk.shared_micro)
-        del chunk, row_plan, signals  # its answers, before it is decided and written
+        del chunk, row_plan, signals  # frees the answers before rows are decided and written
         table = decide(table.combine_chunks(), policy, purpose=run.purpose)
         for check in run.wanted.checks:
             pending = pc.equal(table[f"{check}_status"], NoAnswer.PENDING.value)
             written.pending += pc.sum(pending).as_py() or 0
         yield table
-        del table  # before the next is made
+        del table  # freed before the next is made
 
 
 def _expanded(
     run: ScreeningRun, customers: Iterator[pa.Table], schema: pa.Schema
 ) -> Iterator[pa.Table]:
-    """Yield a row for each of the input's, once all customers are decided."""
+    """Yield a row for each row of the input, after all customers are decided."""
     for number, table in enumerate(customers):
         run.workspace.put(f"decided-{number:05d}", table)
     expansion = Expansion(
@@ -142,10 +142,10 @@ def _expanded(
 
 
 def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
-    """Write calls, lists, report and manifest; note the run's end in the journal.
+    """Write calls, lists, report and manifest; save the run's end in the journal.
 
-    The customers' states go into the journal after the files and before the run counts as
-    finished, so that a run that dies in between tells the same once it is resumed.
+    The customers' states are saved after the files and before the run counts as finished, so that a
+    run that dies in between reports the same when it is resumed.
     """
     trim_memory()
     spill = run.workspace.folder / "calls"
@@ -159,8 +159,8 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     report = screening_report(run, end, lookups=lookups, calls=calls, facts=facts, written=written)
     _compare_wallet(run, report, calls.balance)
     if run.shadow is not None and compared is not None:
-        tonight = PastRun(run.run_id, tuple(parts), run.purpose)
-        report["shadow"] = write_shadow(run.folder, tonight, run.shadow)
+        this_run = PastRun(run.run_id, tuple(parts), run.purpose)
+        report["shadow"] = write_shadow(run.folder, this_run, run.shadow)
     report["overrides"] = overrides_of(run.journal, run.batch, run.freshness.at)
     report["outcomes"] = outcomes_report(
         known_outcomes(run.journal), run.settings.bad_loan, batch=run.batch
@@ -178,49 +178,49 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     if low is not None:
         report["notices"].append(low)
 
-    def keep() -> None:
-        """Put the customers' new states, what they were seen with and cases into the journal."""
+    def save() -> None:
+        """Save the customers' new states, their identifiers' sightings and cases."""
         if compared is None:
             return
         at = compared.save_states()
         trim_memory()
         keep_sightings(run.workspace, Sightings(run.journal), batch=run.batch, at=at)
-        if report["publishable"] and (began := run.journal.runs.find(run.run_id)) is not None:
-            publish_cases(run.journal, began, run.folder.path)
+        if report["publishable"] and (record := run.journal.runs.find(run.run_id)) is not None:
+            publish_cases(run.journal, record, run.folder.path)
 
-    return end.finish(report, report_page(report), manifest(run), before_end=keep)
+    return end.finish(report, report_page(report), manifest(run), before_end=save)
 
 
 def _compare_wallet(run: ScreeningRun, report: dict[str, Any], balance: Balance) -> None:
-    """Report what the wallet lost since the run before; keep it until its reason is noted."""
+    """Report what the wallet lost since the previous run; save it until a reason is noted."""
     if balance.opening_micro is None:
         return
-    found = between_runs(
+    gap = between_runs(
         run.journal,
         run.run_id,
         OpeningBalance(balance.opening_micro, balance.exact),
         under_way=sum(run.settings.max_in_flight.values()),
     )
-    if found is None or (found.micro > 0 and run.settings.wallet_shared):
+    if gap is None or (gap.micro > 0 and run.settings.wallet_shared):
         return
-    report["balance"]["between_runs"] = between_document(*found)
-    if found.micro > 0:
-        keep_gap(run.journal, run.run_id, found, run.clock())
+    report["balance"]["between_runs"] = between_document(*gap)
+    if gap.micro > 0:
+        keep_gap(run.journal, run.run_id, gap, run.clock())
 
 
 def too_many_open(checks: Mapping[str, Mapping[str, int]], tolerated_pct: float) -> list[str]:
-    """Return why a run is held where more lookups are left without an answer than are tolerated.
+    """Return why a run is held if too many lookups have no answer, else nothing.
 
-    Lookups that are left alone for their age end no run: it has nothing to ask. But a book that
-    they are too large a part of is not screened.
+    Lookups that are not asked again yet do not stop a run, because nothing is asked. But if they
+    are too large a share of the batch, it is not properly screened.
     """
     distinct = sum(part["distinct"] for part in checks.values())
     ends = ("unreadable", "failed", "in_doubt")
-    left = sum(part[end] for part in checks.values() for end in ends)
-    if distinct < TOLERATED_FROM or 100 * left <= tolerated_pct * distinct:
+    unanswered = sum(part[end] for part in checks.values() for end in ends)
+    if distinct < TOLERATED_FROM or 100 * unanswered <= tolerated_pct * distinct:
         return []
     why = (
-        f"{left} of {distinct} lookups have no answer that can be read, more than "
+        f"{unanswered} of {distinct} lookups have no answer that can be read, more than "
         f"TOLERATED_FAILURE_PCT ({tolerated_pct:g}) allows; see: nightscreen journal in-doubt, "
         "nightscreen journal reread"
     )
@@ -228,7 +228,7 @@ def too_many_open(checks: Mapping[str, Mapping[str, int]], tolerated_pct: float)
 
 
 def low_balance(report: Mapping[str, Any], fewest_nights: int) -> str | None:
-    """Return a notice where the wallet lasts fewer nights than the lender wants, or None."""
+    """Return a notice if the wallet lasts fewer nights than the lender wants, or None."""
     nights = report["balance"]["nights_left"]
     if nights is None or nights >= fewest_nights:
         return None
@@ -238,15 +238,15 @@ def low_balance(report: Mapping[str, Any], fewest_nights: int) -> str | None:
 def _publish(
     run: ScreeningRun, checks: Mapping[str, Mapping[str, int]], *, test_mode: bool
 ) -> Comparison | None:
-    """Write changes and decision lists, and keep the policy's text; in test mode there are none.
+    """Write changes and decision lists, and save the policy's text; in test mode write nothing.
 
-    Lookups that were left open are no change. Where the run does not have the whole batch, but
-    rows that were fixed and fed back, nobody is gone.
+    Unanswered lookups are no change. If the run has only fixed rows, not the whole batch, no
+    customer counts as gone.
     """
     folder, policy = run.folder, run.policy
     if test_mode:
-        for name in _TOLD:
-            (folder.path / name).unlink(missing_ok=True)  # of an earlier attempt
+        for name in _NOT_IN_TEST_MODE:
+            (folder.path / name).unlink(missing_ok=True)  # from an earlier attempt
             folder.rows.pop(name, None)
         return None
     reviews, at, parts = Reviews(run.journal), run.journal.clock(), enriched_parts(folder.path)
@@ -286,7 +286,7 @@ def _publish(
 def _write_notices(
     run: ScreeningRun, compared: Comparison | None, report: Mapping[str, Any]
 ) -> dict[str, int] | None:
-    """Write the notices that customers are to be sent; none of a run that is held."""
+    """Write the notices for customers; a held run has none."""
     path = run.folder.path / NOTICES_FILE
     if compared is None or report.get(HELD):
         path.unlink(missing_ok=True)
@@ -308,8 +308,8 @@ def _write_notices(
 def manifest(run: ScreeningRun) -> dict[str, Any]:
     """Return what the files of a screening run were made from.
 
-    Of the settings those that shaped it, without address, keys and places; of the tables of manners
-    and prices whose they were: the package's or the lender's own.
+    Address, keys and paths are left out of the settings. The tables of response rules and prices
+    are named with their digest, and with whether they are the package's or the lender's own.
     """
     tables = {}
     for name, packaged in (("manners", MANNERS), ("prices", PRICES)):

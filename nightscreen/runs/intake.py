@@ -1,8 +1,8 @@
-"""Intake: from text as a file holds it to typed rows, refused rows and every issue.
+"""Intake: turn a file's text into typed rows, refused rows and issues.
 
-The order of judging, and what refuses a row, live here, and how a run takes its file in. Reading
-files belongs to `reading`; the rule of each column to `values`. The trouble of a row is a value:
-nothing here raises for what a file holds.
+This module has the order of judging, the rules that refuse a row, and a run's first station.
+`reading` reads files; `values` has the rule of each column. An issue of a row is a value: bad
+content of a file never raises.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.rows import Header, SourceBatch
 
 CHUNK_ROWS = 16_384
-"""Rows at a time: what a chunk costs whatever its size weighs more the smaller chunks are."""
+"""Rows in a chunk: smaller chunks spend more on the fixed cost of each chunk."""
 NO_IDENTIFIER = Issue(
     "no_identifier",
     "The row has no usable identifier: no sound BVN, account with bank, phone, email or domain.",
@@ -77,19 +77,19 @@ _TEXTS = {
     "domain": judge_domain,
     "image_url": judge_image_url,
 }
-"""The rules of further identifiers that are judged by themselves."""
+"""The rules of identifiers that are judged without other columns."""
 
 
 class Intake:
     """Judges the rows of one file, batch by batch; remembers the customer ids it has seen.
 
     Args:
-        header: the file's columns as understood, with defaults and the declared date order.
-        customers: where the rows of one id are one customer: repeats are no fault then, and a row
-            without an identifier of its own goes with its customer's others.
-        orders: knows the order of each column's dates; without it, only what is declared counts.
-        corrections: what people corrected in the batch's rows.
-        most_to_correct: so many rows with values that were not understood are shown at the most.
+        header: the file's columns with their meaning, defaults and the declared date order.
+        customers: given if the rows of one id are merged: repeated ids are then allowed, and a row
+            without an identifier is accepted if another row of its customer has one.
+        orders: knows the order of each column's dates; without it, only the declared order counts.
+        corrections: people's corrections of the batch's rows.
+        most_to_correct: the most rows with values not understood to return for correction.
     """
 
     def __init__(
@@ -112,11 +112,11 @@ class Intake:
         self._schema = row_schema(self._extra)
 
     def take(self, batch: SourceBatch) -> RowBatch:
-        """Judge some rows: those that pass, in order, those refused, and all that was found.
+        """Judge rows; return the accepted ones in order, the refused ones, and all issues.
 
-        The rows have the shape of `schemas.rows.row_schema`; read is always accepted plus refused.
+        Rows have the schema of `schemas.rows.row_schema`; `read` is always accepted plus refused.
         """
-        came = batch
+        original = batch
         batch, corrected = self._corrections.apply(batch, self._header)
         issues = Issues.blank(batch.lines)
         columns = known_text(batch.columns, self._header)
@@ -130,12 +130,12 @@ class Intake:
         shown = sorted(row for row in wrong if row not in refusals)[: self._still_to_correct]
         self._still_to_correct -= len(shown)
         whose = at(columns["customer_id"], np.array(shown, np.int64))
-        to_correct = refused_rows(came, {row: wrong[row] for row in shown})
+        to_correct = refused_rows(original, {row: wrong[row] for row in shown})
         issues.problems += [broken.problem for broken in batch.broken]
         return RowBatch(
             rows=self._accepted(batch, columns, issues, refusals),
             refused=sorted(
-                [*batch.broken, *refused_rows(came, refusals)], key=lambda row: row.line
+                [*batch.broken, *refused_rows(original, refusals)], key=lambda row: row.line
             ),
             to_correct=list(zip(whose, to_correct, strict=True)),
             problems=sorted(issues.problems, key=lambda problem: problem.line),
@@ -143,20 +143,20 @@ class Intake:
         )
 
     def _date_orders(self, columns: dict[str, Column], issues: Issues) -> dict[str, str | None]:
-        """Return the order of each column's dates; the file is read for it only where needed."""
-        found: dict[str, str | None] = dict.fromkeys(DATE_COLUMNS, self._header.date_order)
+        """Return the order of each column's dates; the file is read for it only if needed."""
+        orders: dict[str, str | None] = dict.fromkeys(DATE_COLUMNS, self._header.date_order)
         if self._orders is None:
-            return found
+            return orders
         for name in DATE_COLUMNS:
             if in_numbers(columns[name]):
-                found[name] = self._orders.of(name)
+                orders[name] = self._orders.of(name)
                 note = None if name in self._orders_noted else self._orders.note(name)
                 self._orders_noted.add(name)
                 issues.problems += [] if note is None else [note]
-        return found
+        return orders
 
     def _refusals(self, columns: dict[str, Column], issues: Issues) -> dict[int, tuple[str, Issue]]:
-        """Return which rows are refused whole, and why; the first reason that applies."""
+        """Return the refused rows with column and issue, the first that applies."""
         ids = columns["customer_id"]
         named = present(ids)
         reasons = dict.fromkeys(np.flatnonzero(~named).tolist(), ("customer_id", ID_MISSING))
@@ -204,15 +204,15 @@ class Intake:
         rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         if not refusals:
             return rows
-        kept = np.ones(len(batch.lines), dtype=np.bool_)
-        kept[list(refusals)] = False
-        return rows.filter(pa.array(kept))
+        accepted = np.ones(len(batch.lines), dtype=np.bool_)
+        accepted[list(refusals)] = False
+        return rows.filter(pa.array(accepted))
 
 
 def number_customers(
     source: TableSource, orders: DateOrders, corrections: Corrections | None = None
 ) -> tuple[CustomerNumbers, int]:
-    """Read a file once to number its customers, before their rows are taken in; return how many."""
+    """Read a file once to number its customers before intake; return them and their count."""
     customers = CustomerNumbers()
     counting = Intake(source.header, customers, orders, corrections)
     for batch in source.batches():
@@ -223,10 +223,10 @@ def number_customers(
 def known_text(
     source: pa.RecordBatch, header: Header, names: Sequence[str] = KNOWN_COLUMNS
 ) -> dict[str, Column]:
-    """Return every known column as trimmed text, null where absent.
+    """Return every known column as trimmed text, null if absent.
 
-    Columns that a mapping has merged: names are joined with a blank, of others the first that is
-    present counts. Defaults fill what is absent.
+    Columns merged by a mapping: names are joined with a space, of others the first present value
+    counts. Defaults fill absent values.
     """
     parts: dict[str, list[Column]] = {name: [] for name in names}
     for index, column in enumerate(header.columns):
@@ -239,7 +239,7 @@ def known_text(
 
 
 def _filled(columns: Mapping[str, Column], defaults: Mapping[str, str]) -> dict[str, Column]:
-    """Return the columns that have a default, filled; a bank's code only where it has no name."""
+    """Return the columns with defaults, filled; a bank's code only if the bank has no name."""
     filled = {}
     for name, default in defaults.items():
         if name in columns and default.strip():
@@ -285,8 +285,8 @@ def _judge_columns(
 def _not_understood(
     issues: Issues, given: Mapping[str, Column], judged: Mapping[str, Column]
 ) -> dict[int, tuple[str, Issue]]:
-    """Return which rows have cells of which nothing is made: the first column, and every hint."""
-    rows, found = {line: row for row, line in enumerate(issues.lines)}, dict[int, list[Problem]]()
+    """Return rows with cells that were not understood: the first column, and all hints."""
+    rows, by_row = {line: row for row, line in enumerate(issues.lines)}, dict[int, list[Problem]]()
     for problem in issues.problems:
         row, name = rows.get(problem.line), problem.column
         if row is None or name not in given:
@@ -296,19 +296,19 @@ def _not_understood(
             or (given[name][row].is_valid and not judged[name][row].is_valid)
         )
         if problem.action is Action.INVALID or is_of_no_use:
-            found.setdefault(row, []).append(problem)
+            by_row.setdefault(row, []).append(problem)
     return {
         row: (first.column, Issue(first.code, " ".join(hints), first.action))
-        for row, (first, *others) in found.items()
+        for row, (first, *others) in by_row.items()
         for hints in [dict.fromkeys(each.hint for each in (first, *others))]
     }
 
 
 def _identifiable(columns: dict[str, Column], issues: Issues) -> Mask:
-    """Return which rows have an identifier that can be used.
+    """Return which rows have a usable identifier.
 
-    An account counts where its bank is given, also where the service does not know that bank: the
-    row then goes on without that check.
+    An account counts if its bank is given, even if the service does not know the bank: the row is
+    then screened without that check.
     """
     banked = present(columns["bank_code"]) | present(columns["bank_name"])
     account = present(columns["account_number"]) & ~issues.spot(Flaw.ACCOUNT | Flaw.BANK) & banked
@@ -319,7 +319,7 @@ def _identifiable(columns: dict[str, Column], issues: Issues) -> Mask:
 
 
 def refused_rows(batch: SourceBatch, refusals: Mapping[int, tuple[str, Issue]]) -> list[RefusedRow]:
-    """Return these rows for quarantine, their values as they came."""
+    """Return these rows for quarantine, with their original values."""
     rows = sorted(refusals)
     taken = batch.columns.take(pa.array(rows, pa.int64()))
     columns = [as_text(column).to_pylist() for column in taken.columns]
@@ -342,7 +342,7 @@ def read_input(run: ScreeningRun) -> None:
     customers = None
     if run.parameters.merge_rows:
         customers, run.customers = number_customers(source, orders, corrections)
-    keeps = customers is None and not run.parameters.quote_only  # merged rows: at the source
+    keeps = customers is None and not run.parameters.quote_only  # merged rows need the source
     most = MOST_TO_CORRECT if keeps else 0
     intake = Intake(source.header, customers, orders, corrections, most_to_correct=most)
     merging = None if customers is None else RowsToMerge(run.workspace, customers)
@@ -373,7 +373,7 @@ def read_input(run: ScreeningRun) -> None:
 
 
 class RowsToMerge:
-    """The input's own rows in the workspace, with the number of each one's customer."""
+    """The input's rows in the workspace, each with the number of its customer."""
 
     def __init__(self, workspace: Workspace, customers: CustomerNumbers) -> None:
         self._workspace = workspace
@@ -381,7 +381,7 @@ class RowsToMerge:
         self.spans: list[tuple[int, int]] = []
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Put some rows aside."""
+        """Store rows in the workspace."""
         if not rows.num_rows:
             return
         numbers = self._customers.numbers(rows["customer_id"].to_pylist())
@@ -392,7 +392,7 @@ class RowsToMerge:
     def merged(
         self, customers: int, status: str | None
     ) -> Iterator[tuple[pa.Table, Sequence[Problem]]]:
-        """Yield the customers, a chunk at a time, and what was found about them."""
+        """Yield the merged customers chunk by chunk, with their problems."""
         for start in range(0, customers, CHUNK_ROWS):
             end = start + CHUNK_ROWS
             pieces = []

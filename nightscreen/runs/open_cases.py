@@ -1,8 +1,8 @@
-"""Publishing opens a case for each customer whom the policy does not approve.
+"""Publishing a run opens a case for each customer whom the policy does not approve.
 
-Cases are records of the journal, so that the list of work over all batches is one query. A run
-replaces the cases of its own customers and ends those of customers who are gone; whoever a person
-has decided on gets none until the evidence changes.
+Cases are records of the journal, so that the work list over all batches is one query. A run
+replaces the cases of its customers and ends those of customers who are gone. A customer on whom a
+person has decided gets no case until the evidence changes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunRecord
 
 _BLOCK_ROWS = 8_192
-_LOOKED_AT = 60
-"""Runs of a batch, from the newest on, that may be newer than one that is released."""
+_RUNS_SEARCHED = 60
+"""The newest runs of a batch among which runs newer than a released one are searched."""
 _LISTED = pa.array([word.value for word in LISTED])
 _STATUSES = tuple(declared.status for declared in CHECKS.values())
 CLAIMED: Final = "karma_amount_in_contention"
@@ -51,67 +51,66 @@ CUSTOMERS: Final = pa.schema(
         ("place", pa.int64()),
     ]
 )
-"""What lists show of a customer of a run; `place` is that of the row in the run, from 1."""
+"""The columns of a run's customers in lists; `place` is the row's number in the run, from 1."""
 
 
 def publish_cases(journal: Journal, run: RunRecord, folder: Path) -> None:
-    """Open a case for each customer of a publishable run who needs somebody.
+    """Open a case for each customer of a publishable run on whom a person must decide.
 
-    Customers of a newer run, which is there where a run was held before, keep what that run left.
+    If a held run is released late, customers of newer runs keep the cases of those runs.
     """
     store = Records(journal, OpenCase)
-    there = store.keys(batch=run.batch)
+    existing = store.keys(batch=run.batch)
     settled, newer = standing_reviews(journal, run.batch), _newer(journal, run)
     now = journal.clock()
     members = Customers(journal).members(run.batch, run.run_id)
     gone = members.customers[members.gone]
-    ended = there & {key.hex() for key in gone.view("V16").tolist()}  # whole, zeros at the end too
+    ended = existing & {key.hex() for key in gone.view("V16").tolist()}  # V16 keeps trailing zeros
     for rows in customers_of(folder):
         keys = np.array(_keys(journal, run, rows), dtype=object)
         needs = np.array([key not in newer and key not in settled for key in keys], dtype=bool)
         needs &= pc.is_in(rows["decision"], value_set=_LISTED).to_numpy()
         some = zip(keys[needs], rows.filter(pa.array(needs)).to_pylist(), strict=True)
-        found = [_case(run, key, row, now) for key, row in some]
-        store.merge(found, lambda before, case: case.held_as(before), now)
-        if there:
+        cases = [_case(run, key, row, now) for key, row in some]
+        store.merge(cases, lambda before, case: case.held_as(before), now)
+        if existing:
             others = {key.hex() for key in keys[~needs] if key not in newer}
-            ended |= others & there
+            ended |= others & existing
     Cases(journal).settle([bytes.fromhex(key) for key in ended])
 
 
 def _keys(journal: Journal, run: RunRecord, rows: pa.Table) -> list[bytes]:
-    """Return the pseudonyms of a block's customers."""
     return pieces_of(journal.pseudonyms.customers(run.batch, rows["customer_id"].to_pylist()))
 
 
 def customers_of(folder: Path) -> Iterator[pa.Table]:
-    """Yield a run's customers in blocks as lists show them (`CUSTOMERS`), in the run's order."""
+    """Yield a run's customers in blocks with the columns `CUSTOMERS`, in the run's order."""
     place, parts = 1, enriched_parts(folder)
     groups = group_columns(columns_of_parts(parts))
     wanted = {*CUSTOMERS.names, "full_name", *NAMES, "account_number", *groups.values()}
     for block in read_customers(parts, wanted, _BLOCK_ROWS):
-        found = dict(zip(block.column_names, block.columns, strict=True))
-        found |= {group: found[name] for group, name in groups.items()}
-        nothing = pa.nulls(block.num_rows, pa.string())
-        whole, *names = (
-            found.get(name, nothing).cast(pa.string()) for name in ("full_name", *NAMES)
+        values = dict(zip(block.column_names, block.columns, strict=True))
+        values |= {group: values[name] for group, name in groups.items()}
+        no_text = pa.nulls(block.num_rows, pa.string())
+        full_name, *names = (
+            values.get(name, no_text).cast(pa.string()) for name in ("full_name", *NAMES)
         )
-        found["name"] = first_present([whole, joined(names, " ")])
-        if (account := found.get("account_number")) is not None:
+        values["name"] = first_present([full_name, joined(names, " ")])
+        if (account := values.get("account_number")) is not None:
             is_whole = pc.match_substring_regex(account, "^[0-9]{10}$")
             last = pc.utf8_slice_codeunits(account, 6)
-            found["account_last4"] = pc.if_else(is_whole, last, None)
-        found["place"] = pa.array(range(place, place + block.num_rows))
+            values["account_last4"] = pc.if_else(is_whole, last, None)
+        values["place"] = pa.array(range(place, place + block.num_rows))
         place += block.num_rows
-        columns = [_column(found.get(each.name), each, block) for each in CUSTOMERS]
+        columns = [_column(values.get(each.name), each, block) for each in CUSTOMERS]
         yield pa.table(columns, CUSTOMERS)
 
 
-def _column(found: pa.ChunkedArray | None, field: pa.Field, block: pa.Table) -> pa.ChunkedArray:
-    """Return a column of a list; null where a file has none or says nothing."""
-    if found is None:
+def _column(values: pa.ChunkedArray | None, field: pa.Field, block: pa.Table) -> pa.ChunkedArray:
+    """Return a column of a list; null if the file lacks it or its cell is empty."""
+    if values is None:
         return pa.nulls(block.num_rows, field.type)
-    column = found.cast(field.type)
+    column = values.cast(field.type)
     if field.name not in {"name", *GROUPS}:
         return column
     return pc.if_else(pc.equal(column, ""), pa.scalar(None, field.type), column)
@@ -141,10 +140,10 @@ def _case(run: RunRecord, key: bytes, row: dict[str, Any], now: int) -> OpenCase
 
 
 def _newer(journal: Journal, run: RunRecord) -> set[bytes]:
-    """Return the customers of publishable runs of the batch that began after a run."""
-    found = set[bytes]()
-    for other in journal.runs.newest(batch=run.batch, limit=_LOOKED_AT):
+    """Return the customers of the batch's publishable runs that started after a run."""
+    customers = set[bytes]()
+    for other in journal.runs.newest(batch=run.batch, limit=_RUNS_SEARCHED):
         if other.started_at > run.started_at and (other.report or {}).get("publishable"):
             for rows in customers_of(Path(other.folder)):
-                found.update(_keys(journal, run, rows))
-    return found
+                customers.update(_keys(journal, run, rows))
+    return customers

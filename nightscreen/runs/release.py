@@ -1,4 +1,4 @@
-"""The release of a run that was held: journal, report, page and manifest say so."""
+"""Release a held run, so that it may be published."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def release(journal: Journal, actor: Actor, run_id: str, reason: str) -> dict[str, Any]:
-    """Release a held run: journal, report, page and manifest say so; return the report.
+    """Release a held run in journal, report, page and manifest; return the report.
 
-    The reason is kept in clear, so it holds no personal data.
+    The reason is stored unencrypted, so it must not contain personal data.
 
     Raises:
         NotAllowedError: the actor may not release it.

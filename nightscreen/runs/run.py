@@ -1,7 +1,7 @@
-"""How a run of any flow is opened.
+"""Open a run of any flow.
 
-`begin_run` writes the run down before anything is sent, and returns it as a value (`calling.run`).
-What only screening has is `screening_run.ScreeningRun`; how calls are made is `calling.caller`.
+`begin_run` saves the run in the journal before anything is sent, and returns it (`calling.run`).
+`screening_run.ScreeningRun` adds what only screening needs; `calling.caller` makes the calls.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.api_runs import ApiRunParameters
 
-_NOT_KEPT = frozenset({"run", "yes", "quote_only"})
-_NOT_TAKEN_OVER = frozenset({"run", "deadline", "quote_only"})
-"""What a resumed run has of its own: a deadline would be over, but a cap still holds."""
+_NOT_STORED = frozenset({"run", "yes", "quote_only"})
+_NOT_INHERITED = frozenset({"run", "deadline", "quote_only"})
+"""Parameters that a resumed run does not inherit: its old deadline is over, but its cap holds."""
 P = TypeVar("P", bound="ApiRunParameters")
 R = TypeVar("R", bound=Run)
 _PATHS = frozenset({"input", "mapping", "policy", "shadow", "run_dir", "output"})
@@ -59,11 +59,11 @@ def open_api_run(
     clock: Clock = system_clock,
     is_recorded: bool = True,
 ) -> Run:
-    """Open a run beside screening and write it down; nothing is sent.
+    """Open a run of a flow other than screening and save it; nothing is sent.
 
-    What makes a single call is not written down: its id ends in the name of its process.
-    `identify` returns the batch name and the digest of the input, if any, of parameters in which
-    those of a resumed run are filled in.
+    A run for a single call is not saved (`is_recorded` off): its id ends in its process's name.
+    `identify` returns the batch name and the input's digest, if any, of parameters that are
+    completed from a resumed run.
 
     Raises:
         UsageError: settings or parameters are wrong, in one line that says what to do.
@@ -98,17 +98,17 @@ def open_api_run(
 
 
 def _with_earlier(given: P, earlier: RunRecord) -> P:
-    """Return parameters with those of a resumed run where nothing else was chosen."""
-    kept = {k: v for k, v in earlier.parameters.items() if k not in _NOT_TAKEN_OVER}
+    """Return parameters completed from those of a resumed run."""
+    inherited = {k: v for k, v in earlier.parameters.items() if k not in _NOT_INHERITED}
     chosen = {name: getattr(given, name) for name in given.model_fields_set}
-    return type(given).model_validate({**kept, **chosen})
+    return type(given).model_validate({**inherited, **chosen})
 
 
 def require_service(settings: Settings, *, quote_only: bool) -> None:
-    """Refuse an address or a key with which nothing could be asked, unless nothing would be sent.
+    """Refuse a missing or malformed address or key, unless nothing would be sent.
 
     Raises:
-        SettingsError: naming the variable; its value is not shown.
+        SettingsError: names the variable, without its value.
     """
     if quote_only:
         return
@@ -125,7 +125,7 @@ def require_service(settings: Settings, *, quote_only: bool) -> None:
 
 
 def open_journal(settings: Settings, opened: ExitStack, clock: Clock) -> Journal:
-    """Open the journal as a run keeps it: its closing is left with `opened`."""
+    """Open the journal for a run; `opened` closes it."""
     journal = journal_of(settings, clock=clock)
     opened.callback(journal.close)
     journal.set_retry_timeout(settings.outage_give_up)
@@ -133,7 +133,7 @@ def open_journal(settings: Settings, opened: ExitStack, clock: Clock) -> Journal
 
 
 def find_earlier(journal: Journal, run_id: str, flow: str) -> RunRecord | None:
-    """Return the run that is resumed; None where a new one is begun.
+    """Return the run to resume; None for a new run.
 
     Raises:
         InputError: there is no such run of the flow, or it is under way elsewhere.
@@ -154,7 +154,7 @@ def find_earlier(journal: Journal, run_id: str, flow: str) -> RunRecord | None:
 
 
 def require_same_input(earlier: RunRecord | None, digest: str) -> None:
-    """Refuse to resume a run with a file that is not the one it was begun with."""
+    """Refuse to resume a run with another file than the one it began with."""
     if earlier is not None and earlier.input_digest != digest:
         raise InputError(
             f"what is given is not the input of run {earlier.run_id}: it differs; give what it was "
@@ -163,7 +163,7 @@ def require_same_input(earlier: RunRecord | None, digest: str) -> None:
 
 
 def run_id_for(journal: Journal, earlier: RunRecord | None) -> str:
-    """Return the id of the run that is resumed, or a new one."""
+    """Return the id of the run to resume, or a new id."""
     if earlier is not None:
         return earlier.run_id
     return new_run_id(to_instant(journal.clock()).astimezone(LAGOS), secrets.token_hex(3))
@@ -186,12 +186,12 @@ def begin_run(
     is_recorded: bool = True,
     **own: Any,  # noqa: ANN401 - as the kind has it
 ) -> R:
-    """Write a run of any flow down, and return it with all that was opened for it.
+    """Save a run of any flow, and return it with everything that was opened for it.
 
-    One that is only quoted is not written down, and its folder goes with it; a single call
-    (`is_recorded` off) leaves nothing but itself. `opened` takes what is to be given back as the
-    run is closed, `earlier` is the run as it was begun, where it is resumed, and `own` what the
-    kind has beside every other; all else is said of the attributes of `Run`.
+    A run that is only quoted, or made for a single call (`is_recorded` off), is not saved, and its
+    folder is removed at the end. `opened` is closed with the run, `earlier` is the record of a
+    resumed run, and `own` has the attributes that only this kind of run has. `Run` documents the
+    others.
 
     Raises:
         UsageError: declarations, prices, response rules or the deadline are wrong.
@@ -199,8 +199,8 @@ def begin_run(
     """
     declared = read_declarations(settings)
     rules = load_response_rules(settings.own_table("manners"))
-    load_prices(settings.own_table("prices"))  # a mistake in it leaves nothing behind
-    deadline_at = deadline_instant(parameters.deadline, journal.clock())  # nor does one in it
+    load_prices(settings.own_table("prices"))  # first: a mistake in it leaves nothing behind
+    deadline_at = deadline_instant(parameters.deadline, journal.clock())  # for the same reason
     caps = caps_of(parameters, settings)
     is_recorded = is_recorded and not only_quotes(parameters)
     if not is_recorded:
@@ -266,12 +266,12 @@ def begin_run(
 
 
 def stored_parameters(parameters: ScreenBatch | ApiRunParameters) -> dict[str, Any]:
-    """Return parameters as a run is remembered by: with paths that hold from any folder."""
-    kept = parameters.model_dump(exclude=set(_NOT_KEPT))
-    for name in _PATHS & kept.keys():
-        if kept[name] and not is_url(kept[name]):
-            kept[name] = str(Path(kept[name]).absolute())
-    return kept
+    """Return parameters for the journal, with absolute paths."""
+    stored = parameters.model_dump(exclude=set(_NOT_STORED))
+    for name in _PATHS & stored.keys():
+        if stored[name] and not is_url(stored[name]):
+            stored[name] = str(Path(stored[name]).absolute())
+    return stored
 
 
 def stops_of(
@@ -280,9 +280,9 @@ def stops_of(
     operations: Iterable[str],
     **more: Any,  # noqa: ANN401 - of `Stops`
 ) -> Stops:
-    """Return the stops of a run in one of its processes.
+    """Return the stops of a run for one of its processes.
 
-    They know how many answers in a row could not be read before: the first more decides.
+    They start with the number of answers in a row that could not be read before this run.
     """
     stops = Stops(
         progress={check: CheckProgress() for check in operations},
@@ -305,14 +305,14 @@ def _optional_micro(naira: Any) -> int | None:  # noqa: ANN401 - Decimal or None
 
 
 def caps_of(parameters: ScreenBatch | ApiRunParameters, settings: Settings) -> Caps:
-    """Return every limit on money and calls that binds a run."""
-    per_day, listed = settings.max_per_day, listed_prices(settings)
+    """Return every limit on a run's money and calls."""
+    per_day, prices = settings.max_per_day, listed_prices(settings)
     shares = settings.share_caps or getattr(parameters, "workers", 1) > 1
     return Caps(
         run_micro=_optional_micro(parameters.cap),
         day_micro=_optional_micro(settings.daily_spend_cap),
         month_micro=_optional_micro(settings.monthly_spend_cap),
         day_calls=tuple((check, most) for check, most in per_day.items() if most is not None),
-        price_limits=tuple((name, price_limit(price)) for name, price in listed.items()),
+        price_limits=tuple((name, price_limit(price)) for name, price in prices.items()),
         in_flight=tuple(settings.max_in_flight.items()) if shares else (),
     )

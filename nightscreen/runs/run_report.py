@@ -1,6 +1,6 @@
-"""Quote and report of a screening run as documents: from its values, the figures of rows and calls.
+"""Quote and report of a screening run as documents.
 
-Files and stations are in `finalize`; what every flow's report has is in `report/run_end.py`.
+`finalize` writes the files; `report/run_end.py` has the parts that every flow's report has.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _EARLIER = {
     "failed": LookupStatus.FAILED,
 }
 _OPEN = NOT_ENDED | {LookupStatus.FAILED, LookupStatus.LAPSED}
-"""Ends that an earlier session's knows better than."""
+"""States that the result of an earlier session replaces."""
 
 
 def quote_document(run: ScreeningRun) -> dict[str, Any]:
@@ -90,15 +90,15 @@ def quote_document(run: ScreeningRun) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class WrittenRows:
-    """What is known of enriched rows only while they are made."""
+    """Figures of enriched rows that are known only while they are made."""
 
-    # by check, what rows saved that shared an answer of this run
+    # by check, what rows saved by sharing an answer of this run
     shared_micro: Counter[str] = field(default_factory=Counter)
-    pending: int = 0  # answers that are still to come
+    pending: int = 0  # answers that have not come yet
 
 
 def _first_document(first: First) -> dict[str, Any]:
-    """Return what the money goes to first; exposure as decimal text in naira."""
+    """Return which lookups the money is spent on first; exposure is decimal text in naira."""
     kobo = first.least_exposure_kobo
     return {
         "never_screened": first.never_screened,
@@ -108,7 +108,7 @@ def _first_document(first: First) -> dict[str, Any]:
 
 
 def lookup_ends(run: ScreeningRun, *, test_mode: bool) -> dict[str, dict[str, int]]:
-    """Return how many lookups of each check had which end (`report.run_end.lookup_counts`)."""
+    """Return the lookups of each check by how they ended (`report.run_end.lookup_counts`)."""
     ends = _ends(run)
     return {
         check: lookup_counts(run.counts[check], ends.get(check, Counter()), test_mode=test_mode)
@@ -117,16 +117,16 @@ def lookup_ends(run: ScreeningRun, *, test_mode: bool) -> dict[str, dict[str, in
 
 
 def _ends(run: ScreeningRun) -> dict[str, Counter[LookupStatus]]:
-    """Return what became of the needed lookups, by check.
+    """Return the needed lookups by check and how they ended.
 
-    A lookup that this session did not reach, or that failed, may have been lost or used up in an
-    earlier one: the journal knows.
+    A lookup that failed or was not reached in this session may have ended in an earlier one, which
+    the journal knows.
     """
-    found: dict[str, Counter[LookupStatus]] = {}
+    ends: dict[str, Counter[LookupStatus]] = {}
     if run.lookups is None:
-        return found
+        return ends
     for (check, status), number in run.journal.lookups.counts(run.lookups).items():
-        of_check = found.setdefault(check, Counter())
+        of_check = ends.setdefault(check, Counter())
         if status not in _OPEN:
             of_check[status] = number
     earlier = run.journal.runs.unanswered(run.run_id)
@@ -137,24 +137,24 @@ def _ends(run: ScreeningRun) -> dict[str, Counter[LookupStatus]]:
             if end is None and each.state == LookupStatus.LAPSED.value:
                 end = LookupStatus.LAPSED
             if end is not None:
-                found[each.check][end] += 1
-    return found
+                ends[each.check][end] += 1
+    return ends
 
 
 def without_answer(run: ScreeningRun) -> dict[tuple[str, bytes], str]:
-    """Return the lookups of a run that have no answer from it, and why where it is known.
+    """Return the lookups that the run has no answer to, by check and pseudonym.
 
-    For each check and pseudonym it is the status of the rows that need it.
+    The value is the status of the rows that need the lookup.
     """
     closed = {(check, each) for check, lookups in run.closed.items() for each in lookups}
-    found = dict.fromkeys(closed, NoAnswer.IN_DOUBT.value)
-    found |= run.journal.runs.unanswered(run.run_id)
-    if run.lookups is not None:  # consent ended before they could be asked
+    statuses = dict.fromkeys(closed, NoAnswer.IN_DOUBT.value)
+    statuses |= run.journal.runs.unanswered(run.run_id)
+    if run.lookups is not None:  # consent ended before the call
         for block in run.journal.lookups.in_states(run.lookups, {LookupStatus.LAPSED}):
             for key in ((each.check, bytes(each.subject)) for each in block):
-                if found.get(key, NoAnswer.PENDING) == NoAnswer.PENDING:
-                    found[key] = NoAnswer.REFUSED.value
-    return found
+                if statuses.get(key, NoAnswer.PENDING) == NoAnswer.PENDING:
+                    statuses[key] = NoAnswer.REFUSED.value
+    return statuses
 
 
 def screening_report(
@@ -166,13 +166,13 @@ def screening_report(
     facts: Mapping[str, Any],
     written: WrittenRows,
 ) -> dict[str, Any]:
-    """Return the report, as `report.json` has it; money is decimal text in naira.
+    """Return the document `report.json`; money is decimal text in naira.
 
-    What is found out from other runs and from files is added in `finalize`.
+    `finalize` adds the parts that come from other runs and from files.
     """
     money, month = run.journal.money, spending_month(run.clock())
     nights = {day for day, _, of in money.by_day() if day.startswith(month) and of.spent_micro}
-    # what a night of this month costs on average, over all runs
+    # the average cost of a night in this month, over all runs
     nightly_micro = money.this_month().spent_micro // len(nights) if nights else None
     known_micro = run.journal.runs.last_balance()
     oldest = min(
@@ -231,7 +231,6 @@ def _checks(
     *,
     test_mode: bool,
 ) -> dict[str, dict[str, Any]]:
-    """Return the report's part on each check of the run."""
     found = {}
     for check in run.wanted.checks:
         of_check, answers = run.counts[check], facts["answers"][check]
@@ -253,7 +252,6 @@ def _checks(
 def _cost(
     run: ScreeningRun, end: RunEnd, calls: CallFigures, written: WrittenRows
 ) -> dict[str, Any]:
-    """Return what was charged, against quote and cap."""
     cap_micro, cost_micro = run.caps.run_micro, calls.cost_micro
     return {
         **end.cost(
@@ -267,7 +265,7 @@ def _cost(
 
 
 def _spending(run: ScreeningRun) -> dict[str, Any]:
-    """Return what all runs spent in the present day and month, and under which caps."""
+    """Return what all runs spent in the current day and month, with the caps."""
     now, money, caps = run.clock(), run.journal.money, run.caps
     each = (
         ("day", spending_day(now), money.today(), caps.day_micro),
@@ -285,7 +283,7 @@ def _spending(run: ScreeningRun) -> dict[str, Any]:
 
 
 def _provenance(run: ScreeningRun) -> dict[str, Any]:
-    """Return what the report rests on: input, policy, identities asked by, versions, sessions."""
+    """Return what the report is based on: input, policy, identities, versions, sessions."""
     approval = run.policy_approval
     return {
         "input_digest": run.input_digest,

@@ -1,7 +1,7 @@
-"""Who carries the stations of a run, and how a run of any flow is left.
+"""Run the stations of a run, and close a run of any flow.
 
-The order of the stations is each flow's own: `runs/screening.py`, `operations/person_run.py`. This
-process carries them by itself, or the engine does, by a task run each (`tasks/engine_run.py`).
+Each flow has the order of its stations: `runs/screening.py`, `operations/person_run.py`. A `Runner`
+runs them in this process; `tasks/engine_run.py` makes each of them a task run of the engine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class Runner:
-    """Carries the stations of a run: here one after the other, in this process alone."""
+    """Runs the stations of a run one after the other in this process."""
 
     async def open(self, opening: Callable[[], R]) -> R:
         """Open the run and return it, in a thread: it waits for the journal."""
@@ -34,24 +34,24 @@ class Runner:
 
     @asynccontextmanager
     async def watching(self, run: Run) -> AsyncIterator[None]:  # noqa: ARG002 - for those that watch
-        """Do what goes on beside the whole run, for the body."""
+        """Do whatever accompanies the whole run, while the body runs."""
         yield
 
     async def may_spend(self, run: ScreeningRun) -> bool:
-        """Return whether the run may spend what it was quoted at; else it is stopped."""
+        """Return whether the run may spend what it was quoted; if not, it is stopped."""
         return may_spend(run, by=user_name())
 
     @asynccontextmanager
     async def asking(self, write_all: Callable[[], object]) -> AsyncIterator[None]:  # noqa: ARG002 - for those that can be cancelled
-        """Do what goes on while calls are made, waiting included, for the body.
+        """Do whatever accompanies calls and waiting, while the body runs.
 
-        `write_all` writes the run's folder where the body is cancelled.
+        `write_all` writes the run's folder if the body is cancelled.
         """
         yield
 
     @asynccontextmanager
     async def calling(self, caller: Any) -> AsyncIterator[None]:  # noqa: ANN401 - what a flow's own calls are made by
-        """Keep what makes calls open for the body; at its end what is in flight settles."""
+        """Keep a caller open for the body; at its end, let calls in flight settle."""
         try:
             yield
         finally:
@@ -59,7 +59,7 @@ class Runner:
 
     @asynccontextmanager
     async def sharing(self, asking: Asking) -> AsyncIterator[None]:  # noqa: ARG002 - for those that share
-        """Have other processes ask too while the body does, where the run has any."""
+        """Let the run's other processes, if any, make calls while the body runs."""
         yield
 
     async def step(
@@ -69,24 +69,24 @@ class Runner:
         *given: Any,  # noqa: ANN401 - as the station
         re_entered: bool = False,  # noqa: ARG002 - the engine tries again
     ) -> Any:  # noqa: ANN401 - as the station
-        """Carry out one station and return its result.
+        """Run one station and return its result.
 
         Args:
-            name: what the engine calls it.
-            station: what is done.
-            given: what it takes.
-            re_entered: a fault that nobody foresaw may be met by doing it once more.
+            name: its name in the engine.
+            station: the function.
+            given: its arguments.
+            re_entered: whether it may be called again after an unexpected fault.
         """
-        done = station(*given)
-        return await done if isinstance(done, Awaitable) else done
+        result = station(*given)
+        return await result if isinstance(result, Awaitable) else result
 
 
 @asynccontextmanager
 async def closing(run: Run) -> AsyncIterator[None]:
-    """Close a run after the body; where its input is wrong, leave nothing of a new one.
+    """Close a run after the body; if its input is wrong, remove every trace of a new run.
 
     Raises:
-        NightscreenError: of faults of people or checks asked side by side, the foremost.
+        NightscreenError: the most important one, if concurrent checks or persons failed.
     """
     try:
         yield

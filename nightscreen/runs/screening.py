@@ -1,7 +1,7 @@
 """Screening from the file to the report: every station, from top to bottom.
 
-The Prefect flow, the command line, tests and measurements all screen by `run_screening`. A `Runner`
-carries the stations: this process alone, or the engine, which makes each of them a task run.
+The Prefect flow, the command line, tests and benchmarks all call `run_screening`. A `Runner` runs
+the stations in this process, or in the engine as task runs.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ async def run_screening(
     clock: Clock = system_clock,
     runner: Runner | None = None,
 ) -> dict[str, Any]:
-    """Screen a batch and return its report, or its quote where no more is wanted.
+    """Screen a batch and return its report, or only its quote if requested.
 
     Args:
         parameters: what to screen, or which run to resume.
         settings: where and how.
-        transport: carries calls in place of sockets.
+        transport: replaces sockets.
         clock: gives the present instant.
-        runner: carries the stations; this process alone where left out.
+        runner: runs the stations; by default this process.
 
     Raises:
         UsageError: parameters, settings or input are wrong; nothing was sent, nothing is left.
-        JournalError: the journal cannot be used; of checks that fail together, the first.
+        JournalError: the journal cannot be used; the first of checks that fail together.
     """
     runner = runner or Runner()
     run = await runner.open(partial(open_screening, parameters, settings, clock=clock))
@@ -62,7 +62,7 @@ async def run_screening(
         await runner.step("price", make_price, run)
         if parameters.quote_only:
             return quote_document(run)
-        # what writes lists and pages takes a tenth of a second to load, and no quote needs it
+        # loading this takes a tenth of a second, and no quote needs it
         from nightscreen.runs.finalize import write_report, write_rows  # noqa: PLC0415
 
         if await runner.may_spend(run):
@@ -74,7 +74,7 @@ async def run_screening(
 
 
 def quote_batch(parameters: ScreenBatch, settings: Settings) -> dict[str, Any]:
-    """Return what screening a file would cost; where no event loop runs. Leaves no run behind.
+    """Return what screening a file would cost; no run is saved. Not for use in an event loop.
 
     Raises:
         UsageError: parameters, settings or input are wrong.
@@ -84,7 +84,7 @@ def quote_batch(parameters: ScreenBatch, settings: Settings) -> dict[str, Any]:
 
 
 async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -> None:
-    """Ask until nothing is left that the money and the night allow."""
+    """Ask until no lookup is left that money and deadline allow."""
     while True:
         asking = to_ask(run, transport)
         async with runner.calling(asking):
@@ -105,22 +105,22 @@ async def _ask(run: ScreeningRun, runner: Runner, transport: Transport | None) -
 async def ask_check(check: str, asking: Asking, runner: Runner) -> None:
     """Ask a check's lookups, in the run's own process or in a worker.
 
-    Entered again after a fault that nobody foresaw, it joins calls in flight and pays for nothing
-    answered.
+    Called again after an unexpected fault, it joins calls in flight and does not repeat answered
+    ones.
     """
     name = f"check {check.replace('_', ' ')}"
     await runner.step(name, asking.ask, check, re_entered=True)
 
 
 def to_ask(run: ScreeningRun, transport: Transport | None = None) -> Asking:
-    """Open the calls of a run that is planned and priced, in its own process."""
+    """Return what makes the calls of a priced run, in the run's own process."""
     if run.lookups is None:
         raise ValueError(f"run {run.run_id} is not priced")
     run.stops.proved_before = any(each.reused for each in run.counts.values())
     lookups = run.journal.lookups
     lookups.release_claims(run.lookups)
     lookups.set_closing_lookup(run.lookups, None)
-    lookups.clear_stops(run.run_id)  # a run that goes on has kept those that last
+    lookups.clear_stops(run.run_id)  # `run.stops` has those that still apply
     return Asking(
         run=run,
         transport=transport,

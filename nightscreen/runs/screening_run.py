@@ -1,7 +1,6 @@
-"""A screening run: what it has beside every other run, and its stations up to the quote.
+"""A screening run: its own attributes, and its stations up to the quote.
 
-The calls are made in `calling`, the last stations are in `finalize`; the engine's tasks only call
-these.
+`calling` makes the calls, `finalize` has the last stations.
 """
 
 from __future__ import annotations
@@ -81,36 +80,35 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class ScreeningRun(Run):
-    """One screening run under way. Stations fill it from top to bottom."""
+    """One screening run. Its stations fill in the attributes from top to bottom."""
 
     parameters: ScreenBatch
     wanted: Wanted
-    source: TableSource  # the file in clear, as understood
+    source: TableSource  # the unencrypted file, with the meaning of its columns
     workspace: Workspace
     freshness: Freshness
     policy: Policy
     chunks: int = 0  # number of row chunks in the workspace
-    shadow: Policy | None = None  # a second policy, tried beside the one in force
-    # of the policy in force; None where nobody has approved it
-    policy_approval: PolicyVersion | None = None
-    # where rows are merged, a chunk's rows are the customers, so many in all, and `input_chunks`
-    # chunks of the input's own rows lie beside them
+    shadow: Policy | None = None  # a second policy, tried on the same rows
+    policy_approval: PolicyVersion | None = None  # None if nobody has approved the policy
+    # if rows are merged, `chunks` have one row for each of the `customers`, and the workspace also
+    # has `input_chunks` chunks of the input's own rows
     input_chunks: int = 0
     customers: int = 0
     rows_read: int = 0  # rows of the file; `rows_quarantined` of them were refused
     rows_quarantined: int = 0
-    # the order in which the dates in numbers of each column were read
+    # the order in which each column's numeric dates were read
     date_orders: dict[str, str] = field(default_factory=dict)
-    # what the rows need, by check; empty until that is planned
+    # what the rows need, by check; filled by the plan
     counts: dict[str, CheckCounts] = field(default_factory=dict)
     needed: NeededPieces = field(init=False)  # the needed lookups, sealed
-    # what ranks and prices them, until that is done; `order` their numbers in rank
+    # the figures to rank and price them by, until that is done; `order` is their rank
     ranked: LookupRanking | None = None
     order: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    lookups: LookupRun | None = None  # where they are in the journal, once they are priced
-    # what karma is to ask about each row, where it stops at the first listing
+    lookups: LookupRun | None = None  # their table in the journal, once they are priced
+    # karma's lookups for each row, if it stops at the first listing
     chains: Chains | None = None
-    # lookups that the plan leaves alone: they may have been charged too often
+    # lookups that are not asked again yet: they may have been charged too often
     closed: dict[str, set[bytes]] = field(default_factory=dict)
     # lookups whose latest answer could not be read
     unread: dict[str, set[bytes]] = field(default_factory=dict)
@@ -119,7 +117,7 @@ class ScreeningRun(Run):
         self.needed = NeededPieces(self.workspace)
 
     def rows(self) -> dict[str, int]:
-        """Return how many rows were read, screened and refused; if merged, how many customers."""
+        """Return the rows read, screened and refused; if merged, also the customers."""
         return {
             "read": self.rows_read,
             "screened": self.rows_read - self.rows_quarantined,
@@ -134,7 +132,7 @@ def open_screening(
     *,
     clock: Clock = system_clock,
 ) -> ScreeningRun:
-    """Open everything a screening run needs and write it down; nothing is sent, nothing spent.
+    """Open everything a screening run needs and save the run; nothing is sent or spent.
 
     Raises:
         UsageError: settings, parameters or input are wrong, in one line that says what to do.
@@ -200,14 +198,14 @@ def _open(
         return run
     opened.callback(_leave_nothing, journal, run.run_id)
     if earlier is None and not parameters.policy:
-        # as it is resumed: by what is in force at this very instant
+        # a resumed run uses the policy in force at its start, so a new one must too
         at = run.started_at
         run.policy, run.policy_approval = _policy_in_force(parameters, settings, journal, at)
     return run
 
 
 def _leave_nothing(journal: Journal, run_id: str) -> None:
-    """Delete what no run leaves behind; where the journal is away, the next run sweeps it."""
+    """Delete the run's temporary rows; if the journal is unreachable, the next run does."""
     with suppress(JournalError):
         journal.lookups.clear(run_id)
         journal.askers.clear(run_id)
@@ -216,10 +214,10 @@ def _leave_nothing(journal: Journal, run_id: str) -> None:
 def _filled_in(
     resolved: Resolved, settings: Settings, mapping: Mapping | None, journal: Journal
 ) -> Resolved:
-    """Return what a new run is asked, with what settings, mapping and earlier answers say of it."""
+    """Return a new run's parameters, completed from settings, mapping and earlier runs."""
     parameters = resolved.parameters
     merging = merges_rows(parameters, settings, mapping)
-    if parameters.date_order:  # the batch's next nights have it too
+    if parameters.date_order:  # also applies to the batch's next runs
         journal.runs.keep_date_order(resolved.batch, parameters.date_order)
     order = parameters.date_order or journal.runs.date_order(resolved.batch)
     parameters = parameters.model_copy(update={"merge_rows": merging, "date_order": order})
@@ -234,7 +232,7 @@ def _policy_in_force(
     """Return the policy of a run and who approved it; a resumed run keeps the one it began with.
 
     Raises:
-        PolicyError: it cannot be read, or nobody has approved it where that is required.
+        PolicyError: it cannot be read, or it lacks a required approval.
     """
     if parameters.policy:
         policy = load_policy(Path(parameters.policy))
@@ -251,7 +249,7 @@ def _policy_in_force(
 
 
 def read_chunk(run: ScreeningRun, number: int) -> pa.Table:
-    """Return a chunk of rows in one piece."""
+    """Return a chunk of rows."""
     return run.workspace.get(f"rows-{number:05d}").combine_chunks()
 
 
@@ -259,10 +257,10 @@ def make_plan(run: ScreeningRun) -> None:
     """Judge what each row needs; write row plans and needed lookups into the workspace."""
     trim_memory()
     now = run.freshness.at
-    quoted = run.parameters.quote_only
+    only_quoted = run.parameters.quote_only
     slots = slots_of(run.wanted.checks, run.wanted.karma_kinds)
     asked = {slot.kind for slot in slots}
-    counted = tuple(asked.intersection(PLACEHOLDERS)) if quoted else COUNTED
+    counted = tuple(asked.intersection(PLACEHOLDERS)) if only_quoted else COUNTED
     kinds = [kind for kind in IdentityKind if kind in asked or kind in counted]
     read = partial(read_chunk, run)
     run.closed = {check: closed_lookups(run, check) for check in run.wanted.checks}
@@ -279,10 +277,10 @@ def make_plan(run: ScreeningRun) -> None:
         problems = count_shared(
             frame,
             Earlier.of(run.journal, run_id=run.run_id, batch=run.batch, at=now),
-            workspace=None if quoted else run.workspace,
+            workspace=None if only_quoted else run.workspace,
             counted=counted,
         )
-        if not quoted:
+        if not only_quoted:
             for number, shared in enumerate(signals(frame, starts)):
                 run.workspace.put(f"signals-{number:05d}", shared)
         for column in ("line", "customer", *(kind for kind in kinds if kind not in asked)):
@@ -294,7 +292,7 @@ def make_plan(run: ScreeningRun) -> None:
             freshness=run.freshness,
             answers=run.journal.answers,
             workspace=run.workspace,
-            whole=not quoted,
+            whole=not only_quoted,
             closed=run.closed,
         )
         planner.settle()
@@ -311,17 +309,17 @@ def make_plan(run: ScreeningRun) -> None:
 
 
 def closed_lookups(run: ScreeningRun, check: str) -> set[bytes]:
-    """Return a check's lookups that are left alone until their calls in doubt are old enough."""
-    sent_of_late = run.journal.answers.doubts(check, run.run_id, run.freshness.doubts_since(check))
+    """Return a check's lookups that are not asked until their calls in doubt are old enough."""
+    recent = run.journal.answers.doubts(check, run.run_id, run.freshness.doubts_since(check))
     return {
         subject
-        for subject, sent in sent_of_late.items()
+        for subject, sent in recent.items()
         if is_closed(sent.attempts, sent.unread, run.settings.attempts)
     }
 
 
 def make_price(run: ScreeningRun) -> Quote:
-    """Rank the needed lookups, and say what they may cost and how long they may take."""
+    """Rank the needed lookups, and quote their cost and duration."""
     trim_memory()
     needed = run.ranked
     if needed is None:
@@ -332,8 +330,8 @@ def make_price(run: ScreeningRun) -> Quote:
     if run.chains is not None:
         states = run.chains.states()
     for check in run.wanted.checks:
-        wanted = needed.is_of(check) & (states != LookupStatus.SPARED.value)
-        run.progress[check].wanted = int(wanted.sum())
+        to_ask = needed.is_of(check) & (states != LookupStatus.SPARED.value)
+        run.progress[check].wanted = int(to_ask.sum())
     run.spent_before_micro = run.journal.money.of_run(run.run_id).spent_micro
     run.quote = make_quote(
         needed,
@@ -352,10 +350,10 @@ def make_price(run: ScreeningRun) -> Quote:
 
 
 def fill_lookups(run: ScreeningRun, worst_micro: dict[str, int], states: NDArray[np.int8]) -> None:
-    """Write the needed lookups into the journal, in rank, for whoever asks them.
+    """Write the needed lookups into the journal, in rank.
 
-    `worst_micro` is the most a call may cost, by check; `states` says by number which are asked
-    now, later if at all, or are spared.
+    `worst_micro` is the most a call may cost, by check; `states` has the first status of each
+    lookup by its number: to be asked now, to be asked later if needed, or spared.
     """
     in_flight, checks = run.settings.max_in_flight, run.wanted.checks
     terms = {
@@ -395,7 +393,7 @@ def fill_lookups(run: ScreeningRun, worst_micro: dict[str, int], states: NDArray
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Parameters made whole: with those of the run that is resumed, and checked."""
+    """Complete and valid parameters, merged with those of a resumed run."""
 
     parameters: ScreenBatch
     earlier: RunRecord | None
@@ -405,9 +403,9 @@ class Resolved:
 
 
 def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedelta) -> Resolved:
-    """Fill in what a resumed run already knows, and what follows from the purpose.
+    """Complete parameters from the run to resume, if any, and from the purpose.
 
-    An approval that no run has used yet may be as old as `approval_timeout`.
+    An unused approval is valid for `approval_timeout`.
 
     Raises:
         InputError: no input, no such run to resume, or its spending was refused.
@@ -434,49 +432,49 @@ def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedel
 
 
 def _approval(journal: Journal, run: RunRecord, timeout: timedelta) -> Approval | None:
-    """Return the approval that a run may be resumed under, None where there is none.
+    """Return the approval under which a run may be resumed, or None.
 
     Raises:
         InputError: its spending was refused, and nobody has approved it since.
     """
-    found = Approvals(journal).newest(run.run_id)
-    if found is None:
+    newest = Approvals(journal).newest(run.run_id)
+    if newest is None:
         return None
-    state = found.state(journal.clock(), valid_micros=span_micros(timeout))
+    state = newest.state(journal.clock(), valid_micros=span_micros(timeout))
     if state is ApprovalState.REFUSED:
-        at = to_instant(found.decided_at or 0).astimezone(LAGOS)
+        at = to_instant(newest.decided_at or 0).astimezone(LAGOS)
         raise InputError(
-            f"the spending of run {run.run_id} was refused by {found.decided_by} on "
+            f"the spending of run {run.run_id} was refused by {newest.decided_by} on "
             f"{at:%Y-%m-%d %H:%M} in Lagos, so that it asks nothing; to let it go on all the same: "
             f"nightscreen approve {run.run_id}"
         )
-    return found if state is ApprovalState.APPROVED else None
+    return newest if state is ApprovalState.APPROVED else None
 
 
 def _with_earlier(
     parameters: ScreenBatch, earlier: RunRecord, approval: Approval | None
 ) -> ScreenBatch:
-    """Take over what the earlier run was asked for; a new input, cap or deadline replaces its.
+    """Return an earlier run's parameters, with a new input, cap or deadline if given.
 
-    The amount that an approver allows is its cap.
+    The approved amount is the cap.
     """
-    kept = {**earlier.parameters, "run": earlier.run_id, "quote_only": parameters.quote_only}
+    merged = {**earlier.parameters, "run": earlier.run_id, "quote_only": parameters.quote_only}
     if approval is not None:
-        kept["max_spend"] = naira_text(approval.max_spend_micro)
-    if not is_url(kept["output"]):
-        kept["output"] = str(Path(earlier.folder).parent)
+        merged["max_spend"] = naira_text(approval.max_spend_micro)
+    if not is_url(merged["output"]):
+        merged["output"] = str(Path(earlier.folder).parent)
     for name in ("input", "max_spend", "deadline", "yes"):
         given = getattr(parameters, name)
         if given:
-            kept[name] = given
+            merged[name] = given
     if "workers" in parameters.model_fields_set:
-        kept["workers"] = parameters.workers
+        merged["workers"] = parameters.workers
     if "deadline" not in parameters.model_fields_set:
-        kept["deadline"] = ""
-    gone = [name for name in kept.get("checks", ()) if name not in CHECKS]
-    if gone:
+        merged["deadline"] = ""
+    lost = [name for name in merged.get("checks", ()) if name not in CHECKS]
+    if lost:
         raise InputError(
-            f"run {earlier.run_id} asked {', '.join(gone)}, which is installed no longer: install "
+            f"run {earlier.run_id} asked {', '.join(lost)}, which is installed no longer: install "
             "the package of that check to resume the run"
         )
-    return ScreenBatch.model_validate(kept)
+    return ScreenBatch.model_validate(merged)

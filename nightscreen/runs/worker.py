@@ -1,8 +1,7 @@
 """A worker of a run: another process that claims lookups of the run's table and asks them.
 
-It opens the journal, a caller of its own, and nothing else: what is asked, in which order, for how
-much and until when was settled by the run's own process, which asks beside it and tells the end.
-Starting processes belongs to the engine.
+It opens only the journal and a caller. The run's own process has decided what is asked, in which
+order, for how much and until when; it asks too, and ends the run. The engine starts workers.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ if TYPE_CHECKING:
     from nightscreen.journal.lookups import LookupRun
     from nightscreen.journal.runs import RunRecord
 
-LOOK_S = 0.5  # how often the processes of a run report how far they have come, and hear of stops
+LOOK_S = 0.5  # how often the processes of a run report their progress and check for stops
 
 BALANCE_MARGIN = 2
-"""How often a full cap of every check may have been charged between two looks at the balance."""
+"""How many times a full cap of every check may be charged between two looks at the balance."""
 
-_OF_THE_MOMENT = ("wanted", "cap", "in_flight")
-"""Figures of a check's progress that are not added up over time."""
+_CURRENT_FIGURES = ("wanted", "cap", "in_flight")
+"""Figures of a check's progress that are current values, not totals."""
 
 
 def open_worker(
@@ -53,7 +52,7 @@ def open_worker(
     transport: Transport | None = None,
     clock: Clock = system_clock,
 ) -> Asking | None:
-    """Open a run to ask its lookups; None where it does not ask any more.
+    """Open a run to ask its lookups; None if it no longer asks any.
 
     Raises:
         SettingsError: this machine lacks the service's address or key.
@@ -87,7 +86,6 @@ def open_worker(
 def _run_of_worker(
     record: RunRecord, settings: Settings, journal: Journal, table: LookupRun
 ) -> Run:
-    """Return the run as a worker sees it."""
     parameters, terms = ScreenBatch.model_validate(record.parameters), table.terms
     floor = terms["floor_micro"]
     own: dict[str, Any] = {
@@ -120,7 +118,7 @@ def _run_of_worker(
 
 
 async def close_worker(asking: Asking) -> None:
-    """Let what is in flight settle, report it, and leave the rest to the other processes."""
+    """Let calls in flight settle, report them, and leave the rest to the other processes."""
     if asking.leaves:
         asking.run.stops.stop(StopReason.CANCELLED)
     await asking.drain()
@@ -129,7 +127,7 @@ async def close_worker(asking: Asking) -> None:
 
 
 async def sync_with_run(asking: Asking) -> None:
-    """Report once how far this worker has come, and hear whether the run goes on."""
+    """Report this worker's progress once, and stop it if the run has ended."""
     run, askers = asking.run, asking.run.journal.askers
     if not asking.leaves:
         await asking.sync_stops()
@@ -138,11 +136,11 @@ async def sync_with_run(asking: Asking) -> None:
         run.stops.stop(StopReason.CANCELLED)
 
 
-# --- the numbers of all ---
+# --- the figures of all processes ---
 
 
 def numbers_of(run: Run) -> dict[str, Any]:
-    """Return what a process has done and seen so far; money in micro-naira."""
+    """Return a process's figures so far; money in micro-naira."""
     stops = run.stops
     return {
         "checks": {check: asdict(each) for check, each in stops.progress.items()},
@@ -155,12 +153,12 @@ def numbers_of(run: Run) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Totals:
-    """Adds the numbers of workers to those of the run's own process."""
+    """Adds the figures of workers to those of the run's own process."""
 
     _last: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     async def look(self, asking: Asking) -> None:
-        """Look once how far the workers have come, and pass stops on."""
+        """Add the workers' progress since the last look, and exchange stops."""
         await asking.sync_stops()
         others = await asyncio.to_thread(asking.run.journal.askers.others, asking.run.run_id)
         for holder, numbers in others.items():
@@ -173,7 +171,7 @@ class Totals:
         last = self._last.get(holder, {})
         for check, counts in numbers["checks"].items():
             mine, before = stops.progress[check], last.get("checks", {}).get(check, {})
-            for name in counts.keys() - set(_OF_THE_MOMENT):
+            for name in counts.keys() - set(_CURRENT_FIGURES):
                 setattr(mine, name, getattr(mine, name) + counts[name] - before.get(name, 0))
         known = {(check, kind): number for check, kind, number in last.get("errors", [])}
         for check, kind, number in numbers["errors"]:
