@@ -45,13 +45,29 @@ REFUSED = {"customer_id": "", "bvn": "22000000099", "first_name": "Other"}
 ROWS = [*OTHERS[:3], ERASED, *OTHERS[3:], BROKEN, NAMELESS, REFUSED]
 
 
+SECOND_POLICY = """
+name = "strict"
+version = "2"
+
+[[rules]]
+code = "BIG"
+effect = "decline"
+when = "exposure >= 2000"
+team = "Too much is owed."
+customer = "You owe too much for now."
+"""
+
+
+def _screen(world: World) -> list[Night]:
+    (world.folder / "strict.toml").write_text(SECOND_POLICY)
+    world.settings["shadow"] = world.folder / "strict.toml"
+    return [world.screen(ROWS, **OPTIONS) for _ in range(2)]
+
+
 @pytest.fixture(scope="module")
 def screened(tmp_path_factory: pytest.TempPathFactory) -> Screened:
-    """Two nights in which everybody was screened, to be put back."""
-    return Screened(
-        tmp_path_factory.mktemp("screened"),
-        lambda world: [world.screen(ROWS, **OPTIONS), world.screen(ROWS, **OPTIONS)],
-    )
+    """Two nights in which everybody was screened, a second policy beside, to be put back."""
+    return Screened(tmp_path_factory.mktemp("screened"), _screen)
 
 
 @pytest.fixture
@@ -137,7 +153,11 @@ def test_the_books_still_add_up_and_others_stay_as_they_were(
     first = nights[0]
     spent = journal.money.of_run(first.report["run_id"])
     tables = [night.table for night in nights]
-    lists = (first.folder / "decisions.csv").read_bytes().splitlines(keepends=True)
+    lists = {
+        name: (first.folder / name).read_bytes().splitlines(keepends=True)
+        for name in ("decisions.csv", "shadow.csv")
+    }
+    assert any(b"CUST-3" in line for line in lists["shadow.csv"])
     done = erased(journal, customer_id="CUST-3")
     assert verify_journal(journal) == []
     assert journal.money.of_run(first.report["run_id"]) == spent
@@ -149,8 +169,9 @@ def test_the_books_still_add_up_and_others_stay_as_they_were(
     assert all(row["consent_reference"] is None for row in mine)
     assert sum(calls["cost"].to_pylist()) == Decimal(world.charged)
     assert json.loads((first.folder / "report.json").read_text("utf-8")) == first.report
-    left = [line for line in lists if b"CUST-3" not in line]
-    assert (first.folder / "decisions.csv").read_bytes() == b"".join(left)
+    for name, lines in lists.items():
+        left = [line for line in lines if b"CUST-3" not in line]
+        assert (first.folder / name).read_bytes() == b"".join(left)
     for night, table in zip(nights, tables, strict=True):
         rest = [row for row in table.to_pylist() if row["customer_id"] != "CUST-3"]
         assert len(rest) == len(OTHERS)

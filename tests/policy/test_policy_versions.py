@@ -68,29 +68,49 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 
 def test_an_approved_version_is_in_force_for_runs_that_begin_after(tmp_path: Path) -> None:
-    """Proposed it changes nothing; approved it decides, signed off, unless a file is named."""
+    """Proposed it changes nothing; approved it decides, signed off, unless a file is named.
+
+    A file is approved by its rules: a report says so, or that nobody did; a setting then refuses
+    it, as it refuses other rules under an approved name.
+    """
     world = World(tmp_path)
-    default = load_policy().label
+    own = tmp_path / "own.toml"
+    own.write_text(SMALL)
     with open_journal(tmp_path / "home") as journal:
         made = propose(journal, SMALL, by="Ada", note="smaller")
     before = world.screen(ROWS[:2], batch="b")
-    assert before.report["provenance"]["policy"] == default
-    assert before.report["provenance"]["policy_approval"] is None
+    assert before.report["provenance"]["policy"] == load_policy().label
+    unapproved = world.screen(ROWS[:2], batch="b", policy=str(own))
+    assert unapproved.report["provenance"]["policy"] == made.policy
+    for night, shown in ((before, "default@"), (unapproved, "small@")):
+        assert night.report["provenance"]["policy_approval"] is None
+        said = f"Nobody has approved the policy {shown}"
+        assert said in (night.folder / "report.html").read_text()
+    world.settings = {"require_approved_policy": True}
+    with pytest.raises(PolicyError, match="policy propose FILE --by NAME"):
+        world.screen(ROWS[:2], policy=str(own))
     with open_journal(tmp_path / "home") as journal:
         decide_version(journal, Actor("Bem"), made.key, APPROVED)
-    world.settings = {"require_approved_policy": True}
-    after = world.screen(ROWS[:2], batch="b")
-    assert after.report["provenance"]["policy"] == made.policy
-    signed = after.report["provenance"]["policy_approval"]
-    assert (signed["written_by"], signed["approved_by"]) == ("Ada", "Bem")
-    manifest = json.loads((after.folder / "manifest.json").read_text())
-    assert manifest["policy"]["version"] == "1"
-    assert set(after.column("policy")) == {made.policy}
-    world.settings = {}
-    own = tmp_path / "own.toml"
-    own.write_text(read_text(None))
-    named = world.screen(ROWS[:2], batch="b", policy=str(own))
-    assert named.report["provenance"]["policy"] == default
+    for named in ({}, {"policy": str(own)}):
+        after = world.screen(ROWS[:2], batch="b", **named)
+        signed = after.report["provenance"]["policy_approval"]
+        assert (signed["written_by"], signed["approved_by"]) == ("Ada", "Bem")
+        assert "approved by Bem" in (after.folder / "report.html").read_text()
+        manifest = json.loads((after.folder / "manifest.json").read_text())
+        assert manifest["policy"]["version"] == "1"
+        assert set(after.column("policy")) == {made.policy}
+    own.write_text(SMALL.replace("1_000", "1_001"))
+    with pytest.raises(PolicyError):
+        world.screen(ROWS[:2], policy=str(own))
+
+
+def test_a_mistake_in_a_second_policy_is_told_before_anything_is_spent(tmp_path: Path) -> None:
+    """It is a policy like any other."""
+    world, own = World(tmp_path), tmp_path / "own.toml"
+    own.write_text(SMALL.replace("exposure >=", "exposur >="))
+    with pytest.raises(PolicyError, match=r"own\.toml, line"):
+        world.screen(ROWS[:2], shadow=str(own))
+    assert not world.calls()
 
 
 def test_a_resumed_run_keeps_the_policy_that_it_began_with(tmp_path: Path) -> None:

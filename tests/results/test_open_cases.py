@@ -43,39 +43,32 @@ def cases(journal: Journal) -> dict[str, str]:
     return {each.customer_id: each.run_id for each in Records(journal, OpenCase).all()}
 
 
-def test_a_night_replaces_the_cases_of_its_customers_and_ends_those_of_who_is_gone(
-    world: World,
-) -> None:
-    """Whoever is not approved has one, of the newest run; whoever was taken has it still."""
+def test_cases_follow_nights_and_decisions(world: World) -> None:
+    """Whoever is not approved has one, of the newest run; whoever was taken has it still.
+
+    A customer who is gone has none, nor has one who was decided on, until the evidence changes.
+    """
     first = world.screen(rows(1, 2, 3), batch=BATCH, checks=["karma"])
     needing = {row["customer_id"] for row in first.rows if row["decision"] != "approve"}
+    run_id = first.report["run_id"]
     with journal_of(world) as journal:
         assert set(cases(journal)) == needing >= {"C1", "C2", "C3"}
-        for who in ("C1", "C3"):
-            Cases(journal).take(BATCH, who, "Ada")
-    second = world.screen(rows(1, 2)[:2] + rows()[3:], batch=BATCH, checks=["karma"])
-    with journal_of(world) as journal:
-        found = cases(journal)
-        assert "C3" not in found
-        assert set(found.values()) == {second.report["run_id"]}
-        assert len(Records(journal, OpenCase).all(state="Ada")) == 1
-        Erasures(journal).purge(dict.fromkeys(GROUNDS, journal.clock() + 1))
-        assert cases(journal) == {}
-
-
-def test_who_was_decided_on_has_no_case_until_the_evidence_changes(world: World) -> None:
-    """Neither after the review, nor after a night that finds the same."""
-    night = world.screen(rows(1, 2), batch=BATCH, checks=["karma"])
-    run_id = night.report["run_id"]
-    with journal_of(world) as journal:
         save(journal, filled("C1", run_id, "decline"), filled("C2", run_id, "review"))
         assert {"C1", "C2"} & set(cases(journal)) == {"C2"}
-    world.screen(rows(1, 2), batch=BATCH, checks=["karma"])
+        for who in ("C2", "C3"):
+            Cases(journal).take(BATCH, who, "Ada")
+    left = rows(1, 2)[:2] + rows()[3:]
+    second = world.screen(left, batch=BATCH, checks=["karma"])
     with journal_of(world) as journal:
-        assert {"C1", "C2"} & set(cases(journal)) == {"C2"}
-    world.screen(rows(1, 2), batch=BATCH, checks=["karma", "bank_account"])
+        found = cases(journal)
+        assert {"C1", "C2", "C3"} & set(found) == {"C2"}
+        assert set(found.values()) == {second.report["run_id"]}
+        assert len(Records(journal, OpenCase).all(state="Ada")) == 1
+    world.screen(left, batch=BATCH, checks=["karma", "bank_account"])
     with journal_of(world) as journal:
         assert "C1" in cases(journal)
+        Erasures(journal).purge(dict.fromkeys(GROUNDS, journal.clock() + 1))
+        assert cases(journal) == {}
 
 
 def test_a_release_opens_the_cases_that_no_newer_run_decided(world: World) -> None:
