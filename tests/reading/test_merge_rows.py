@@ -29,20 +29,19 @@ def _loans(*rows: tuple[int, str, str, dict[str, str]]) -> list[dict[str, str]]:
     ]
 
 
-def _problems(folder: Path) -> list[dict[str, str]]:
-    with (folder / "problems.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def test_customers_scattered_over_many_chunks_are_put_together(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the order of the file and however it is cut into chunks."""
+    """Whatever the order of the file and however it is cut into chunks.
+
+    The setting merges rows, as the option does.
+    """
+    world.settings["merge_rows"] = True
     for module in (intake, finalize):
         monkeypatch.setattr(module, "CHUNK_ROWS", 5)
     book = _loans(*((number % 11, str(number), "Active", {}) for number in range(1, 50)))
     Random(4).shuffle(book)
-    night = world.screen(book, merge_rows=True)
+    night = world.screen(book)
     owed: dict[str, Decimal] = {}
     for row in book:
         owed[row["customer_id"]] = owed.get(row["customer_id"], Decimal(0)) + Decimal(
@@ -54,41 +53,37 @@ def test_customers_scattered_over_many_chunks_are_put_together(
     assert sum(place == 1 for place in night.column("customer_row")) == 11
 
 
-def test_an_identifier_that_differs_is_named_and_not_used(world: World) -> None:
+def test_what_differs_between_rows_is_not_used_and_a_withdrawal_on_any_holds(world: World) -> None:
     """A customer with two BVNs is asked about by neither; the account on which rows agree is.
 
-    The setting merges rows, as the option does.
-    """
-    other = customer(9)["bvn"]
-    world.settings["merge_rows"] = True
-    night = world.screen(_loans((1, "10", "Active", {}), (1, "20", "Active", {"bvn": other})))
-    assert night.column("karma_status") == ["invalid", "invalid"]
-    assert night.column("bank_account_source") == ["asked", "asked"]
-    found = [row for row in _problems(night.folder) if row["code"] == "differs_between_rows"]
-    assert [(row["line"], row["column"], row["action"]) for row in found] == [
-        ("2", "bvn", "invalid")
-    ]
-
-
-def test_a_withdrawal_on_any_row_holds_for_the_customer(world: World) -> None:
-    """Consent of the newest row is no consent where another row withdraws it later.
-
-    The mapping merges rows, as the option does.
+    Consent of the newest row is no consent where another row withdraws it later. The mapping
+    merges rows, as the option does.
     """
     mapping = world.folder / "book.toml"
     mapping.write_text('merge_rows = true\nloan_status = "Loan Status"\n')
     withdrawn = {**CONSENT, "consent_withdrawn_at": CONSENT["consented_at"]}
-    night = world.screen(
-        _loans((1, "10", "Active", {}), (1, "20", "Active", withdrawn)), mapping=str(mapping)
-    )
-    assert night.report["rows"]["customers"] == 1
-    assert night.column("ecosystem_status") == ["refused", "refused"]
+    seconds = [(1, {"bvn": customer(9)["bvn"]}), (2, withdrawn)]
+    pairs = [
+        (number, owed, "Active", more)
+        for number, second in seconds
+        for owed, more in (("10", {}), ("20", second))
+    ]
+    night = world.screen(_loans(*pairs), mapping=str(mapping))
+    assert night.report["rows"]["customers"] == 2
+    assert night.column("karma_status")[:2] == ["invalid", "invalid"]
+    assert night.column("bank_account_source")[:2] == ["asked", "asked"]
+    with (night.folder / "problems.csv").open(encoding="utf-8") as file:
+        found = [row for row in csv.DictReader(file) if row["code"] == "differs_between_rows"]
+    assert [(row["line"], row["column"], row["action"]) for row in found] == [
+        ("2", "bvn", "invalid")
+    ]
+    assert night.column("ecosystem_status")[2:] == ["refused", "refused"]
 
 
 def _merged(rows: list[dict[str, str]]) -> tuple[list[dict[str, Any]], list[str]]:
     """Merge rows without a run; return customers, and codes of what was found."""
     names = list(rows[0])
-    header = understand(__import__("pathlib").Path("book.csv"), names)[0]
+    header = understand(Path("book.csv"), names)[0]
     table = pa.RecordBatch.from_pylist(rows, pa.schema([(name, pa.string()) for name in names]))
     batch = SourceBatch(list(range(2, len(rows) + 2)), table)
     numbers = CustomerNumbers()

@@ -12,7 +12,6 @@ import pytest
 from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
-from nightscreen.ops.doctor import diagnose
 from nightscreen.runs.approval import resumed
 from nightscreen.schemas.approvals import Approval, ApprovalDecision
 from nightscreen.schemas.errors import InputError
@@ -76,28 +75,40 @@ def test_more_than_was_approved_must_be_approved(bureau: Bureau) -> None:
     assert bureau.night(**given).report["state"] == "completed"
 
 
-def test_a_refused_run_stays_ended_until_it_is_approved(bureau: Bureau) -> None:
-    """A resume says who refused and what to type; nothing is asked."""
+def test_what_becomes_of_a_request_is_said_and_kept_to(bureau: Bureau) -> None:
+    """Waiting, refused, approved and void each have their words and their command at the doctor's.
+
+    A resume says who refused and what to type. An approval nobody used in time is void: the resume
+    asks again, and the report says why. Nothing is asked of the service until one is used.
+    """
     run_id = bureau.night().report["run_id"]
+    approve = f"nightscreen approve {run_id}"
+    resume = f"nightscreen screen --run {run_id}"
+
+    def said(state: str, command: str = approve) -> None:
+        found = ask_doctor(bureau)
+        assert found.run is not None
+        assert found.run["approval"]["state"] == state
+        assert found.remedy is not None
+        assert (found.remedy.command, found.exit_status) == (command, 3)
+        assert bureau.service.ledger == []
+
+    said("waiting")
     decide(bureau, run_id, ApprovalDecision.REFUSED, note="the wrong extract")
-    with pytest.raises(InputError, match=f"refused by chief .* nightscreen approve {run_id}"):
-        bureau.night(run=run_id)
-    with pytest.raises(InputError, match="refused by chief"):
-        bureau.night(run=run_id, yes=True)
-    assert bureau.service.ledger == []
+    for more in ({}, {"yes": True}):
+        with pytest.raises(InputError, match=f"refused by chief .* {approve}"):
+            bureau.night(run=run_id, **more)
+    said("refused")
     given = decide(bureau, run_id, ApprovalDecision.APPROVED)
-    assert bureau.night(**given).report["state"] == "completed"
-
-
-def test_an_approval_nobody_used_in_time_is_void_and_says_so(bureau: Bureau) -> None:
-    """The resume asks again and spends nothing; the report says why."""
-    run_id = bureau.night().report["run_id"]
-    given = decide(bureau, run_id, ApprovalDecision.APPROVED)
+    said("approved", resume)
     bureau.loop.now_s += timedelta(hours=2, seconds=1).total_seconds()
+    said("void")
     report = bureau.night(**given).report
     assert report["stop_reason"] == "approval"
-    assert bureau.service.ledger == []
     assert any("is void" in notice for notice in report["notices"])
+    said("waiting")
+    given = decide(bureau, run_id, ApprovalDecision.APPROVED)
+    assert bureau.night(**given).report["state"] == "completed"
 
 
 def test_a_run_that_was_cut_short_goes_on_under_its_approval(bureau: Bureau) -> None:
@@ -130,27 +141,3 @@ def test_a_yes_at_the_terminal_is_recorded_and_caps_the_run(bureau: Bureau) -> N
     assert record.decision is ApprovalDecision.APPROVED
     assert record.max_spend_micro == shown.ceiling_micro
     assert to_micro(Decimal(report["cost"]["cap"])) == shown.ceiling_micro
-
-
-def test_the_doctor_says_how_an_approval_stands(bureau: Bureau) -> None:
-    """Waiting, refused, approved and void each have their words and their command."""
-    run_id = bureau.night().report["run_id"]
-    approve = f"nightscreen approve {run_id}"
-    for decision, state, command in (
-        (None, "waiting", approve),
-        (ApprovalDecision.REFUSED, "refused", approve),
-        (ApprovalDecision.APPROVED, "approved", f"nightscreen screen --run {run_id}"),
-    ):
-        if decision is not None:
-            decide(bureau, run_id, decision)
-        found = ask_doctor(bureau)
-        assert found.run is not None
-        assert found.run["approval"]["state"] == state
-        assert found.remedy is not None
-        assert (found.remedy.command, found.exit_status) == (command, 3)
-    bureau.loop.now_s += timedelta(hours=3).total_seconds()
-    later = diagnose(bureau.read_settings(), clock=bureau.loop.micros, diagnosing=lambda _: None)
-    assert later.run is not None
-    assert later.run["approval"]["state"] == "void"
-    assert later.remedy is not None
-    assert later.remedy.command == approve
