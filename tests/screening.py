@@ -56,6 +56,12 @@ def consented_on() -> tuple[date, date]:
     return date(year, month + 1, month), date(year, month + 1, 13)
 
 
+def csv_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file under their headings, as a program reads them."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 CONSENT = {"consent_reference": "CNS-1", "consented_at": days_ago(60)}
 
 

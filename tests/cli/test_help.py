@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+
+import pytest
 
 from nightscreen.cli.main import COMMANDS
-from tests.cli.command import nightscreen, surroundings
 from tests.cli.conftest import Here
 
 
@@ -26,12 +26,9 @@ def test_the_version_can_be_asked_for(here: Here) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+\n", here("--version").out)
 
 
-def test_a_shell_is_offered_what_fits(tmp_path: Path) -> None:
+def test_a_shell_is_offered_what_fits(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also below a group, by the script that was installed."""
-    asked = {
-        "_NIGHTSCREEN_COMPLETE": "complete_bash",
-        "COMP_WORDS": "nightscreen journal in",
-        "COMP_CWORD": "2",
-    }
-    ended = nightscreen(cwd=tmp_path, env=surroundings(tmp_path, **asked))
-    assert "in-doubt" in ended.out.split()
+    monkeypatch.setenv("_NIGHTSCREEN_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "nightscreen journal in")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert "in-doubt" in here().out.split()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import stat
 from pathlib import Path
@@ -22,6 +21,7 @@ from nightscreen.results.backtest import past_run, rows_of
 from nightscreen.results.decide import decide
 from nightscreen.schemas.errors import InputError, NotAllowedError
 from tests.policy.policy_rows import NO_HISTORY, enriched, listing
+from tests.screening import csv_rows
 
 ROWS = [
     {"customer_id": "=C1"},
@@ -99,8 +99,7 @@ def test_another_policy_moves_those_it_says(past: Path, lenient: Path, tmp_path:
     """Who moves is told in numbers, naira and a private file with customer ids only."""
     folder = tmp_path / "list"
     result = run("backtest", "--policy", lenient, past, past, "--output", folder, "--json")
-    document = json.loads(result.stdout)
-    tested = document
+    tested = json.loads(result.stdout)
     assert tested["moved"] == {"rows": 2, "exposure": "100000.00", "exposure_unknown_rows": 0}
     assert tested["why"] == [
         {"from": "review", "to": "approve", "reason": "no longer STACKING", **tested["moved"]}
@@ -113,8 +112,7 @@ def test_another_policy_moves_those_it_says(past: Path, lenient: Path, tmp_path:
         ("review", "approve"): 2,
         ("undecided", "undecided"): 2,
     }
-    with (folder / "backtest.csv").open(encoding="utf-8", newline="") as file:
-        listed = list(csv.DictReader(file))
+    listed = csv_rows(folder / "backtest.csv")
     assert [row["customer_id"] for row in listed] == ["C3", "C3"]
     assert listed[0]["new_reasons"] == "APPROVE"
     for path in folder.iterdir():

@@ -18,6 +18,7 @@ from nightscreen.cli.main import app
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.errors import InputError
 from tests.cli.list_in_a_test import fill, screened
+from tests.screening import csv_rows
 
 SPREADSHEET = shutil.which("soffice")
 TODAY = datetime.now(LAGOS).date()
@@ -57,8 +58,7 @@ def test_a_filled_workbook_comes_back(folder: Path) -> None:
 
 def test_a_csv_that_was_rearranged_comes_back(folder: Path) -> None:
     """Other separator and order of columns, blank lines, a mark at the start."""
-    with (folder / "decisions.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = csv_rows(folder / "decisions.csv")
     names = list(reversed(rows[0]))
     returned = folder / "returned.csv"
     with returned.open("w", encoding="utf-8-sig", newline="") as file:

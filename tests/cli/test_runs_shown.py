@@ -36,8 +36,17 @@ def test_a_killed_run_of_any_kind_names_its_own_command(home: Path, here: Here) 
 
 
 def test_list_show_and_doctor_name_one_state_and_cost(folder: Path, home: Path, here: Here) -> None:
-    """Of a run that completed, of one that hangs, and of one that was killed."""
-    World(folder).screen([customer(1, **CONSENT), customer(2, **CONSENT)])
+    """Of a run that completed, of one that hangs, and of one that was killed.
+
+    A quote names what the money is short of: the wallet as the last answer left it, or the cap
+    where that is less.
+    """
+    world = World(folder, sandbox=Sandbox(balance="1000"))
+    night = world.screen([customer(number, **CONSENT) for number in range(1, 4)])
+    left = f"₦{Decimal(night.report['balance']['closing']):,.2f}"
+    world.write([customer(number, **CONSENT) for number in range(10, 60)], "many.csv")
+    assert f"the wallet holds {left}: " in here("quote", "many.csv").out
+    assert "the cap is ₦100.00: " in here("quote", "many.csv", "--max-spend", "100").out
 
     def compared() -> list[str]:
         states = []
@@ -54,13 +63,3 @@ def test_list_show_and_doctor_name_one_state_and_cost(folder: Path, home: Path, 
         write_vitals(home, "run-2", signs_in_a_test(run_id="run-2", flow="screen_batch", at=0))
         assert sorted(compared()) == ["completed", "hung"]
     assert sorted(compared()) == ["completed", "killed"]
-
-
-def test_a_quote_names_what_the_money_is_short_of(folder: Path, here: Here) -> None:
-    """The wallet as the last answer left it, or the cap where that is less."""
-    world = World(folder, sandbox=Sandbox(balance="1000"))
-    night = world.screen([customer(number, **CONSENT) for number in range(1, 4)])
-    left = f"₦{Decimal(night.report['balance']['closing']):,.2f}"
-    world.write([customer(number, **CONSENT) for number in range(10, 60)], "many.csv")
-    assert f"the wallet holds {left}: " in here("quote", "many.csv").out
-    assert "the cap is ₦100.00: " in here("quote", "many.csv", "--max-spend", "100").out

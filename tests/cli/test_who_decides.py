@@ -23,7 +23,7 @@ from tests.begun import begin_run
 from tests.cli.conftest import Here
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
-from tests.screening import World
+from tests.screening import World, csv_rows
 
 WAITS, HELD, BATCH = "20260301-220000-a1b2c3", "20260301-220000-a1b2c4", "applicants"
 REASON = "A new branch."
@@ -57,8 +57,8 @@ def bank(night: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 def back(folder: Path, file: Path, customer_id: str) -> Path:
     """Write a run's list as it comes back, with one customer approved by Ada."""
-    with (folder / "decisions.csv").open(encoding="utf-8", newline="") as came:
-        (row,) = [each for each in csv.DictReader(came) if each["customer_id"] == customer_id]
+    came = csv_rows(folder / "decisions.csv")
+    (row,) = [each for each in came if each["customer_id"] == customer_id]
     row |= {"reviewer_decision": "approve", "reviewer": "Ada", "review_note": "Letter seen."}
     with file.open("w", encoding="utf-8", newline="") as filled:
         writer = csv.DictWriter(filled, row)

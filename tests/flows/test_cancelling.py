@@ -17,6 +17,7 @@ from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.tasks import engine_run
+from tests.laws import all_calls
 
 pytestmark = pytest.mark.engine
 
@@ -51,9 +52,9 @@ def report_of(folder: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text()))
 
 
-def call_states(folder: Path, run_id: str) -> list[str]:
+def call_states(folder: Path) -> list[str]:
     with open_journal(folder / "home") as journal:
-        return [row.state for block in journal.runs.calls(run_id) for row in block]
+        return [call.state for call in all_calls(journal)]
 
 
 async def test_cancelled_flow_leaves_a_whole_folder(at_home: Path, sandbox: SandboxProcess) -> None:
@@ -67,7 +68,7 @@ async def test_cancelled_flow_leaves_a_whole_folder(at_home: Path, sandbox: Sand
         await run
     sandbox.wait_until_idle()
     report = report_of(at_home)
-    states = call_states(at_home, report["run_id"])
+    states = call_states(at_home)
     assert (report["state"], report["stop_reason"]) == ("stopped", "cancelled")
     assert set(states) <= {"answered", "not_sent"}
     assert float(report["cost"]["total"]) == float(sandbox.totals()["totals"]["charged"])
@@ -86,7 +87,7 @@ async def test_call_that_outlasts_the_patience_is_in_doubt(
     os.kill(os.getpid(), signal.SIGTERM)
     async with asyncio.timeout(60):
         report = await run
-    states = call_states(at_home, report["run_id"])
+    states = call_states(at_home)
     doubts = sum(check["in_doubt"] for check in report["checks"].values())
     assert (report["state"], report["stop_reason"]) == ("stopped", "cancelled")
     assert doubts == states.count("in_doubt") > 0

@@ -22,6 +22,7 @@ from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.money import to_micro
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import POOL, Engine, until
+from tests.laws import all_calls
 
 pytestmark = [pytest.mark.engine, pytest.mark.postgres]
 
@@ -124,11 +125,9 @@ def assert_within_caps(sandbox: SandboxProcess, *, times: int) -> None:
 
 
 def askers(site: Site) -> set[str]:
-    """Return the processes that have asked for the run begun last; none while there is none."""
+    """Return the processes that have asked for the run; none while there is none."""
     with site.journal() as journal:
-        newest = journal.runs.newest(limit=1)
-        calls = journal.runs.calls(newest[0].run_id) if newest else ()
-        return {row.holder for block in calls for row in block}
+        return {call.holder for call in all_calls(journal)}
 
 
 def test_a_lost_machine_costs_nothing_answered(
@@ -173,7 +172,7 @@ def assert_no_answer_was_paid_twice(
 ) -> None:
     """The journal has one answer for each lookup; the ledger holds that, and what is in doubt."""
     with site.journal() as journal:
-        calls = [row for block in journal.runs.calls(report["run_id"]) for row in block]
+        calls = all_calls(journal)
     answered = [(row.check, row.subject) for row in calls if row.state == "answered"]
     assert len(answered) == len(set(answered))
     cost = to_micro(Decimal(report["cost"]["total"]))

@@ -14,15 +14,18 @@ from nightscreen.config.settings import Retention
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
+from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.loans.loan_book import import_outcomes
+from nightscreen.operations.transactions.records import PullStore
 from nightscreen.privacy.erasure import erase, find_person_data
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.person import ErasureTarget
-from nightscreen.privacy.purging import due
+from nightscreen.privacy.purging import due, purge
 from nightscreen.privacy.subject_access import access_page, gather
 from nightscreen.sandbox.people import bvn_details
+from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.offers import Offer
 from tests.operations.bvn_in_a_test import BvnWorld, asked
 from tests.operations.offers_in_a_test import Lender, borrower
@@ -106,6 +109,7 @@ def test_nothing_is_left_of_one_and_everything_of_the_other(
         assert journal.money.today() == spent
         assert not Consents(journal).history(GONE)
         assert len(Consents(journal).history(STAYS)) == 1
+        assert PullStore(journal).pulls.of_customers([pseudonym]) == []
     values = {
         str(row[name])
         for rows in gone.values()
@@ -149,3 +153,34 @@ def test_a_person_is_shown_what_every_flow_holds(folder: Path) -> None:
     typed = [row for name, rows in rows_of(folder, GONE).items() for row in rows if "trans" in name]
     assert len(held["transactions"]) == len(typed)
     assert CASHFLOW_FILE in {path.name for each in old for path in each.files}
+
+
+def test_a_bvn_that_somebody_had_before_reaches_nothing_they_consented_to(folder: Path) -> None:
+    """Pulls name a customer by the id alone; who has another BVN by now is somebody else."""
+    with open_journal(folder / "home") as journal:
+        gone = Consents(journal).customer(GONE)
+        seen = [(journal.pseudonyms.subject("bvn", "22287654321"), gone, None)]
+        Sightings(journal).keep("bvn", "borrowers", seen, at=DAY_MICROS)
+        erase(journal, find_person_data(journal, ErasureTarget(bvn="22287654321")))
+        assert len(Consents(journal).history(GONE)) == 1
+    assert {row["customer_id"] for row in Puller(folder).typed()} == {GONE, STAYS}
+
+
+def test_purge_keeps_what_a_live_consent_rests_on(folder: Path) -> None:
+    """Replaced versions and typed files go by age; live records, and live grants, stay."""
+    puller = Puller(folder)
+    live = sum(each.ended_at is None for block in puller.kept(STAYS) for each in block)
+    ended = sum(each.ended_at is not None for block in puller.kept(STAYS) for each in block)
+    assert ended
+    puller.clock = lambda: system_clock() + 3000 * DAY_MICROS
+    with puller.consents() as consents:
+        consents.revoke(GONE, "customer asked")
+        purge(consents.journal, due(consents.journal, Retention()))
+    assert sum(len(block) for block in puller.kept(STAYS)) == live
+    assert puller.typed() == []
+    puller.clock = lambda: system_clock() + 6000 * DAY_MICROS
+    with puller.consents() as consents:
+        purge(consents.journal, due(consents.journal, Retention()))
+        assert consents.history(GONE) == []
+        assert len(consents.history(STAYS)) == 1
+    assert puller.kept(GONE) == []

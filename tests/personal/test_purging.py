@@ -16,6 +16,7 @@ from nightscreen.privacy.purging import PURGED, due, hold, purge, release
 from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.errors import InputError
 from tests.begun import begin_run
+from tests.laws import all_calls
 from tests.screening import CONSENT, Night, Screened, World, customer
 
 ROWS = [
@@ -109,7 +110,7 @@ def test_evidence_leaves_calls_with_cost_and_time(world: World, night: Night) ->
     assert done["journal"]["states"] == 4  # three customers, and the open case of one
     with open_journal(world.folder / "home") as journal:
         assert (journal.money.of_run(run_id), journal.runs.charges_of_late()) == before
-        rows = [row for block in journal.runs.calls(run_id) for row in block]
+        rows = all_calls(journal)
         assert {bytes(row.subject) for row in rows} == {bytes(16)}
         assert all(row.cost_micro is not None and row.settled_at for row in rows)
         (line,) = Audit(journal).find(AuditQuery(action=PURGED))

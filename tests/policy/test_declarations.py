@@ -35,24 +35,16 @@ def test_every_call_bears_what_is_declared_for_its_check_and_purpose(tmp_path: P
     world = World(tmp_path)
     (tmp_path / "home").mkdir(mode=0o700)
     (tmp_path / "home" / "declarations.toml").write_text(BASES, "utf-8")
-    nights = [
-        world.screen(
-            [customer(number)], checks=["karma", "bank_account"], purpose=purpose, batch=purpose
-        )
-        for number, purpose in enumerate(("portfolio", "origination"), start=1)
-    ]
+    night = world.screen([customer(1)], checks=["karma", "bank_account"])
     found = {
-        (row["purpose"], row["check"]): (
-            row["lawful_basis"],
-            row["basis_reference"],
-            row["basis_assessed_on"],
-        )
-        for night in nights
+        row["check"]: (row["lawful_basis"], row["basis_reference"], row["basis_assessed_on"])
         for row in pq.read_table(night.folder / "calls.parquet").to_pylist()
     }
-    assert found["portfolio", "karma"] == ("legitimate interest", "LIA-7", date(2026, 2, 1))
-    assert found["origination", "karma"] == ("contract", "MEMO-2", date(2026, 1, 1))
-    assert found["portfolio", "bank_account"] == ("undeclared", None, None)
+    assert found["karma"] == ("legitimate interest", "LIA-7", date(2026, 2, 1))
+    assert found["bank_account"] == ("undeclared", None, None)
+    applying = read_declarations(world.read_settings()).basis_of("karma", "origination")
+    assert applying is not None
+    assert (applying.basis, applying.reference) == ("contract", "MEMO-2")
 
 
 def test_every_operation_can_be_declared() -> None:

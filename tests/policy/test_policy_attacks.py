@@ -141,7 +141,7 @@ ATTACKS = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def engine() -> Iterator[duckdb.DuckDBPyConnection]:
     with locked_connection("256MB") as connection:
         customers = pa.array([f"C{i}" for i in range(100_000)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from nightscreen.reading.open_file import open_source
 from nightscreen.report.verdict import verdict
 from nightscreen.runs.intake import Intake
 from nightscreen.schemas.columns import Flaw
-from tests.screening import World, consented_on, customer
+from tests.screening import World, consented_on, csv_rows, customer
 
 BVN = "22212345678"
 LATELY, AFTER_12TH = consented_on()
@@ -146,8 +145,8 @@ def test_open_consents_are_refused_until_the_batch_has_an_answer(tmp_path: Path)
     assert night.column("ecosystem_status")[1] in {"found", "not_found"}
     assert night.column("karma_status") == ["clear"] * 3
     assert night.column("consent_unreadable") == [True, False, False]
-    with (night.folder / "problems.csv").open(encoding="utf-8", newline="") as file:
-        assert [row["code"] for row in csv.DictReader(file)] == ["consent_unreadable"]
+    problems = csv_rows(night.folder / "problems.csv")
+    assert [row["code"] for row in problems] == ["consent_unreadable"]
     said = verdict(approved(night.report))
     assert said.tone == "warn"
     assert any("consent_unreadable" in each for each in said.more)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -18,7 +17,7 @@ from nightscreen.runs.intake import Intake
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import CUSTOMER, SourceBatch
 from nightscreen.values.identifiers import CustomerNumbers
-from tests.screening import CONSENT, World, customer
+from tests.screening import CONSENT, World, csv_rows, customer
 
 
 def _loans(*rows: tuple[int, str, str, dict[str, str]]) -> list[dict[str, str]]:
@@ -72,9 +71,9 @@ def test_what_differs_between_rows_is_not_used_and_a_withdrawal_on_any_holds(wor
     assert night.report["rows"]["customers"] == 2
     assert night.column("karma_status")[:2] == ["invalid", "invalid"]
     assert night.column("bank_account_source")[:2] == ["asked", "asked"]
-    with (night.folder / "problems.csv").open(encoding="utf-8") as file:
-        found = [row for row in csv.DictReader(file) if row["code"] == "differs_between_rows"]
-    assert [(row["line"], row["column"], row["action"]) for row in found] == [
+    problems = csv_rows(night.folder / "problems.csv")
+    differing = [each for each in problems if each["code"] == "differs_between_rows"]
+    assert [(each["line"], each["column"], each["action"]) for each in differing] == [
         ("2", "bvn", "invalid")
     ]
     assert night.column("ecosystem_status")[2:] == ["refused", "refused"]

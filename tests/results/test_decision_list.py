@@ -33,6 +33,7 @@ from nightscreen.results.wording import RuleWords
 from nightscreen.schemas.clock import LAGOS
 from tests.results import enriched_in_a_test
 from tests.results.enriched_in_a_test import enriched_row, listed, write_part
+from tests.screening import csv_rows
 
 REASONS = {
     "KARMA_BVN": {"decline": RuleWords("Listed by BVN.", "Do not lend: ask who reported it.")},
@@ -56,12 +57,6 @@ def write(tmp_path: Path, rows: Sequence[Mapping[str, Any]], **options: Any) -> 
     return counts
 
 
-def csv_rows(tmp_path: Path) -> list[dict[str, str]]:
-    """Return the list as a program reads it."""
-    with (tmp_path / "decisions.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def sheet(tmp_path: Path, name: str) -> list[list[Any]]:
     book = openpyxl.load_workbook(tmp_path / "decisions.xlsx")
     return [[cell.value for cell in row] for row in book[name].iter_rows()]
@@ -73,7 +68,7 @@ def test_a_full_name_goes_before_its_parts(tmp_path: Path) -> None:
     table = pq.read_table(part).drop_columns(["last_name", "bvn", "exposure"])
     pq.write_table(table.append_column("full_name", [["O. A. Tinubu", None, ""]]), part)
     write_decisions(RunFolder(tmp_path), [part], run_id="run-1", reasons=REASONS, scratch=tmp_path)
-    found = csv_rows(tmp_path)
+    found = csv_rows(tmp_path / "decisions.csv")
     assert [each["customer_name"] for each in found] == ["O. A. Tinubu", "Amaka", "Amaka"]
     assert {each["bvn_last4"] + each["exposure"] for each in found} == {""}
 
@@ -83,7 +78,12 @@ def test_approved_rows_are_not_on_the_list(tmp_path: Path) -> None:
     words = ("approve", "decline", "review", "undecided", "review")
     counts = write(tmp_path, [enriched_row(f"C{n}", decision=w) for n, w in enumerate(words)])
     assert dict(counts.listed) == {"decline": 1, "review": 2, "undecided": 1}
-    assert {row["customer_id"] for row in csv_rows(tmp_path)} == {"C1", "C2", "C3", "C4"}
+    assert {row["customer_id"] for row in csv_rows(tmp_path / "decisions.csv")} == {
+        "C1",
+        "C2",
+        "C3",
+        "C4",
+    }
     assert [row[0] for row in sheet(tmp_path, "Decisions")[1:]] == ["C1", "C2", "C3", "C4"]
     (approved,) = sheet(tmp_path, "Approved")[1:]
     assert (approved[0], approved[2], approved[5]) == ("C0", "approve", "Nothing is left to do.")
@@ -118,7 +118,13 @@ def test_worst_exposure_comes_first_and_unknown_between(tmp_path: Path) -> None:
         enriched_row(f"C{n}", decision="review", exposure=each) for n, each in enumerate(exposures)
     ]
     write(tmp_path, rows)
-    assert [row["customer_id"] for row in csv_rows(tmp_path)] == ["C2", "C3", "C1", "C0", "C4"]
+    assert [row["customer_id"] for row in csv_rows(tmp_path / "decisions.csv")] == [
+        "C2",
+        "C3",
+        "C1",
+        "C0",
+        "C4",
+    ]
 
 
 def test_the_listing_shown_is_the_one_by_bvn_with_its_own_amount(tmp_path: Path) -> None:
@@ -131,7 +137,7 @@ def test_the_listing_shown_is_the_one_by_bvn_with_its_own_amount(tmp_path: Path)
         "karma_amount_in_contention": Decimal(900_000),
     }
     write(tmp_path, [enriched_row("A", decision="decline", reasons=["KARMA_BVN"], **both)])
-    found = csv_rows(tmp_path)[0]
+    found = csv_rows(tmp_path / "decisions.csv")[0]
     assert (found["karma_reporter"], found["karma_amount"]) == ("Harbour Finance", "7000.00")
     assert found["karma_listed_by"] == "phone, bvn"
 
@@ -140,7 +146,7 @@ def test_columns_the_policy_carries_stand_on_the_list(tmp_path: Path) -> None:
     """A branch's own name and a contact are there to work by; a column of ours keeps its name."""
     row = enriched_row("A", decision="review", phone="+2348031112223")
     write(tmp_path, [row], carried=("phone", "branch"))
-    assert csv_rows(tmp_path)[0]["phone"] == "'+2348031112223"
+    assert csv_rows(tmp_path / "decisions.csv")[0]["phone"] == "'+2348031112223"
     headings, cells = sheet(tmp_path, "Details")
     assert (headings[-1], cells[-1]) == ("phone", "'+2348031112223")
     assert "input_action" in list_schema(("action",)).names
@@ -155,7 +161,7 @@ def test_a_column_of_the_file_may_bear_a_name_of_the_list(
     monkeypatch.setattr(enriched_in_a_test, "SCHEMA", schema)
     row = enriched_row("A", decision="review", **{name: "own words"})
     write(tmp_path, [row], carried=(name,))
-    (found,) = csv_rows(tmp_path)
+    (found,) = csv_rows(tmp_path / "decisions.csv")
     assert found[heading(name)] == "own words"
     assert "own words" not in (found["change"], found["previous_decision"], found["karma_type"])
 
@@ -194,7 +200,7 @@ def test_nothing_in_either_file_is_a_formula_or_link(tmp_path: Path) -> None:
     kinds = {cell.data_type for ws in book.worksheets for row in ws.iter_rows() for cell in row}
     assert "f" not in kinds
     assert not any(cell.hyperlink for row in book["Decisions"].iter_rows() for cell in row)
-    back = [row["customer_id"] for row in csv_rows(tmp_path)]
+    back = [row["customer_id"] for row in csv_rows(tmp_path / "decisions.csv")]
     assert sorted(map(unescape_formula, back)) == sorted(NASTY)
     assert not any(cell[:1] in "=+-@\t" for cell in back)
 
@@ -233,7 +239,7 @@ def test_the_workbook_holds_the_first_by_rank_and_says_so(
     ]
     write(tmp_path, rows)
     assert sorted(read_back(tmp_path)) == ["C2", "C3", "C4"]
-    assert len(csv_rows(tmp_path)) == 5
+    assert len(csv_rows(tmp_path / "decisions.csv")) == 5
     said = {row[0]: row[1] for row in sheet(tmp_path, "Summary")}
     assert said["In this workbook"] == "The first 3 of 5 by rank; all are in decisions.csv"
     monkeypatch.setattr(decision_list, "WORKBOOK_ROWS", 5)

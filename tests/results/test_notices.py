@@ -26,7 +26,7 @@ from nightscreen.schemas.contests import ContestOutcome
 from nightscreen.schemas.errors import InputError, NotAllowedError
 from nightscreen.schemas.policy import ASK_US
 from tests.results.reviewing import filled, save
-from tests.screening import Night, World, customer
+from tests.screening import Night, World, csv_rows, customer
 
 LISTED = "22999000001"
 DECLINED = "We have declined your application."
@@ -106,8 +106,7 @@ def notices(
 
 
 def read(folder: Path) -> dict[str, dict[str, str]]:
-    with (folder / "notices.csv").open(encoding="utf-8", newline="") as file:
-        return {row["customer_id"]: row for row in csv.DictReader(file)}
+    return {row["customer_id"]: row for row in csv_rows(folder / "notices.csv")}
 
 
 def reviewed(journal: Journal, night: Night, customer_id: str, decision: str) -> None:

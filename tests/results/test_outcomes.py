@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -27,6 +26,7 @@ from nightscreen.schemas.policy import Policy
 from tests.results.enriched_in_a_test import enriched_row
 from tests.results.loan_book_in_a_test import HEADINGS, POLICY, Book, loan, year
 from tests.results.nights_in_a_test import BATCH, DAY
+from tests.screening import csv_rows
 
 BETTER = """
 name = "looks-at-arrears"
@@ -148,8 +148,7 @@ def test_headings_of_loan_systems_and_bad_rows_are_taken_as_in_any_file(book: Bo
     report = book.take(rows)
     assert report["rows"] == {"read": 8, "screened": 3, "quarantined": 5}
     folder = book.folder / "out" / report["run_id"]
-    with (folder / "quarantine.csv").open(encoding="utf-8", newline="") as file:
-        refused = {(row["line"], row["code"]) for row in csv.DictReader(file)}
+    refused = {(row["line"], row["code"]) for row in csv_rows(folder / "quarantine.csv")}
     assert refused == {
         ("3", "customer_id_is_bvn"),
         ("4", "loan_id_missing"),

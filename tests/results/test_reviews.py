@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,6 +17,7 @@ from nightscreen.schemas.decisions import ReviewRow
 from tests.results.enriched_in_a_test import ASKED_AT, enriched_row, listed
 from tests.results.nights_in_a_test import BATCH, BEGUN_AT, DAY, SECOND, Nights
 from tests.results.reviewing import filled, save
+from tests.screening import csv_rows
 
 HOUR = 3600 * SECOND
 NIGHT = [
@@ -172,8 +172,7 @@ def list_again(nights: Nights, run_id: str, rows: list[dict[str, object]]) -> se
     )
     compared.save_states()
     nights.now += DAY
-    with (folder.path / "decisions.csv").open(encoding="utf-8", newline="") as file:
-        return {each["customer_id"] for each in csv.DictReader(file)}
+    return {each["customer_id"] for each in csv_rows(folder.path / "decisions.csv")}
 
 
 def test_what_was_reviewed_stays_quiet_until_its_evidence_changes(nights: Nights) -> None:

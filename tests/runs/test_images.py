@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from nightscreen.config.settings import read_settings
 from nightscreen.sandbox.test_identifiers import by_word
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import SettingsError
-from tests.screening import CONSENT, Night, World, customer
+from tests.screening import CONSENT, World, csv_rows, customer
 
 DAY = 24 * 3600 * 1_000_000
 
@@ -19,12 +18,6 @@ DAY = 24 * 3600 * 1_000_000
 def photographed(number: int, url: str = "", **changes: str) -> dict[str, str]:
     url = url or f"https://img.example/{number}.jpg"
     return customer(number, image_url=url, **CONSENT, **changes)
-
-
-def problems(night: Night) -> list[dict[str, str]]:
-    """Return the findings of a night about photographs."""
-    with (night.folder / "problems.csv").open(encoding="utf-8", newline="") as file:
-        return [row for row in csv.DictReader(file) if row["column"] == "image_url"]
 
 
 BAD = {
@@ -50,7 +43,8 @@ def test_a_bad_image_costs_only_the_selfie(world: World) -> None:
     assert night.column("selfie_similarity")[2] is None
     assert set(night.column("karma_status")) <= {"clear", "listed"}
     assert night.report["state"] == "completed"
-    told = problems(night)
+    problems = csv_rows(night.folder / "problems.csv")
+    told = [row for row in problems if row["column"] == "image_url"]
     assert {int(row["line"]): row["code"] for row in told} == {
         5 + number: code for number, code in enumerate(BAD.values())
     }
@@ -59,46 +53,42 @@ def test_a_bad_image_costs_only_the_selfie(world: World) -> None:
     report = night.report["checks"]["selfie"]
     assert report["rows_invalid"] == len(BAD)
     assert (report["lookups"], report["distinct"]) == (2, 2)
-    asked = len(world.calls("selfie"))
     text = (night.folder / "problems.csv").read_text(encoding="utf-8")
     assert "192.168.0.9" not in text
     assert "hush" not in text
-    again = world.screen([silent], checks=["selfie"])
-    assert again.column("selfie_status") == ["refused"]
-    assert len(world.calls("selfie")) == asked
 
 
-def test_another_image_is_another_question(tmp_path: Path) -> None:
-    """The same image is fresh for a year less four hours; another one is asked about at once."""
+def test_an_image_is_asked_about_once_a_year_and_scored_by_the_lenders_thresholds(
+    tmp_path: Path,
+) -> None:
+    """The same image is fresh for a year less four hours; another one is asked about at once.
+
+    An answer at hand is not shown to who did not consent. From the upper threshold it is a match,
+    below the lower one none, between the two unsure.
+    """
     now = system_clock()
     clock = {"now": now}
     world = World(tmp_path, clock=lambda: clock["now"])
     lasting = {"consent_expires_at": "2099-01-01"}
-
-    def sources(days: int, *urls: str) -> list[str]:
-        clock["now"] = now + days * DAY
-        rows = [photographed(number, url, **lasting) for number, url in enumerate(urls, 1)]
-        return world.screen(rows, checks=["selfie"]).column("selfie_source")
-
-    assert sources(0, "", "") == ["asked"] * 2
-    assert sources(364, "", "https://img.example/new.jpg") == ["reused", "asked"]
-    assert sources(366, "") == ["asked"]
-    assert len(world.calls("selfie")) == 4
-
-
-def test_thresholds_are_the_lender_s(world: World) -> None:
-    """From the upper one it is a match, below the lower one none, between the two unsure."""
-    rows = [photographed(number) for number in range(1, 16)]
+    rows = [photographed(number, **lasting) for number in range(1, 16)]
     scores = world.screen(rows, checks=["selfie"]).column("selfie_similarity")
     known = sorted(score for score in scores if score is not None)
     low, high = known[len(known) // 3], known[2 * len(known) // 3]
     world.settings = {"selfie_match_at": high, "selfie_no_match_below": low}
-    night = world.screen(rows, checks=["selfie"])
-    for score, status in zip(scores, night.column("selfie_status"), strict=True):
+    clock["now"] = now + 364 * DAY
+    other = photographed(2, "https://img.example/new.jpg", **lasting, customer_id="C16")
+    silent = {**rows[0], **dict.fromkeys(CONSENT, ""), "customer_id": "C17"}
+    night = world.screen([*rows, other, silent], checks=["selfie"])
+    assert night.column("selfie_source")[:16] == ["reused"] * 15 + ["asked"]
+    assert night.column("selfie_status")[16] == "refused"
+    for score, status in zip(scores, night.column("selfie_status")[:15], strict=True):
         if score is not None:
             assert status == ("match" if score >= high else "no_match" if score < low else "unsure")
-    assert {"match", "no_match", "unsure"} <= set(night.column("selfie_status"))
-    assert len(world.calls("selfie")) == 15
+    assert {"match", "no_match", "unsure"} <= set(night.column("selfie_status")[:15])
+    clock["now"] = now + 366 * DAY
+    last = world.screen(rows[:1], checks=["selfie"])
+    assert last.column("selfie_source") == ["asked"]
+    assert len(world.calls("selfie")) == 15 + 1 + 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sqlite3
 from contextlib import closing
 from decimal import Decimal
@@ -17,7 +16,7 @@ from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.errors import InputError, SettingsError
 from tests.nights.standard import StandardNight
-from tests.screening import CONSENT, Night, World, customer, days_ago
+from tests.screening import CONSENT, Night, World, csv_rows, customer, days_ago
 
 DAY = 24 * 3600 * 1_000_000
 
@@ -200,19 +199,11 @@ def test_the_books_of_the_report_always_add_up(standard_night: StandardNight, na
     """As the laws say after each night; what is in quarantine stands nowhere in the problems."""
     night = standard_night(name).night
     problems = (night.folder / "problems.csv").read_text("utf-8")
-    with (night.folder / "quarantine.csv").open(encoding="utf-8", newline="") as file:
-        refused = [cell for row in csv.DictReader(file) for cell in row.values() if cell.isdigit()]
-    assert not [cell for cell in refused if len(cell) >= 10 and cell in problems]
+    refused = [cell for row in csv_rows(night.folder / "quarantine.csv") for cell in row.values()]
+    numbers = [cell for cell in refused if cell.isdigit() and len(cell) >= 10]
+    assert not [cell for cell in numbers if cell in problems]
     counts = night.report["rows"]
     assert counts["read"] == counts["screened"] + counts["quarantined"]
-
-
-def test_another_input_is_refused_on_resuming(world: World) -> None:
-    """A run belongs to its input: a changed file is reported by its digest."""
-    night = world.screen(_people(3), checks=["karma"])
-    world.write(_people(4), "other.csv")
-    with pytest.raises(InputError, match="differs"):
-        world.screen(run=night.report["run_id"], input=str(world.folder / "other.csv"))
 
 
 @pytest.mark.parametrize("shape", ["mock-response", "empty"])
@@ -286,12 +277,26 @@ def test_a_freshness_that_cannot_be_read_is_told(given: list[str], told: str) ->
         overridden({}, given)
 
 
-def test_rows_fed_back_tell_nobody_else_as_gone(world: World) -> None:
+@pytest.fixture(scope="module")
+def nightly(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, Night]:
+    """A night of five customers, and of a sixth without an id."""
+    world = World(tmp_path_factory.mktemp("nightly"))
+    rows = [*_people(5), {**customer(6), "customer_id": ""}]
+    return world, world.screen(rows, batch="nightly")
+
+
+def test_another_input_is_refused_on_resuming(nightly: tuple[World, Night]) -> None:
+    """A run belongs to its input: a changed file is reported by its digest."""
+    world, night = nightly
+    world.write(_people(4), "other.csv")
+    with pytest.raises(InputError, match="differs"):
+        world.screen(run=night.report["run_id"], input=str(world.folder / "other.csv"))
+
+
+def test_rows_fed_back_tell_nobody_else_as_gone(nightly: tuple[World, Night]) -> None:
     """A quarantine that was fixed is a part of its batch; who is not in it is not gone."""
-    first = world.screen([*_people(5), {**customer(6), "customer_id": ""}], batch="nightly")
-    quarantine = (first.folder / "quarantine.csv").read_text().splitlines()
-    heading, broken = quarantine
-    fixed = dict(zip(heading.split(","), broken.split(","), strict=True)) | {"customer_id": "C6"}
-    night = world.screen([fixed], batch="nightly")
+    world, first = nightly
+    (broken,) = csv_rows(first.folder / "quarantine.csv")
+    night = world.screen([broken | {"customer_id": "C6"}], batch="nightly")
     kinds = pq.read_table(night.folder / "changes.parquet")["kind"].to_pylist()
     assert kinds == ["new"]

@@ -14,6 +14,7 @@ from nightscreen.sandbox.people import account_of
 from nightscreen.schemas.clock import LAGOS, MICROS, to_instant, to_micros
 from nightscreen.schemas.errors import InputError, SettingsError
 from tests.client.fakes import Canned
+from tests.laws import all_calls
 from tests.money.service_in_memory import LOST, Bureau
 from tests.screening import Unasked, World, customer
 
@@ -33,8 +34,7 @@ def test_each_call_finds_its_intent_committed(tmp_path: Path) -> None:
         with open_journal(tmp_path / "home", clock=desk.loop.micros) as journal:
             kind = "nuban" if operation == "bank_account" else "bvn"
             subject = journal.pseudonyms.subject(kind, identity)
-            (run,) = journal.runs.newest(limit=1)
-            rows = [row for rows in journal.runs.calls(run.run_id) for row in rows]
+            rows = all_calls(journal)
         mine = [row for row in rows if (row.check, row.subject) == (operation, subject)]
         seen.append([(row.state, row.reserved_micro > 0) for row in mine] == [("intent", True)])
         return None
@@ -51,23 +51,23 @@ def lagos(hour: int, *, days: int = 0) -> int:
     return to_micros(tenth + timedelta(days=days))
 
 
-@pytest.mark.parametrize(
-    ("cap", "hour", "days"),
-    [
-        pytest.param("daily_spend_cap", 2, 1, id="one night is one day"),
-        pytest.param("monthly_spend_cap", 20, 3, id="a month"),
-    ],
-)
-def test_runs_share_the_cap_of_their_time(tmp_path: Path, cap: str, hour: int, days: int) -> None:
-    """What an evening's run spent counts against the next one's cap, until it begins anew."""
+def test_runs_share_the_cap_of_their_time(tmp_path: Path) -> None:
+    """What an evening's run spent counts against the next one's cap, until it begins anew.
+
+    One night is one day, whatever the date; then comes the cap of the month.
+    """
     clock = {"now": lagos(22)}
-    world = World(tmp_path, settings={cap: "45"}, clock=lambda: clock["now"])
+    world = World(tmp_path, settings={"daily_spend_cap": "45"}, clock=lambda: clock["now"])
     world.screen(HAVE_ACCOUNTS[:3], checks=["bank_account"])
     assert Decimal(world.charged) == 30
-    clock["now"] = lagos(hour, days=days)
-    night = world.screen(HAVE_ACCOUNTS[3:6], checks=["bank_account"])
-    assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "budget")
-    assert Decimal(world.charged) == 40
+    for cap, hour, days, charged in (
+        ({"daily_spend_cap": "45"}, 2, 1, 40),
+        ({"monthly_spend_cap": "55"}, 20, 3, 50),
+    ):
+        clock["now"], world.settings = lagos(hour, days=days), cap
+        night = world.screen(HAVE_ACCOUNTS[3:7], checks=["bank_account"])
+        assert (night.report["state"], night.report["stop_reason"]) == ("stopped", "budget")
+        assert Decimal(world.charged) == charged, cap
 
 
 def test_a_price_with_kobo_is_counted_to_the_kobo(world: World) -> None:

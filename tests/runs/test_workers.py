@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from nightscreen.calling.asking import Asking
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.journal import open_journal
 from nightscreen.journal.calls import ClaimRequest
@@ -21,6 +22,7 @@ from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.errors import InputError, JournalError
 from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.stops import StopReason
+from tests.laws import all_calls
 from tests.runs import workers_in_a_test
 from tests.runs.workers_in_a_test import Shared, screen_with_workers
 from tests.screening import CONSENT, Night, World, customer
@@ -111,7 +113,7 @@ def test_what_a_lost_worker_had_claimed_is_asked_by_others(tmp_path: Path) -> No
     assert runner.tasks[1].cancelled()
     assert night.report["state"] == "completed"
     with open_journal(world.folder / "home") as journal:
-        calls = [row for block in journal.runs.calls(night.report["run_id"]) for row in block]
+        calls = all_calls(journal)
     answered = [(row.check, row.subject) for row in calls if row.state == "answered"]
     assert len(answered) == len(set(answered))
     assert any(row.trouble == "crashed" for row in calls)
@@ -139,62 +141,53 @@ def priced(tmp_path: Path) -> Any:  # noqa: ANN401 - a run, opened and closed
     run.close()
 
 
+def end(worker: Asking) -> None:
+    """End a worker as a process that is stopped in good order does."""
+    worker.leaves = True
+    asyncio.run(close_worker(worker))
+    worker.run.close()
+
+
 def test_a_worker_keeps_the_caps_of_the_run(priced: screening_run.ScreeningRun) -> None:
-    """The settings of its machine may name others, or none."""
+    """The settings of its machine may name others, or none.
+
+    While it lives the run is not resumed: it would claim what is resumed.
+    """
     theirs = priced.settings.model_copy(update={"daily_spend_cap": None})
     worker = open_worker(priced.run_id, theirs)
     assert worker is not None
     assert worker.run.caps == priced.caps
     assert worker.run.caps.day_micro == to_micro(Decimal(5000))
-    worker.leaves = True
-    asyncio.run(close_worker(worker))
-    worker.run.close()
+    with open_journal(priced.settings.home) as other:
+        assert other.askers.asks_elsewhere(priced.run_id)
+    priced.journal.runs.finish(priced.run_id, state="stopped", stop_reason="outage", report={})
+    with pytest.raises(InputError, match="still under way"):
+        screening_run.open_screening(ScreenBatch(run=priced.run_id), priced.settings)
+    end(worker)
 
 
 def test_a_worker_that_leaves_gives_back_what_it_has_claimed(
     priced: screening_run.ScreeningRun,
 ) -> None:
-    """A process that is ended in good order costs the run nothing, and stops nobody."""
+    """A process that is ended in good order costs the run nothing, and stops nobody.
+
+    One that comes to its turn when the run asks no more just ends; of a run that nobody knows it
+    says what is wrong.
+    """
     worker = open_worker(priced.run_id, priced.settings)
     assert worker is not None
     assert priced.lookups is not None
-    asks = worker.writer
     wish = ClaimRequest("karma", number=3)
     claimed = worker.run.journal.calls.claim(
         priced.run_id, "portfolio", wish, worker.run.caps, since=0
     )
     assert len(claimed.taken) == 3
-    worker.leaves = True
-    asyncio.run(close_worker(worker))
-    assert asks.broken is None
-    worker.run.close()
+    end(worker)
+    assert worker.writer.broken is None
     counts = priced.journal.lookups.counts(priced.lookups)
     assert {status for _, status in counts} == {LookupStatus.WAITING}
     assert priced.journal.lookups.stops(priced.run_id) == {}
-
-
-def test_a_worker_of_a_run_that_asks_no_more_just_ends(
-    priced: screening_run.ScreeningRun,
-) -> None:
-    """It may come to its turn late; of a run that nobody knows it says what is wrong."""
     priced.journal.lookups.clear(priced.run_id)
     assert open_worker(priced.run_id, priced.settings) is None
     with pytest.raises(JournalError, match="one journal, on PostgreSQL"):
         open_worker("20260101-000000-abcdef", priced.settings)
-
-
-def test_a_run_is_not_resumed_while_a_worker_of_it_lives(
-    priced: screening_run.ScreeningRun,
-) -> None:
-    """It would claim what is resumed."""
-    worker = open_worker(priced.run_id, priced.settings)
-    assert worker is not None
-    with open_journal(priced.settings.home) as other:
-        assert other.askers.asks_elsewhere(priced.run_id)
-    priced.journal.runs.finish(priced.run_id, state="stopped", stop_reason="outage", report={})
-    parameters = ScreenBatch(run=priced.run_id)
-    with pytest.raises(InputError, match="still under way"):
-        screening_run.open_screening(parameters, priced.settings)
-    worker.leaves = True
-    asyncio.run(close_worker(worker))
-    worker.run.close()
