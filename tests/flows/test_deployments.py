@@ -17,7 +17,7 @@ from tests.flows.engine_in_a_test import Engine, until
 pytestmark = pytest.mark.engine
 
 STATIONS = {"take in", "plan", "price", "open books", "close books", "write rows", "report"}
-ROWS = 600
+ROWS = 120
 
 
 class Night(NamedTuple):
@@ -33,7 +33,7 @@ class Night(NamedTuple):
 def night(
     engine: Engine, running_sandbox: SandboxProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Night:
-    """Six hundred rows, triggered by hand by the pattern a nightly run has."""
+    """A batch, triggered by hand by the pattern a nightly run has."""
     inbox = tmp_path_factory.mktemp("inbox")
     running_sandbox.reset("calm")
     running_sandbox.post("/_sandbox/latency", {"kind": "none"})
@@ -73,7 +73,7 @@ def test_task_runs_are_checks_and_stations_never_lookups(night: Night, engine: E
     checks = night.report["checks"]
     asked = {f"check {check.replace('_', ' ')}" for check in checks}
     assert sorted(stations) == sorted(STATIONS | asked)
-    assert sum(check["distinct"] for check in checks.values()) > 100 * len(names)
+    assert sum(check["distinct"] for check in checks.values()) > 20 * len(names)
 
 
 def test_nightly_deployment_is_scheduled(engine: Engine) -> None:

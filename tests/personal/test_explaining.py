@@ -111,7 +111,7 @@ def explained(nights: Nights) -> dict[str, Any]:
 def test_a_declined_customer_is_explained_end_to_end(nights: Nights) -> None:
     """Decision, the rule in force in its own words, evidence with age and source, lookups, cost.
 
-    Neither BVN, account nor any name is in it.
+    Neither BVN, account nor any name is in it. A customer nobody screened is told so.
     """
     found = explained(nights)
     assert (found["decision"], found["run_id"], found["policy"]) == (
@@ -139,6 +139,10 @@ def test_a_declined_customer_is_explained_end_to_end(nights: Nights) -> None:
     text = json.dumps(found, default=str)
     assert "0007" in text
     assert not any(secret in text for secret in SECRETS)
+    with pytest.raises(InputError, match="leading zeros"):
+        people(nights, "7")
+    with pytest.raises(InputError):
+        lookup_subject(nights.journal, "0007", batch="elsewhere")
 
 
 def test_reviews_stand_in_the_explanation(nights: Nights) -> None:
@@ -163,14 +167,6 @@ def test_reviews_stand_in_the_explanation(nights: Nights) -> None:
         True,
         False,
     )
-
-
-def test_an_unknown_customer_is_bad_usage(nights: Nights) -> None:
-    """A customer nobody screened is told so."""
-    with pytest.raises(InputError, match="leading zeros"):
-        people(nights, "7")
-    with pytest.raises(InputError):
-        lookup_subject(nights.journal, "0007", batch="elsewhere")
 
 
 def test_files_that_are_gone_leave_what_the_journal_knows(nights: Nights) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import openpyxl
 import pytest
 
+from nightscreen.reading import workbook
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import TableSource, open_source
 from nightscreen.reading.workbook import BoundedArchive, SwollenWorkbookError
@@ -166,8 +167,12 @@ def test_a_table_of_texts_is_what_the_spreadsheet_shows(tmp_path: Path, megabyte
     assert rows(open_source(path))[0] == [" C1 ", "Adélek&e", "_x000D_"]
 
 
-def test_a_row_number_beyond_every_sheet_ends_the_reading(tmp_path: Path) -> None:
+def test_a_row_number_beyond_every_sheet_ends_the_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A row said to be the two billionth does not bring two billion empty ones before it."""
+    assert workbook.LAST_ROW == 1 << 20
+    monkeypatch.setattr(workbook, "LAST_ROW", 1 << 12)
     path = tmp_path / "far.xlsx"
     swollen_workbook(path, megabytes=0, into="one cell")
     far = tmp_path / "further.xlsx"
