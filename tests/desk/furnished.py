@@ -58,12 +58,6 @@ def furnished(folder: Path, *, nights: int = 2, number: int = 60) -> Iterator[Of
                 thread.join(20)
 
 
-def waiting_run(office: Office) -> str:
-    """Return the run that waits for approval."""
-    (approval,) = office.context.approvals.waiting()
-    return approval.run_id
-
-
 def places(office: Office) -> dict[str, str]:
     """Return the address of every page by a name."""
     run = office.journal.runs.newest(batch=BATCH, limit=1)[0]
@@ -79,7 +73,7 @@ def places(office: Office) -> dict[str, str]:
         "run": f"/runs/{run.run_id}",
         "fix": f"/runs/{run.run_id}/fix",
         "correct": f"/runs/{run.run_id}/fix?list=values",
-        "waiting run": f"/runs/{waiting_run(office)}",
+        "waiting run": f"/runs/{office.waiting}",
         "decisions": "/decisions",
         "list": f"/runs/{run.run_id}/decisions?decision=decline&decision=review",
         "customer": f"/customers/{declined}?run={run.run_id}",

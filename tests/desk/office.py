@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -19,19 +18,18 @@ from nightscreen.desk.app import application
 from nightscreen.desk.context import Context
 from nightscreen.journal import open_journal
 from nightscreen.journal.database import BUSY_TIMEOUT_S
-from nightscreen.runs.screening import quote_batch
+from nightscreen.runs.approval import may_spend
+from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.errors import UsageError
-from nightscreen.schemas.money import to_micro
 from nightscreen.schemas.users import Role
 from nightscreen.web.guard import FORM_TYPE
 from tests.portal.visiting import Clock
+from tests.screening import Unasked, World
 
 ORIGIN = "http://127.0.0.1:8090"
 PASSWORD = "palm wine at noon"
 USUAL: Final = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
-WAITING: Final = "20260301-220000-a1b2c3"
-"""The run that waits for approval."""
 QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 """Hashes as the desk does, without the half second of work that is to cost whoever tries many."""
 
@@ -56,6 +54,18 @@ class Starts:
         if pid is None:
             raise UsageError("no process")
         self.stopped.append(run_id)
+
+
+class AskedBy(Unasked):
+    """Carries a run that ends for want of approval, as asked for by somebody."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    async def may_spend(self, run: ScreeningRun) -> bool:
+        """Write the request where one is needed."""
+        return may_spend(run, by=self._name)
 
 
 @dataclass
@@ -109,35 +119,21 @@ class Office:
             browser.cookies["nightscreen-desk"] = accounts.sign_in(user)
         return browser
 
+    @property
+    def waiting(self) -> str:
+        """Return the run that waits for approval."""
+        (approval,) = self.context.approvals.waiting()
+        return approval.run_id
+
     def await_approval(
         self,
-        parameters: ScreenBatch,
-        digest: str,
-        *,
         by: str,
-        report: Mapping[str, Any] | None = None,
+        rows: Sequence[Mapping[str, str]] | None = None,
+        **options: Any,  # noqa: ANN401 - parameters of a run
     ) -> None:
-        """Have a quoted run of a file with this digest wait for somebody's approval."""
-        quote = quote_batch(parameters, self.settings)
-        cap = to_micro(Decimal(parameters.max_spend)) if parameters.max_spend else None
-        self.journal.runs.begin(
-            WAITING,
-            flow="screen_batch",
-            batch=parameters.batch,
-            purpose=parameters.purpose,
-            input_digest=digest,
-            folder=str(self.context.output / WAITING),
-            cap_micro=cap,
-            parameters=parameters.model_dump(exclude={"run", "yes", "quote_only"}),
-        )
-        self.journal.runs.finish(
-            WAITING, state="stopped", stop_reason="approval", report=report or {}
-        )
-        ceiling = to_micro(Decimal(quote["quoted"]["high"]))
-        reason = "quoted above what is usual"
-        self.context.approvals.ask(
-            WAITING, asked_by=by, reason=reason, quote=quote, ceiling_micro=ceiling, cap_micro=cap
-        )
+        """Have a run wait for its approval, as asked for by somebody."""
+        world = World(self.folder, settings={"approval_above": "0"}, clock=self.clock)
+        world.screen_by(AskedBy(by), rows, **options)
 
     def actions(self) -> list[str]:
         """Return what the audit says was done, oldest first."""

@@ -16,7 +16,6 @@ from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import UsageError
 from tests.begun import begin_run
 from tests.desk.conftest import wait_for_approval
-from tests.desk.office import WAITING as RUN
 from tests.desk.office import Office
 
 
@@ -32,76 +31,81 @@ def test_run_that_waits_is_shown_with_its_quote_and_approved_under_a_lower_cap(
     office: Office,
 ) -> None:
     """The section is named by the run; the record has who, how much and why; the run resumes."""
+    run = office.waiting
     browser = office.browser("approver", name="Bem")
     assert "Spend up to ₦400" in browser.get("/").text
     page = browser.get("/approvals").text
-    assert f'aria-labelledby="r-{RUN}"' in page
+    assert f'aria-labelledby="r-{run}"' in page
     assert ">Spend up to ₦400</button>" in page
     assert "asked by Ada" in page
-    done = browser.post(f"/approvals/{RUN}", do="approve", max_spend="100", note="half of it")
-    assert (done.status_code, done.headers["location"]) == (303, f"/runs/{RUN}")
-    record = office.context.approvals.newest(RUN)
+    done = browser.post(f"/approvals/{run}", do="approve", max_spend="100", note="half of it")
+    assert (done.status_code, done.headers["location"]) == (303, f"/runs/{run}")
+    record = office.context.approvals.newest(run)
     assert record is not None
     assert (record.decided_by, record.note) == ("Bem", "half of it")
     assert record.max_spend_micro == 100_000_000
     (started,) = office.starts.started
-    assert (started.run, started.max_spend) == (RUN, "100.00")
+    assert (started.run, started.max_spend) == (run, "100.00")
     assert "spending approved" in office.actions()
     assert "No run waits" in browser.get("/approvals").text
 
 
 def test_cap_may_be_lowered_and_nothing_else_and_one_decision_counts(office: Office) -> None:
     """What was typed stays, with what is wrong with it; a second approver comes too late."""
+    run = office.waiting
     browser, late = office.browser("approver"), office.browser("approver", name="Bem")
     for amount in ("400.01", "-5", "NaN"):
-        answer = browser.post(f"/approvals/{RUN}", do="approve", max_spend=amount, note="my note")
+        answer = browser.post(f"/approvals/{run}", do="approve", max_spend=amount, note="my note")
         assert answer.status_code == 400, amount
         assert ">my note</textarea>" in answer.text
-    assert browser.post(f"/approvals/{RUN}", do="refuse").status_code == 303
-    assert late.post(f"/approvals/{RUN}", do="approve").status_code == 409
+    assert browser.post(f"/approvals/{run}", do="refuse").status_code == 303
+    assert late.post(f"/approvals/{run}", do="approve").status_code == 409
     assert office.starts.started == []
 
 
 def test_nobody_approves_what_they_asked_for_where_somebody_else_can(office: Office) -> None:
     """Alone Ada may approve her own run; to resume one under a higher cap is to ask as well."""
+    run = office.waiting
     ada = office.browser("approver", name="Ada")
     assert ">Spend up to" in ada.get("/approvals").text
     bem, chief = office.browser("approver", name="Bem"), office.browser("approver", name="Chief")
     assert ">Spend up to" not in ada.get("/approvals").text
-    assert ada.post(f"/approvals/{RUN}", do="approve").status_code == 403
-    office.context.audit.write("Bem", "run resumed", run_id=RUN, max_spend="400")
-    wait_for_approval(office, "root")
-    assert bem.post(f"/approvals/{RUN}", do="approve").status_code == 403
+    assert ada.post(f"/approvals/{run}", do="approve").status_code == 403
+    office.context.audit.write("Bem", "run resumed", run_id=run, max_spend="400")
+    office.await_approval("root", run=run)
+    assert bem.post(f"/approvals/{run}", do="approve").status_code == 403
     assert office.starts.started == []
-    assert chief.post(f"/approvals/{RUN}", do="approve").status_code == 303
+    assert chief.post(f"/approvals/{run}", do="approve").status_code == 303
 
 
 def test_run_under_way_shows_its_progress(office: Office) -> None:
     """While it runs the page asks again by itself, and offers to stop it; then says who did."""
-    begin_run(office.journal, RUN, batch="applicants")
+    run = office.waiting
+    begin_run(office.journal, run, batch="applicants")
     browser = office.browser("analyst", name="Ada")
-    page = browser.get(f"/runs/{RUN}").text
+    page = browser.get(f"/runs/{run}").text
     assert 'hx-trigger="every 2s"' in page
     assert ">Stop</button>" in page
-    part = browser.ask("GET", f"/runs/{RUN}", headers={"hx-request": "true"}).text
+    part = browser.ask("GET", f"/runs/{run}", headers={"hx-request": "true"}).text
     assert part.lstrip().startswith('<section id="live"')
-    assert browser.post(f"/runs/{RUN}/stop").status_code == 303
-    assert office.starts.stopped == [RUN]
+    assert browser.post(f"/runs/{run}/stop").status_code == 303
+    assert office.starts.stopped == [run]
     for is_stopped in (True, False):  # resumed by command, then interrupted there
-        office.journal.runs.finish(RUN, state="stopped", stop_reason="cancelled", report={})
+        office.journal.runs.finish(run, state="stopped", stop_reason="cancelled", report={})
         assert ("stopped by Ada" in browser.get("/runs").text) is is_stopped
-        assert (">stopped</span> by Ada" in browser.get(f"/runs/{RUN}").text) is is_stopped
+        assert (">stopped</span> by Ada" in browser.get(f"/runs/{run}").text) is is_stopped
         office.clock.forward(seconds=60)
-        begin_run(office.journal, RUN, batch="applicants")
+        begin_run(office.journal, run, batch="applicants")
 
 
 def test_file_that_waits_in_the_inbox_is_left_to_its_watch(office: Office) -> None:
     """The approval alone is written down: two who resumed the run would meet."""
-    file = office.settings.inbox.absolute() / "waiting" / RUN / "tonight.csv"
-    office.journal.runs.moved_input(RUN, str(file))
+    run = office.waiting
+    file = office.settings.inbox.absolute() / "waiting" / run / "tonight.csv"
+    office.journal.runs.moved_input(run, str(file))
     browser = office.browser("approver")
-    assert browser.post(f"/approvals/{RUN}", do="approve").status_code == 303
-    record = office.context.approvals.newest(RUN)
+    assert browser.post(f"/approvals/{run}", do="approve").status_code == 303
+    record = office.context.approvals.newest(run)
     assert record is not None
     assert record.decision is ApprovalDecision.APPROVED
     assert office.starts.started == []
@@ -111,10 +115,11 @@ def test_only_the_process_of_the_run_itself_is_signalled(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A number that the journal knows may be another machine's, or of another process by now."""
+    run = office.waiting
     monkeypatch.setattr("os.kill", pytest.fail)
     folder = make_private_folder(office.settings.home / FOLDER)
     for host, pid in (("elsewhere", 1), ("", 1), (socket.gethostname(), 2)):
-        (folder / f"{RUN}.json").write_text(json.dumps({"host": host, "pid": pid}))
+        (folder / f"{run}.json").write_text(json.dumps({"host": host, "pid": pid}))
         with pytest.raises(UsageError):  # noqa: PT012 - what was not refused is named
-            EngineStarter(office.settings).stop(RUN, 1)
+            EngineStarter(office.settings).stop(run, 1)
             pytest.fail(f"{(host, pid)} was taken for the process of the run")

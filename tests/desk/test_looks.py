@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.browser.chromium import chromium
-from tests.desk.furnished import CHIEF, furnished, opened, places, waiting_run
+from tests.desk.furnished import CHIEF, furnished, opened, places
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 CHECKS = Path(__file__).with_name("looks.js").read_text("utf-8")
@@ -50,7 +50,7 @@ def test_desk_is_for_everyone(tmp_path: Path) -> None:
         page = opened(office, browser, CHIEF, width=1360)
         page.set_content(STUMBLES)
         assert len(page.evaluate(CHECKS)) >= len(STUMBLES.splitlines())
-        _keys_alone(page, office.origin, waiting_run(office))
+        _keys_alone(page, office.origin, office.waiting)
         page.goto(office.origin + addresses["customer"])
         page.emulate_media(media="print")
         assert not page.locator("header.top").is_visible()

@@ -9,7 +9,7 @@ import pytest
 from nightscreen.schemas.users import Role
 from tests.begun import begin_run
 from tests.desk.conftest import wait_for_approval
-from tests.desk.office import WAITING, Browser, Office
+from tests.desk.office import Browser, Office
 from tests.screening import World
 
 ODD = ("\0", "1e999", "9" * 5000, "²")
@@ -48,7 +48,10 @@ def test_no_field_of_a_form_ends_in_a_fault(office: Office) -> None:
             {"customer_id": "C900", "bvn": "22212345678", "check": "karma", "do": "quote"},
             ("customer_id", "bvn", "date_of_birth", "exposure", "consented_at", "max_spend"),
         ),
-        f"/approvals/{WAITING}": ({"do": "approve", "max_spend": "none"}, ("max_spend", "seen")),
+        f"/approvals/{office.waiting}": (
+            {"do": "approve", "max_spend": "none"},
+            ("max_spend", "seen"),
+        ),
         f"/runs/{STOPPED}/resume": ({}, ("max_spend",)),
         f"/runs/{run}/fix": ({"c0.0": "x", "do": "quote"}, ("page", "c0.0", "max_spend")),
         "/decisions": ({**row, "do": "wait", "waits_for": "customer"}, ("until", "customer_id")),

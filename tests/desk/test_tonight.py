@@ -8,7 +8,7 @@ from nightscreen.desk.pages import micro
 from nightscreen.journal.cases import Cases
 from tests.begun import begin_run
 from tests.desk.conftest import wait_for_approval
-from tests.desk.office import WAITING, Browser, Office
+from tests.desk.office import Browser, Office
 from tests.desk.test_my_work import declined, needing, review
 
 
@@ -59,7 +59,7 @@ def test_runs_that_wait_say_for_what_and_are_tried_from_there(bank: Office) -> N
     )
     chief = bank.browser("analyst", "approver", name="Chief")
     page = chief.get("/").text
-    assert f'href="/approvals#{WAITING}"' in page
+    assert f'href="/approvals#{bank.waiting}"' in page
     for path in ("/", "/runs"):
         assert '<span class="word waiting">waits for approval' in chief.get(path).text, path
     assert "<b>salaries</b> stopped early: the wallet is too low" in page
