@@ -338,7 +338,7 @@ def test_backtest_of_a_year_shows_the_better_policy_to_be_better(
     lived: tuple[Book, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who would move paid worse than who stays; the never lent to are counted, not guessed."""
-    monkeypatch.setattr(backtests, "_BLOCK_ROWS", 7)  # more portions than one
+    monkeypatch.setattr(backtests, "_BLOCK_ROWS", 50)  # more portions than one
     book, folders = lived
     paid = LoanPerformance.of(book.nights.journal, BadLoan())
     runs = [past_run(folder) for folder in folders]
