@@ -22,7 +22,7 @@ from nightscreen.desk.rows import Filter, rows_of_run
 from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
-from nightscreen.journal.audit import RUN_STOPPED
+from nightscreen.journal.audit import RUN_RESUMED, RUN_STOPPED
 from nightscreen.journal.holders import pid_of
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
@@ -227,7 +227,7 @@ def resume(context: Context) -> Response:
         raise DeskError(409, "The file of this run waits in the inbox, whose watch resumes it.")
     else:
         context.starter.resume(approval, parameters, waits_in_inbox=False)
-    context.record("run resumed", run_id=found.run_id, max_spend=cap)
+    context.record(RUN_RESUMED, run_id=found.run_id, max_spend=cap)
     return see_other(f"/runs/{found.run_id}?resumed={found.finished_at}")
 
 

@@ -94,10 +94,7 @@ class Ticket:
                 (self.folder / name).replace(folder / name)
         with suppress(FileNotFoundError):  # moved already, before a crash
             self.file.replace(file)
-        (self.folder / NOTE).unlink(missing_ok=True)
-        self.lock.release()
-        with suppress(OSError):
-            self.folder.rmdir()
+        _clear(self.folder, self.lock)
 
 
 @dataclass(frozen=True, slots=True)

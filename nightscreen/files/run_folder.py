@@ -168,11 +168,7 @@ class RunFolder:
             name = path.relative_to(self.path).as_posix()
             ours = name not in {MANIFEST, *INBOX_TEXTS} and not path.name.endswith(".part")
             if path.is_file() and ours:
-                found[name] = {
-                    "bytes": path.stat().st_size,
-                    "rows": self.rows.get(name),
-                    "sha256": sha256_of(path),
-                }
+                found[name] = _entry(path, self.rows.get(name))
         return found
 
 
@@ -339,12 +335,13 @@ class RunFiles:
                 found[name] = files[name]
             elif path.exists():
                 counted = name not in files or files[name]["rows"] is not None
-                found[name] = {
-                    "bytes": path.stat().st_size,
-                    "rows": rows_in(path) if counted else None,
-                    "sha256": sha256_of(path),
-                }
+                found[name] = _entry(path, rows_in(path) if counted else None)
         return found
+
+
+def _entry(path: Path, rows: int | None) -> dict[str, Any]:
+    """Return what a manifest says of a file."""
+    return {"bytes": path.stat().st_size, "rows": rows, "sha256": sha256_of(path)}
 
 
 def _copy(file: Path, change: Callable[[pa.Table], pa.Table]) -> None:

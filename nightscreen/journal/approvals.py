@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from nightscreen.journal.actor import SPENDING
+from nightscreen.journal.audit import RUN_RESUMED, Audit
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING, upload_of
-from nightscreen.journal.schema import audit, records, runs
+from nightscreen.journal.schema import records, runs
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import span_micros
 from nightscreen.schemas.errors import InputError, NotAllowedError
@@ -142,12 +143,7 @@ class Approvals:
         if actor.alone:
             return False
         uploaded = upload_of_run(self._journal, run)
-        resumed = select(audit.c.user).where(
-            audit.c.run_id == run.run_id,
-            audit.c.action == "run resumed",
-            audit.c.at <= asked.at,
-        )
-        last = self._journal.database.fetch_value(resumed.order_by(audit.c.number.desc()).limit(1))
+        last = Audit(self._journal).last_user(run.run_id, RUN_RESUMED, until=asked.at)
         return actor.is_one_of([asked.asked_by if uploaded is None else uploaded.user, last or ""])
 
     def use(self, run_id: str, *, valid: timedelta, cap_micro: int | None) -> Approval | None:
@@ -157,13 +153,9 @@ class Approvals:
         without a cap, nor one above what was approved.
         """
         with self._journal.database.writing() as connection:
-            found, now = (
-                next(reversed(self._of_run(connection, run_id)), None),
-                self._journal.clock(),
-            )
-            if found is None:
-                return None
-            if found.state(now, valid_micros=span_micros(valid)) is not ApprovalState.APPROVED:
+            found = next(reversed(self._of_run(connection, run_id)), None)
+            now, period = self._journal.clock(), span_micros(valid)
+            if found is None or found.state(now, valid_micros=period) != ApprovalState.APPROVED:
                 return None
             if cap_micro is None or cap_micro > (found.max_spend_micro or 0):
                 return None

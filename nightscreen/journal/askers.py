@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, select, update
 
-from nightscreen.journal.database import upserting, with_retries
+from nightscreen.journal.database import insert_rows, with_retries
 from nightscreen.journal.schema import askers
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from nightscreen.journal.holders import Holders
 
 _NO_CAPS = "{}"  # what a process shares that asks no more
-_JOIN = upserting(askers, "caps = excluded.caps")
+ASKING = select(askers.c.holder)
+"""The processes that have a row."""
 
 
 def caps_of_all(connection: Connection) -> dict[str, dict[str, int]]:
@@ -36,15 +37,9 @@ def caps_of_all(connection: Connection) -> dict[str, dict[str, int]]:
     return found
 
 
-def living(connection: Connection) -> set[str]:
-    """Return the processes that have a row."""
-    return set(connection.execute(select(askers.c.holder).distinct()).scalars())
-
-
 def remove(connection: Connection, holders: Collection[str]) -> None:
     """Remove the rows of dead processes."""
-    if holders:
-        connection.execute(delete(askers).where(askers.c.holder.in_(list(holders))))
+    connection.execute(delete(askers).where(askers.c.holder.in_(list(holders))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +53,9 @@ class Askers:
     def join(self, run_id: str, caps: Mapping[str, int]) -> None:
         """Say that this process asks for a run, and which caps it shares."""
         shared = json.dumps(dict(caps))
-        row = {"run_id": run_id, "holder": self._holders.name, "caps": shared, "numbers": "{}"}
+        row = (run_id, self._holders.name, shared, "{}")
         with self._database.recording() as connection:
-            connection.execute(_JOIN, row)
+            insert_rows(connection, askers, [row], changed="caps = excluded.caps")
 
     def report(self, run_id: str, numbers: Mapping[str, Any]) -> None:
         """Write down how far this process has come."""

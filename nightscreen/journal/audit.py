@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 ENDS: Final = "audit"
 """Name in `meta` of where the chain begins and ends, sealed."""
 NEWEST: Final = 2**62
-"""No entry has a number like that."""
-RUN_STOPPED: Final = "run stopped"
-"""What an entry says of who stopped a run at the desk."""
+"""No entry has a number like that, or an instant."""
+RUN_STOPPED, RUN_RESUMED = "run stopped", "run resumed"
+"""What an entry says of who stopped a run at the desk, or resumed it there."""
 _BATCH = "desk audit"
 _NAMED = 20
 """This many findings are named, the rest counted."""
@@ -188,9 +188,15 @@ class Audit:
         """Return who stopped a run at the desk since it was last begun; None where nobody did."""
         if run.stop_reason != StopReason.CANCELLED:
             return None
-        of_run = audit.c.run_id == run.run_id, audit.c.action == RUN_STOPPED
-        query = select(audit.c.user).where(*of_run, audit.c.at >= run.begun_at)
-        newest = query.order_by(audit.c.number.desc()).limit(1)
+        return self.last_user(run.run_id, RUN_STOPPED, since=run.begun_at)
+
+    def last_user(
+        self, run_id: str, action: str, *, since: int = 0, until: int = NEWEST
+    ) -> str | None:
+        """Return who did something to a run last, from one instant to another."""
+        kept = audit.c
+        about = (kept.run_id == run_id, kept.action == action, kept.at.between(since, until))
+        newest = select(kept.user).where(*about).order_by(kept.number.desc()).limit(1)
         found: str | None = self._journal.database.fetch_value(newest)
         return found
 

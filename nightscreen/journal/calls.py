@@ -23,12 +23,13 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    union,
     union_all,
     update,
 )
 
 from nightscreen.journal import askers, lookups
-from nightscreen.journal.database import Turn, execute_many, upserting, with_retries
+from nightscreen.journal.database import Turn, execute_many, insert_rows, with_retries
 from nightscreen.journal.disputes import IS_OPEN, dispute
 from nightscreen.journal.money import (
     Changes,
@@ -67,7 +68,7 @@ from nightscreen.schemas.money import RECENT_MICROS, SeenPrice, max_cost
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
     from nightscreen.files.sealing import Sealer
     from nightscreen.journal.database import Database
@@ -253,7 +254,8 @@ class Calls:
             return None
         bodies = {each.call_id: self._seal(each) for each in outcomes if each.keeps_body}
         with self._database.recording() as connection:
-            found = _read_open(connection, [each.call_id for each in outcomes]) if outcomes else {}
+            ids = [each.call_id for each in outcomes]
+            found = {row.call_id: row for row in connection.execute(_OPEN, {"ids": ids})}
             me = self._holders.name
             lookups.change(connection, lookup_changes, me, owner=me)
             pairs = [(each, found.pop(each.call_id)) for each in outcomes if each.call_id in found]
@@ -275,7 +277,7 @@ class Calls:
             if pairs[0][1].disputed or any(each.named_micro is not None for each in fresh):
                 costs = dispute(connection, fresh, self._clock(), changes)
             charged = _charged_prices(answered, self._clock())
-            execute_many(connection, _PRICES, charged)
+            insert_rows(connection, prices, charged, changed=_CHARGED)
             enter_changes(connection, changes)
         return costs
 
@@ -294,13 +296,12 @@ class Calls:
         if abs(now - self._looked_at) < MICROS:
             return
         self._looked_at = now
-        known = lookups.claimants(connection) | askers.living(connection)
-        known |= set(connection.execute(_HOLDING).scalars())
-        known.discard(self._holders.name)
-        dead = {name for name in known if self._holders.dead(name, connection)}
-        self._doubt(connection, dead)
-        lookups.release_dead_claims(connection, dead)
-        askers.remove(connection, dead)
+        known = connection.execute(_HOLDERS).scalars().all()
+        dead = {name for name in known if name and self._holders.dead(name, connection)}
+        if dead:
+            self._doubt(connection, dead)
+            lookups.release_dead_claims(connection, dead)
+            askers.remove(connection, dead)
 
     @with_retries
     def recover(self) -> int:
@@ -315,8 +316,6 @@ class Calls:
             return self._doubt(connection, still)
 
     def _doubt(self, connection: Connection, dead: set[str]) -> int:
-        if not dead:
-            return 0
         done = connection.execute(
             update(calls)
             .where(_IS_INTENT, UNSETTLED, calls.c.holder.in_(dead))
@@ -338,54 +337,38 @@ class _UnderWay(NamedTuple):
     micro: int
 
 
+@dataclass
 class _Turn:
     """One claim: what it is granted against, and what it grants.
-
-    Args:
-        connection: of the claim; it holds the turn.
-        me: this process.
-        run_id: the run.
-        request: what is asked for.
-        caps: what is granted must fit under.
-        since: place in the journal after which an answer is not asked for again.
-        now: the present instant.
-        began_at: when this process first asked for the run: a price charged since is confirmed.
 
     Attributes:
         claim: what became of the request.
         granted: the calls that may be sent, with their grants.
     """
 
-    def __init__(
-        self,
-        connection: Connection,
-        me: str,
-        run_id: str,
-        request: ClaimRequest,
-        caps: Caps,
-        since: int,
-        now: int,
-        began_at: int,
-    ) -> None:
-        self._connection = connection
-        self._me = me
-        self._run_id = run_id
-        self._request = request
-        self._caps = caps
-        self._limits = dict(caps.price_limits)
-        self._since = since
-        self._now = now
-        self._scopes = scopes_of(run_id, request.check, now)
-        self._run = lookups.find_run(connection, run_id)
-        after = {"after": now - STALE_MICROS}
+    _connection: Connection  # of the claim; it holds the turn
+    _me: str  # this process
+    _run_id: str
+    _request: ClaimRequest
+    _caps: Caps
+    _since: int  # place in the journal after which an answer is not asked for again
+    _now: int
+    _began_at: int  # when this process first asked: a price charged since is confirmed
+
+    def __post_init__(self) -> None:
+        connection = self._connection
+        self._limits = dict(self._caps.price_limits)
+        self._scopes = scopes_of(self._run_id, self._request.check, self._now)
+        self._run = lookups.find_run(connection, self._run_id)
+        after = {"after": self._now - STALE_MICROS}
         self._under_way = [_UnderWay(*row) for row in connection.execute(_UNDER_WAY, after)]
         self._next_id = (connection.execute(_LAST_CALL).scalar() or 0) + 1
         seen = connection.execute(select(prices)).all()
         self._prices = {row.check: SeenPrice(*row[1:4]) for row in seen}
-        self._confirmed = {row.check for row in seen if row.charged_at >= began_at}
+        self._confirmed = {row.check for row in seen if row.charged_at >= self._began_at}
         self._disputed = set(connection.execute(_DISPUTED).scalars())
-        self._sharing = askers.caps_of_all(connection) if caps.in_flight else {}
-        stops = {} if self._run is None else lookups.stops_of(connection, run_id)
+        self._sharing = askers.caps_of_all(connection) if self._caps.in_flight else {}
+        stops = {} if self._run is None else lookups.stops_of(connection, self._run_id)
         self.claim = Claim(stops=stops)
         self.granted: list[tuple[ReserveRequest | ClaimedLookup, Reservation]] = []
 
@@ -609,6 +592,7 @@ def open_answer(
 _IS_INTENT = calls.c.state == CallState.INTENT.value
 _CRASHED = and_(calls.c.state == CallState.IN_DOUBT.value, calls.c.trouble == CRASHED)
 _HOLDING = select(calls.c.holder).where(_IS_INTENT, UNSETTLED).distinct()
+_HOLDERS = union(_HOLDING, lookups.CLAIMANTS, askers.ASKING)
 _UNDER_WAY = (
     select(
         calls.c.check,
@@ -666,20 +650,11 @@ _HIGHER_OF_LATE = (
     "prices.highest_micro > excluded.highest_micro "
     f"AND prices.seen_at > excluded.seen_at - {RECENT_MICROS}"
 )
-_PRICES = upserting(
-    prices,
-    "latest_micro = excluded.latest_micro, charged_at = excluded.charged_at, "
-    + ", ".join(
-        f"{name} = CASE WHEN {_HIGHER_OF_LATE} THEN prices.{name} ELSE excluded.{name} END"
-        for name in ("highest_micro", "seen_at")
-    ),
+_CHARGED = "latest_micro = excluded.latest_micro, charged_at = excluded.charged_at, " + ", ".join(
+    f"{name} = CASE WHEN {_HIGHER_OF_LATE} THEN prices.{name} ELSE excluded.{name} END"
+    for name in ("highest_micro", "seen_at")
 )
 """What a charged price changes: the highest of late stays, with when it was charged."""
-
-
-def _read_open(connection: Connection, ids: Sequence[int]) -> dict[int, Row[Any]]:
-    """Return those of some calls that have no outcome yet, by id."""
-    return {row.call_id: row for row in connection.execute(_OPEN, {"ids": ids})}
 
 
 def _answer_row(run_id: str, ended: CallResult, body: bytes) -> dict[str, Any]:
@@ -696,7 +671,7 @@ def _answer_row(run_id: str, ended: CallResult, body: bytes) -> dict[str, Any]:
     }
 
 
-def _charged_prices(answered: Iterable[CallResult], now: int) -> list[dict[str, Any]]:
+def _charged_prices(answered: Iterable[CallResult], now: int) -> list[tuple[Any, ...]]:
     """Return the latest and the highest price that each check charged, as rows of `prices`.
 
     A cost that is not believed is spent, but is no price.
@@ -705,8 +680,4 @@ def _charged_prices(answered: Iterable[CallResult], now: int) -> list[dict[str, 
     for each in answered:
         if each.cost_micro and each.named_micro is None:
             charged[each.ask.check].append(each.cost_micro)
-    seen = {"seen_at": now, "charged_at": now}
-    return [
-        {"check": check, "latest_micro": costs[-1], "highest_micro": max(costs), **seen}
-        for check, costs in sorted(charged.items())
-    ]
+    return [(check, costs[-1], max(costs), now, now) for check, costs in sorted(charged.items())]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sqlalchemy import func, insert, literal, select, update
 
-from nightscreen.journal.database import blocks, execute_many, upserting
+from nightscreen.journal.database import blocks, insert_rows
 from nightscreen.journal.schema import (
     STATE,
     customer_history,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Row
 
     from nightscreen.journal.storage import Storage
     from nightscreen.schemas.decisions import State
@@ -93,29 +93,18 @@ class Customers:
 
     def known_before(self, customers: Sequence[bytes], instant: int) -> dict[bytes, KnownCustomer]:
         """Return the state each customer had before an instant; none of those not yet known."""
-        found: dict[bytes, KnownCustomer] = {}
+        now, then = customer_states.c, customer_history.c
+        present = select(customer_states).where(now.first_at < instant)
+        earlier = select(customer_history).where(then.replaced_at >= instant)
+        earlier = earlier.order_by(then.replaced_at.desc(), then.history_id.desc())
+        rows: dict[bytes, Row[Any]] = {}
         with self._journal.database.reading() as connection:
             for block in blocks(customers):
-                found.update(self._block_before(connection, block, instant))
-        return found
-
-    def _block_before(
-        self, connection: Connection, block: Sequence[bytes], instant: int
-    ) -> dict[bytes, KnownCustomer]:
-        now = select(customer_states).where(
-            customer_states.c.customer.in_(block), customer_states.c.first_at < instant
-        )
-        then = (
-            select(customer_history)
-            .where(
-                customer_history.c.customer.in_(block), customer_history.c.replaced_at >= instant
-            )
-            .order_by(customer_history.c.replaced_at.desc(), customer_history.c.history_id.desc())
-        )
-        rows = {bytes(row.customer): row for row in connection.execute(now)}
-        for row in connection.execute(then):
-            if bytes(row.customer) in rows:
-                rows[bytes(row.customer)] = row
+                found = connection.execute(present.where(now.customer.in_(block)))
+                rows |= {bytes(row.customer): row for row in found}
+                for row in connection.execute(earlier.where(then.customer.in_(block))):
+                    if bytes(row.customer) in rows:
+                        rows[bytes(row.customer)] = row
         return {customer: self._known(row) for customer, row in rows.items()}
 
     def members(self, batch: str, run_id: str) -> Members:
@@ -149,11 +138,7 @@ class Customers:
     def replace(self, run_id: str, batch: str, at: int, writes: Sequence[StateWrite]) -> None:
         """Put new states in the place of old ones, and the old ones into the history."""
         differing = [each.customer for each in writes if each.differs]
-        same = {"batch": batch, "run_id": run_id, "first_at": at, "decided_at": at}
-        rows = [
-            {"customer": each.customer, **same, "gone_run_id": None, "state": each.sealed}
-            for each in writes
-        ]
+        rows = [(each.customer, batch, run_id, at, at, None, each.sealed) for each in writes]
         with self._journal.database.writing() as connection:
             for block in blocks(differing):
                 old = select(*(customer_states.c[name] for name in _KEPT), literal(at)).where(
@@ -161,7 +146,7 @@ class Customers:
                 )
                 history = insert(customer_history).from_select([*_KEPT, "replaced_at"], old)
                 connection.execute(history)
-            execute_many(connection, _PUT, rows)
+            insert_rows(connection, customer_states, rows, changed=_AS_NOW)
 
     def mark_gone(self, run_id: str, customers: Sequence[bytes]) -> None:
         """Note which customers a run reported gone."""
@@ -180,4 +165,4 @@ class Customers:
 
 
 _CHANGES = ("run_id", "decided_at", "gone_run_id", "state")  # all but when it was first seen
-_PUT = upserting(customer_states, ", ".join(f"{name} = excluded.{name}" for name in _CHANGES))
+_AS_NOW = ", ".join(f"{name} = excluded.{name}" for name in _CHANGES)

@@ -15,7 +15,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from sqlalchemy import Connection, Engine, bindparam, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import Executable, Row, Table, TextClause
+    from sqlalchemy import Executable, Row, Table
     from sqlalchemy.pool import ConnectionPoolEntry
 
 BUSY_TIMEOUT_S = 60.0
@@ -495,19 +495,33 @@ def execute_many(
         connection.execute(statement, rows)
 
 
-def upserting(table: Table, changed: str, where: str = "true") -> TextClause:
-    """Return a write of whole rows; of a row whose key is there, only what changes is written.
+def insert_rows(
+    connection: Connection,
+    table: Table,
+    rows: Sequence[tuple[Any, ...]],
+    *,
+    changed: str = "",
+    where: str = "true",
+) -> None:
+    """Write whole rows, as the driver takes them.
 
-    Both databases read the same SQL. SQLAlchemy's own forms of it, one for each, are compiled anew
-    with each use, which takes some two milliseconds.
+    SQLAlchemy's own way takes some 15 µs a row more, and its forms of an upsert, one for each
+    database, are compiled anew with each use.
 
     Args:
+        connection: of the transaction.
         table: where to.
-        changed: what such a row gets; `excluded` is the new one.
+        rows: values in the order of the table's columns.
+        changed: what a row gets whose key is there; `excluded` is the new one.
         where: whether it gets that.
     """
-    names, values = (", ".join(map(form.format, table.c.keys())) for form in ('"{}"', ":{}"))
-    key = ", ".join(f'"{column.name}"' for column in table.primary_key)
-    sql = f"INSERT INTO {table.name} ({names}) VALUES ({values}) ON CONFLICT ({key})"  # noqa: S608 - names of our own tables
-    typed = (bindparam(column.name, type_=column.type) for column in table.c)
-    return text(f"{sql} DO UPDATE SET {changed} WHERE {where}").bindparams(*typed)
+    if not rows:
+        return
+    mark = "%s" if connection.dialect.name == "postgresql" else "?"
+    names = ", ".join(f'"{column.name}"' for column in table.c)
+    marks = ", ".join([mark] * len(table.c))
+    sql = f"INSERT INTO {table.name} ({names}) VALUES ({marks})"  # noqa: S608 - names of our own tables
+    if changed:
+        key = ", ".join(f'"{column.name}"' for column in table.primary_key)
+        sql += f" ON CONFLICT ({key}) DO UPDATE SET {changed} WHERE {where}"
+    connection.exec_driver_sql(sql, list(rows))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import bindparam, func, select
 
-from nightscreen.journal.database import execute_many, upserting
+from nightscreen.journal.database import insert_rows
 from nightscreen.journal.schema import sightings
 from nightscreen.schemas.clock import DAY_MICROS
 
@@ -102,14 +102,9 @@ class Sightings:
         """
         every = iter(seen)
         while block := list(islice(every, _WRITE_ROWS)):
-            when = {"first_at": at, "last_at": at}
-            rows = [
-                {"kind": kind, "identifier": who, "customer": customer, "batch": batch, "bvn": bvn}
-                | when
-                for who, customer, bvn in block
-            ]
+            rows = [(kind, who, customer, batch, bvn, at, at) for who, customer, bvn in block]
             with self._journal.database.writing() as connection:
-                execute_many(connection, _KEEP, rows)
+                insert_rows(connection, sightings, rows, changed=_SEEN_AGAIN, where=_REWRITTEN)
 
     def last_seen_with(self, kind: str, identifier: bytes) -> dict[bytes, bool]:
         """Return who was seen with an identifier, and whether with no other of its kind later."""
@@ -147,9 +142,8 @@ _SEEN = select(
     sightings.c.kind == bindparam("of_kind"),
     sightings.c.identifier.in_(bindparam("some", expanding=True)),
 )
-_KEEP = upserting(
-    sightings,
-    "last_at = excluded.last_at, bvn = excluded.bvn",
+_SEEN_AGAIN = "last_at = excluded.last_at, bvn = excluded.bvn"
+_REWRITTEN = (
     f"sightings.last_at <= excluded.last_at - {REWRITTEN_AFTER} OR sightings.bvn <> excluded.bvn "
-    "OR (sightings.bvn IS NULL) <> (excluded.bvn IS NULL)",
+    "OR (sightings.bvn IS NULL) <> (excluded.bvn IS NULL)"
 )

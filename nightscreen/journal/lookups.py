@@ -23,14 +23,14 @@ from sqlalchemy import (
     update,
 )
 
-from nightscreen.journal.database import execute_many, upserting, with_retries
+from nightscreen.journal.database import execute_many, insert_rows, with_retries
 from nightscreen.journal.schema import LOOKUP, lookup_runs, lookups, run_stops
 from nightscreen.schemas.calls import LookupStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row
 
     from nightscreen.files.sealing import Sealer
     from nightscreen.journal.database import Database
@@ -71,6 +71,11 @@ class LookupRun:
     def kept_id(self) -> int:
         """Return the number of the lookup that is kept for the end; -1 for none."""
         return -1 if self.closer_id is None else self.closer_id
+
+    @property
+    def own(self) -> ColumnElement[bool]:
+        """Which lookups are the run's."""
+        return lookups.c.lookup_id.between(self.first_id, self.end_id - 1)
 
     @property
     def checks(self) -> tuple[str, ...]:
@@ -131,7 +136,6 @@ _RUN = (
     .select_from(lookup_runs.outerjoin(lookups, lookups.c.lookup_id == lookup_runs.c.closer_id))
     .where(lookup_runs.c.run_id == bindparam("run_id"))
 )
-_STOP = upserting(run_stops, "reason = run_stops.reason")
 _STOPS = select(run_stops).where(run_stops.c.run_id == bindparam("run_id"))
 
 
@@ -246,23 +250,20 @@ def reach(
 
 def claimed_micro(connection: Connection, run: LookupRun) -> int:
     """Return the worst cost of a run's claimed lookups, whether their call is under way or not."""
-    query = select(func.coalesce(func.sum(lookups.c.worst_micro), 0)).where(
-        _CLAIMED, lookups.c.lookup_id.between(run.first_id, run.end_id - 1)
-    )
+    query = select(func.coalesce(func.sum(lookups.c.worst_micro), 0)).where(_CLAIMED, run.own)
     return int(connection.execute(query).scalar_one())
 
 
 def left_of(connection: Connection, run: LookupRun, check: str) -> Left:
     """Return what has not come to an end, the lookup that is kept for the end apart."""
-    own = lookups.c.lookup_id.between(run.first_id, run.end_id - 1)
     any_of = select(lookups.c.lookup_id).where(
-        _LEFT, lookups.c.check == check, own, lookups.c.lookup_id != run.kept_id
+        _LEFT, lookups.c.check == check, run.own, lookups.c.lookup_id != run.kept_id
     )
     waiting, later = (
         connection.execute(any_of.where(lookups.c.state == state).limit(1)).first() is not None
         for state in (_WAITING, LookupStatus.LATER.value)
     )
-    query = select(lookups.c.check, func.count()).where(_CLAIMED, own).group_by(lookups.c.check)
+    query = select(lookups.c.check, func.count()).where(_CLAIMED, run.own).group_by(lookups.c.check)
     claimed = {row[0]: int(row[1]) for row in connection.execute(query)}
     return Left(waiting, later, claimed.get(check, 0), sum(claimed.values()))
 
@@ -307,19 +308,15 @@ def change(
     execute_many(connection, _CHANGE, rows)
 
 
+CLAIMANTS = select(lookups.c.holder).where(_CLAIMED)
+"""The processes that have claimed lookups, whatever the run."""
+
+
 def release_dead_claims(connection: Connection, holders: Collection[str]) -> None:
     """Let others claim what dead processes had claimed; their last attempt counts."""
-    if not holders:
-        return
     freed = {"state": _WAITING, "holder": None, "attempts": lookups.c.attempts + 1}
     change_ = update(lookups).where(_CLAIMED, lookups.c.holder.in_(list(holders))).values(freed)
     connection.execute(change_)
-
-
-def claimants(connection: Connection) -> set[str]:
-    """Return the processes that have claimed lookups, whatever the run."""
-    query = select(lookups.c.holder).where(_CLAIMED).distinct()
-    return {each for each in connection.execute(query).scalars() if each is not None}
 
 
 # --- the table as a whole ---
@@ -387,27 +384,19 @@ class Lookups:
             with self._database.recording() as connection:
                 connection.exec_driver_sql("ANALYZE lookups")
 
-    def _row(self, number: int, new: NewLookup) -> dict[str, Any]:
+    def _row(self, number: int, new: NewLookup) -> tuple[Any, ...]:
         plain = json.dumps([new.identity, new.together_with, new.row]).encode()
-        return {
-            "lookup_id": number,
-            "check": new.check,
-            "kind": new.kind,
-            "subject": new.subject,
-            "worst_micro": new.worst_micro,
-            "consent_reference": new.consent_reference,
-            "consent_ends_at": new.consent_ends_at,
-            "state": new.state,
-            "attempts": 0,
-            "sealed": self._sealer.seal(plain, LOOKUP.context(number, new.subject)),
-        }
+        sealed = self._sealer.seal(plain, LOOKUP.context(number, new.subject))
+        asked = (new.check, new.kind, new.subject, new.worst_micro)
+        consent = (new.consent_reference, new.consent_ends_at)
+        return (number, *asked, *consent, new.state, 0, None, sealed)
 
     @with_retries
-    def _fill(self, rows: Sequence[dict[str, Any]]) -> None:
+    def _fill(self, rows: Sequence[tuple[Any, ...]]) -> None:
         with self._database.recording() as connection:
-            known = select(lookups.c.lookup_id).where(lookups.c.lookup_id == rows[0]["lookup_id"])
+            known = select(lookups.c.lookup_id).where(lookups.c.lookup_id == rows[0][0])
             if connection.execute(known).first() is None:  # else a try that broke off was committed
-                connection.execute(insert(lookups), rows)
+                insert_rows(connection, lookups, rows)
 
     def identities(self, claimed: ClaimedLookup) -> tuple[str, str | None, int]:
         """Return identity, second identity and row of a lookup."""
@@ -434,14 +423,13 @@ class Lookups:
 
         The money is what there is for lookups of all checks; None reaches them all.
         """
-        own = lookups.c.lookup_id.between(run.first_id, run.end_id - 1)
         with self._database.reading() as connection:
             last = run.end_id - 1
             if money_micro is not None:
                 last = reach(connection, run, dict.fromkeys(run.checks, 0), money_micro, last)
             query = select(func.min(lookups.c.lookup_id), func.max(lookups.c.lookup_id)).where(
                 _LEFT,
-                own,
+                run.own,
                 lookups.c.lookup_id <= last,
                 lookups.c.state == _WAITING,
                 lookups.c.check.in_(list(checks)),
@@ -459,7 +447,7 @@ class Lookups:
         query = select(lookups.c.check, lookups.c.lookup_id).where(
             _LEFT,
             lookups.c.state == _WAITING,
-            lookups.c.lookup_id.between(run.first_id, run.end_id - 1),
+            run.own,
             lookups.c.check.not_in(list(but)),
         )
         if money_micro is not None:
@@ -471,7 +459,7 @@ class Lookups:
         """Return how many lookups have come to which end, by check."""
         query = (
             select(lookups.c.check, lookups.c.state, func.count())
-            .where(lookups.c.lookup_id.between(run.first_id, run.end_id - 1))
+            .where(run.own)
             .group_by(lookups.c.check, lookups.c.state)
         )
         rows = self._database.fetch(query)
@@ -485,8 +473,8 @@ class Lookups:
         after = run.first_id - 1
         while True:
             query = select(*columns).where(
+                run.own,
                 lookups.c.lookup_id > after,
-                lookups.c.lookup_id < run.end_id,
                 lookups.c.state.in_([each.value for each in states]),
             )
             if check:
@@ -507,8 +495,7 @@ class Lookups:
 
     def release_claims(self, run: LookupRun) -> None:
         """Let others claim what this process has claimed of a run and will not ask any more."""
-        own = lookups.c.lookup_id.between(run.first_id, run.end_id - 1)
-        mine = update(lookups).where(_CLAIMED, own, lookups.c.holder == self._holders.name)
+        mine = update(lookups).where(_CLAIMED, run.own, lookups.c.holder == self._holders.name)
         self._database.execute(mine.values(state=_WAITING, holder=None, attempts=0))
 
     # --- stops ---
@@ -516,9 +503,9 @@ class Lookups:
     @with_retries
     def stop(self, run_id: str, scope: str, reason: str) -> None:
         """Write down that the run or one of its checks is to stop; the first reason stays."""
-        row = {"run_id": run_id, "scope": scope, "reason": reason}
+        row, first = (run_id, scope, reason), "reason = run_stops.reason"
         with self._database.recording() as connection:
-            connection.execute(_STOP, row)
+            insert_rows(connection, run_stops, [row], changed=first)
 
     @with_retries
     def stops(self, run_id: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import func, select
 
-from nightscreen.journal.database import execute_many, upserting
+from nightscreen.journal.database import insert_rows
 from nightscreen.journal.schema import calls, prices, spend
 from nightscreen.schemas.calls import CallResult, CallState, Caps, ReservationStatus
 from nightscreen.schemas.clock import Clock, spending_day
@@ -164,9 +164,7 @@ def _by_scope(rows: Iterable[Row[Any]]) -> dict[str, Spent]:
 
 
 _COUNTERS = select(spend.c.scope, *(spend.c[name] for name in Spent._fields))
-_ADD = upserting(
-    spend, ", ".join(f"{name} = spend.{name} + excluded.{name}" for name in Spent._fields)
-)
+_ADDED = ", ".join(f"{name} = spend.{name} + excluded.{name}" for name in Spent._fields)
 
 
 def enter_changes(connection: Connection, changes: Changes) -> None:
@@ -175,8 +173,8 @@ def enter_changes(connection: Connection, changes: Changes) -> None:
     PostgreSQL locks a row that is written until the commit. Whoever writes counters does so last,
     and in one order, so that no two wait for each other for good.
     """
-    rows = [{"scope": scope, **each._asdict()} for scope, each in sorted(changes.items())]
-    execute_many(connection, _ADD, rows)
+    rows = [(scope, *each) for scope, each in sorted(changes.items())]
+    insert_rows(connection, spend, rows, changed=_ADDED)
 
 
 @dataclass(frozen=True, slots=True)

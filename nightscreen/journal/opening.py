@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
@@ -98,11 +99,20 @@ def open_journal(
     """
     make_private_folder(home)
     database = Database(url or journal_url(home), busy_timeout_s=busy_timeout_s)
-    try:
-        return _open(database, home, data_key, clock)
-    except BaseException:
-        database.engine.dispose()
-        raise
+    with ExitStack() as undone:
+        undone.callback(database.engine.dispose)
+        remembered = _remembered(home)
+        _private_from_birth(database, home)
+        facts = _facts_of(database, home)
+        if facts is None:
+            _create(database, home, data_key)
+            facts = _facts_of(database, home) or {}
+        journal = _unlocked(database, home, data_key, clock, facts)
+        undone.callback(journal.holders.release)
+        _recognise(home, remembered, journal.journal_id)
+        retire_old_key(database, journal.holders, journal.lender_key)
+        undone.pop_all()
+    return journal
 
 
 def journal_of(
@@ -131,20 +141,19 @@ def open_read_only(settings: Settings, *, clock: Clock = system_clock) -> Journa
         JournalError: it is damaged, locked, of another version, unreachable, or has vanished.
         SettingsError: its URL cannot be read.
     """
-    home, found = settings.home, None
+    home = settings.home
     database = Database(settings.journal_url or journal_url(home), busy_timeout_s=PATIENCE_S)
-    try:
-        file = database.file
-        if file is not None and not file.exists():  # which a connection would make
+    with ExitStack() as undone:
+        undone.callback(database.engine.dispose)
+        if database.file is not None and not database.file.exists():  # a connection would make it
             _refuse_vanished(home)
             return None
         facts = _facts_of(database, home)
-        if facts is not None:
-            data_key = settings.data_key.get_secret_value()
-            found = _unlocked(database, home, data_key, clock, facts, looks_only=True)
-    finally:
-        if found is None:
-            database.engine.dispose()
+        if facts is None:
+            return None
+        data_key = settings.data_key.get_secret_value()
+        found = _unlocked(database, home, data_key, clock, facts, looks_only=True)
+        undone.pop_all()
     return found
 
 
@@ -153,23 +162,6 @@ def pids_at_work(settings: Settings) -> list[int]:
     folder = Database(settings.journal_url or journal_url(settings.home)).holders_folder
     living = [] if folder is None else FileHolders(folder, takes_lock=False).living()
     return sorted({pid for pid in map(pid_of, living) if pid is not None})
-
-
-def _open(database: Database, home: Path, data_key: str, clock: Clock) -> Journal:
-    remembered = _remembered(home)
-    _private_from_birth(database, home)
-    facts = _facts_of(database, home)
-    if facts is None:
-        _create(database, home, data_key)
-        facts = _facts_of(database, home) or {}
-    journal = _unlocked(database, home, data_key, clock, facts)
-    try:
-        _recognise(home, remembered, journal.journal_id)
-        retire_old_key(database, journal.holders, journal.lender_key)
-    except BaseException:
-        journal.holders.release()
-        raise
-    return journal
 
 
 def _facts_of(database: Database, home: Path) -> dict[str, str] | None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from datetime import timedelta
     from pathlib import Path
 
     from nightscreen.files.sealing import Pseudonyms, Sealer
@@ -38,10 +37,6 @@ class Storage:
     clock: Clock = field(repr=False)
     key_trouble: NightscreenError | None
     fingerprint: str
-
-    def set_retry_timeout(self, give_up: timedelta) -> None:
-        """Wait for a database that is away or locked, for so long at a time."""
-        self.database.give_up_s = give_up.total_seconds()
 
     def close(self) -> None:
         """Give back the lock and all connections."""

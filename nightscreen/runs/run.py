@@ -128,7 +128,7 @@ def open_journal(settings: Settings, opened: ExitStack, clock: Clock) -> Journal
     """Open the journal for a run; `opened` closes it."""
     journal = journal_of(settings, clock=clock)
     opened.callback(journal.close)
-    journal.set_retry_timeout(settings.outage_give_up)
+    journal.database.give_up_s = settings.outage_give_up.total_seconds()
     return journal
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -535,7 +534,7 @@ def _settles(journal: Journal, claimed: Claim) -> None:
 def test_what_a_deadlock_ends_is_done_again(server_place: Place, *, settles: bool) -> None:
     """Somebody locks two counters the other way round: the claim, or the outcome, counts once."""
     journal = server_place.open()
-    journal.set_retry_timeout(timedelta(seconds=60))
+    journal.database.give_up_s = 60
     table = fill(journal, ["karma"] * 3)
     claimed = claim(journal, "karma", 1)
     with create_engine(server_place.url).connect() as other, ThreadPoolExecutor(1) as pool:
@@ -579,7 +578,7 @@ def test_what_a_lost_connection_left_unsure_counts_once(
 ) -> None:
     """Whether the commit was carried out, and not heard of, or was not."""
     journal = server_place.open()
-    journal.set_retry_timeout(timedelta(seconds=60))
+    journal.database.give_up_s = 60
     table = fill(journal, ["karma"] * 3)
     claimed = claim(journal, "karma", 1)
     cut: list[bool] = []

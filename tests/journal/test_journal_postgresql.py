@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import cast
 
 import pytest
@@ -106,7 +105,7 @@ def test_a_servers_own_level_of_isolation_does_not_matter(server_place: Place) -
 def test_a_journal_that_stays_locked_is_waited_for(server_place: Place) -> None:
     """A run is patient: it writes again once the lock is free, and gives up only in the end."""
     journal = server_place.open(busy_timeout_s=2.0)
-    journal.set_retry_timeout(timedelta(seconds=60))
+    journal.database.give_up_s = 60
     other = create_engine(server_place.url)
     with ThreadPoolExecutor(1) as pool:
         with other.begin() as connection:
@@ -115,7 +114,7 @@ def test_a_journal_that_stays_locked_is_waited_for(server_place: Place) -> None:
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=3.0)
         assert waiting.result(timeout=30)[0][1].kind is ReservationStatus.GRANTED
-    journal.set_retry_timeout(timedelta(seconds=0.5))
+    journal.database.give_up_s = 0.5
     with other.begin() as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _WRITE_LOCK})
         with pytest.raises(JournalBusyError):
