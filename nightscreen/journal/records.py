@@ -160,6 +160,10 @@ class Records(Generic[R]):
         some = blocks(sorted(customers))
         return [each for block in some for each in self.select(records.c.customer.in_(block))]
 
+    def newest(self, customers: Collection[bytes]) -> dict[bytes, R]:
+        """Return the newest record of each of some customers that has one."""
+        return {each.customer: each for each in self.of_customers(customers)}
+
     def with_periods(self, customers: Collection[bytes]) -> list[tuple[R, int]]:
         """Return the records of a customer's few pseudonyms, oldest first.
 

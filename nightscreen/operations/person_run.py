@@ -140,11 +140,8 @@ class PersonRun(ABC, Generic[P, T]):
     def load_people(self) -> list[T]:
         """Read the input and return whom the run is about."""
 
-    def recover(self) -> None:
-        """Learn what came of calls whose process died, and of those of this run."""
-
-    def reload_records(self) -> None:
-        """Bring people up to date with their records in the journal."""
+    def reload(self) -> None:
+        """Learn what came of calls whose process died, and bring people up to date with it."""
 
     @abstractmethod
     async def ask_person(self, caller: Caller, person: T) -> bool:
@@ -183,9 +180,9 @@ class PersonRun(ABC, Generic[P, T]):
 
     def plan_calls(self) -> None:
         """Find whom to ask, and quote the calls."""
-        self.recover()
+        self.reload()
         self.people = self.load_people()
-        self.reload_records()
+        self.reload()
         wanted = len(self.due())
         self.run.quote = quote(self.run, self.operation, self.kind, wanted)
         self.run.progress[self.operation].wanted = wanted
@@ -228,8 +225,7 @@ class PersonRun(ABC, Generic[P, T]):
             if not caller.record_wait("calls that other processes make"):
                 return
             await asyncio.sleep(_WAIT_S)
-            await asyncio.to_thread(self.recover)
-            await asyncio.to_thread(self.reload_records)
+            await asyncio.to_thread(self.reload)
 
     def _may_ask(self, caller: Caller) -> bool:
         at = asyncio.get_running_loop().time()
@@ -270,8 +266,7 @@ class PersonRun(ABC, Generic[P, T]):
         as one that went through.
         """
         self.discard_secrets()
-        self.recover()
-        self.reload_records()
+        self.reload()
         parts, run = self.write(), self.run
         end = RunEnd(run)
         calls = write_calls(run.folder, run.journal, run.run_id, run.declared)
@@ -354,22 +349,20 @@ class RecordRun(PersonRun[P, S]):
                 end = _end_in_journal(journal, worker, operation, record.subject)
                 kept.change(record.key, partial(cls.after, journal, end), journal.clock())
 
-    def recover(self) -> None:
+    def reload(self) -> None:
         """Learn what came of calls whose process died, and of those of this run."""
         self.learn_dead(self.run.journal, self.run.run_id)
+        self.look_up(self.people)
 
-    def reload_records(self) -> None:
+    def look_up(self, people: Sequence[S]) -> None:
         """Bring people up to date with their records in the journal."""
-        self._look_up(self.people)
-
-    def _look_up(self, people: Sequence[S]) -> None:
         newest = self.newest({each.customer for each in people})
         for each in people:
             self.apply_record(each, newest.get(each.customer))
 
     def newest(self, customers: Collection[bytes]) -> dict[bytes, Any]:
         """Return the newest record of each customer that has one."""
-        return {each.customer: each for each in self.kept.of_customers(customers)}
+        return self.kept.newest(customers)
 
     @abstractmethod
     def apply_record(self, person: S, record: Any) -> None:  # noqa: ANN401 - of the model
@@ -394,7 +387,7 @@ class RecordRun(PersonRun[P, S]):
 
     def begin(self, person: S) -> bool:
         """Write the intent to ask a person down; False where another process asks them now."""
-        self._look_up([person])
+        self.look_up([person])
         before = person.record
         if person.word != PENDING:
             return True

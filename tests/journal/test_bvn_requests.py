@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from nightscreen.config.settings import BvnConsent
 from nightscreen.journal import Journal
-from nightscreen.operations.bvn.states import newest, recover_requests, requests_of
+from nightscreen.operations.bvn.states import recover_requests, requests_of
 from nightscreen.schemas.bvn import BvnRequest, BvnState, HeldCustomer
 from nightscreen.schemas.clock import span_micros
 
@@ -55,4 +55,4 @@ def test_calls_of_the_dead_alone_are_learnt(journal: Journal) -> None:
     kept.add([newer])
     recover_requests(journal, BvnConsent())
     assert [each.finishing for each in kept.all()] == [None, newer.finishing]
-    assert newest(journal, [newer.customer]) == {newer.customer: newer}
+    assert kept.newest([newer.customer]) == {newer.customer: newer}

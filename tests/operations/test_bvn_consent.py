@@ -302,7 +302,7 @@ def test_killed_between_intent_and_state_is_told_by_the_journal(
 ) -> None:
     """A process that dies after the answer leaves a request that the next run understands."""
     monkeypatch.setattr(BvnRequests, "save_result", lambda *_: None)
-    monkeypatch.setattr(BvnRequests, "recover", lambda _: None)
+    monkeypatch.setattr(BvnRequests, "reload", lambda _: None)
     world.request([asked(1)])
     monkeypatch.undo()
     told = world.request([asked(1)])
@@ -311,7 +311,7 @@ def test_killed_between_intent_and_state_is_told_by_the_journal(
     assert len(world.calls("bvn_start")) == 1
     otp = world.otp(asked(1)) or ""
     monkeypatch.setattr(BvnConfirmations, "save_result", lambda *_: None)
-    monkeypatch.setattr(BvnConfirmations, "recover", lambda _: None)
+    monkeypatch.setattr(BvnConfirmations, "reload", lambda _: None)
     world.confirm({"C1": otp})
     monkeypatch.undo()
     again = world.confirm({"C1": otp})

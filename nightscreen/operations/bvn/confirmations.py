@@ -23,7 +23,6 @@ from nightscreen.journal import journal_of
 from nightscreen.operations.bvn.states import (
     BvnRun,
     lines_of,
-    newest,
     recover_requests,
     requests_of,
     write_bvns,
@@ -146,7 +145,7 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
         with journal_of(settings) as journal:
             names = journal.pseudonyms
             customers = [names.customers_anywhere([each]) for each in file.supplied]
-            asked = {each.batch for each in newest(journal, customers).values()}
+            asked = {each.batch for each in requests_of(journal).newest(customers).values()}
             digest = names.subject("file of passwords", file_digest(path)).hex()
         return asked.pop() if len(asked) == 1 else batch_name(path), f"keyed:{digest}"
 
@@ -367,9 +366,9 @@ def _resolve(
     journal: Journal, settings: Settings, token: str
 ) -> tuple[BvnRequest | None, LinkView]:
     """Return a link's request too; None if the token was not made here, or the request is gone."""
-    key = read_signed(journal, _LINK, token)
-    request = None if key is None else requests_of(journal).find(key)
-    known = {} if request is None else newest(journal, [request.customer])
+    key, kept = read_signed(journal, _LINK, token), requests_of(journal)
+    request = None if key is None else kept.find(key)
+    known = {} if request is None else kept.newest([request.customer])
     if request is None or key not in {each.key for each in known.values()}:
         return None, LinkView(LinkWord.CLOSED)
     return request, view(request, settings, journal.clock())

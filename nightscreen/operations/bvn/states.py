@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,9 +21,8 @@ from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import records
-from nightscreen.operations.person_run import OutputTable, Recorded, RecordRun
+from nightscreen.operations.person_run import OutputTable, P, RecordRun, S
 from nightscreen.schemas.answers import BvnAccount, BvnDetails, BvnStarted
-from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.bvn import (
     OPEN_STATES,
     UNDER_WAY,
@@ -42,7 +41,7 @@ from nightscreen.values.names import CONTRADICTS, match_names
 from nightscreen.values.phones import NATIONAL_DIGITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
@@ -51,9 +50,6 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.operations.person_run import CallEnd
     from nightscreen.schemas.requests import Request
-
-P = TypeVar("P", bound=ApiRunParameters)
-S = TypeVar("S", bound=Recorded)
 
 _SAID = {
     FailureReason.OTP_WRONG.value: BvnState.WRONG_OTP,
@@ -77,11 +73,6 @@ def requests_to(journal: Journal, customer_id: str) -> list[BvnRequest]:
     """Return every request to a customer, oldest first."""
     customer = journal.pseudonyms.customers_anywhere([customer_id])
     return requests_of(journal).of_customers([customer])
-
-
-def newest(journal: Journal, customers: Collection[bytes]) -> dict[bytes, BvnRequest]:
-    """Return the newest request of each customer that has one."""
-    return {each.customer: each for each in requests_of(journal).of_customers(customers)}
 
 
 def after_start(request: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
@@ -174,10 +165,11 @@ class BvnRun(RecordRun[P, S]):
         """Return a request after its first or its second call."""
         return after_finish(record, end) if record.finishing else after_start(record, end)
 
-    def recover(self) -> None:
+    def reload(self) -> None:
         """Learn what came of calls whose process died; give up what has waited too long."""
         run = self.run
         recover_requests(run.journal, run.settings.bvn_consent, run.run_id)
+        self.look_up(self.people)
 
     def consented(self, caller: Caller, request: BvnRequest, sent: Request) -> LookupTask:
         """Return a call about a request's BVN, made under its customer's consent."""

@@ -100,9 +100,6 @@ NOTICES = {
 """What a person should know of how a pull went; the number of customers stands before it."""
 _COUNTS = (*(each.value for each in TransactionChange), "held", "out_of_reach")
 
-
-# --- the run ---
-
 OPERATION_OF: Final = {
     PulledKind.TRANSACTION: Operation.AGGREGATOR_TRANSACTIONS,
     PulledKind.BANK_ACCOUNT: Operation.AGGREGATOR_ACCOUNTS,
