@@ -23,7 +23,7 @@ def test_kept_bodies_are_read_by_the_table_under_home(
     tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two in three stay, since the table knows one form only; a mistake is named with its line."""
-    desk = Bureau(tmp_path, rows=60)
+    desk = Bureau(tmp_path, rows=30)
     odd: list[str] = []
 
     def rewrite(operation: str, identity: str, document: dict[str, Any]) -> Canned | None:

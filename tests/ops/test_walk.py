@@ -20,7 +20,7 @@ from tests.client.fakes import Canned
 from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
 from tests.ops.walk import ask_doctor, type_it
 
-ROWS = 40
+ROWS = 24
 
 
 def later(bureau: Bureau, seconds: float) -> str:
@@ -61,13 +61,13 @@ class Stop:
 
 
 STOPS = [
-    Stop("budget", parameters={"max_spend": "500"}, in_command="--max-spend"),
+    Stop("budget", parameters={"max_spend": "200"}, in_command="--max-spend"),
     *(
-        Stop("budget", settings={name: "500"}, mended={}, first=f"NIGHTSCREEN_{name.upper()}")
+        Stop("budget", settings={name: "200"}, mended={}, first=f"NIGHTSCREEN_{name.upper()}")
         for name in ("daily_spend_cap", "monthly_spend_cap")
     ),
-    Stop("balance", wallet=500, first="top the wallet up by about ₦"),
-    Stop("balance", settings={"balance_floor": "999500"}, mended={}, first="BALANCE_FLOOR"),
+    Stop("balance", wallet=200, first="top the wallet up by about ₦"),
+    Stop("balance", settings={"balance_floor": "999800"}, mended={}, first="BALANCE_FLOOR"),
     Stop("auth", fault=from_call(30, DENIED), first="NIGHTSCREEN_API_KEY"),
     Stop("outage", fault=from_call(30, LOST), first="the service answers again"),
     Stop("failures", fault=from_call(60, REJECTED), first="errors by kind", rows=120),

@@ -95,9 +95,6 @@ def test_no_more_is_asked_about_who_is_listed(world: World, people: list[dict[st
     part = night.report["checks"]["karma"]
     assert asked_by(world) == {"bvn": len(people), "phone": len(people) - 8}
     assert part["spared"] == 8
-    assert part["pending"] == 0
-    assert len(world.calls("karma")) == 2 * len(people) - 8
-    assert night.report["cost"]["total"] == f"{Decimal(world.charged):.2f}"
     full = World(world.folder / "full", world.sandbox)
     full.folder.mkdir()
     asked = full.screen(people, checks=["karma"], karma_identities=["bvn", "phone"])
