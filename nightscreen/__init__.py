@@ -1,7 +1,7 @@
 """Batch risk screening for lenders: rows in, enriched rows and an account of every naira out.
 
-What each folder holds is in `docs/architecture.md`. For notebooks:
-`nightscreen.open_run("out/RUN_ID")` gives a finished run as data frames.
+`docs/architecture.md` describes the folders. For notebooks: `nightscreen.open_run("out/RUN_ID")`
+returns a finished run as data frames.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["RunResult", "open_run"]
 
 
 def __getattr__(name: str) -> object:
-    """Load pandas only where a run is opened: commands do without it."""
+    """Load pandas only when a run is opened; commands do not need it."""
     if name in __all__:
         from nightscreen import run_result  # noqa: PLC0415 - the reason is above
 

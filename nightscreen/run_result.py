@@ -1,8 +1,8 @@
-"""A finished run as data frames: what a notebook opens (`nightscreen.open_run`).
+"""A finished run as data frames, for notebooks (`nightscreen.open_run`).
 
-Reading only. Identifiers are text, so that leading zeros stay; amounts are exact decimals in naira;
-instants are in UTC; a count that is absent is `<NA>`. Every column is explained in
-`docs/reference/columns.md`. `rows`, `decisions` and `transactions` hold personal data in clear.
+Identifiers are text, so that leading zeros stay; amounts are exact decimals in naira; instants are
+in UTC; an absent count is `<NA>`. `docs/reference/columns.md` explains every column. `rows`,
+`decisions` and `transactions` hold personal data in plain text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LIST_TYPES = {
 
 @dataclass(frozen=True)
 class RunResult:
-    """The files of one run's folder, each read when it is first asked for."""
+    """The files of one run's folder; each is read at its first use."""
 
     folder: Path  # the run's folder, `OUTPUT/RUN_ID`
 
@@ -53,10 +53,9 @@ class RunResult:
 
     @cached_property
     def decisions(self) -> pd.DataFrame:
-        """Return `decisions.csv`: the list for operations, most pressing first.
+        """Return `decisions.csv`: the list for operations, most urgent first.
 
-        `evidence_as_of` is an instant in UTC; the mark that keeps a spreadsheet from taking a cell
-        for a formula is taken off.
+        `evidence_as_of` is an instant in UTC; the guard against formulas is removed from cells.
         """
         path = self._file("decisions.csv")
         with path.open("rb") as file:
@@ -79,7 +78,7 @@ class RunResult:
 
     @cached_property
     def calls(self) -> pd.DataFrame:
-        """Return `calls.parquet`: one row for each call, by pseudonym."""
+        """Return `calls.parquet`: one row per call, by pseudonym."""
         return _typed(pq.read_table(self._file("calls.parquet")))
 
     @cached_property
@@ -89,9 +88,9 @@ class RunResult:
 
     @cached_property
     def transactions(self) -> pd.DataFrame:
-        """Return the transactions this pull wrote; of another run, all that lie beside it.
+        """Return the transactions that this pull wrote; for another run, all under the same OUTPUT.
 
-        They lie under `OUTPUT/transactions`; `pulled_on` is the day of the pull.
+        They are in `OUTPUT/transactions`; `pulled_on` is the day of the pull.
         """
         written = self.report.get("transactions", {}).get("file")
         root = self.folder.parent / "transactions"
@@ -118,7 +117,7 @@ def open_run(folder: str | Path) -> RunResult:
     """Open a run's folder, such as `out/20260301-220000-a1b2c3`.
 
     Raises:
-        InputError: it is no run's folder.
+        InputError: it is not a run's folder.
     """
     path = Path(folder)
     if not (path / "report.json").is_file():
@@ -129,7 +128,7 @@ def open_run(folder: str | Path) -> RunResult:
 
 
 def _typed(table: pa.Table) -> pd.DataFrame:
-    """Keep categories as pandas has them, and every other type as it is in the file."""
+    """Return a table as a frame: dictionaries as pandas categories, other types as Arrow's."""
     frame: pd.DataFrame = table.to_pandas(
         types_mapper=lambda kind: None if pa.types.is_dictionary(kind) else pd.ArrowDtype(kind)
     )

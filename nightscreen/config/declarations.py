@@ -1,6 +1,6 @@
-"""What the lender declares: lawful bases of checks, and whether the policy decides alone.
+"""The lender's declarations: lawful bases of checks, and whether the policy decides alone.
 
-Nothing is prefilled: what is not declared is `undeclared`. Counsel decides what is right.
+There are no defaults: a check without a declaration is `undeclared`. The lender's counsel decides.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, ma
 
 
 class LawfulBasis(BaseModel):
-    """On what the lookups of a check rest, and where that was assessed."""
+    """The lawful basis of a check's lookups, and its assessment."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    check: str  # a check, or `bvn`, `aggregator`, `loans` for the operations beside screening
+    check: str  # a check, or `bvn`, `aggregator`, `loans` for the operations besides screening
     purpose: Purpose | None = None  # portfolio or origination; None for every purpose
     basis: Words  # the basis in the lender's own words
     reference: Words  # of the assessment
@@ -43,7 +43,7 @@ class LawfulBasis(BaseModel):
 
 
 class PolicyAlone(BaseModel):
-    """Who declared that the policy decides without a person, when, and on what ground."""
+    """Who declared that the policy decides without a person, when, and on which ground."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -72,12 +72,12 @@ class Declarations(BaseModel):
 
         Args:
             check: a check or an operation, as in a call.
-            purpose: as in a call; outside screening, the flow's name.
+            purpose: the purpose of a call; outside screening, the flow's name.
         """
         bases = [basis for basis in self.lawful_basis if basis.check == family_of(check)]
-        for wanted in (purpose, None):
+        for declared in (purpose, None):
             for basis in bases:
-                if basis.purpose == wanted:
+                if basis.purpose == declared:
                     return basis
         return None
 
@@ -86,17 +86,17 @@ NOTHING_DECLARED = Declarations()
 
 
 def basis_words(basis: LawfulBasis | None) -> str:
-    """Return a basis in one line, with reference and date of its assessment."""
+    """Return a basis in one line, with the reference and date of its assessment."""
     if basis is None:
         return UNDECLARED
     return f"{basis.basis} ({basis.reference}, assessed {basis.assessed_on.isoformat()})"
 
 
 def read_declarations(settings: Settings) -> Declarations:
-    """Return what the lender declares.
+    """Read the lender's declarations file; without one nothing is declared.
 
     Raises:
-        SettingsError: the file that is named is not there, or holds what means nothing.
+        SettingsError: the file cannot be read, or is not valid.
     """
     path = settings.own_table("declarations")
     if path is None:
@@ -115,5 +115,5 @@ def read_declarations(settings: Settings) -> Declarations:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "declarations"
-        words = first["msg"].removeprefix("Value error, ")
-        raise SettingsError(f"{path}: {place}: {words}; see docs/notices.md") from None
+        message = first["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"{path}: {place}: {message}; see docs/notices.md") from None

@@ -1,7 +1,6 @@
-"""Parameters of a screening run: what the form in the Prefect UI and the command line ask for.
+"""Parameters of a screening run: the form in Prefect's UI, the command's options, the reference.
 
-Each is declared once: the form, the command's options and the reference pages are made from it.
-They are stored in clear by the engine and the journal: paths and choices only, never rows or keys.
+The engine and the journal store them in plain text: paths and choices only, never rows or keys.
 """
 
 from __future__ import annotations
@@ -17,24 +16,24 @@ from nightscreen.schemas.naming import refuse_identifiers, refuse_named_after_so
 if TYPE_CHECKING:
     CheckName = str
 else:
-    CheckName = Literal[tuple(CHECKS)]  # which checks there are is known when it runs
+    CheckName = Literal[tuple(CHECKS)]  # checks of other packages are known only at run time
 USUAL_CHECKS = [name for name, check in CHECKS.items() if check.is_default]
 """The checks of a run that names none."""
 KarmaIdentity = Literal["bvn", "phone", "email", "domain", "nuban"]
 PurposeName = Literal["portfolio", "origination"]
 
-SCREEN_FLOW = "screen_batch"  # the flow of a screening run, as the journal has it
+SCREEN_FLOW = "screen_batch"  # the flow of a screening run in the journal
 
 _FORM = (
     *("input", "checks", "purpose", "max_spend", "deadline", "quote_only", "run", "batch"),
     *("karma_identities", "karma_stop_at_first", "freshness", "policy", "shadow"),
     *("mapping", "merge_rows", "date_order", "output", "yes", "workers"),
 )
-"""The order of the form: what is asked of every run first, what is seldom touched last."""
+"""The order of the form: fields of every run first, seldom used ones last."""
 
 
 def _in_order(schema: dict[str, Any]) -> None:
-    """Put the fields of a form in the order of `_FORM`; others keep theirs, before them."""
+    """Put the fields of a form in the order of `_FORM`; other fields come first, in their order."""
     fields = schema["properties"]
     for name in _FORM:
         if name in fields:
@@ -42,7 +41,7 @@ def _in_order(schema: dict[str, Any]) -> None:
 
 
 class _Screening(RunLimits):
-    """Parameters of every screening, whatever its input."""
+    """Parameters common to a screening run and the inbox."""
 
     model_config = ConfigDict(json_schema_extra=_in_order)
 
@@ -50,7 +49,7 @@ class _Screening(RunLimits):
         "portfolio",
         title="Purpose",
         description="portfolio: customers you have; answers are reused for longer. origination: "
-        "people who apply now; they are asked afresh.",
+        "people who apply now; answers must be newer.",
     )
     checks: list[CheckName] = Field(
         USUAL_CHECKS,
@@ -76,20 +75,20 @@ class _Screening(RunLimits):
     freshness: list[str] = Field(
         [],
         title="How old answers may be",
-        description="Only where it differs from the settings. karma.clear=1 is a day, "
+        description="Only if different from the settings. karma.clear=1 is a day, "
         "ecosystem.found=PT12H twelve hours.",
     )
     mapping: str = Field(
         "",
         title="Mapping file",
-        description="Path of a TOML file that renames, merges or defaults columns. Empty: the "
-        "headings are understood as they are.",
+        description="Path of a TOML file that renames, merges or defaults columns. Empty: columns "
+        "are matched by their headings alone.",
     )
     policy: str = Field(
         "",
         title="Policy file",
         description="Path of a TOML file with the rules for decisions. Empty: the policy in force, "
-        "as it was approved last, or the default one.",
+        "or the default one.",
     )
     merge_rows: bool = Field(
         default=False,
@@ -101,45 +100,45 @@ class _Screening(RunLimits):
     shadow: str = Field(
         "",
         title="Policy to try",
-        description="Path of a second policy that decides beside the one in force, for nothing: "
-        "the report says who would move. Empty: that of the settings, or none.",
+        description="Path of a second policy that is applied too, without effect: the report says "
+        "which decisions would change. Empty: that of the settings, or none.",
     )
 
-    _nobodys_name = field_validator("batch", check_fields=False)(refuse_identifiers)
+    _no_identifier = field_validator("batch", check_fields=False)(refuse_identifiers)
 
     @field_validator("karma_identities", mode="before")
     @classmethod
-    def _no_image(cls, given: object) -> object:
+    def _no_image(cls, value: object) -> object:
         """Refuse an identity without a known transport (specification, area B, rule 5)."""
-        if isinstance(given, list | tuple) and "image" in given:
+        if isinstance(value, list | tuple) and "image" in value:
             raise ValueError(
                 "karma cannot be asked by image: the service does not say how an image is sent; "
                 "choose among bvn, phone, email, domain and nuban"
             )
-        return given
+        return value
 
 
 class ScreenBatch(_Screening):
-    """What to screen, until when and at which cost."""
+    """Parameters of a screening run."""
 
     input: Annotated[str, Option(argument="INPUT", help="CSV, XLSX or Parquet file.")] = Field(
         "",
         title="Input file",
-        description="Path of the CSV, XLSX or Parquet file, as the worker's machine "
-        "has it; of a pattern such as inbox/portfolio-*.csv the newest file. Files on your own "
-        "machine: drop them into the inbox instead. Empty only where a run is resumed.",
+        description="Path of the CSV, XLSX or Parquet file on the worker's machine; of a pattern "
+        "such as inbox/portfolio-*.csv the newest file. Files on your own machine: drop them into "
+        "the inbox instead. Empty only if a run is resumed.",
     )
     batch: str = Field(
         "",
         title="Batch name",
-        description="Nights of the same batch name are compared with each other. Empty: the "
-        "file's name without its date. Shown everywhere: no customer's name or number.",
+        description="Runs with the same batch name are compared with each other. Empty: the "
+        "file's name without its date. It is shown everywhere: no customer's name or number.",
         max_length=80,
     )
     quote_only: bool = Field(
         default=False,
         title="Quote only",
-        description="Say what it would cost and how long it would take, and stop there.",
+        description="Only say what the run would cost and how long it would take.",
     )
     run: Annotated[
         str, Option(help="Id of an earlier run to resume; INPUT may be left out then.")
@@ -153,22 +152,22 @@ class ScreenBatch(_Screening):
     date_order: Annotated[
         Literal["", "dmy", "mdy", "ymd"],
         Option(
-            help="Order of dates in numbers that the file leaves open: dmy is day first, mdy month "
-            "first. Empty: a screening takes what was answered last for the batch name."
+            help="Order of numeric dates if the file does not show it: dmy is day first, mdy month "
+            "first. Empty: a screening takes the last answer for the batch name."
         ),
     ] = Field(
         "",
         title="Order of dates",
-        description="Of dates in numbers that the file leaves open: dmy is day first, mdy month "
-        "first. Empty: as was answered last for this batch name.",
+        description="Of numeric dates if the file does not show it: dmy is day first, mdy month "
+        "first. Empty: the last answer for this batch name.",
     )
     output: Annotated[
-        str, Option(help="Where results go: a folder, or a URL such as s3://bucket/path.")
+        str, Option(help="Where to write results: a folder, or a URL such as s3://bucket/path.")
     ] = Field(
         "out",
         title="Output folder",
-        description="Results go into a folder of the run's id there, on the worker's machine, or "
-        "at a URL such as s3://bucket/path.",
+        description="Results are written to a folder named by the run's id there, on the worker's "
+        "machine or at a URL such as s3://bucket/path.",
     )
     workers: int = Field(
         1,
@@ -183,7 +182,7 @@ class ScreenBatch(_Screening):
         title="Spending is approved",
         description="Unusual spending was approved in advance: the run does not wait for it.",
     )
-    _nobodys_file = field_validator("input")(refuse_named_after_somebody)
+    _no_identifier_in_name = field_validator("input")(refuse_named_after_somebody)
 
 
 class WatchInbox(_Screening):
@@ -193,11 +192,11 @@ class WatchInbox(_Screening):
         0,
         title="Watch for (minutes)",
         description="How long to wait for files; files that arrived by then are still screened. "
-        "0: only the files there now.",
+        "0: only the files that are there now.",
         ge=0,
         le=24 * 60,
     )
 
     def screening(self) -> dict[str, Any]:
-        """Return what each file is screened with."""
+        """Return the parameters that each file is screened with."""
         return self.model_dump(include=set(_Screening.model_fields))

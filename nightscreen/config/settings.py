@@ -1,7 +1,6 @@
-"""Settings: read once at the top from the environment or `.env`, then passed down as plain values.
+"""Settings, read once from the environment or `.env` and passed down; nothing is read at import.
 
-Nothing is read at import. Each group is small and frozen. A wrong value is reported by its name in
-the environment, never by showing the value.
+A wrong value is reported by its name in the environment; the value is never shown.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def _days_or_duration(value: object) -> object:
 
 
 def _exact_address(url: str) -> str:
-    """Accept an address by the same rule, and leave it as it was registered, to the letter."""
+    """Accept an address by the same rule; leave it exactly as it was registered."""
     _service_address(url)
     return url
 
@@ -91,13 +90,13 @@ def _portal_address(url: str) -> str:
 
 
 def _origins(text: str) -> str:
-    """Accept addresses by the same rule, divided by commas."""
+    """Accept addresses by the same rule, separated by commas."""
     return ",".join(_portal_address(each.strip()) for each in text.split(",") if each.strip())
 
 
-def _proxy_address(given: SecretStr) -> SecretStr:
+def _proxy_address(value: SecretStr) -> SecretStr:
     """Accept nothing, `environment`, or an HTTP proxy; the value may hold a password."""
-    text = given.get_secret_value().strip()
+    text = value.get_secret_value().strip()
     parts = urlsplit(text)
     bare = parts.scheme == "http" and parts.hostname and not parts.query and parts.path in ("", "/")
     if text not in ("", "environment") and not bare:
@@ -109,15 +108,15 @@ def _proxy_address(given: SecretStr) -> SecretStr:
 
 
 def _proxies(text: str) -> str:
-    named = [each for part in text.split(",") if (each := part.strip())]
-    for each in named:
+    networks = [network for part in text.split(",") if (network := part.strip())]
+    for network in networks:
         try:
-            ipaddress.ip_network(each)
+            ipaddress.ip_network(network)
         except ValueError:
             raise ValueError(
-                f"{each} is no address or network; write such as 127.0.0.1 or 10.0.0.0/24"
+                f"{network} is no address or network; write such as 127.0.0.1 or 10.0.0.0/24"
             ) from None
-    return ",".join(named)
+    return ",".join(networks)
 
 
 ServiceAddress = Annotated[str, AfterValidator(_service_address)]
@@ -141,7 +140,7 @@ OF_FAMILIES: Mapping[str, tuple[int, float]] = {
     "aggregator": (8, 30),
     "loans": (4, 30),
 }
-"""Calls in flight and seconds of a call, for the operations beside the checks."""
+"""Calls in flight and timeout in seconds, for the operations besides the checks."""
 IN_FLIGHT = {
     **{name: check.max_in_flight for name, check in CHECKS.items()},
     **{family: calls for family, (calls, _) in OF_FAMILIES.items()},
@@ -154,31 +153,31 @@ AGED = {
     **{name: (*check.ages, Outcome.UNREADABLE.value) for name, check in CHECKS.items()},
     "cash_flow": ("pulled",),
 }
-"""The outcomes whose age may be set, by check. An answer that could not be read is asked again
-after an age of its own; figures of pulled transactions age as `cash_flow.pulled`."""
+"""The outcomes whose age may be set, by check. An answer that could not be read has its own age;
+the cash flow from pulled transactions ages as `cash_flow.pulled`."""
 
 
-def _refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
-    unknown = sorted(set(given) - set(known))
+def _refuse_unknown(names: Iterable[str], known: Iterable[str]) -> None:
+    unknown = sorted(set(names) - set(known))
     if unknown:
         raise ValueError(f"there is no {', '.join(unknown)}; there are {', '.join(known)}")
 
 
-def _over(usual: Mapping[str, float], known: Iterable[str]) -> AfterValidator:
-    """Accept known names, and lay their values over the usual ones."""
+def _over(defaults: Mapping[str, float], known: Iterable[str]) -> AfterValidator:
+    """Accept known names; values replace the defaults."""
 
-    def laid_over(given: dict[str, float]) -> dict[str, float]:
-        _refuse_unknown(given, known)
-        return {**usual, **given}
+    def merge(values: dict[str, float]) -> dict[str, float]:
+        _refuse_unknown(values, known)
+        return {**defaults, **values}
 
-    return AfterValidator(laid_over)
+    return AfterValidator(merge)
 
 
-def _ages(given: dict[str, dict[str, timedelta]]) -> dict[str, dict[str, timedelta]]:
-    named = (f"{check}.{outcome}" for check, ages in given.items() for outcome in ages)
+def _ages(values: dict[str, dict[str, timedelta]]) -> dict[str, dict[str, timedelta]]:
+    names = (f"{check}.{outcome}" for check, ages in values.items() for outcome in ages)
     known = [f"{check}.{outcome}" for check, outcomes in AGED.items() for outcome in outcomes]
-    _refuse_unknown(named, known)
-    return given
+    _refuse_unknown(names, known)
+    return values
 
 
 InFlight = Annotated[dict[str, Cap], _over(IN_FLIGHT, IN_FLIGHT)]
@@ -188,7 +187,7 @@ AgesSet = Annotated[dict[str, dict[str, Age]], AfterValidator(_ages)]
 
 
 class Retention(_Group):
-    """Days after which `purge` removes what is kept, by ground; a legal hold goes first."""
+    """Days after which `purge` deletes data, by ground; runs under legal hold are kept."""
 
     quarantine_days: int = Field(30, ge=1)
     enriched_days: int = Field(396, ge=1)
@@ -201,17 +200,17 @@ class Retention(_Group):
     applicants_days: int = Field(183, ge=1)
 
     def cutoffs(self, now: int) -> dict[str, int]:
-        """Return by ground the instant, in microseconds, before which things go."""
+        """Return, by ground, the instant in microseconds before which data are deleted."""
         return {name.removesuffix("_days"): now - days * DAY_MICROS for name, days in self}
 
     @classmethod
     def all_of(cls, days: int) -> Self:
-        """Return one period for every ground."""
+        """Return the same period for every ground."""
         return cls(**dict.fromkeys(cls.model_fields, days))
 
 
 GROUNDS = tuple(name.removesuffix("_days") for name in Retention.model_fields)
-"""On which grounds something is kept."""
+"""The grounds on which data are retained."""
 
 
 class BvnConsent(_Group):
@@ -223,7 +222,7 @@ class BvnConsent(_Group):
 
 
 class ContestClocks(_Group):
-    """How soon a customer who contests gets an answer, and what a repeated lookup may cost."""
+    """Hours within which a contest is answered, and what a repeated lookup may cost."""
 
     hours: float = Field(24, gt=0, le=8760)
     complex_hours: float = Field(48, gt=0, le=8760)
@@ -238,46 +237,46 @@ _CASH_FLOW_DAYS = {
 }
 _UNREADABLE = Outcome.UNREADABLE.value
 _UNREADABLE_DAYS = timedelta(days=7)
-"""Until a lookup is asked anew whose answer came whole and could not be read: it was charged, or
-may have been, and would be again."""
+"""Until a lookup is repeated whose answer could not be read: it may have been charged, and would be
+again."""
 NIGHTLY_MARGIN = timedelta(hours=4)
-"""Taken off each age, so that "one day" works on a run that starts at about the same hour."""
+"""Subtracted from each age, so that "one day" works for a run that starts at a similar hour."""
 IN_DOUBT_AGE = timedelta(days=1) - NIGHTLY_MARGIN
-"""How long a call in doubt counts as an attempt whose response was lost on its way."""
+"""How long a call in doubt counts as an attempt whose answer was lost."""
 
 
 def max_ages(
-    purpose: Purpose, given: Mapping[str, Mapping[str, timedelta]]
+    purpose: Purpose, freshness: Mapping[str, Mapping[str, timedelta]]
 ) -> dict[tuple[str, str], timedelta]:
-    """Return how old an answer may be, by check and outcome, margin already taken off."""
+    """Return how old an answer may be, by check and outcome, less `NIGHTLY_MARGIN`."""
     ages = {
         (name, outcome.value): timedelta(days=getattr(days, purpose.value))
         for name, check in CHECKS.items()
         for outcome, days in check.ages.items()
     }
     ages |= {(name, _UNREADABLE): _UNREADABLE_DAYS for name in CHECKS}
-    ages |= {(name, word): age for name in CHECKS for word, age in given.get(name, {}).items()}
+    for check in CHECKS:
+        ages |= {(check, outcome): age for outcome, age in freshness.get(check, {}).items()}
     return {key: max(age - NIGHTLY_MARGIN, timedelta(0)) for key, age in ages.items()}
 
 
-def cash_flow_age(purpose: Purpose, given: Mapping[str, Mapping[str, timedelta]]) -> timedelta:
-    """Return how old figures of cash flow may be, margin already taken off."""
-    age = given.get("cash_flow", {}).get("pulled", _CASH_FLOW_DAYS[purpose])
+def cash_flow_age(purpose: Purpose, freshness: Mapping[str, Mapping[str, timedelta]]) -> timedelta:
+    """Return how old a cash flow may be, less `NIGHTLY_MARGIN`."""
+    age = freshness.get("cash_flow", {}).get("pulled", _CASH_FLOW_DAYS[purpose])
     return max(age - NIGHTLY_MARGIN, timedelta(0))
 
 
 def overridden(
     settings: Mapping[str, Mapping[str, timedelta]], given: Sequence[str]
 ) -> dict[str, dict[str, timedelta]]:
-    """Return ages with those of one run laid over them.
+    """Return the ages of the settings, replaced by those of one run.
 
     Args:
         settings: ages of the settings.
         given: such as `karma.clear=1` (days) or `ecosystem.found=PT12H`.
 
     Raises:
-        SettingsError: one of them cannot be read, names no check and outcome, or says of the same
-            outcome something else than another.
+        SettingsError: an age cannot be read, names no check and outcome, or contradicts another.
     """
     merged: dict[str, dict[str, Any]] = {check: dict(ages) for check, ages in settings.items()}
     for name, age in _limits_of(given).items():
@@ -296,22 +295,22 @@ def overridden(
 
 
 def _limits_of(given: Sequence[str]) -> dict[str, str]:
-    """Return each limit by its name; one text may have several, separated by commas."""
-    found: dict[str, str] = {}
+    """Return each age by its name; one text may have several, separated by commas."""
+    ages: dict[str, str] = {}
     for limit in ",".join(given).split(","):
         name, _, age = (part.strip() for part in limit.partition("="))
-        if found.setdefault(name, age) != age:
+        if ages.setdefault(name, age) != age:
             raise SettingsError(
-                f"freshness {name} is given twice, as {found[name]} and as {age}: give it once"
+                f"freshness {name} is given twice, as {ages[name]} and as {age}: give it once"
             )
-    found.pop("", None)
-    return found
+    ages.pop("", None)
+    return ages
 
 
 class Settings(BaseSettings):
-    """Everything that the environment decides, by names with the prefix `NIGHTSCREEN_`.
+    """All settings, by names with the prefix `NIGHTSCREEN_`.
 
-    What each decides stands in `.env.example`, from which the page of settings is written.
+    `.env.example` explains each; the reference page of settings is made from it.
     """
 
     model_config = SettingsConfigDict(
@@ -338,11 +337,11 @@ class Settings(BaseSettings):
     desk_url: PortalAddress = ""
     desk_proxies: Proxies = ""
     desk_second_factor: str = Field("", pattern=rf"^(all|{_ROLES}(,{_ROLES})*)?$")
-    output: Path = Path("out")  # where the desk keeps runs
-    aggregator_sends_key: bool = False  # send the key beside a customer's access token
+    output: Path = Path("out")  # where the desk writes runs
+    aggregator_sends_key: bool = False  # send the key as well as a customer's access token
     aggregator_path: str = Field("/v2/aggregator", pattern=r"^(/[\w.-]+)+$")
     transactions_reread_days: int = Field(90, ge=0)
-    home: Path = Path(".nightscreen")  # where state is kept (mode 0700)
+    home: Path = Path(".nightscreen")  # folder of the state (mode 0700)
     engine_pages: Origins = ""
     open_engine: bool = False  # take work from a server without authentication
     journal_url: str = ""  # SQLAlchemy URL of the journal; SQLite under HOME
@@ -355,17 +354,17 @@ class Settings(BaseSettings):
     max_in_flight: InFlight = IN_FLIGHT  # calls in flight at once
     share_caps: bool = False
     timeout_s: Timeouts = TIMEOUTS_S  # seconds a call may take
-    attempts: int = Field(5, ge=1, le=20)  # a lookup, resends included
-    max_per_day: PerDay = {}  # lookups a day, by check
-    daily_spend_cap: Naira | None = None  # naira a day over all runs
-    monthly_spend_cap: Naira | None = None  # naira a month over all runs
-    balance_floor: Naira | None = None  # stop before the wallet falls under it
-    approval_above: Naira | None = None  # ask before a run quoted above it
+    attempts: int = Field(5, ge=1, le=20)  # per lookup, resends included
+    max_per_day: PerDay = {}  # lookups per day, by check
+    daily_spend_cap: Naira | None = None  # naira per day over all runs
+    monthly_spend_cap: Naira | None = None  # naira per month over all runs
+    balance_floor: Naira | None = None  # stop before the wallet falls below it
+    approval_above: Naira | None = None  # a run quoted above it needs approval
     approval_timeout: timedelta = timedelta(hours=2)  # how long an unused approval is valid
-    override_above: Naira | None = None  # exposure; above it two people turn a decline around
+    override_above: Naira | None = None  # exposure; above it an override needs two people
     review_within: timedelta = Field(timedelta(days=3), gt=timedelta(0))
     freshness: AgesSet = {}  # how old an answer may be
-    shadow: Path | None = None  # a second policy that every screening tries beside the one in force
+    shadow: Path | None = None  # a second policy that every screening tries, without effect
     require_approved_policy: bool = False
     merge_rows: bool = False  # the rows of one customer_id are one customer, in every run
     tolerated_failure_pct: float = Field(5.0, ge=0, le=100)
@@ -373,50 +372,51 @@ class Settings(BaseSettings):
     selfie_no_match_below: float = Field(70.0, ge=0, le=100)
     nights_left_notice: int = Field(3, ge=0)
     wallet_shared: bool = False  # others use the wallet too
-    outage_give_up: timedelta = timedelta(minutes=10)  # without an answer, then a run stops
-    resume_every: timedelta = timedelta(minutes=15)  # with a deadline, one call at first
+    outage_give_up: timedelta = timedelta(minutes=10)  # a run stops after this without an answer
+    resume_every: timedelta = timedelta(minutes=15)  # with a deadline: retry then, one call first
     inbox: Path = Path("inbox")  # folder whose files `nightscreen inbox` screens
     inbox_settle_s: float = Field(5, ge=0, le=3600)
     log_format: Literal["text", "json"] = "text"
-    retention: Retention = Retention()  # how long each kind is kept, in days
+    retention: Retention = Retention()  # how long each kind of data is kept, in days
     bvn_consent: BvnConsent = BvnConsent()
     contest: ContestClocks = ContestClocks()
     bad_loan: BadLoan = BadLoan()
 
     def own_table(self, name: str) -> Path | None:
-        """Return the lender's own file of such a name; None: the package's is used."""
-        given: Path | None = getattr(self, f"{name}_file")
-        if given is not None:
-            return given
+        """Return the lender's own file of this name; None if the package's is used."""
+        configured: Path | None = getattr(self, f"{name}_file")
+        if configured is not None:
+            return configured
         at_home = self.home / f"{name}.{'sql' if name == 'features' else 'toml'}"
         return at_home if at_home.exists() else None
 
     @field_validator("selfie_match_at", "selfie_no_match_below")
     @classmethod
-    def _in_hundredths(cls, given: float) -> float:
-        """Refuse a threshold that is meant as a share: similarity runs to about 100."""
-        if 0 < given <= 1:
+    def _in_hundredths(cls, value: float) -> float:
+        """Refuse a threshold written as a share: similarity runs to about 100."""
+        if 0 < value <= 1:
             raise ValueError("similarity runs from 0 to 100: write 90, not 0.9")
-        return given
+        return value
 
     @field_validator("selfie_no_match_below")
     @classmethod
-    def _below_match(cls, given: float, info: ValidationInfo) -> float:
+    def _below_match(cls, value: float, info: ValidationInfo) -> float:
         """Refuse thresholds that overlap."""
-        match_at = info.data.get("selfie_match_at", given)
-        if given > match_at:
+        match_at = info.data.get("selfie_match_at", value)
+        if value > match_at:
             raise ValueError(
-                f"is {given:g}, above SELFIE_MATCH_AT ({match_at:g}); it must be at most that, and "
+                f"is {value:g}, above SELFIE_MATCH_AT ({match_at:g}); it must be at most that, and "
                 "scores between the two are unsure"
             )
-        return given
+        return value
 
 
 def read_settings(**overrides: object) -> Settings:
     """Read the settings from the environment and `.env`.
 
     Raises:
-        SettingsError: naming each wrong variable and what it must be, never its value.
+        SettingsError: a value is wrong; the text names each variable and what it must be, never its
+            value.
     """
     try:
         return Settings(**overrides)  # type: ignore[arg-type]  # values are validated by the model
@@ -433,7 +433,7 @@ def read_settings(**overrides: object) -> Settings:
 
 
 def setting_names() -> list[str]:
-    """Return the name of every setting as the environment has it; groups are not among them."""
+    """Return the environment variable of every setting, without names of groups."""
     return list(_names(Settings, PREFIX))
 
 
@@ -445,7 +445,7 @@ _NAMED_BELOW = {
         f"{check}__{outcome}" for check, outcomes in AGED.items() for outcome in outcomes
     ],
 }
-"""What may follow the names of settings that hold a value by check."""
+"""What may follow the names of settings that hold a value per check."""
 
 
 def _names(model: type[BaseModel], prefix: str) -> Iterator[str]:
@@ -465,6 +465,5 @@ def _example_below(name: str) -> str:
 
 
 def _mistake(place: tuple[int | str, ...], message: str) -> str:
-    """Name a variable as the environment has it."""
     name = PREFIX + "__".join(str(part).upper() for part in place)
     return f"{name}: {message.removeprefix('Value error, ')}"

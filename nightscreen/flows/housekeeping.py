@@ -1,6 +1,6 @@
-"""What is to be done every day beside the runs: copy the journal, purge it, sum up the night.
+"""Daily flows besides the runs: back up the journal, purge, send the morning summary.
 
-They ask nobody anything and cost nothing; what they do is in `journal`, `privacy` and `ops`.
+They make no calls and cost nothing. `journal`, `privacy` and `ops` do the work.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from nightscreen.tasks.own_flow import flow
 
 
 class BackUp(BaseModel):
-    """Where copies of the journal go."""
+    """Parameters of a backup of the journal."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     folder: str = Field(
         "backups",
         title="Folder",
-        description="Each copy gets a folder of its day in it, on the worker's machine.",
+        description="Each copy gets a folder named by its day there, on the worker's machine.",
         min_length=1,
     )
     keep: int = Field(
@@ -36,17 +36,17 @@ class BackUp(BaseModel):
         "",
         title="File of the passphrase",
         description="Its first line seals the data key into each copy. Empty: the copy holds no "
-        "key, which must then be kept elsewhere.",
+        "key, which must then be saved elsewhere.",
     )
 
 
 @flow(name="back-up", flow_run_name="back-up")
 async def back_up(parameters: BackUp) -> dict[str, Any]:
-    """Copy the journal into a folder of the day; nothing of it reaches the engine.
+    """Copy the journal into a folder named by the day; none of it reaches the engine.
 
     Raises:
         JournalError: the journal cannot be read.
-        OutputError: the folder cannot be written, or holds a copy of today.
+        OutputError: the folder cannot be written, or already holds a copy of today.
     """
     with paging_false_starts("back-up", ""):
         settings = read_settings()
@@ -61,7 +61,7 @@ async def back_up(parameters: BackUp) -> dict[str, Any]:
 
 @flow(name="purge", flow_run_name="purge")
 async def purge() -> dict[str, Any]:
-    """Remove what is older than its retention period; return what went, in numbers.
+    """Delete what is older than its retention period; return what was deleted, in numbers.
 
     Raises:
         JournalError: the journal cannot be used.
@@ -73,7 +73,7 @@ async def purge() -> dict[str, Any]:
 
 @flow(name="morning-summary", flow_run_name="morning-summary")
 async def morning_summary() -> dict[str, Any]:
-    """Send what the night brought as one event; return its numbers.
+    """Send the last night's numbers as one event; return them.
 
     Raises:
         JournalError: the journal cannot be read, or there is none.

@@ -1,6 +1,6 @@
-"""The flows that ask person by person: BVN consent, offers and loans followed, pulls.
+"""The flows that ask person by person: BVN consent, loan offers, loan tracking, pulls.
 
-Each is `run_people` of one kind (`operations/person_run.py`), which says whom it asks, and what.
+Each is `run_people` with one kind of `PersonRun` (`operations/person_run.py`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ P = TypeVar("P", bound=ApiRunParameters)
 
 
 def _flow(kind: type[PersonRun[P, Any]], model: type[P], about: str) -> OwnFlow[[P], Any]:
-    """Return the flow of a kind of run; its form is that of its parameters."""
+    """Return the flow of a kind of run; its form in Prefect is made from `model`."""
 
-    async def run(parameters: P) -> Any:  # noqa: ANN401 - a report, or what the engine is told
+    async def run(parameters: P) -> Any:  # noqa: ANN401 - a report, or a Prefect state
         return await run_in_engine(kind, parameters)
 
-    run.__name__ = run.__qualname__ = kind.flow  # the engine finds it in this module by that
+    run.__name__ = run.__qualname__ = kind.flow  # the engine finds it in this module by its name
     run.__annotations__["parameters"] = model
     name = kind.flow.replace("_", "-")
     return flow(name=name, flow_run_name=named(kind.name), description=about)(run)
@@ -41,22 +41,22 @@ def _flow(kind: type[PersonRun[P, Any]], model: type[P], about: str) -> OwnFlow[
 request_bvns = _flow(
     BvnRequests,
     RequestBvns,
-    "Have a one-time password sent to every customer of a file who was not asked before.",
+    "Have the service send a one-time password to every customer of a file not asked before.",
 )
 confirm_bvns = _flow(
     BvnConfirmations,
     ConfirmBvns,
-    "Send on the passwords that customers supplied; each confirmation is charged.",
+    "Confirm BVNs with the passwords customers supplied; each confirmation is charged.",
 )
 offer_loans = _flow(
     LoanOffers,
     OfferLoans,
-    "Make a link for each chosen customer of a finished run who has none.",
+    "Make an application link for each chosen customer of a finished run who has none.",
 )
 track_loans = _flow(
     LoanTracking,
     TrackLoans,
-    "Ask about every open reference, and report what the service says and what has changed.",
+    "Ask about every open loan; report its state and what has changed.",
 )
 pull_transactions = _flow(
     TransactionPull, PullTransactions, "Pull the transactions of every live grant."

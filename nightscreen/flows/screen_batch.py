@@ -16,14 +16,14 @@ from nightscreen.schemas.naming import batch_name, contains_identifier
 from nightscreen.tasks.engine_run import EngineRunner, named
 from nightscreen.tasks.own_flow import flow
 
-_WILD = frozenset("*?[")
+_WILDCARDS = frozenset("*?[")
 
 
-def batch_and_purpose(given: dict[str, Any]) -> str:
+def batch_and_purpose(parameters: dict[str, Any]) -> str:
     """Name a flow run by its batch and purpose; neither holds personal data."""
-    source = given.get("input")
-    batch = given.get("batch") or (batch_name(Path(source)) if source else "batch")
-    batch, purpose = batch.rstrip("-*"), str(given.get("purpose", "portfolio"))
+    source = parameters.get("input")
+    batch = parameters.get("batch") or (batch_name(Path(source)) if source else "batch")
+    batch, purpose = batch.rstrip("-*"), str(parameters.get("purpose", "portfolio"))
     return batch if purpose in batch else f"{batch}-{purpose}"
 
 
@@ -45,7 +45,7 @@ async def screen_batch(parameters: ScreenBatch) -> dict[str, Any] | State[Any]:
 
 
 def newest_input(parameters: ScreenBatch) -> ScreenBatch:
-    """Return the parameters of a scheduled run with the newest file in the place of a pattern.
+    """Return the parameters of a scheduled run with a pattern replaced by the newest file.
 
     On the command line the shell expands patterns.
 
@@ -53,17 +53,17 @@ def newest_input(parameters: ScreenBatch) -> ScreenBatch:
         InputError: no file matches the pattern, or the newest one's name holds an identifier.
     """
     pattern = Path(parameters.input)
-    if pattern.exists() or not _WILD.intersection(parameters.input):
+    if pattern.exists() or not _WILDCARDS.intersection(parameters.input):
         return parameters
-    below = pattern.relative_to(pattern.anchor) if pattern.anchor else pattern
-    found = [path for path in Path(pattern.anchor).glob(str(below)) if path.is_file()]
-    if not found:
+    relative = pattern.relative_to(pattern.anchor) if pattern.anchor else pattern
+    files = [path for path in Path(pattern.anchor).glob(str(relative)) if path.is_file()]
+    if not files:
         raise InputError(
             f"no file matches {parameters.input}, seen from {Path.cwd()}: has tonight's extract "
             "arrived, does the pattern fit its name, or did the watch of the inbox screen it "
             "already (nightscreen runs list)?"
         )
-    newest = max(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+    newest = max(files, key=lambda path: (path.stat().st_mtime_ns, path.name))
     if contains_identifier(newest.name):
         raise InputError(
             f"the newest file that matches {parameters.input} has what looks like a customer's "

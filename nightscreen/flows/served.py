@@ -1,8 +1,8 @@
-"""The deployments of `prefect.yaml`, served by one process: what `nightscreen up` runs.
+"""Serve the deployments of `prefect.yaml` in one process, for `nightscreen up`.
 
-The file beside the present folder counts, else the package's. Runs are processes of their own, with
-everything loaded before they begin; a work pool is not needed. The inbox is watched by a process of
-its own and not scheduled here.
+The file of the working directory is used, else the package's. Each run is a separate process with
+all modules loaded; no work pool is needed. `nightscreen inbox` watches the inbox, so its deployment
+is left out.
 """
 
 from __future__ import annotations
@@ -34,41 +34,41 @@ FILE = "prefect.yaml"
 _ELSEWHERE = frozenset({"inbox"})
 _AT_ONCE = 4
 _ASKS_EVERY_S = 0.3
-"""How often the server is asked for runs: who waits at the counter waits for this too."""
+"""How often to ask the server for runs: an applicant at the counter waits for this too."""
 
 
 def deployments(text: str) -> list[RunnerDeployment]:
     """Return the deployments that a `prefect.yaml` describes."""
     return [
-        _made(given)
-        for given in yaml.safe_load(text)["deployments"]
-        if given["name"] not in _ELSEWHERE
+        _deployment(entry)
+        for entry in yaml.safe_load(text)["deployments"]
+        if entry["name"] not in _ELSEWHERE
     ]
 
 
-def _made(given: dict[str, Any]) -> RunnerDeployment:
-    module, _, name = given["entrypoint"].rpartition(".")
+def _deployment(entry: dict[str, Any]) -> RunnerDeployment:
+    module, _, name = entry["entrypoint"].rpartition(".")
     flow: Flow[..., Any] = getattr(import_module(module), name)
-    limit = given.get("concurrency_limit")
-    made = flow.to_deployment(
-        given["name"],
-        description=given.get("description"),
-        tags=given.get("tags"),
-        parameters=given.get("parameters"),
-        schedules=[_schedule(each) for each in given.get("schedules", ())],
+    limit = entry.get("concurrency_limit")
+    deployment = flow.to_deployment(
+        entry["name"],
+        description=entry.get("description"),
+        tags=entry.get("tags"),
+        parameters=entry.get("parameters"),
+        schedules=[_schedule(schedule) for schedule in entry.get("schedules", ())],
         concurrency_limit=limit and ConcurrencyLimitConfig.model_validate(limit),
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
-    if isinstance(made, Coroutine):
+    if isinstance(deployment, Coroutine):
         raise TypeError("deployments are made where no event loop runs")
-    return made
+    return deployment
 
 
 def two_folders(text: str, inbox: Path) -> str:
-    """Return a line that says where `nightly` reads, unless that is the inbox."""
-    given = (each for each in yaml.safe_load(text)["deployments"] if each["name"] == "nightly")
-    for each in given:
-        folder = Path(each["parameters"]["parameters"].get("input") or inbox / "*").parent
+    """Return a line that says where `nightly` reads its input, if not in the inbox."""
+    nightly = (entry for entry in yaml.safe_load(text)["deployments"] if entry["name"] == "nightly")
+    for entry in nightly:
+        folder = Path(entry["parameters"]["parameters"].get("input") or inbox / "*").parent
         if folder.absolute() != inbox.absolute():
             return (
                 f"nightly reads {folder.absolute()}, and the inbox is {inbox.absolute()}: to have "
@@ -77,13 +77,13 @@ def two_folders(text: str, inbox: Path) -> str:
     return ""
 
 
-def _schedule(given: dict[str, Any]) -> Schedule:
-    CronSchedule(cron=given["cron"], timezone=given["timezone"])  # says what is wrong with them
+def _schedule(entry: dict[str, Any]) -> Schedule:
+    CronSchedule(cron=entry["cron"], timezone=entry["timezone"])  # reports what is wrong with them
     return Schedule(
-        cron=given["cron"],
-        timezone=given["timezone"],
-        slug=given["slug"],
-        active=given.get("active", True),
+        cron=entry["cron"],
+        timezone=entry["timezone"],
+        slug=entry["slug"],
+        active=entry.get("active", True),
     )
 
 
@@ -91,21 +91,21 @@ def main() -> None:
     """Serve until stopped.
 
     Raises:
-        SettingsError: the server is away, refuses us, or answers anybody.
+        SettingsError: the server cannot be reached, refuses the login, or needs none.
     """
     if PREFECT_API_URL.value():
         require_engine()
         refuse_open_engine(allowed=read_settings().open_engine)
     own = Path(FILE)
     text = (own if own.exists() else template(FILE)).read_text("utf-8")
-    found = deployments(text)
+    served = deployments(text)
     sys.stdout.write(two_folders(text, read_settings().inbox))
-    names = ", ".join(each.full_name for each in found)
+    names = ", ".join(deployment.full_name for deployment in served)
     sys.stdout.write(f"serving {names}\n")
     sys.stdout.flush()
-    start_runs_warm({str(each.entrypoint).rpartition(".")[0] for each in found})
+    start_runs_warm({str(deployment.entrypoint).rpartition(".")[0] for deployment in served})
     serve(
-        *found,
+        *served,
         pause_on_shutdown=False,
         print_starting_message=False,
         limit=_AT_ONCE,

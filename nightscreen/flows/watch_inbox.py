@@ -1,4 +1,4 @@
-"""Watch the inbox: each file dropped there is quoted, screened once, put beside its result."""
+"""Watch the inbox: quote each file dropped there, screen it once, put it beside its result."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 
 @flow(name="watch-inbox", flow_run_name="inbox")
 async def watch_inbox(parameters: WatchInbox) -> dict[str, int] | State[Any]:
-    """Screen the files that are dropped into the inbox; each is a run of its own.
+    """Screen the files that are dropped into the inbox, each in its own run.
 
     Raises:
         UsageError: settings, policy, mapping or the inbox are wrong.
         JournalError: the journal cannot be used.
     """
     watch = await keep_watch(parameters, tell=get_run_logger().info)
-    says = "the file that was being screened is under inbox/failed"
-    return await to_prefect_state(dict(watch.fates), says, signalled=watch.stopped)
+    message = "the file that was being screened is under inbox/failed"
+    return await to_prefect_state(dict(watch.fates), message, signalled=watch.stopped)
 
 
 async def keep_watch(
     options: WatchInbox, *, forever: bool = False, tell: Callable[[str], object]
 ) -> InboxWatch:
-    """Watch the inbox until the time is up; return what its files came to.
+    """Watch the inbox until the time is up; return the watch with the results of its files.
 
     Args:
         options: how files are screened.
         forever: watch until stopped, whatever the options say.
-        tell: is told what happens, in a sentence without names.
+        tell: gets progress messages, which hold no file names.
     """
     settings = read_settings()
     watch = await asyncio.to_thread(open_watch, options, settings, forever=forever, tell=tell)
@@ -55,10 +55,10 @@ async def keep_watch(
 
 
 async def resume_waiting(run_id: str, *, tell: Callable[[str], object]) -> InboxWatch | None:
-    """Go on with the one file of the inbox that waited for a run's approval.
+    """Screen the file of the inbox that waited for a run's approval.
 
     Returns:
-        The watch with what the file came to; None where another watch has the file already.
+        The watch with the file's result; None if another watch has the file already.
     """
     watch = await asyncio.to_thread(open_watch, WatchInbox(), read_settings(), tell=tell)
     ticket = await asyncio.to_thread(watch.inbox.take_waiting, run_id)
@@ -69,18 +69,18 @@ async def resume_waiting(run_id: str, *, tell: Callable[[str], object]) -> Inbox
 
 
 async def _screen(watch: InboxWatch, ticket: Ticket) -> None:
-    """Screen one file as a run of its own, where it is to be screened, and put it away."""
-    due = await watch.examined(ticket)
-    if due is None:
+    """Screen one file if needed, and put it beside its result."""
+    examined = await watch.examined(ticket)
+    if examined is None:
         return
     try:
         with tags("inbox"):
-            report: dict[str, Any] = await screen_batch(due.parameters)
+            report: dict[str, Any] = await screen_batch(examined.parameters)
     except InputError as error:
         watch.note(ticket, await asyncio.to_thread(refuse, ticket, error, watch.inbox))
     else:
         await watch.finish_ticket(ticket, report)
     finally:
         ticket.release()
-        if due.content is not None:
-            due.content.release()
+        if examined.content is not None:
+            examined.content.release()

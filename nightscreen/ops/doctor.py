@@ -1,8 +1,8 @@
 """The doctor: problems of a run and its surroundings, and the next command.
 
-Everything here works when things are broken: a part that cannot be looked at is reported in words,
-and the others are looked at all the same. Nothing is changed, no engine is needed, no paid call is
-made. No state's next command is the doctor itself, unless something is to be fixed before.
+It works when things are broken: a part that cannot be checked becomes a finding, and the other
+parts are still checked. It changes nothing, needs no engine and makes no paid call. It suggests
+itself as the next command only after something to fix first.
 """
 
 from __future__ import annotations
@@ -61,42 +61,41 @@ _URGENCY = (HUNG, KILLED, "test_mode", "stopped")
 
 
 class Remedy(NamedTuple):
-    """What to do: `first` in words if something must be fixed, then `command` to type."""
+    """What to do: `first`, a text if something must be fixed, then `command` to type."""
 
     first: str
     command: str = ""
 
 
 class HealthFinding(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
-    name: str  # what it is
-    standing: str  # ok, warning, or wrong where no run can go on before it is fixed
-    says: str  # the finding, in words
-    # what to do about it, None where nothing is to be done; a remedy without a command is followed
-    # by what the run needs
+    name: str  # what was checked
+    standing: str  # ok, warning, or wrong if no run can start before it is fixed
+    says: str  # the finding as text
+    # what to do about it, if anything; a remedy without a command is followed by the run's remedy
     remedy: Remedy | None = None
 
 
 @dataclass(slots=True)
 class Diagnosis:
-    """The diagnosis."""
+    """What the doctor found."""
 
-    # the run's facts (`status.condition_of`), None where there is none; where none was named, the
-    # one that needs a person most among the newest of each flow and batch
+    # the run's facts (`status.condition_of`); if no run was named, of the most urgent one among the
+    # newest of each flow and batch
     run: dict[str, Any] | None = None
-    # the facts of those others, newest first
+    # the facts of the other newest runs, newest first
     others: list[dict[str, Any]] = field(default_factory=list)
     findings: list[HealthFinding] = field(default_factory=list)
-    safe: bool = True  # a run may be started or resumed now; `why_not` says why not
+    safe: bool = True  # a run may be started or resumed now; if not, `why_not` has the reason
     why_not: str | None = None
-    remedy: Remedy | None = None  # what to do next, None where all is well
-    # as the command ends: 0 nothing to do, 2 something must be fixed before any run, 3 a run
+    remedy: Remedy | None = None  # what to do next; None if all is well
+    # the command's exit status: 0 nothing to do, 2 something must be fixed before any run, 3 a run
     # stopped and can be resumed, 4 the service is in test mode
     exit_status: int = 0
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON has it; instants in UTC, money as decimal text in naira."""
+        """Return the JSON document; instants in UTC, money as decimal text in naira."""
         return {
             "run": None if self.run is None else shown_run(self.run),
             "others": [shown_run(other) for other in self.others],
@@ -118,11 +117,11 @@ def _advice(remedy: Remedy | None) -> dict[str, str | None]:
 
 
 def unreadable_settings(error: NightscreenError, more: tuple[HealthFinding, ...]) -> Diagnosis:
-    """Return the diagnosis where the settings cannot be read, so that nothing else can be."""
-    mend = Remedy("correct it in .env or the environment", DOCTOR)
-    found = Diagnosis(findings=[HealthFinding("settings", WRONG, str(error), mend), *more])
-    _conclude(found, "")
-    return found
+    """Return the diagnosis if the settings cannot be read; little else can be checked then."""
+    remedy = Remedy("correct it in .env or the environment", DOCTOR)
+    diagnosis = Diagnosis(findings=[HealthFinding("settings", WRONG, str(error), remedy), *more])
+    _conclude(diagnosis, "")
+    return diagnosis
 
 
 def diagnose(
@@ -134,23 +133,23 @@ def diagnose(
     probing: ServiceProbe | None = None,
     more: tuple[HealthFinding, ...] = (),
 ) -> Diagnosis:
-    """Look at a run, or at the newest of each flow and batch, and at what they need.
+    """Check a run, or the newest of each flow and batch, and their surroundings.
 
     Args:
-        settings: as a run would have them.
+        settings: the settings that a run would use.
         run_id: the run; empty for the newest of each flow and batch.
-        clock: the present instant.
-        diagnosing: tries the service's address and returns what is in the way; None: over the
-            settings' network.
-        probing: makes a free request there with the key, and returns the trouble it met.
-        more: what was found out elsewhere, such as about the engine.
+        clock: returns the present instant.
+        diagnosing: connects to the service's address and returns the problem, if any; by default
+            over the network of the settings.
+        probing: makes a free request there with the key, and returns the kind of error, if any.
+        more: findings made elsewhere, such as about the engine.
     """
-    found = Diagnosis()
-    _find_run(settings, run_id, clock, found)
+    diagnosis = Diagnosis()
+    _find_run(settings, run_id, clock, diagnosis)
     network = Network.of(settings)
-    folder = found.run["folder"] if found.run is not None else ""
+    folder = diagnosis.run["folder"] if diagnosis.run is not None else ""
     output = Path(folder).parent if folder else Path("out")
-    found.findings += [
+    diagnosis.findings += [
         _disk(HOME_DISK, settings.home),
         _disk("disk (output)", output),
         _settings(settings),
@@ -159,41 +158,41 @@ def diagnose(
     if settings.base_url:
         diagnosing = diagnosing or partial(diagnose_connection, network=network)
         probing = probing or partial(probe_service, network=network)
-        found.findings.append(_service(settings, diagnosing, probing))
-    found.findings += more
-    _conclude(found, run_id)
-    return found
+        diagnosis.findings.append(_service(settings, diagnosing, probing))
+    diagnosis.findings += more
+    _conclude(diagnosis, run_id)
+    return diagnosis
 
 
-def _find_run(settings: Settings, run_id: str, clock: Clock, found: Diagnosis) -> None:
-    """Find the run in the journal, and say what is wrong with that."""
+def _find_run(settings: Settings, run_id: str, clock: Clock, diagnosis: Diagnosis) -> None:
+    """Add the run, and findings about the journal, its key and the wallet."""
     try:
-        look = open_read_only(settings, clock=clock)
-        if look is None:
+        journal = open_read_only(settings, clock=clock)
+        if journal is None:
             says = f"none under {settings.home} yet: the first run makes it"
-            found.findings = [HealthFinding("journal", OK, says)]
+            diagnosis.findings = [HealthFinding("journal", OK, says)]
             return
-        with look:
-            found.findings = [HealthFinding("journal", OK, "can be read"), _key(look)]
-            found.findings += _wallet(look)
-            wanted = [look.runs.find(run_id)] if run_id else newest_runs(look, clock)
-            runs = [condition_of(each, settings, look, clock) for each in wanted if each]
-            found.run = min(runs, key=_urgency, default=None)
-            found.others = [run for run in runs if run is not found.run]
+        with journal:
+            diagnosis.findings = [HealthFinding("journal", OK, "can be read"), _key(journal)]
+            diagnosis.findings += _wallet(journal)
+            records = [journal.runs.find(run_id)] if run_id else newest_runs(journal, clock)
+            runs = [condition_of(each, settings, journal, clock) for each in records if each]
+            diagnosis.run = min(runs, key=_urgency, default=None)
+            diagnosis.others = [run for run in runs if run is not diagnosis.run]
     except (NightscreenError, OSError) as error:
         if isinstance(error, OSError):
             error = JournalError(f"the journal cannot be read: {error.strerror}")
-        found.findings = [_journal_trouble(settings, error)]
+        diagnosis.findings = [_journal_trouble(settings, error)]
 
 
 def _urgency(run: Mapping[str, Any]) -> int:
-    """Return how soon a person must see to a run; 0 is first, and among equals the newest."""
+    """Return a sort key: 0 for the run that needs a person first."""
     if run["state"] in _URGENCY:
         return _URGENCY.index(run["state"])
     return len(_URGENCY) + (0 if run["held"] else 1 if run["state"] == RUNNING else 2)
 
 
-# --- what is looked at ---
+# --- findings ---
 
 
 def _journal_trouble(settings: Settings, error: NightscreenError) -> HealthFinding:
@@ -213,19 +212,19 @@ def _journal_trouble(settings: Settings, error: NightscreenError) -> HealthFindi
     return HealthFinding("journal", WRONG, str(error), Remedy(first, command))
 
 
-def _key(look: Journal) -> HealthFinding:
-    mark = look.fingerprint[:8]
-    if look.key_trouble is None:
-        return HealthFinding("key", OK, f"fits the journal (fingerprint {mark})")
-    says = f"{look.key_trouble} (the journal's has the fingerprint {mark})"
+def _key(journal: Journal) -> HealthFinding:
+    fingerprint = journal.fingerprint[:8]
+    if journal.key_trouble is None:
+        return HealthFinding("key", OK, f"fits the journal (fingerprint {fingerprint})")
+    says = f"{journal.key_trouble} (the journal's has the fingerprint {fingerprint})"
     return HealthFinding("key", WRONG, says, Remedy("put the right data key back"))
 
 
-def _wallet(look: Journal) -> list[HealthFinding]:
-    """Say what left the wallet between runs, and has no reason yet."""
-    found = []
-    for run_id in Records(look, WalletGap).run_ids(state=OPEN):
-        run = look.runs.find(run_id)
+def _wallet(journal: Journal) -> list[HealthFinding]:
+    """Report money that left the wallet between runs without a recorded reason."""
+    findings = []
+    for run_id in Records(journal, WalletGap).run_ids(state=OPEN):
+        run = journal.runs.find(run_id)
         between = ((run.report if run else None) or {}).get("balance", {}).get("between_runs")
         if between is not None:
             missing = naira_words(to_micro(Decimal(between["missing"])))
@@ -237,8 +236,8 @@ def _wallet(look: Journal) -> list[HealthFinding]:
                 "note the reason at the desk under Money; where others use the wallet too, set "
                 "NIGHTSCREEN_WALLET_SHARED=yes"
             )
-            found.append(HealthFinding("wallet", WARNING, says, Remedy(first)))
-    return found
+            findings.append(HealthFinding("wallet", WARNING, says, Remedy(first)))
+    return findings
 
 
 def _disk(name: str, folder: Path) -> HealthFinding:
@@ -262,7 +261,7 @@ def _settings(settings: Settings) -> HealthFinding:
 
 
 def _tables(settings: Settings) -> HealthFinding:
-    """Say which tables are used, and what is wrong with the lender's own."""
+    """Report which tables are used, and what is wrong with the lender's own."""
     used = {name: settings.own_table(name) for name in _TABLES}
     try:
         load_response_rules(used["manners"])
@@ -286,21 +285,21 @@ _CAUSES = {
     "the proxy": "correct NIGHTSCREEN_PROXY, or have the proxy fixed",
     "NIGHTSCREEN_": "correct that setting in .env",
 }
-"""What `diagnose_connection` may find that stays wrong until somebody fixes it, and how; a silent
-service may answer again."""
+"""Problems `diagnose_connection` may report that someone must fix, and how. A service that only
+does not answer may do so later."""
 
 
 def _service(
     settings: Settings, diagnosing: Callable[[str], str | None], probing: ServiceProbe
 ) -> HealthFinding:
-    """Find out whether the service can be reached, and whether it knows address and key."""
-    in_the_way = diagnosing(settings.base_url)
-    if in_the_way is not None:
-        causes = (first for words, first in _CAUSES.items() if words in in_the_way)
-        first = next(causes, "")
+    """Check whether the service can be reached, and whether it accepts address and key."""
+    problem = diagnosing(settings.base_url)
+    if problem is not None:
+        remedies = (remedy for cause, remedy in _CAUSES.items() if cause in problem)
+        first = next(remedies, "")
         standing = WRONG if first else WARNING
         wait = "wait until the service answers again, or fix the network"
-        return HealthFinding("service", standing, in_the_way, Remedy(first or wait))
+        return HealthFinding("service", standing, problem, Remedy(first or wait))
     key = settings.api_key.get_secret_value()
     try:
         trouble = probing(settings.base_url, key, settings.own_table("manners")) if key else None
@@ -310,7 +309,7 @@ def _service(
     if trouble == "auth":
         says, _, first = REFUSALS[trouble].partition(": ")
         return HealthFinding("service", WRONG, f"{says} ({settings.base_url})", Remedy(first))
-    if trouble == "address":  # the one free question is about loans, which screening never asks
+    if trouble == "address":  # the only free request is about loans, which screening never makes
         says = f"{settings.base_url} knows no list of loan products: it offers none, or is wrong"
         first = "correct NIGHTSCREEN_BASE_URL, unless screening runs are answered there"
         return HealthFinding("service", WARNING, says, Remedy(first))
@@ -318,42 +317,42 @@ def _service(
     return HealthFinding("service", OK, f"{host} can be reached (no paid call was made)")
 
 
-# --- what follows from it ---
+# --- remedies ---
 
 
-def _conclude(found: Diagnosis, asked: str) -> None:
-    """Decide what to do next: what is broken first, then what the run needs."""
-    found.remedy, found.exit_status = _for_run(found, asked)
-    if found.run is not None and found.run["state"] in {RUNNING, HUNG}:
-        pid = found.run["pid"]
+def _conclude(diagnosis: Diagnosis, run_id: str) -> None:
+    """Set the remedy, the exit status and whether it is safe to run again."""
+    diagnosis.remedy, diagnosis.exit_status = _for_run(diagnosis, run_id)
+    if diagnosis.run is not None and diagnosis.run["state"] in {RUNNING, HUNG}:
+        pid = diagnosis.run["pid"]
         who = f"process {pid}" if pid is not None else "another process"
-        found.safe, found.why_not = False, f"{who} is at work on it"
-    missed = next((finding for finding in found.findings if finding.name == SCHEDULE), None)
-    if missed is not None and found.exit_status == 0:
-        found.exit_status, found.remedy = 3, missed.remedy
-    wrong = [finding for finding in found.findings if finding.standing == WRONG]
+        diagnosis.safe, diagnosis.why_not = False, f"{who} is at work on it"
+    missed = next((finding for finding in diagnosis.findings if finding.name == SCHEDULE), None)
+    if missed is not None and diagnosis.exit_status == 0:
+        diagnosis.exit_status, diagnosis.remedy = 3, missed.remedy
+    wrong = [finding for finding in diagnosis.findings if finding.standing == WRONG]
     if not wrong:
         return
     worst = min(wrong, key=lambda finding: finding.name != HOME_DISK)  # breaks the journal, too
-    found.exit_status = 2
-    if found.safe:
-        found.safe, found.why_not = False, f"no run can start: {worst.name} must be fixed"
-    mend, then = worst.remedy, found.remedy
-    if mend is not None and not mend.command:
-        first = "; then ".join(filter(None, (mend.first, then.first if then else "")))
-        mend = Remedy(first, (then.command if then else "") or DOCTOR)
-    found.remedy = mend or then
+    diagnosis.exit_status = 2
+    if diagnosis.safe:
+        diagnosis.safe, diagnosis.why_not = False, f"no run can start: {worst.name} must be fixed"
+    fix, next_step = worst.remedy, diagnosis.remedy
+    if fix is not None and not fix.command:
+        first = "; then ".join(filter(None, (fix.first, next_step.first if next_step else "")))
+        fix = Remedy(first, (next_step.command if next_step else "") or DOCTOR)
+    diagnosis.remedy = fix or next_step
 
 
-def _for_run(found: Diagnosis, asked: str) -> tuple[Remedy | None, int]:
-    """Return what the run needs, and the exit status."""
-    run = found.run
+def _for_run(diagnosis: Diagnosis, run_id: str) -> tuple[Remedy | None, int]:
+    """Return the run's remedy and the exit status; `run_id` is empty if no run was named."""
+    run = diagnosis.run
     if run is None:
-        if found.findings[0].standing == WRONG:  # the journal: it cannot say which runs there are
+        if diagnosis.findings[0].standing == WRONG:  # the journal: its runs are not known
             return None, 2
-        if not asked:
+        if not run_id:
             return Remedy("", "nightscreen quote FILE"), 0
-        first = f"there is no run {asked} in this journal: it never started, or HOME is another"
+        first = f"there is no run {run_id} in this journal: it never started, or HOME is another"
         return Remedy(first, "nightscreen runs list"), 2
     again, pid = _resume(run), run["pid"]
     kill = f"end process {pid}: kill -TERM {pid}, and kill -KILL {pid} if that does nothing"
@@ -367,26 +366,25 @@ def _for_run(found: Diagnosis, asked: str) -> tuple[Remedy | None, int]:
         HUNG: (Remedy(kill if pid else "end its process on the machine it runs on", again), 3),
         KILLED: (Remedy("", again), 3),
         "test_mode": (Remedy(live, again), 4),
-        "stopped": (_for_stop(run, found, again), 3),
+        "stopped": (_for_stop(run, diagnosis, again), 3),
         "completed": (held, 3) if run["held"] else (None, 0),
     }
     remedy, status = table[run["state"]]
-    if remedy == Remedy(""):  # a flow whose runs are not resumed
+    if remedy == Remedy(""):  # a flow whose runs cannot be resumed
         remedy = Remedy("begin it anew with its own command")
     return remedy, status
 
 
 def _resume(run: Mapping[str, Any], *options: str) -> str:
-    """Return the command that resumes a run, with a deadline that is still to come."""
-    kept = options
+    """Return the command that resumes a run, with its deadline if that has not passed."""
     if run["deadline_at"] is not None and run["deadline_at"] > run["now"]:
         deadline = to_instant(run["deadline_at"]).astimezone(LAGOS)
-        kept = (*options, "--deadline", f"{deadline:%Y-%m-%dT%H:%M}")
-    return resume_command(run["run_id"], run["flow"], *kept)
+        options = (*options, "--deadline", f"{deadline:%Y-%m-%dT%H:%M}")
+    return resume_command(run["run_id"], run["flow"], *options)
 
 
-def _for_stop(run: Mapping[str, Any], found: Diagnosis, again: str) -> Remedy:
-    """Return what ends a stop."""
+def _for_stop(run: Mapping[str, Any], diagnosis: Diagnosis, again: str) -> Remedy:
+    """Return the remedy of a stopped run; `again` is the command that resumes it."""
     if run["approval"] is not None:
         approve = f"nightscreen approve {run['run_id']}"
         return {
@@ -395,14 +393,14 @@ def _for_stop(run: Mapping[str, Any], found: Diagnosis, again: str) -> Remedy:
             ApprovalState.REFUSED: Remedy("only to approve it all the same", approve),
             ApprovalState.VOID: Remedy("ask an approver to approve the spending again", approve),
         }[run["approval"]["state"]]
-    reason, need = run["stop_reason"], run["missing_micro"]
+    reason, missing_micro = run["stop_reason"], run["missing_micro"]
     refused = "; ".join(
         refusals(
             (check, kind) for check in run["checks"] for kind in run["checks"][check]["errors"]
         )
     )
-    service = next((each.remedy for each in found.findings if each.name == "service"), None)
-    by = f" by about {naira_words(need)}" if need else ""
+    service = next((each.remedy for each in diagnosis.findings if each.name == "service"), None)
+    by = f" by about {naira_words(missing_micro)}" if missing_micro else ""
     first: Mapping[str | None, str] = {
         StopReason.BALANCE: f"top the wallet up{by}, above NIGHTSCREEN_BALANCE_FLOOR if set",
         StopReason.AUTH: refused
@@ -417,7 +415,7 @@ def _for_stop(run: Mapping[str, Any], found: Diagnosis, again: str) -> Remedy:
     if reason != StopReason.BUDGET:
         return Remedy(first.get(reason, ""), again)
     wait = ", and ".join(run["caps_in_the_way"])
-    cap, bound, missing = run["cap_micro"], run["bound_micro"], need or 0
+    cap, bound, missing = run["cap_micro"], run["bound_micro"], missing_micro or 0
     if cap is not None and (not wait or cap - bound < missing):
         naira = -(-max(bound + missing, cap + MICRO) // MICRO)
         return Remedy(wait, _resume(run, "--max-spend", str(naira)))

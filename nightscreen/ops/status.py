@@ -1,7 +1,6 @@
-"""The status of a run and of a night: states, numbers and the end in sight.
+"""The status of a run and of a night: states, numbers and the expected end.
 
-The journal knows what was asked and what it cost; the signs of life of a running process know its
-caps and its pace.
+The journal holds lookups and costs; the vital signs of a running process hold its caps and speed.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunActivity, RunRecord
     from nightscreen.schemas.clock import Clock
 
-SILENT_S = 120  # age of a living run's signs from which its process counts as hung
+SILENT_S = 120  # if a living run's vital signs are older than this, its process counts as hung
 HUNG = "hung"
-RECENT = timedelta(days=14)  # a batch that had no run for longer is nobody's nightly any more
+RECENT = timedelta(days=14)  # a batch without a run for longer is not a nightly one
 _MOST_RUNS = 2_000
 DAY_BEGINS = "which begins at noon in Lagos"
 ENDS: Mapping[str, str] = {**WHY, StopReason.BUDGET: "a spending cap was reached"}
@@ -60,29 +59,29 @@ COMMANDS: Mapping[str, str] = {
 
 
 def resume_command(run_id: str, flow: str, *options: str) -> str:
-    """Return the command that resumes a run; empty for a flow that is begun anew instead."""
-    words = COMMANDS.get(flow)
-    return "" if words is None else " ".join((words, "--run", run_id, *options))
+    """Return the command that resumes a run; empty for a flow whose runs cannot be resumed."""
+    command = COMMANDS.get(flow)
+    return "" if command is None else " ".join((command, "--run", run_id, *options))
 
 
-def newest_runs(look: Journal, clock: Clock) -> list[RunRecord]:
-    """Return the newest run of each flow and batch that had one of late, newest first.
+def newest_runs(journal: Journal, clock: Clock) -> list[RunRecord]:
+    """Return the newest run of each flow and batch with a `RECENT` run, newest first.
 
-    The very newest is among them, however old it is. A run made good by a later run of the same
-    flow and batch does not: a failed night is over once the next has completed.
+    The newest run of all is included however old it is. Earlier runs of the same flow and batch are
+    not: a failed night no longer matters once the next has completed.
     """
     since = clock() - span_micros(RECENT)
-    found: dict[tuple[str, str], RunRecord] = {}
-    for run in look.runs.newest(limit=_MOST_RUNS):
-        if not found or run.started_at >= since:
-            found.setdefault((run.flow, run.batch), run)
-    return list(found.values())
+    newest: dict[tuple[str, str], RunRecord] = {}
+    for run in journal.runs.newest(limit=_MOST_RUNS):
+        if not newest or run.started_at >= since:
+            newest.setdefault((run.flow, run.batch), run)
+    return list(newest.values())
 
 
 def state_of(home: Path, run: RunRecord, now: int) -> str:
-    """Return the state of a run; `hung` where its process lives and gives no sign of life.
+    """Return the state of a run; `hung` if its process lives but its vital signs are too old.
 
-    Only the machine that it runs on has its signs.
+    Only the machine that it runs on has its vital signs.
     """
     if run.state != RUNNING:
         return run.state
@@ -92,17 +91,17 @@ def state_of(home: Path, run: RunRecord, now: int) -> str:
     return HUNG if now - signs["at"] > SILENT_S * MICROS else RUNNING
 
 
-def standing_of(run: RunRecord, settings: Settings, look: Journal, now: int) -> dict[str, Any]:
-    """Return how a run stands: its state, why it ended and by whom, and what it waits for."""
+def standing_of(run: RunRecord, settings: Settings, journal: Journal, now: int) -> dict[str, Any]:
+    """Return a run's state, why and by whom it was stopped, and what it waits for."""
     report, approval, signs = run.report or {}, None, dict[str, Any]()
     if run.stop_reason == StopReason.APPROVAL:
-        approval = Approvals(look).newest(run.run_id)
+        approval = Approvals(journal).newest(run.run_id)
     if run.state == RUNNING or run.stop_reason == StopReason.OUTAGE:
         signs = read_vitals(settings.home, run.run_id) or {}
     return {
         "state": state_of(settings.home, run, now),
         "stop_reason": run.stop_reason,
-        "stopped_by": Audit(look).stopped_by(run),
+        "stopped_by": Audit(journal).stopped_by(run),
         "held": bool(report.get("held")) and not report.get("released"),
         "approval": None
         if approval is None
@@ -121,34 +120,36 @@ def standing_of(run: RunRecord, settings: Settings, look: Journal, now: int) -> 
     }
 
 
-def condition_of(run: RunRecord, settings: Settings, look: Journal, clock: Clock) -> dict[str, Any]:
+def condition_of(
+    run: RunRecord, settings: Settings, journal: Journal, clock: Clock
+) -> dict[str, Any]:
     """Return the facts of a run; instants are microseconds, money is micro-naira."""
     now, holder = clock(), run.holder
-    activity = look.runs.activity(run.run_id, alive=holder is not None)
+    activity = journal.runs.activity(run.run_id, alive=holder is not None)
     report, signs = run.report or {}, read_vitals(settings.home, run.run_id) or {}
     running = run.state == RUNNING
     live = signs if running else {}
     checks = _checks(report, signs, activity)
-    spent, missing = look.money.of_run(run.run_id), _missing(settings, checks, look, now)
-    last = max(activity.last_answer_at or 0, signs.get("last_answer_at") or 0) or None
+    spent, missing = journal.money.of_run(run.run_id), _missing(settings, checks, journal, now)
+    last_answer_at = max(activity.last_answer_at or 0, signs.get("last_answer_at") or 0) or None
     return {
         "run_id": run.run_id,
         "flow": run.flow,
         "batch": run.batch,
-        **standing_of(run, settings, look, now),
+        **standing_of(run, settings, journal, now),
         "phase": live.get("phase"),
         "started_at": run.started_at,
         "finished_at": run.finished_at,
         "signs_at": signs.get("at"),
-        "last_answer_at": last,
+        "last_answer_at": last_answer_at,
         "silent_since": live.get("silent_since"),
         "checks": checks,
         "spent_micro": spent.spent_micro,
         "bound_micro": spent.bound_micro,
         "missing_micro": missing,
-        "caps_in_the_way": caps_in_the_way(settings, look, missing or 0),
+        "caps_in_the_way": caps_in_the_way(settings, journal, missing or 0),
         "cap_micro": run.cap_micro,
-        "balance_micro": look.runs.last_balance(),
+        "balance_micro": journal.runs.last_balance(),
         "in_doubt": activity.in_doubt,
         "in_doubt_micro": activity.in_doubt_micro,
         "finish_at": live.get("finish_at"),
@@ -162,27 +163,26 @@ def condition_of(run: RunRecord, settings: Settings, look: Journal, clock: Clock
 def _checks(
     report: Mapping[str, Any], signs: Mapping[str, Any], activity: RunActivity
 ) -> dict[str, dict[str, Any]]:
-    """Return each check's numbers: live ones of the session that ran last, else the report's."""
-    found: dict[str, dict[str, Any]] = {}
-    reported, lived = report.get("checks", {}), signs.get("checks", {})
-    for name in dict.fromkeys((*lived, *reported, *activity.answered, *activity.troubles)):
-        live, part = lived.get(name), reported.get(name)
+    """Return each check's numbers, from the last session's vital signs or else from the report."""
+    numbers: dict[str, dict[str, Any]] = {}
+    reported, last_seen = report.get("checks", {}), signs.get("checks", {})
+    for name in dict.fromkeys((*last_seen, *reported, *activity.answered, *activity.troubles)):
+        live, part = last_seen.get(name), reported.get(name)
         left: int | None = None
         if part is not None and (live is None or signs.get("phase") != "asking"):
-            left = sum(part.get(end, 0) for end in ("pending", "failed", "in_doubt"))
+            left = sum(part.get(status, 0) for status in ("pending", "failed", "in_doubt"))
         elif live is not None:
             left = live["wanted"] - live["done"] + live["failed"] + live["in_doubt"]
-        found[name] = {
+        numbers[name] = {
             "answered": activity.answered.get(name, 0),
             "left": left,
             **{key: None if live is None else live[key] for key in ("cap", "in_flight", "stopped")},
             "errors": dict(sorted(activity.troubles.get(name, {}).items())),
         }
-    return found
+    return numbers
 
 
 def _deadline(run: RunRecord) -> int | None:
-    """Return the deadline a run was begun with."""
     try:
         return deadline_instant(str(run.parameters.get("deadline") or ""), run.started_at)
     except NightscreenError:
@@ -190,16 +190,16 @@ def _deadline(run: RunRecord) -> int | None:
 
 
 def _missing(
-    settings: Settings, checks: Mapping[str, Mapping[str, Any]], look: Journal, now: int
+    settings: Settings, checks: Mapping[str, Mapping[str, Any]], journal: Journal, now: int
 ) -> int | None:
-    """Return the worst cost of the lookups that are still to be asked; None where unknown."""
+    """Return the maximum cost of the lookups still to be asked; None if unknown."""
     if any(check["left"] is None for check in checks.values()):
         return None
     try:
         listed = load_prices(settings.own_table("prices"))
-    except SettingsError:  # a separate finding
+    except SettingsError:  # the doctor has a finding of its own for it
         listed = load_prices()
-    seen, missing = look.money.prices(), 0
+    seen, missing = journal.money.prices(), 0
     for name, check in checks.items():
         price = listed.get(name, 0)
         worst = max_cost(price, seen.get(name), limit_micro=price_limit(price), now=now)
@@ -207,33 +207,34 @@ def _missing(
     return missing
 
 
-def caps_in_the_way(settings: Settings, look: Journal, missing_micro: int) -> list[str]:
-    """Return what is to be done about caps of day and month that leave less than is needed."""
-    day = f"wait for the next day, {DAY_BEGINS},"
+def caps_in_the_way(settings: Settings, journal: Journal, missing_micro: int) -> list[str]:
+    """Return a remedy for each cap, of the day or the month, that leaves less than is needed."""
+    next_day = f"wait for the next day, {DAY_BEGINS},"
+    next_month = "wait for the next month"
     scopes = (
-        ("DAILY", day, settings.daily_spend_cap, look.money.today()),
-        ("MONTHLY", "wait for the next month", settings.monthly_spend_cap, look.money.this_month()),
+        ("DAILY", next_day, settings.daily_spend_cap, journal.money.today()),
+        ("MONTHLY", next_month, settings.monthly_spend_cap, journal.money.this_month()),
     )
-    words = []
+    remedies = []
     for name, wait, cap, spent in scopes:
         short = 0 if cap is None else missing_micro - max(0, to_micro(cap) - spent.bound_micro)
         if short > 0:
-            raised = f"raise NIGHTSCREEN_{name}_SPEND_CAP by {naira_words(short)}"
-            words.append(f"{wait} or {raised}")
-    return words
+            amount = naira_words(short)
+            remedies.append(f"{wait} or raise NIGHTSCREEN_{name}_SPEND_CAP by {amount}")
+    return remedies
 
 
 # --- in words ---
 
 
 def ending(run: Mapping[str, Any]) -> str:
-    """Return the state of a run in a few words."""
+    """Return the state of a run as a short text."""
     state, approval = run["state"], run["approval"]
     if approval is not None and state == "stopped":
-        by, most = approval["decided_by"], naira_words(approval["max_spend_micro"])
+        by, limit = approval["decided_by"], naira_words(approval["max_spend_micro"])
         return {
             ApprovalState.WAITING: "waits for approval of its spending; it made no calls",
-            ApprovalState.APPROVED: f"approved up to {most} by {by}, not resumed yet",
+            ApprovalState.APPROVED: f"approved up to {limit} by {by}, not resumed yet",
             ApprovalState.REFUSED: f"its spending was refused by {by}; it made no calls",
             ApprovalState.VOID: f"its approval by {by} is void: no run used it in time",
         }[approval["state"]]
@@ -249,7 +250,7 @@ def ending(run: Mapping[str, Any]) -> str:
 
 
 def deadline_words(run: Mapping[str, Any]) -> str | None:
-    """Return whether the deadline is met, None where there is none to be met any more."""
+    """Return a text on whether the deadline will be met; None without one, or after the end."""
     deadline_at, finish_at = run["deadline_at"], run["finish_at"]
     if deadline_at is None or run["state"] in {"completed", "test_mode"}:
         return None
@@ -267,7 +268,7 @@ _UNSHOWN = {
 
 
 def shown_run(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a run as JSON has them, with its state and its deadline in words."""
+    """Return the facts of a run for JSON, with its state and its deadline in words."""
     now = run["now"]
     ago = {name: run[f"{name}_at"] for name in ("signs", "last_answer")}
     return {
@@ -280,7 +281,7 @@ def shown_run(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(facts: Mapping[str, Any], unit: str) -> dict[str, Any]:
-    """Return facts with instants as ISO text, and amounts as naira under a name with a unit."""
+    """Return facts with instants as ISO text and amounts in naira; `unit` ends their names."""
     shown: dict[str, Any] = {}
     for name, value in facts.items():
         if name.endswith("_micro"):
@@ -292,37 +293,38 @@ def _plain(facts: Mapping[str, Any], unit: str) -> dict[str, Any]:
 
 # --- the morning summary ---
 
-_MOST_OF_A_NIGHT = 200  # newest runs: of a night with more, the first ones are not counted
+_MOST_OF_A_NIGHT = 200  # newest runs; of a night with more, the earliest are not counted
 _STATES = ("completed", "stopped", "test_mode", "killed", "running")
 
 
 def last_night(settings: Settings) -> dict[str, Any]:
-    """Return the numbers of the night that just ended, and `text` with them.
+    """Return the numbers of the night that just ended, and `text` with them in words.
 
     A night is the day from noon to noon in Lagos; money is decimal text in naira.
 
     Raises:
         JournalError: the journal cannot be read, or there is none.
     """
-    look = open_read_only(settings)
-    if look is None:
+    journal = open_read_only(settings)
+    if journal is None:
         raise JournalError(
             f"there is no journal under {settings.home}: set NIGHTSCREEN_HOME where the worker "
             "runs to where runs keep their state"
         )
-    with look:
-        return _night_of(look, system_clock())
+    with journal:
+        return _night_of(journal, system_clock())
 
 
-def _night_of(look: Journal, now: int) -> dict[str, Any]:
+def _night_of(journal: Journal, now: int) -> dict[str, Any]:
     night = spending_day(now)
     newest = (
-        (run.finished_at or run.started_at, run) for run in look.runs.newest(limit=_MOST_OF_A_NIGHT)
+        (run.finished_at or run.started_at, run)
+        for run in journal.runs.newest(limit=_MOST_OF_A_NIGHT)
     )
     runs = [run for at, run in newest if now - at < DAY_MICROS and spending_day(at) == night]
     reports = [run.report for run in runs if run.report is not None]
     checks = [check for report in reports for check in report.get("checks", {}).values()]
-    today, balance = look.money.today(), look.runs.last_balance()
+    today, balance = journal.money.today(), journal.runs.last_balance()
     drifts = [Decimal(report.get("balance", {}).get("drift") or 0) for report in reports]
     numbers: dict[str, Any] = {
         "night": night,
@@ -350,8 +352,8 @@ def _night_of(look: Journal, now: int) -> dict[str, Any]:
     lines = [first if runs else "no run this night", second]
     for run in runs:
         why = f": {ENDS.get(run.stop_reason, '')}" if run.stop_reason else ""
-        well = run.state in {"completed", "running"}
-        again = "" if well else f"; nightscreen doctor {run.run_id}"
-        lines.append(f"{run.run_id} of {run.batch} {run.state}{why}{again}")
+        is_well = run.state in {"completed", "running"}
+        advice = "" if is_well else f"; nightscreen doctor {run.run_id}"
+        lines.append(f"{run.run_id} of {run.batch} {run.state}{why}{advice}")
         lines += [f"  {notice}" for notice in (run.report or {}).get("notices", ())]
     return numbers | {"text": "\n".join(lines)}

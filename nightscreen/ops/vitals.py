@@ -1,8 +1,7 @@
-"""Vital signs of a run: its live numbers, the pace, the end in sight, and what wakes a person.
+"""Vital signs of a run: its live numbers, its speed, the expected end, and alarms.
 
-Numbers and ids only, in one small file a run under HOME that is replaced whole every few seconds
-and that other processes read. It is beside the journal and not in it, so that writing it costs the
-journal nothing. The engine wakes the person. No own clock.
+They are numbers and ids in one small file per run under HOME, replaced whole every few seconds and
+read by other processes. They are not in the journal, so that writing them does not slow it.
 """
 
 from __future__ import annotations
@@ -27,29 +26,29 @@ if TYPE_CHECKING:
     from nightscreen.calling.stops import Stops
 
 READING, PLANNING, ASKING = "reading", "planning", "asking"
-PAUSED, WRITING = "waiting", "writing"  # parts of a run's work
+PAUSED, WRITING = "waiting", "writing"  # phases of a run
 WINDOW_S, SAMPLE_S, SURE_S = 600, 10, 30
-"""How far back the pace is measured, how often a sample is kept, and the span it must have."""
-OUTAGE_S = 15 * 60  # silence of the service after which a person is woken
-PACE_S = 300  # span over which a pace must have been measured before it wakes anybody
+"""Span of the measured speed, interval of its samples, and least span for a forecast."""
+OUTAGE_S = 15 * 60  # silence of the service that raises an alarm
+PACE_S = 300  # least span of measured speed for the deadline's alarm
 FOLDER = "vitals"
-KEPT = 20  # runs whose last signs are kept
+KEPT = 20  # runs whose last vital signs are kept
 _COUNTS = ("wanted", "done", "failed", "in_doubt", "cap", "in_flight")
 
 
 @dataclass(slots=True)
 class RecentSpeed:
-    """How fast each check has gone lately, from samples of its progress; instants as journalled."""
+    """How fast each check was lately, from samples of its progress; instants in microseconds."""
 
-    # when an answer was last seen, as closely as samples are taken
+    # when an answer was last seen, to the precision of the samples
     last_answer_at: int | None = None
-    # since when the service has given no answer though it was asked for one
+    # since when the service has not answered although it was called
     silent_since: int | None = None
     _answered: int = 0
     _samples: deque[tuple[int, dict[str, int]]] = field(default_factory=deque)
 
     def add_sample(self, stops: Stops, now: int) -> None:
-        """Take note of what is done by now."""
+        """Record the progress so far."""
         if stops.answered != self._answered:
             self._answered = stops.answered
             self.last_answer_at, self.silent_since = now, None
@@ -59,7 +58,7 @@ class RecentSpeed:
         done = {check: counts.done for check, counts in stops.progress.items()}
         samples = self._samples
         if samples and any(done[name] < samples[-1][1].get(name, 0) for name in done):
-            samples.clear()  # a resumed run makes again the calls it had lost
+            samples.clear()  # a resumed run repeats the calls it lost
         if not samples or now - samples[-1][0] >= SAMPLE_S * MICROS:
             samples.append((now, done))
         while len(samples) > 1 and now - samples[0][0] > WINDOW_S * MICROS:
@@ -67,17 +66,17 @@ class RecentSpeed:
 
     @property
     def span_s(self) -> float:
-        """Return over how many seconds the pace is measured."""
+        """Return the span of the measured speed, in seconds."""
         return (self._samples[-1][0] - self._samples[0][0]) / MICROS if self._samples else 0.0
 
     def finish_at(self, stops: Stops, now: int) -> int | None:
-        """Return when the slowest check will have done all it was to ask; None if unknown."""
+        """Return when the slowest check will be done; None if unknown."""
         if self.span_s < SURE_S:
             return None
-        began, before = self._samples[0]
+        began, done_then = self._samples[0]
         ends = [now]
         for check, counts in stops.progress.items():
-            left, done = counts.wanted - counts.done, counts.done - before.get(check, 0)
+            left, done = counts.wanted - counts.done, counts.done - done_then.get(check, 0)
             if left <= 0 or check in stops.checks:
                 continue
             if done <= 0:
@@ -87,7 +86,7 @@ class RecentSpeed:
 
 
 def vitals_of(run: Run, pace: RecentSpeed, now: int, *, phase: str) -> dict[str, Any]:
-    """Return a run's signs now, in a phase of its work; instants in microseconds."""
+    """Return a run's vital signs in a phase of its work; instants in microseconds."""
     stops = run.stops
     waiting_for, waiting_since = stops.waiting or (None, None)
     return {
@@ -119,10 +118,7 @@ def vitals_of(run: Run, pace: RecentSpeed, now: int, *, phase: str) -> dict[str,
 
 
 def write_vitals(home: Path, run_id: str, signs: Mapping[str, Any]) -> bool:
-    """Replace a run's vital signs.
-
-    Return whether that succeeded, because a full disk must stop no run.
-    """
+    """Replace a run's vital signs; return whether that worked: a full disk must not stop a run."""
     try:
         (home / FOLDER).mkdir(mode=0o700, exist_ok=True)
         write_unsynced(home / FOLDER / f"{run_id}.json", json.dumps(signs).encode())
@@ -132,27 +128,27 @@ def write_vitals(home: Path, run_id: str, signs: Mapping[str, Any]) -> bool:
 
 
 def read_vitals(home: Path, run_id: str) -> dict[str, Any] | None:
-    """Return a run's last signs, None where there are none or they cannot be read."""
+    """Return a run's last vital signs; None if there are none or they cannot be read."""
     try:
-        found = json.loads((home / FOLDER / f"{run_id}.json").read_text("utf-8"))
+        signs = json.loads((home / FOLDER / f"{run_id}.json").read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return signs if isinstance(signs, dict) else None
 
 
 def sweep_vitals(home: Path) -> None:
-    """Remove the signs of all but the newest runs."""
+    """Remove the vital signs of all but the newest runs."""
     with suppress(OSError):
         files = sorted((home / FOLDER).glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
         for file in files[:-KEPT]:
             file.unlink(missing_ok=True)
 
 
-# --- what wakes a person ---
+# --- alarms ---
 
 
 class Alarm(StrEnum):
-    """What needs a person now; the last word of the event's name."""
+    """A reason to call a person now; the last part of the event's name."""
 
     NOT_STARTED = "not_started"
     AUTH = "auth"
@@ -169,7 +165,7 @@ class Alarms:
         self._sent: set[Alarm] = set()
 
     def due(self, signs: Mapping[str, Any]) -> list[Alarm]:
-        """Return the alarms that a run's signs of life call for and that were not sent before."""
+        """Return the alarms that a run's vital signs call for and that were not sent before."""
         if signs["silent_since"] is None:
             self._sent.discard(Alarm.OUTAGE)
         stops = {signs["stop"], *(check["stopped"] for check in signs["checks"].values())}
@@ -183,13 +179,13 @@ class Alarms:
             Alarm.DEADLINE: _out_of_reach(signs),
             Alarm.DISK: bool(free) and min(free) < LEAST_FREE_BYTES,
         }
-        fresh = [alarm for alarm, is_so in called_for.items() if is_so and alarm not in self._sent]
-        self._sent.update(fresh)
-        return fresh
+        new = [alarm for alarm, is_due in called_for.items() if is_due and alarm not in self._sent]
+        self._sent.update(new)
+        return new
 
 
 def _out_of_reach(signs: Mapping[str, Any]) -> bool:
-    """Return whether the deadline will not be met at the pace of late, or was not met."""
+    """Return whether the deadline was missed, or will be at the recent speed."""
     finish_at, deadline_at = signs["finish_at"], signs["deadline_at"]
     late = finish_at is not None and deadline_at is not None and finish_at > deadline_at
     sure = signs["phase"] == ASKING and signs["pace_s"] >= PACE_S

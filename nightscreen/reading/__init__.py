@@ -1,1 +1,1 @@
-"""Tables in: CSV, XLSX and Parquet, and what their headings mean."""
+"""Read CSV, XLSX and Parquet files, and match their headings to known columns."""

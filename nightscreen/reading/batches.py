@@ -1,7 +1,4 @@
-"""Rows as the readers of the formats give them, and batches of them in Arrow.
-
-Nothing here knows what a column means, or how a format is read.
-"""
+"""Rows from the readers of the formats, and Arrow batches of them."""
 
 from __future__ import annotations
 
@@ -17,10 +14,10 @@ from nightscreen.schemas.rows import RefusedRow, SourceBatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-BROKEN = "broken"  # the code of a row that cannot be split into the file's columns, or read
-MOST_COLUMNS = 2000  # columns of a file; lenders' widest have a few hundred
+BROKEN = "broken"  # code of a row that cannot be read, or split into the file's columns
+MOST_COLUMNS = 2000  # of a file; lenders' widest have a few hundred
 LONGEST_CELL = 32_767
-"""Characters that a cell of a workbook can hold; of a broken value no more is kept."""
+"""Characters that a workbook's cell can hold; a broken value is cut to this."""
 _NUL = "a zero byte inside a value; export the row again"
 
 
@@ -28,24 +25,24 @@ class SourceRow(NamedTuple):
     """A row of a file."""
 
     line: int  # its first line in the text, or its row in the sheet, from 1
-    cells: Sequence[str | None]  # its values, as many as the file has columns
+    cells: Sequence[str | None]  # as many as the file has columns
     fault: str = ""  # why it cannot be read and what to do; empty if it can
-    taken: int = 1  # how many lines it takes
+    taken: int = 1  # number of its lines
 
     @property
     def texts(self) -> list[str]:
-        """Its values, absent ones empty."""
+        """The values; absent ones are empty."""
         return [cell or "" for cell in self.cells]
 
 
 @dataclass(frozen=True, slots=True)
 class RawTable:
-    """A table of text whose columns have no meaning yet."""
+    """A table of text whose columns are not matched yet."""
 
     format: str  # `csv`, `xlsx` or `parquet`
-    headings: tuple[str, ...]  # as the file has them
+    headings: tuple[str, ...]  # of the file
     rows: Callable[[], Iterator[SourceRow]]  # yields all rows, from the beginning at every call
-    findings: tuple[str, ...] = ()  # the findings about the reading
+    findings: tuple[str, ...] = ()  # about reading the file
     encoding: str | None = None  # of a text file
     separator: str | None = None  # of a CSV file, in words
     sheet: str | None = None  # of a workbook
@@ -53,41 +50,41 @@ class RawTable:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which columns of a file go on."""
+    """The columns of a file that are read."""
 
     names: tuple[str, ...]  # their names in a batch
-    order: tuple[int, ...]  # the place of each in the file
+    order: tuple[int, ...]  # the position of each in the file
     guarded: bool  # the file is a quarantine file, whose cells have the formula guard
 
     def batches(self, rows: Iterable[SourceRow], size: int) -> Iterator[SourceBatch]:
         """Yield `size` rows at a time; only the last batch is smaller.
 
-        Blank rows are left out; broken ones count and stay with their neighbours. A zero byte,
-        which other programs take for the end of a text, breaks its row.
+        Blank rows are left out; broken rows count and stay in the batch of their neighbours. A row
+        with a zero byte is broken: other programs take it for the end of a text.
         """
-        held: list[SourceRow] = []
+        pending: list[SourceRow] = []
         for row in rows:
             text = "".join(row.texts)
             if not text or text.isspace():
                 continue
-            held.append(row._replace(fault=_NUL) if "\0" in text and not row.fault else row)
-            if len(held) == size:
-                yield self._batch(held)
-                held = []
-        if held:
-            yield self._batch(held)
+            pending.append(row._replace(fault=_NUL) if "\0" in text and not row.fault else row)
+            if len(pending) == size:
+                yield self._batch(pending)
+                pending = []
+        if pending:
+            yield self._batch(pending)
 
     def _batch(self, rows: list[SourceRow]) -> SourceBatch:
-        sound = [row for row in rows if not row.fault]
-        columns = list(zip(*(row.cells for row in sound), strict=True))
-        arrays = [pa.array(columns[at] if sound else [], pa.string()) for at in self.order]
+        readable = [row for row in rows if not row.fault]
+        columns = list(zip(*(row.cells for row in readable), strict=True))
+        arrays = [pa.array(columns[at] if readable else [], pa.string()) for at in self.order]
         if self.guarded:
             arrays = [
                 pc.replace_substring_regex(array, pattern=GUARDED_PATTERN, replacement=r"\1")
                 for array in arrays
             ]
         return SourceBatch(
-            lines=[row.line for row in sound],
+            lines=[row.line for row in readable],
             columns=pa.RecordBatch.from_arrays(arrays, names=list(self.names)),
             broken=[self._refused(row) for row in rows if row.fault],
         )

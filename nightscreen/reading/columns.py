@@ -1,6 +1,6 @@
-"""Headings to meaning: which line of a file has the headings, and which known column each means.
+"""Find the row of headings of a file, and match each heading to a known column.
 
-The words are in `data/headings.csv`. A mapping file goes before them (`mapping_file`).
+The known headings are in `data/headings.csv`; a mapping file takes precedence (`mapping_file`).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 HEADINGS_FILE = DATA / "headings.csv"
 HEADER_SEARCH_ROWS = 30
-"""How far down to search for the row of headings; titles and notes take a few rows."""
+"""Rows in which to look for the headings; titles and notes take a few rows."""
 ID_WEIGHT = 1000
 LONGEST_HEADING = 120
-"""Characters of a column's name; what is longer is a note, or text that ran into the headings."""
+"""Characters of a column's name; a longer one is a note or misplaced text."""
 OUTPUT_PREFIXES = (*(f"{check}_" for check in CHECKS), "batch_same_", "bvn_", "tx_")
 OUTPUT_COLUMNS = frozenset(
     {
@@ -48,7 +48,7 @@ _VALUE = re.compile(r"\d{5}|@|\d+[.,]\d{2}$|^\d+$|^\d{1,4}[-/]\d{1,2}[-/]\d{1,4}
 _NO_LETTER = re.compile(r"[\W_]+")
 _NEW_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _CONSENT_WORDS = ("consent", "withdraw", "revok", "optout")
-_SHOWN = 40  # a choice: headings that a message lists; it stays one that is read
+_SHOWN = 40  # a choice: headings that a message lists, so that it stays readable
 _ID = ("customer_id",)
 
 
@@ -59,18 +59,18 @@ def fold(heading: str) -> str:
 
 
 def looks_like_value(heading: str) -> bool:
-    """Say whether a heading may be somebody's data, which a message must not repeat."""
+    """Return whether a heading may be a person's data, which a message must not show."""
     return _VALUE.search(heading) is not None
 
 
 def is_output_name(name: str) -> bool:
-    """Say whether a name is, or may become, a column that the enriched output adds."""
+    """Return whether a name is, or may become, a column that the enriched output adds."""
     folded = name.casefold()
     return folded in OUTPUT_COLUMNS or folded.startswith(OUTPUT_PREFIXES)
 
 
 class _Word(NamedTuple):
-    """A line of the table of headings; `data/headings.csv` says what each use is."""
+    """A row of `data/headings.csv`, which explains each use."""
 
     use: str
     heading: str
@@ -96,7 +96,7 @@ def _short_forms() -> dict[str, str]:
 
 
 def _spelt_out(heading: str) -> str:
-    """Return a heading folded with its short forms written out, as of `Sal. A/C No`."""
+    """Return a heading folded, with its short forms spelt out, such as those of `Sal. A/C No`."""
     apart = _NEW_WORD.sub(" ", _CURRENCY.sub(" ", heading).replace("#", " no ")).casefold()
     words = (part.strip(".") for part in apart.replace("_", " ").split())
     parts = (part for word in words for part in ([word] if "/" in word else re.split(r"\W+", word)))
@@ -104,13 +104,13 @@ def _spelt_out(heading: str) -> str:
 
 
 def _by_form(words: Iterable[_Word]) -> dict[str, _Word]:
-    """Return words by their folded forms; as written goes before spelt out."""
-    given = list(words)
-    found: dict[str, _Word] = {}
+    """Return words by their folded forms; the form as written comes before the spelt-out one."""
+    listed = list(words)
+    by_form: dict[str, _Word] = {}
     for form in (fold, _spelt_out):
-        for word in given:
-            found.setdefault(form(word.heading), word)
-    return found
+        for word in listed:
+            by_form.setdefault(form(word.heading), word)
+    return by_form
 
 
 @cache
@@ -119,16 +119,16 @@ def _words_for(use: str) -> dict[str, _Word]:
 
 
 def _find(heading: str, words: Words[str, _Word]) -> _Word | None:
-    """Return the word that a heading is, as it is written or spelt out."""
+    """Return the word that matches a heading, as written or spelt out."""
     return words.get(fold(heading)) or words.get(_spelt_out(heading))
 
 
 @cache
 def heading_words(kind: InputKind = CUSTOMERS) -> dict[str, _Word]:
-    """Return the heading words of a kind of file by their folded forms.
+    """Return the known headings of a kind of file by their folded forms.
 
     A word without a column is a common heading of lenders' files that is only carried through.
-    Headings of a customer's id mean the same in every kind of file.
+    Headings of a customer's id are the same in every kind of file.
     """
     names = [_Word(kind.headings, name, name) for name in kind.columns]
     own = [word for word in _table() if word.use == kind.headings]
@@ -145,15 +145,15 @@ def meanings(heading: str, kind: InputKind = CUSTOMERS) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The headings to look for in one file: the common ones and those of its mapping."""
+    """The headings to look for in one file: the known ones and those of its mapping."""
 
     own: frozenset[str] = frozenset()  # folded headings that the mapping names
     ids: frozenset[str] = frozenset()  # those of them that mean `customer_id`
-    kind: InputKind = CUSTOMERS  # what the rows of the file are
+    kind: InputKind = CUSTOMERS  # of the file's rows
 
     @classmethod
     def of(cls, mapping: Mapping, kind: InputKind = CUSTOMERS) -> Vocabulary:
-        """Return the vocabulary for a file read with `mapping`."""
+        """Return the vocabulary of a file with a mapping."""
         named = [heading for listed in mapping.columns.values() for heading in listed]
         ids = mapping.columns.get("customer_id", ())
         return cls(frozenset(map(fold, (*named, *mapping.drop))), frozenset(map(fold, ids)), kind)
@@ -161,41 +161,43 @@ class Vocabulary:
     def header_row(self, rows: Sequence[Sequence[str | None]]) -> tuple[int, int]:
         """Return the index of the row of headings among the first rows, and its score.
 
-        The row with most known headings wins, the earlier among equals; where no row has any, it
-        is the first that is not blank.
+        It is the row with most known headings, the earliest among equals; if no row has any, the
+        first that is not blank.
         """
         scored = [self._score(row) for row in rows[:HEADER_SEARCH_ROWS]]
         best = max(scored, default=0)
         if best:
             return scored.index(best), best
-        filled = (at for at, row in enumerate(rows) if any(cell and cell.strip() for cell in row))
-        return next(filled, 0), 0
+        not_blank = (
+            at for at, row in enumerate(rows) if any(cell and cell.strip() for cell in row)
+        )
+        return next(not_blank, 0), 0
 
     def _score(self, cells: Sequence[str | None]) -> int:
         """Return how many cells of a row are known headings, each counted once.
 
-        One that means `customer_id` outweighs all others, since every file has it and no row of
-        values holds such a word.
+        A heading of `customer_id` outweighs all others: every file has it, and no row of values
+        does.
         """
         words = heading_words(self.kind)
-        seen = {form: _find(cell, words) for cell in cells if cell and (form := fold(cell))}
-        known = sum(1 for form, word in seen.items() if word or form in self.own)
+        matches = {form: _find(cell, words) for cell in cells if cell and (form := fold(cell))}
+        known = sum(1 for form, word in matches.items() if word or form in self.own)
         has_id = any(
             form in self.ids or (word and "customer_id" in word.columns)
-            for form, word in seen.items()
+            for form, word in matches.items()
         )
         return known + (ID_WEIGHT if has_id else 0)
 
 
 class _Headings:
-    """The headings of a file, tidied and made unique; without the columns of a quarantine file.
+    """The headings of a file, tidied and made unique; without those a quarantine file adds.
 
     Attributes:
         path: the file, for messages.
-        tidied: each in one line, without letters not to be seen, cut to a bearable length.
-        unique: those with blank ones named by place and repeated ones numbered.
-        places: of the columns that are the file's own.
-        findings: what was done to them.
+        tidied: in one line, without invisible characters, cut to `LONGEST_HEADING`.
+        unique: tidied, with blank ones named by position and repeated ones numbered.
+        places: positions of the file's own columns.
+        findings: what was changed.
     """
 
     def __init__(self, path: Path, raw: Sequence[str]) -> None:
@@ -205,8 +207,8 @@ class _Headings:
             )
         self.path = path
         self.findings: list[str] = []
-        shown = ("".join(c for c in text if c.isprintable() or c.isspace()) for text in raw)
-        tidied = [" ".join(heading.split()) for heading in shown]
+        printable = ("".join(c for c in text if c.isprintable() or c.isspace()) for text in raw)
+        tidied = [" ".join(heading.split()) for heading in printable]
         long = sum(1 for heading in tidied if len(heading) > LONGEST_HEADING)
         if long:
             self.findings.append(f"{_count(long, 'heading')} cut to {LONGEST_HEADING} characters.")
@@ -242,20 +244,20 @@ class _Headings:
             taken.add(name.casefold())
 
     def find(self, heading: str) -> int | None:
-        """Return the place of a heading: exactly as written, or the only one written alike."""
+        """Return the position of a heading: the exact one, or the only one equal when folded."""
         for at in self.places:
             if heading in (self.unique[at], self.tidied[at]):
                 return at
-        alike = [at for at in self.places if fold(self.tidied[at]) == fold(heading)]
-        return alike[0] if len(alike) == 1 else None
+        similar = [at for at in self.places if fold(self.tidied[at]) == fold(heading)]
+        return similar[0] if len(similar) == 1 else None
 
     def shown(self) -> list[str]:
-        """Return the headings for a message; none of them where one may be somebody's data."""
+        """Return the headings for a message; none if one may be a person's data."""
         names = [self.unique[at] for at in self.places]
         return [] if any(map(looks_like_value, names)) else names
 
     def listed(self) -> str:
-        """Return the headings as a message lists them."""
+        """Return the list of headings for a message."""
         names = self.shown()
         if not names:
             return "they look like data; does the file have a line of headings?"
@@ -275,7 +277,7 @@ def _free(stem: str, taken: set[str], *, first: int) -> str:
 
 
 def unique_headings(path: Path, raw: Sequence[str]) -> list[str]:
-    """Return a file's headings as a mapping may name them: tidied, and each once."""
+    """Return a file's headings, tidied and unique, for use in a mapping."""
     headings = _Headings(path, raw)
     return [headings.unique[at] for at in headings.places]
 
@@ -288,24 +290,28 @@ def understand(
     *,
     kind: InputKind = CUSTOMERS,
 ) -> tuple[Header, Layout]:
-    """Say what each column of a file means, and which go on.
+    """Match each column of a file to a known column, and decide which columns are read.
 
-    The path is for messages, the headings are as the file has them, and `findings` is what its
-    reading has to say already.
+    Args:
+        path: the file, for messages.
+        raw: its headings.
+        mapping: its mapping, if any.
+        findings: earlier findings about reading the file.
+        kind: of its rows.
 
     Raises:
-        InputError: no column means one that is required, two columns mean the same thing, or the
-            mapping names a heading that the file does not have.
+        InputError: a required column is missing, two columns match the same known one, or the
+            mapping names a heading that the file lacks.
     """
     headings = _Headings(path, raw)
     mapping = mapping or Mapping()
     meaning = _Meaning(headings, mapping, kind)
     meaning.work_out()
-    found = meaning.found
+    matched = meaning.matched
     columns: list[SourceColumn] = []
-    taken = set(found.values())
+    taken = set(matched.values())
     for at in meaning.kept:
-        name, known = headings.unique[at], found.get(at)
+        name, known = headings.unique[at], matched.get(at)
         output = known or name
         if known is None and (name.casefold() in kind.columns or is_output_name(name)):
             output = f"input_{name}"
@@ -313,7 +319,7 @@ def understand(
             output = _free(output, taken, first=2)
         taken.add(output.casefold())
         columns.append(SourceColumn(heading=name, known=known, output=output))
-    unused = [known for known in mapping.defaults if known in found.values()]
+    unused = [known for known in mapping.defaults if known in matched.values()]
     header = Header(
         columns=tuple(columns),
         findings=(
@@ -335,32 +341,32 @@ def understand(
 
 
 class _Meaning:
-    """What the columns of one file mean, found step by step."""
+    """Matches the columns of one file to known columns, step by step."""
 
     def __init__(self, headings: _Headings, mapping: Mapping, kind: InputKind) -> None:
         self.headings = headings
         self.mapping = mapping
         self.kind = kind
-        self.kept: list[int] = []  # places of the columns that go on, in order
-        self.found: dict[int, str] = {}  # what those mean that mean something, by place
-        self.told: list[str] = []  # what there is to tell of it
+        self.kept: list[int] = []  # positions of the columns that are read, in order
+        self.matched: dict[int, str] = {}  # known columns by position
+        self.findings: list[str] = []
 
     def work_out(self) -> None:
-        """Find all meanings: what the mapping says, then what known headings mean.
+        """Match columns by the mapping, then by known headings.
 
         Raises:
-            InputError: as for `understand`.
+            InputError: as in `understand`.
         """
         dropped = {self._place(heading, "drop") for heading in self.mapping.drop}
         self.kept = [at for at in self.headings.places if at not in dropped]
         self._take_mapped()
         self._recognise()
         for required in self.kind.required:
-            if required not in self.found.values() and required not in self.mapping.defaults:
+            if required not in self.matched.values() and required not in self.mapping.defaults:
                 raise self._missing(required)
 
     def _place(self, heading: str, key: str) -> int:
-        """Return the place of a heading that the mapping names under a key."""
+        """Return the position of a heading that the mapping names under a key."""
         at = self.headings.find(heading)
         if at is None:
             names = self.headings.shown()
@@ -371,7 +377,7 @@ class _Meaning:
         return at
 
     def _take_mapped(self) -> None:
-        """Take what the mapping says; merged columns stand in the order in which it names them."""
+        """Match by the mapping; merged columns are in the order in which it names them."""
         ordered = list(self.kept)
         for known, listed in self.mapping.columns.items():
             key = f"[columns] {known}"
@@ -379,10 +385,10 @@ class _Meaning:
             for heading, at in zip(listed, places, strict=True):
                 if at not in self.kept:
                     trouble = "is dropped at drop = [...]"
-                elif at in self.found:
-                    trouble = f"is given twice, first to {self.found[at]}"
+                elif at in self.matched:
+                    trouble = f"is given twice, first to {self.matched[at]}"
                 else:
-                    self.found[at] = known
+                    self.matched[at] = known
                     continue
                 raise InputError(f'{self.mapping.path}: {key}: "{heading}" {trouble}')
             slots = sorted(self.kept.index(at) for at in places)
@@ -391,16 +397,16 @@ class _Meaning:
         self.kept = ordered
 
     def _recognise(self) -> None:
-        """Take what known headings mean, but for what the mapping has.
+        """Match by known headings, except columns that the mapping has.
 
-        First those of one meaning, then those of several, which take one that is free, then the
-        last choices.
+        First headings with one meaning; then headings with several, which take a free one; then
+        the last choices.
         """
         mapped, tidied = self.mapping.columns, self.headings.tidied
         claims: dict[str, list[int]] = {}
         several: list[tuple[int, tuple[str, ...]]] = []
         last: list[tuple[_Word, int]] = []
-        for at in sorted(set(self.kept) - self.found.keys()):
+        for at in sorted(set(self.kept) - self.matched.keys()):
             possible = meanings(tidied[at], self.kind)
             choice = _find(tidied[at], _words_for("last_choice"))
             if choice is not None and self.kind is CUSTOMERS:
@@ -416,25 +422,25 @@ class _Meaning:
         for known, places in claims.items():
             if known not in mapped:
                 at = self._only(known, places)
-                self.found[at] = known
+                self.matched[at] = known
                 others = [f'"{self.headings.unique[place]}"' for place in places if place != at]
                 if others:
                     carried = f"{', '.join(others)} is only carried through."
-                    self.told.append(f'"{known}" is taken for {known}; {carried}')
+                    self.findings.append(f'"{known}" is taken for {known}; {carried}')
 
-    def _choose_last(self, last: Sequence[tuple[_Word, int]], meant: set[str]) -> None:
-        """Give columns that nothing else means to the headings that count only then."""
+    def _choose_last(self, last: Sequence[tuple[_Word, int]], taken: set[str]) -> None:
+        """Match known columns that no other heading matches to headings of last choice."""
         book = _words_for("loan_book")
-        named = (_find(self.headings.tidied[at], book) for at in self.headings.places)
-        beside = {word.means for word in named if word}
+        matches = (_find(self.headings.tidied[at], book) for at in self.headings.places)
+        present = {word.means for word in matches if word}
         for word, at in sorted(last, key=lambda choice: _table().index(choice[0])):
-            if word.means not in meant and (not word.unless or word.unless not in beside):
-                meant.add(word.means)
-                self.found[at] = word.means
-                self.told.append(f'"{self.headings.unique[at]}" is taken for {word.means}.')
+            if word.means not in taken and (not word.unless or word.unless not in present):
+                taken.add(word.means)
+                self.matched[at] = word.means
+                self.findings.append(f'"{self.headings.unique[at]}" is taken for {word.means}.')
 
     def _only(self, known: str, places: Sequence[int]) -> int:
-        """Return the only place that means a column, or the one with its very name."""
+        """Return the only position that matches a known column, or the one with its exact name."""
         tidied = self.headings.tidied
         exact = [at for at in places if tidied[at] == known] if len(places) > 1 else places
         if len(exact) == 1:
@@ -447,29 +453,28 @@ class _Meaning:
         )
 
     def carried(self) -> list[str]:
-        """Return the findings about meanings, those about consent first."""
-        names = (self.headings.unique[at] for at in self.kept if at not in self.found)
+        """Return the findings about matches, those about consent first."""
+        names = (self.headings.unique[at] for at in self.kept if at not in self.matched)
         about_consent = [
             f'"{name}" seems to be about consent but is not understood: it is only carried '
             "through. If consent depends on it, name it in a mapping file."
             for name in names
             if any(word in fold(name) for word in _CONSENT_WORDS)
         ]
-        return [*about_consent, *self.told]
+        return [*about_consent, *self.findings]
 
     def loan_status(self) -> int | None:
-        """Return the index, among the columns kept, of the one with a loan's status."""
+        """Return the index, among the columns that are read, of the loan's status, if any."""
         if self.mapping.loan_status:
             at = self._place(self.mapping.loan_status, "loan_status")
             return self.kept.index(at) if at in self.kept else None
         tidied = [self.headings.tidied[at] for at in self.kept]
         words = [_find(name, _words_for("loan_book")) for name in tidied]
-        means = [at for at, word in enumerate(words) if word and word.means == "status"]
-        plain = [at for at in means if fold(tidied[at]) != "status"]
-        return next(iter(plain or means), None)
+        statuses = [at for at, word in enumerate(words) if word and word.means == "status"]
+        specific = [at for at in statuses if fold(tidied[at]) != "status"]
+        return next(iter(specific or statuses), None)
 
     def _missing(self, required: str) -> InputError:
-        """Return the error that no column means a required one."""
         text = (
             f"{self.headings.path}: no {required} column; the headings are: "
             f"{self.headings.listed()} - name the column in a mapping file: "

@@ -1,8 +1,7 @@
-"""CSV and its kin: separators, title rows, quoted line ends, broken rows, exact line numbers.
+"""Read CSV: separators, title rows, quoted line ends, broken rows, exact line numbers.
 
-Text is read record by record, so that the damage stays small: a stray quote would swallow every row
-up to the next quote; here it breaks only its own line, and reading goes on below. Encodings belong
-to `text`, what headings mean to `columns`.
+Text is read record by record to limit damage: a stray quote, which would swallow every row up to
+the next quote, breaks only its own line. `text` detects encodings; `columns` matches headings.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ if TYPE_CHECKING:
     from nightscreen.reading.text import TextFile
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
-LONGEST_LINE = 16 << 20  # characters of a line: beyond it is no row, but a file without line ends
-csv.field_size_limit(LONGEST_LINE)  # a long value is no damage; of itself `csv` stops at 128 KiB
-MOST_LINES = 100  # how many lines one record may span; a quote open for longer is a stray one
-_SAMPLE_ROWS = 200  # a choice: the first may be headings, and all of them show how wide rows are
+LONGEST_LINE = 16 << 20  # characters; a longer line means a file without line ends
+csv.field_size_limit(LONGEST_LINE)  # a long value is valid; the default of `csv` is 128 KiB
+MOST_LINES = 100  # lines that one record may span; a quote open for longer is a stray one
+_SAMPLE_ROWS = 200  # a choice: enough to find the headings and the width of rows
 
 _STRAY_QUOTE = 'a quotation mark is out of place; write "" for one inside a quoted value'
 _STRAY_RETURN = "a line end inside a value without quotation marks"
@@ -33,17 +32,14 @@ _ENDLESS = f"a line of over {LONGEST_LINE >> 20} million characters"
 
 
 def read_csv(text: TextFile, vocabulary: Vocabulary) -> RawTable:
-    """Return a CSV file as a table of text.
-
-    Its separator is the one under which most headings are known.
-    """
+    """Return a CSV file as a table of text; its separator is the one with most known headings."""
     sample = text.sample()
     newline = "" if text.old_line_ends else "\n"
     candidates = []
     for separator in SEPARATORS:
         lines = _Lines(io.StringIO(sample, newline=newline))
-        filled = (row for row in _records(lines, separator, None) if "".join(row.texts).strip())
-        rows = list(islice(filled, _SAMPLE_ROWS)) or [SourceRow(1, [""])]
+        not_blank = (row for row in _records(lines, separator, None) if "".join(row.texts).strip())
+        rows = list(islice(not_blank, _SAMPLE_ROWS)) or [SourceRow(1, [""])]
         at, score = vocabulary.header_row([row.cells for row in rows])
         candidates.append((score, len(rows[at].cells), separator, rows, at))
     score, _, separator, rows, at = max(candidates, key=lambda candidate: candidate[:2])
@@ -80,19 +76,19 @@ def read_csv(text: TextFile, vocabulary: Vocabulary) -> RawTable:
 
 
 def _padded(header: SourceRow, below: Sequence[SourceRow]) -> tuple[str, ...]:
-    """Return headings, with blank ones where all rows below end in as many surplus blank fields."""
-    whole = below[:-1] or below  # the sample may end within the last
+    """Return the headings, padded with blank ones if all rows below end in surplus blank fields."""
+    complete = below[:-1] or below  # the sample may end within the last row
     headings = tuple(header.texts)
-    widths = {len(row.cells) for row in whole}
+    widths = {len(row.cells) for row in complete}
     width = widths.pop() if len(widths) == 1 else 0
-    surplus = "".join(cell for row in whole for cell in row.texts[len(headings) :])
+    surplus = "".join(cell for row in complete for cell in row.texts[len(headings) :])
     return headings if surplus.strip() else headings + ("",) * (width - len(headings))
 
 
 def _in_columns(row: SourceRow, separator: str, width: int) -> SourceRow:
-    """Return a broken row with its values in the file's columns as far as they go.
+    """Return a broken row with as many cells as the file has columns.
 
-    Values beyond the last column stay in the last one, separated as they were.
+    Values beyond the last column are joined to it with the separator.
     """
     cells = list(row.cells[:width]) + [None] * (width - len(row.cells))
     if len(row.cells) > width:
@@ -101,7 +97,7 @@ def _in_columns(row: SourceRow, separator: str, width: int) -> SourceRow:
 
 
 class _Lines:
-    """The lines of a text, of which the next can be looked at before they are taken.
+    """The lines of a text, with lookahead.
 
     Attributes:
         number: of the next line, from 1.
@@ -114,21 +110,21 @@ class _Lines:
         self.number = 1
 
     def ahead(self, most: int) -> list[str]:
-        """Return the next lines without their ends, at most so many; none at the end."""
+        """Return up to `most` next lines without their ends; none at the end."""
         while len(self._held) < most and (line := self._read()):
             self._held.append(line[:-1] if line[-1] in "\r\n" else line)
         return list(islice(self._held, most))
 
     def take(self, count: int) -> None:
-        """Go on behind so many lines, which were looked at."""
+        """Consume a number of lines, all returned by `ahead` before."""
         for _ in range(count):
             self._held.popleft()
         self.number += count
 
     def _read(self) -> str:
-        """Return a line with its end; of one that is too long the beginning.
+        """Return a line with its end, or the beginning of one that is too long.
 
-        If such a line has carriage returns, its program changed to them midway: it is cut at one.
+        If such a line has carriage returns, the file uses them as line ends: it is cut at one.
         """
         line = self._rest + self._file.readline(LONGEST_LINE)
         self._rest = ""
@@ -143,10 +139,7 @@ class _Lines:
 
 
 def _records(lines: _Lines, separator: str, width: int | None) -> Iterator[SourceRow]:
-    """Yield the records of a text.
-
-    `width` is how many fields a record must have; None for any number.
-    """
+    """Yield the records of a text; `width` is their number of fields, None for any number."""
     while nearby := lines.ahead(1):
         at, line = lines.number, nearby[0].removesuffix("\r")
         if len(line) >= LONGEST_LINE and "\r" not in line:
@@ -156,7 +149,7 @@ def _records(lines: _Lines, separator: str, width: int | None) -> Iterator[Sourc
         elif "\r" in line:
             parts = [part for part in line.split("\r") if part.strip()]
             if all(len(part.split(separator)) == width for part in parts):
-                # each is a row by itself, so the returns are line ends, not inside a value
+                # each part is a complete row, so the returns are line ends, not inside a value
                 yield from (SourceRow(at, part.split(separator)) for part in parts)
                 lines.take(1)
                 continue
@@ -169,7 +162,7 @@ def _records(lines: _Lines, separator: str, width: int | None) -> Iterator[Sourc
 
 
 def _quoted(at: int, lines: Sequence[str], separator: str, width: int | None) -> SourceRow:
-    """Return the record that begins with the first of these lines."""
+    """Return the record that begins at the first of these lines."""
     try:
         cells, taken = _parsed(lines, separator, strict=True)
         fault = _width_fault(cells, width)
@@ -178,14 +171,14 @@ def _quoted(at: int, lines: Sequence[str], separator: str, width: int | None) ->
     if fault:
         for after, line in enumerate(lines[1:taken], start=1):
             if line.strip() and line.count('"') % 2 == 0 and _is_sound(line, separator, width):
-                # what is a row by itself is no part of the damage above it
+                # a line that is a complete row does not belong to the broken record above it
                 cells, _ = _loose(lines[:after], separator)
                 return SourceRow(at, cells, _STRAY_QUOTE, after)
     return SourceRow(at, cells, fault, taken)
 
 
 def _parsed(lines: Sequence[str], separator: str, *, strict: bool) -> tuple[list[str], int]:
-    """Return the fields of the record that begins the lines, and how many lines it takes."""
+    """Return the fields of the first record of the lines, and its number of lines."""
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=separator, strict=strict)
     return next(reader), reader.line_num
 
@@ -205,7 +198,7 @@ def _is_sound(line: str, separator: str, width: int | None) -> bool:
 
 
 def _loose(lines: Sequence[str], separator: str) -> tuple[list[str], int]:
-    """Split a broken record as well as can be; where that fails its first line is one piece."""
+    """Split a broken record as well as possible; if that fails, return its first line unsplit."""
     try:
         cells, taken = _parsed(lines, separator, strict=False)
     except csv.Error:

@@ -1,7 +1,4 @@
-"""The mapping file: what a user says about the headings of their own file.
-
-`columns`, which has the file's own headings, makes the final decision.
-"""
+"""The mapping file, in which a user matches headings of their own file; `columns` applies it."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from nightscreen.schemas.errors import SettingsError
 
 DATE_ORDERS = ("dmy", "mdy", "ymd")
 _MOST_BYTES = 1 << 20
-"""A mapping file has a few lines; what is larger is another file, or has no end."""
-_SHOWN = 200  # characters of what the file says: a file of another kind may have one long line
+"""A mapping file has a few lines; a larger file is something else."""
+_SHOWN = 200  # characters of the file in a message: another kind of file may have one long line
 _KEYS = ("columns", "defaults", "date_order", "sheet", "drop", "merge_rows", "loan_status")
 _EXPECTED = {
     "columns": 'must be "Their Heading" or a list of headings',
@@ -50,12 +47,12 @@ class Mapping(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: Path = Path("mapping.toml")  # the file, for messages
-    # known column to the headings that mean it, in the order they are merged; no heading at all
-    # says that nothing in the file means it
+    # headings by known column, in the order in which they are merged; an empty list means that no
+    # column of the file matches
     columns: dict[str, Annotated[tuple[str, ...], BeforeValidator(_listed)]] = {}
-    # known column to its value for all rows
+    # values for all rows, by known column
     defaults: dict[str, Annotated[str, BeforeValidator(_as_text)]] = {}
-    # the order of dates that are not ISO; None where not declared
+    # the order of dates that are not ISO; None if not declared
     date_order: Annotated[
         Literal["dmy", "mdy", "ymd"] | None,
         BeforeValidator(lambda value: value.casefold() if isinstance(value, str) else value),
@@ -77,8 +74,8 @@ def read_mapping(path: Path, kind: InputKind = CUSTOMERS) -> Mapping:
     """Read a mapping file for rows of some kind.
 
     Raises:
-        SettingsError: the file is missing, is no TOML, or holds a key, column or value that means
-            nothing; the message names the file and the key.
+        SettingsError: the file is missing, is not TOML, or has an unknown key or column or a wrong
+            value; the message names the file and the key.
     """
     try:
         tree = tomllib.loads(_text(path), parse_float=str)
@@ -140,7 +137,7 @@ def _trouble(tree: dict[str, Any], kind: InputKind) -> str:
 
 
 def mapping_toml(mapping: Mapping) -> str:
-    """Return a mapping as the text of its file."""
+    """Return the text of a mapping file."""
 
     def text(value: object) -> str:
         return json.dumps(value, ensure_ascii=False)

@@ -1,8 +1,7 @@
-"""Merge rows: the rows of one `customer_id` become one customer, for books with a row per loan.
+"""Merge the rows of one `customer_id` into one customer, for loan books with a row per loan.
 
-Identifiers that agree are taken; one that differs between the rows is not used, and named among
-the problems. The exposure of open loans is summed. The screening run stores the rows and decides in
-which portions they are merged.
+An identifier that differs between the rows is not used and is reported as a problem. The exposure
+of open loans is summed. The screening run stores the rows and merges them in portions.
 """
 
 from __future__ import annotations
@@ -68,11 +67,11 @@ _CONSENT = (
     *("consent_reference", "consent_purpose", "consent_channel"),
     *("consented_at", "consent_expires_at", "consent_withdrawn_at"),
 )
-_MOST_PROBLEMS = 100_000  # bounds memory where a column's words are all unknown; more tell no more
+_MOST_PROBLEMS = 100_000  # bounds memory if all of a column's statuses are unknown
 
 
 def status_name(columns: Sequence[SourceColumn], place: int | None) -> str | None:
-    """Return the row column with a loan's status; None if the file has none."""
+    """Return the column of a row batch with a loan's status; None if the file has none."""
     if place is None or columns[place].known is not None:
         return None
     return f"{EXTRA_PREFIX}{columns[place].output}"
@@ -86,20 +85,20 @@ def _status_words() -> list[dict[str, str]]:
 
 @cache
 def loan_statuses() -> dict[str, bool]:
-    """Return folded status words, and whether such a loan is open."""
+    """Return whether a loan is open, by folded status."""
     return {fold(row["word"]): row["open"] == "yes" for row in _status_words()}
 
 
 @cache
 def loan_standings() -> dict[str, LoanStanding]:
-    """Return folded status words, with the status they mean."""
+    """Return the standing of a loan, by folded status."""
     return {fold(row["word"]): LoanStanding(row["outcome"]) for row in _status_words()}
 
 
-@lru_cache(maxsize=1000)  # a book has a row for each loan and day, and a dozen words
-def standing_of(word: str) -> LoanStanding | None:
-    """Return what a status word means; None of an unknown one."""
-    return loan_standings().get(fold(word))
+@lru_cache(maxsize=1000)  # a book has a row for each loan and day, and a dozen statuses
+def standing_of(status: str) -> LoanStanding | None:
+    """Return the standing of a loan with this status; None if it is unknown."""
+    return loan_standings().get(fold(status))
 
 
 def merges_rows(parameters: ScreenBatch, settings: Settings, mapping: Mapping | None) -> bool:
@@ -109,9 +108,10 @@ def merges_rows(parameters: ScreenBatch, settings: Settings, mapping: Mapping | 
 
 
 def merge_rows(rows: pa.Table, status: str | None) -> tuple[pa.Table, list[Problem]]:
-    """Return one row for each customer, in the order of their numbers, and what was found.
+    """Return one row for each customer, in the order of their numbers, and the problems.
 
-    Customers come whole, with `CUSTOMER`; without a column of loans' statuses every loan is open.
+    All rows of a customer must be there, with `CUSTOMER`. Without `status`, the column of loans'
+    statuses, every loan is open.
     """
     customers: dict[int, list[Row]] = {}
     for row in rows.to_pylist():
@@ -119,64 +119,64 @@ def merge_rows(rows: pa.Table, status: str | None) -> tuple[pa.Table, list[Probl
     problems: list[Problem] = []
     merged = [_merged(customers[number], status, problems) for number in sorted(customers)]
     schema = rows.schema.remove(rows.schema.get_field_index(CUSTOMER))
-    return pa.Table.from_pylist(merged, schema), sorted(problems, key=lambda found: found.line)
+    return pa.Table.from_pylist(merged, schema), sorted(problems, key=lambda problem: problem.line)
 
 
 def _merged(rows: list[Row], status: str | None, problems: list[Problem]) -> Row:
-    """Return the rows of a customer as one; what is only carried is that of the first."""
+    """Return the rows of a customer as one; carried columns are those of the first row."""
     customer = dict(rows[0])
 
-    def tell(column: str, issue: Issue) -> None:
+    def report(column: str, issue: Issue) -> None:
         problems.append(issue.at(customer["line"], column))
 
     flaws = 0
     for name, bits in _IDENTIFIERS.items():
-        flaws |= _merge_identifier(rows, name, bits, customer, tell)
+        flaws |= _merge_identifier(rows, name, bits, customer, report)
     for name in ("date_of_birth", *REQUESTED):
         values = [row[name] for row in rows if row[name] is not None]
         customer[name] = values[0] if len(set(values)) == 1 else None
         if len(set(values)) > 1:
-            tell(name, DIFFERS)
-    names = [each for row in rows if any(each := [row[name] for name in NAME_FIELDS])]
+            report(name, DIFFERS)
+    names = [fields for row in rows if any(fields := [row[name] for name in NAME_FIELDS])]
     if names:
         customer.update(zip(NAME_FIELDS, names[0], strict=True))
-    if any(each != names[0] for each in names):
-        tell("full_name", DIFFERS_FIRST)
+    if any(fields != names[0] for fields in names):
+        report("full_name", DIFFERS_FIRST)
     _merge_consent(rows, customer)
     for row in rows:
         flaws |= row["flaws"] & _CONSENT_FLAW
     customer["flaws"] = flaws
-    customer["exposure"] = _merged_exposure(rows, status, problems, tell)
+    customer["exposure"] = _merged_exposure(rows, status, problems, report)
     return customer
 
 
 def _merge_identifier(
-    rows: list[Row], name: str, bits: int, customer: Row, tell: Callable[[str, Issue], None]
+    rows: list[Row], name: str, bits: int, customer: Row, report: Callable[[str, Issue], None]
 ) -> int:
-    """Merge an identifier in place and return the flaws it leaves.
+    """Merge an identifier into the customer; return its remaining flaws.
 
-    An account counts with its bank: one that is sound goes before one that is whole, and that
-    before one without its bank.
+    Values without flaws come first. An account comes with its bank; an account without a bank is
+    the last choice.
     """
     is_account = name == "account_number"
     present = [row for row in rows if row[name]]
-    whole = [row for row in present if not is_account or row["bank_code"] or row["bank_name"]]
-    sound = [row for row in whole if not row["flaws"] & bits]
-    taken = next(iter(sound or whole or present), {})
-    customer[name] = taken.get(name)
+    complete = [row for row in present if not is_account or row["bank_code"] or row["bank_name"]]
+    valid = [row for row in complete if not row["flaws"] & bits]
+    chosen = next(iter(valid or complete or present), {})
+    customer[name] = chosen.get(name)
     if is_account:
-        banked = (row for row in rows if row["bank_code"] or row["bank_name"])
-        bank = taken or next(banked, {})
+        with_bank = (row for row in rows if row["bank_code"] or row["bank_name"])
+        bank = chosen or next(with_bank, {})
         customer |= {part: bank.get(part) for part in ("bank_code", "bank_name")}
-    left: int = taken.get("flaws", 0) & bits
-    if len({(row[name], row["bank_code"] if is_account else None) for row in sound}) > 1:
-        tell(name, DIFFERS)
-        left |= _ACCOUNT if is_account else bits
-    return left
+    flaws: int = chosen.get("flaws", 0) & bits
+    if len({(row[name], row["bank_code"] if is_account else None) for row in valid}) > 1:
+        report(name, DIFFERS)
+        flaws |= _ACCOUNT if is_account else bits
+    return flaws
 
 
 def _merge_consent(rows: list[Row], customer: Row) -> None:
-    """Take the consent given last; a withdrawal of any row since then holds for the customer."""
+    """Take the latest consent; a later withdrawal in any row applies to the customer."""
     given = [row for row in rows if row["consented_at"]]
     newest = max((row["consented_at"] for row in given), default=None)
     last = [row for row in given if row["consented_at"] == newest]
@@ -192,9 +192,9 @@ def _merged_exposure(
     rows: list[Row],
     status: str | None,
     problems: list[Problem],
-    tell: Callable[[str, Issue], None],
+    report: Callable[[str, Issue], None],
 ) -> Decimal | None:
-    """Return the sum of a customer's open loans, None where none of them has an amount."""
+    """Return the sum of a customer's open loans; None if none of them has an amount."""
     amounts: list[Decimal | None] = []
     for row in rows:
         word = row[status] if status else None
@@ -205,5 +205,5 @@ def _merged_exposure(
             amounts.append(row["exposure"])
     known = [amount for amount in amounts if amount is not None]
     if known and len(known) < len(amounts):
-        tell("exposure", PARTLY_UNKNOWN)
+        report("exposure", PARTLY_UNKNOWN)
     return sum(known, Decimal(0)) if known or not amounts else None

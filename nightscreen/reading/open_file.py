@@ -1,7 +1,7 @@
-"""Input files: any of three formats in, batches of text under understood headings out.
+"""Open an input file of any format and yield its rows as text with matched columns.
 
-This module finds out which kind of file it is and what is wrong with it as a file. `csv_rows`,
-`workbook` and `parquet` read the formats, `columns` knows headings, `values/` checks values.
+This module detects the format and reports files that cannot be read. `csv_rows`, `workbook` and
+`parquet` read the formats, `columns` matches headings, `values/` validates values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAMES = {
     "xlsx": ("an Excel workbook", (".xlsx", ".xlsm", ".xltx", ".xltm")),
     "parquet": ("a Parquet file", (".parquet", ".pq", ".parq")),
 }
-"""Formats that a name can hide, and the endings that do not."""
+"""Formats with their usual file name endings."""
 _OLE = (
     "a workbook protected by a password, or of the old kind (.xls): save it as .xlsx or CSV UTF-8"
 )
@@ -55,12 +55,12 @@ FOREIGN = (
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
-    """An input file that has been understood."""
+    """An input file with matched columns."""
 
-    path: Path  # the file
-    header: Header  # its columns as understood, and the findings
-    table: RawTable  # the file as its format's reader gives it
-    layout: Layout  # which columns of the file go on, and in which order
+    path: Path
+    header: Header  # its matched columns, and the findings
+    table: RawTable  # from the reader of its format
+    layout: Layout  # the columns that are read, in order
     stamp: tuple[int, int]  # size and time of change when it was opened
 
     @property
@@ -71,11 +71,11 @@ class TableSource:
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[SourceBatch]:
         """Yield the rows as text, `rows` at a time, from the beginning at every call.
 
-        Lines are those of the text file or rows of the sheet, headings included; in Parquet, which
-        has no lines, rows count from 1. Blank rows are left out.
+        Lines are those of the text file or rows of the sheet, headings included; rows of Parquet
+        count from 1. Blank rows are left out.
 
         Raises:
-            InputError: the file is found damaged further down, or has changed since it was opened.
+            InputError: the file is damaged further down, or has changed since it was opened.
         """
         try:
             if _stamp(self.path) != self.stamp:
@@ -88,20 +88,21 @@ class TableSource:
 def open_source(
     path: Path, *, mapping: Mapping | None = None, kind: InputKind = CUSTOMERS
 ) -> TableSource:
-    """Find out what a file is and what its columns mean.
+    """Open a file and match its columns.
 
     Raises:
-        InputError: it cannot be read as rows of that kind; one line says why and what to do.
+        InputError: it cannot be read as rows of that kind; the message says why and what to do.
     """
     start = read_start(path)
     try:
         stamp = _stamp(path)
         table = _table(path, start, mapping, kind)
         findings = list(table.findings)
-        word, endings = _NAMES.get(table.format, ("", ()))
-        if word and path.suffix.casefold() not in endings:
+        kind_name, endings = _NAMES.get(table.format, ("", ()))
+        if kind_name and path.suffix.casefold() not in endings:
             ending = path.suffix or "nothing"
-            findings.insert(0, f"This is {word}, though its name ends in {ending}; read as such.")
+            finding = f"This is {kind_name}, though its name ends in {ending}; read as such."
+            findings.insert(0, finding)
         header, layout = understand(path, table.headings, mapping, findings, kind=kind)
         source = TableSource(path, header, table, layout, stamp)
         if next(source.batches(1), None) is None:
@@ -112,7 +113,7 @@ def open_source(
 
 
 def sheets_of(path: Path) -> list[str]:
-    """Return the sheets of a workbook to choose from; none of another file.
+    """Return the visible sheets of a workbook; none for another file.
 
     Raises:
         InputError: it cannot be read.
@@ -125,7 +126,7 @@ def sheets_of(path: Path) -> list[str]:
 
 
 def headings_of(path: Path, mapping: Mapping | None = None) -> list[str]:
-    """Return a file's headings, even if their meaning is not known yet.
+    """Return a file's headings, even if they do not match.
 
     Raises:
         InputError: it cannot be read as a table.
@@ -138,17 +139,17 @@ def headings_of(path: Path, mapping: Mapping | None = None) -> list[str]:
 
 
 class ReturnedTable(NamedTuple):
-    """A list that we wrote and that comes back, whatever a spreadsheet program made of it."""
+    """A list that we wrote and a person returned, possibly saved by a spreadsheet program."""
 
     sheet: str  # of a workbook; else empty
-    headings: tuple[str, ...]  # as they are
+    headings: tuple[str, ...]
     rows: Iterator[tuple[int, list[str]]]  # line and cells of each, without formula guards
 
 
 def returned_tables(path: Path, headings: Iterable[str]) -> Iterator[ReturnedTable]:
-    """Yield what a returned file holds: one table, or one for each sheet of a workbook.
+    """Yield the table of a returned file, or the table of each sheet of a workbook.
 
-    It is found again by the headings that it was written with.
+    The row of headings is found by the headings that the list was written with.
 
     Raises:
         InputError: it cannot be read.
@@ -188,10 +189,10 @@ def file_digest(path: Path) -> str:
 
 
 def read_start(path: Path) -> bytes:
-    """Return the first bytes of a file, which must be there and hold something.
+    """Return the first bytes of a file.
 
     Raises:
-        InputError: it is not, is no file, or holds nothing.
+        InputError: it is missing, is not a regular file, or is empty.
     """
     try:
         mode = path.stat().st_mode
@@ -209,8 +210,8 @@ def read_start(path: Path) -> bytes:
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _unreadable(path: Path, error: OSError) -> InputError:
@@ -225,9 +226,9 @@ def _unreadable(path: Path, error: OSError) -> InputError:
 def _table(
     path: Path, start: bytes, mapping: Mapping | None, kind: InputKind = CUSTOMERS
 ) -> RawTable:
-    """Read the file by what it holds, whatever its name.
+    """Read a file by its content, whatever its name.
 
-    Readers of workbooks and of Parquet are loaded where such a file is: openpyxl takes 0.11 s of
+    The readers of workbooks and Parquet are imported only for such files: openpyxl takes 0.11 s of
     CPU, Parquet 0.08, and most batches are CSV.
     """
     vocabulary = Vocabulary.of(mapping or Mapping(), kind)

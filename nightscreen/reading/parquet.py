@@ -1,7 +1,7 @@
-"""Parquet files of any types, rendered to exact text.
+"""Read Parquet files of any types as exact text.
 
-Whole numbers have no decimals, decimals keep their places, dates and times are ISO, nested values
-are JSON. `columns` knows what headings mean.
+Whole numbers have no decimals, decimals keep theirs, dates and times are ISO, nested values are
+JSON.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 _PIECE_ROWS = 8192
 _DAMAGED = (pa.ArrowException, OSError, UnicodeDecodeError)
-"""The errors that Arrow raises for a damaged file."""
+"""Errors that Arrow raises for a damaged file."""
 
 
 def read_parquet(path: Path) -> RawTable:
     """Return a Parquet file as a table of text; its rows count from 1.
 
     Raises:
-        InputError: it is damaged, or a column holds what has no text.
+        InputError: it is damaged, or a column's type has no text form.
     """
     try:
         with pq.ParquetFile(path) as file:
@@ -89,7 +89,7 @@ def as_text(column: pa.Array[Any]) -> pa.Array[Any]:
     elif isinstance(column, pa.ExtensionArray):
         text = as_text(column.storage)
     elif kinds.is_floating(kind):
-        # Arrow's text is the shortest exact one; it has none for half floats
+        # Arrow's text is the shortest exact one; it does not cast half floats
         shortest = column.cast(pa.float32()) if kinds.is_float16(kind) else column
         text = _each(shortest.cast(pa.string()), _float_text)
     elif kinds.is_timestamp(kind):
@@ -104,7 +104,7 @@ def as_text(column: pa.Array[Any]) -> pa.Array[Any]:
         text = _each(column, lambda value: json.dumps(value, ensure_ascii=False, default=str))
     else:
         text = column.cast(pa.string())
-        text.validate(full=True)  # nobody made sure of UTF-8 when it was read
+        text.validate(full=True)  # UTF-8 is not checked when a file is read
     return text
 
 
@@ -114,9 +114,9 @@ def _each(column: pa.Array[Any], text: Callable[[Any], str | None]) -> pa.Array[
 
 
 def _float_text(text: str) -> str | None:
-    """Return a whole float without decimals and exponent, NaN as null.
+    """Return a whole float without decimals and exponent; NaN is null.
 
-    A column of whole numbers with gaps becomes one of floats on its way through pandas.
+    pandas turns a column of whole numbers with gaps into floats.
     """
     number = Decimal(text)
     if number.is_nan():

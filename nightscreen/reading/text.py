@@ -1,7 +1,7 @@
-"""Text files as characters, whatever encoding they came in; never a letter guessed silently.
+"""Detect the encoding of text files; no letter is guessed silently.
 
-All of a file is read once before its first row is used, so that trouble in its last line is
-reported first. Rows and columns belong to `csv_rows`.
+The whole file is decoded once before its first row is used, so that damage in the last line is
+reported first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SAMPLE_CHARACTERS = 1 << 20
-"""How much of a text is looked at for headings, separators and line ends: thousands of rows."""
+"""Characters in which to find headings, separators and line ends: thousands of rows."""
 MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -29,29 +29,29 @@ MARKS = (
 )
 _BLOCK_BYTES = 256 * 1024
 _WINDOWS_ONLY = re.compile(rb"[^\x00-\x7f\x80\x85\x91-\x97\xa0\xa3\xa9\xae\xb0\xb4\xc0-\xff]")
-"""Bytes that are no letter and no common mark of Windows-1252: other code pages use them."""
+"""Bytes that are no letters or common marks in Windows-1252, but are used in other code pages."""
 _LETTER_RUN = re.compile(rb"[\xc0-\xff]{3}")
-"""Three accented letters in a row: a word of another alphabet, not of Windows-1252."""
+"""Three accented letters in a row: a word in another alphabet, not in Windows-1252."""
 _GARBLED = re.compile("[\u00c2\u00c3][\u0080-\u00bf]|\u00e2\u20ac|\ufffd")
-"""UTF-8 that was read as Windows-1252 and saved again, or letters that are lost."""
+"""UTF-8 that was read as Windows-1252 and saved again, or lost letters."""
 _LONE_RETURN = re.compile(r"\r(?!\n)")
-_CONTROLS = bytes(set(range(0x20)) - {*b"\t\n\f\r\x1b"})  # bytes that a text hardly has
+_CONTROLS = bytes(set(range(0x20)) - {*b"\t\n\f\r\x1b"})  # bytes that are rare in text
 _BINARY_SHARE = 0.1
-"""Share of such bytes from which a file is no text; a stray one breaks its row only."""
+"""Share of such bytes from which a file is not text; a stray one only breaks its row."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A text file whose encoding is known."""
+    """A text file with its encoding."""
 
-    path: Path  # the file
-    encoding: str  # `utf-8`, UTF-16 or UTF-32 in either order, or `windows-1252`
+    path: Path
+    encoding: str  # `utf-8`, UTF-16 or UTF-32 in either byte order, or `windows-1252`
     mark_bytes: int = 0  # length of the byte order mark
-    old_line_ends: bool = False  # whether lines, or some of them, end in a carriage return alone
-    findings: tuple[str, ...] = ()  # the findings about it
+    old_line_ends: bool = False  # some or all lines end in a carriage return alone
+    findings: tuple[str, ...] = ()
 
     def open(self) -> io.TextIOWrapper:
-        """Open the text behind its byte order mark; its lines keep the ends that they have."""
+        """Open the text after its byte order mark; line ends are not translated."""
         raw = self.path.open("rb")
         raw.read(self.mark_bytes)
         newline = "" if self.old_line_ends else "\n"
@@ -64,10 +64,10 @@ class TextFile:
 
 
 def open_text(path: Path, start: bytes) -> TextFile:
-    """Find out how a text file is encoded.
+    """Detect the encoding of a text file.
 
     Raises:
-        InputError: it is damaged, binary, or in no encoding that can be recognised with certainty.
+        InputError: it is damaged, binary, or its encoding is not certain.
     """
     encoding, mark_bytes, finding = _encoding(path, start)
     text = TextFile(path, encoding, mark_bytes)
@@ -85,9 +85,9 @@ def open_text(path: Path, start: bytes) -> TextFile:
 
 
 def _about_line_ends(sample: str) -> str:
-    """Say where lines end in a carriage return alone, all of them or as many as do not.
+    """Return a finding if lines end in a carriage return alone: all of them, or at least half.
 
-    A single one amid other line ends is inside a value, and breaks only its row.
+    A single one among other line ends is inside a value, and breaks only its row.
     """
     outside = '"'.join(sample.split('"')[::2])  # in quotes a return is part of a value
     lone = len(_LONE_RETURN.findall(outside))
@@ -107,9 +107,9 @@ def _blocks(path: Path, skip: int) -> Iterator[bytes]:
 
 
 def _encoding(path: Path, start: bytes) -> tuple[str, int, str]:
-    """Return encoding, length of the mark, and what the analyst should know of it."""
-    found = next((each for each in MARKS if start.startswith(each[0])), None)
-    mark, encoding = found or (b"", _unmarked_wide(start))
+    """Return the encoding, the length of its mark, and a finding for the analyst."""
+    marked = next((each for each in MARKS if start.startswith(each[0])), None)
+    mark, encoding = marked or (b"", _unmarked_wide(start))
     if encoding:
         line = _first_fault(_blocks(path, len(mark)), encoding)
         if line is not None:
@@ -130,9 +130,9 @@ def _encoding(path: Path, start: bytes) -> tuple[str, int, str]:
 
 
 def _unmarked_wide(start: bytes) -> str:
-    """Return the encoding of wide text without a mark; empty if it is not wide.
+    """Return the encoding of UTF-16 or UTF-32 without a mark; empty for other text.
 
-    Every other byte of UTF-16, three of four bytes of UTF-32 are mostly zero.
+    Every other byte of UTF-16, and three of four bytes of UTF-32, are mostly zero.
     """
     zeros = [start[at::4].count(0) > 0.7 * (len(start) // 4) for at in range(4)]
     if zeros[1:3] == [True, True] and zeros[0] != zeros[3]:
@@ -144,7 +144,7 @@ def _unmarked_wide(start: bytes) -> str:
 
 
 def _first_fault(blocks: Iterator[bytes], encoding: str) -> int | None:
-    """Return the line, from 1, in which the text stops being valid; None if it is."""
+    """Return the first line, from 1, that is not valid; None if all are."""
     decoder = codecs.getincrementaldecoder(encoding)()
     line = 1
     try:
@@ -157,10 +157,10 @@ def _first_fault(blocks: Iterator[bytes], encoding: str) -> int | None:
 
 
 def _judge_windows(path: Path) -> str:
-    """Say that a file is Windows-1252, where that is beyond doubt.
+    """Return the finding that a file is Windows-1252, if that is certain.
 
     Raises:
-        InputError: it may as well be something else, or mixes encodings.
+        InputError: it may be another encoding, or mixes encodings.
     """
     lines = first = 0
     with path.open("rb") as file:

@@ -1,9 +1,8 @@
-"""XLSX workbooks, streamed row by row; every cell becomes the text that the sheet means.
+"""Read XLSX workbooks row by row as text.
 
 Whole numbers keep all their digits, dates become ISO, a number shown with leading zeros keeps them.
-A workbook is an archive, and a few megabytes of it can unpack to more than any machine holds: what
-is read of it has bounds. `columns` knows what headings mean; `open_file` recognises old and
-protected workbooks.
+A workbook is an archive, and a few megabytes can unpack to more than a machine's memory: reading is
+bounded. `open_file` detects old and protected workbooks.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from openpyxl.workbook import Workbook
 
 
-LAST_ROW = 1_048_576  # the number of the last row that a sheet can have
+LAST_ROW = 1_048_576  # the number of the last row of a sheet
 UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -50,41 +49,41 @@ UNREADABLE = (
     IndexError,
     RuntimeError,
 )
-"""The errors that zipfile and openpyxl raise for a damaged archive or sheet."""
+"""Errors that zipfile and openpyxl raise for a damaged archive or sheet."""
 _MOST_SHEETS = 500
-"""Sheets of a workbook: one for each branch, and room; openpyxl compares each name with all."""
+"""Sheets of a workbook: one per branch, and more; openpyxl compares each name with all others."""
 _ROW_BYTES = 4 << 20
-"""Two thousand columns of 2 kB each; the parser holds about forty times as much."""
+"""Bytes of a row: two thousand columns of 2 kB; the parser needs about forty times as much."""
 _WHOLE_BYTES = 64 << 20  # limit of a part that is read whole: styles, names of sheets, relations
 _WHOLE_TAGS = 100_000
-"""Limit of its tags, which become objects: twenty thousand formats of cells have as many."""
+"""Limit of its tags, which become objects: enough for twenty thousand cell formats."""
 _RATIO = 200
-"""What is read of an archive, to its size.
+"""Limit of the bytes read from an archive, as a multiple of its size.
 
-Sheets unpack to 9 to 12 times their size, to 110 where every row is the same but for its number and
-no cell says where it stands.
+Sheets unpack to 9 to 12 times their size; to 110 times if all rows are equal but for their numbers
+and cells have no references.
 """
-_SMALL_BYTES = 2 << 20  # so much is read of any archive
+_SMALL_BYTES = 2 << 20  # this much is read from any archive
 _STRINGS_BYTES = 512 << 20
-"""Limit of the table of texts, which is kept in memory: a million rows of 20 such columns."""
+"""Limit of the table of texts, which stays in memory: a million rows with 20 such columns."""
 _STRINGS_RATIO = 100
-"""Different texts do not compress so well; only counted from `_FEW_STRINGS_BYTES` on."""
-_FEW_STRINGS_BYTES = 16 << 20  # so little does no harm in memory, however well it was packed
+"""Different texts do not compress so well; checked only above `_FEW_STRINGS_BYTES`."""
+_FEW_STRINGS_BYTES = 16 << 20  # this little is harmless in memory, whatever its ratio
 _STRINGS = "sharedStrings"
 _BEGINS_ROW = re.compile(rb"<(?:\w+:)?(?:row|si)[\s>/]")
-_FULL_DIGITS = 15  # how many digits a spreadsheet keeps of a number
+_FULL_DIGITS = 15  # significant digits of a number in a spreadsheet
 _ALL_ZEROS = re.compile(r"0{2,}")
 
 
 class SwollenWorkbookError(Exception):
-    """A part unpacks to more than an honest workbook has; its text says which part."""
+    """A part unpacks to more than a real workbook has; the text names the part."""
 
 
 class BoundedArchive(zipfile.ZipFile):
     """A workbook's archive whose parts are read with bounds.
 
-    What its directory says of a part's size holds: no more of the part is unpacked. A part may be
-    opened several times, and one sheet may stand under many names: each time counts.
+    No more of a part is unpacked than its size in the archive's directory. A part may be opened
+    several times, and one sheet may have many names: each time counts.
     """
 
     _opened_bytes = 0
@@ -111,7 +110,7 @@ class BoundedArchive(zipfile.ZipFile):
 
 
 class _BoundedPart(io.BufferedIOBase):
-    """One part as a stream, refused where a row is beyond any honest one."""
+    """One part as a stream; a row larger than `_ROW_BYTES` is refused."""
 
     def __init__(self, raw: IO[bytes], name: str) -> None:
         self._raw = raw
@@ -124,7 +123,7 @@ class _BoundedPart(io.BufferedIOBase):
         super().close()
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return the next bytes; all of them only of a part of moderate size."""
+        """Return the next bytes; the whole part only up to `_WHOLE_BYTES`."""
         if size is None or size < 0:
             whole = self._raw.read(_WHOLE_BYTES + 1)
             if len(whole) > _WHOLE_BYTES or whole.count(b"<") > _WHOLE_TAGS:
@@ -138,7 +137,7 @@ class _BoundedPart(io.BufferedIOBase):
 
 
 class _Reader(ExcelReader):
-    """Openpyxl's reader, for workbooks of a bearable number of sheets."""
+    """Openpyxl's reader with a limit on the number of sheets."""
 
     def read_worksheets(self) -> None:
         if len(self.parser.sheets) > _MOST_SHEETS:
@@ -148,15 +147,15 @@ class _Reader(ExcelReader):
 
 @contextmanager
 def _open(path: Path) -> Iterator[Workbook]:
-    """Open a workbook for streaming; what goes wrong inside it is an InputError."""
+    """Open a workbook for streaming; errors inside it become an InputError."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # openpyxl warns of extensions that hold no cells
+        warnings.simplefilter("ignore")  # openpyxl warns of extensions, which hold no cells
         try:
             with (
-                path.open("rb") as file,  # by name openpyxl refuses a .csv that is a workbook
+                path.open("rb") as file,  # given a path, openpyxl refuses a workbook named .csv
                 BoundedArchive(file) as archive,
             ):
-                if "xl/workbook.xml" not in archive.namelist():  # which other archives have not
+                if "xl/workbook.xml" not in archive.namelist():  # another kind of archive
                     raise InputError(
                         f"{path}: an archive that is no workbook (.xlsx): unpack it and give the "
                         'file inside, or open it and save it as "Excel workbook (.xlsx)" or '
@@ -168,7 +167,7 @@ def _open(path: Path) -> Iterator[Workbook]:
                 with closing(reader.wb) as workbook:
                     try:
                         yield workbook
-                    finally:  # a workbook refers to itself and stays for a while, its texts do not
+                    finally:  # frees the texts at once; the workbook is in a reference cycle
                         reader.shared_strings.clear()
         except SwollenWorkbookError as error:
             raise InputError(
@@ -186,7 +185,7 @@ def read_workbook(path: Path, vocabulary: Vocabulary, mapping: Mapping | None) -
     """Return one sheet of a workbook as a table of text.
 
     Raises:
-        InputError: it is no workbook, is damaged, has no such sheet, or all sheets are empty.
+        InputError: it is not a workbook, is damaged, has no such sheet, or all sheets are empty.
     """
     with _open(path) as workbook:
         rows, findings, sheet = _choose(path, workbook, vocabulary, mapping)
@@ -195,7 +194,7 @@ def read_workbook(path: Path, vocabulary: Vocabulary, mapping: Mapping | None) -
         findings.append(
             f"The headings were found in row {at + 1}; everything above them is left out."
         )
-    # as wide as the headings or the first rows below them are
+    # as wide as the headings or the first rows below them
     width = max(
         (index for row in rows[at:] for index, cell in enumerate(row, start=1) if cell.strip()),
         default=0,
@@ -239,9 +238,9 @@ def _choose(
 ) -> tuple[list[list[str]], list[str], str]:
     """Return the first rows of the sheet to read, the findings about the others, and its name.
 
-    It is the first that has a heading for `customer_id`, so that a cover sheet before the data is
-    passed over; where none has, the one with most known headings, so that the user is asked which
-    of the data's own headings it is.
+    It is the first with a heading for `customer_id`, so that a cover sheet is skipped. If there is
+    none, it is the sheet with most known headings, so that the error message lists the headings of
+    the data.
     """
     if mapping and mapping.sheet:
         titles = {sheet.title.casefold(): sheet.title for sheet in workbook.worksheets}
@@ -271,7 +270,7 @@ def _choose(
 
 
 def _first_rows(workbook: Workbook, sheet: str) -> list[list[str]]:
-    """Return the rows among which headings are looked for, one column more than a file may have."""
+    """Return the rows in which to find the headings, with one column more than a file may have."""
     texts = islice(_texts(workbook, sheet, MOST_COLUMNS + 1), HEADER_SEARCH_ROWS)
     rows = ([cell or "" for cell in row] for row in texts)
     return [
@@ -298,9 +297,9 @@ def _rows(path: Path, sheet: str, skip: int, width: int) -> Iterator[SourceRow]:
 
 
 def _texts(workbook: Workbook, sheet: str, width: int) -> Iterator[list[str | None]]:
-    """Yield every row of a sheet as text, from row 1 and column 1, so many columns of it."""
+    """Yield every row of a sheet as text, from row 1, with `width` columns."""
     worksheet = workbook[sheet]
-    worksheet.reset_dimensions()  # what the file says of its size is often wrong
+    worksheet.reset_dimensions()  # the dimensions in the file are often wrong
     for row in worksheet.iter_rows(min_row=1, min_col=1, max_col=max(1, width)):
         yield [
             cell.value if isinstance(cell.value, str) else _cell_text(cell.value, cell)
@@ -316,10 +315,10 @@ class _Formatted(Protocol):
 
 
 def _cell_text(value: object, cell: _Formatted) -> str | None:
-    """Return the text that a cell means.
+    """Return a cell as text.
 
-    A number has all the digits that the sheet keeps, and the zeros that it shows: the file has
-    seventeen digits, fifteen are meant (0.30000000000000004 is 0.3).
+    A number has its fifteen significant digits, although the file has seventeen
+    (0.30000000000000004 is 0.3), and the leading zeros of its format.
     """
     if value is None:
         return None

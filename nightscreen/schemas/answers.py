@@ -1,11 +1,10 @@
-"""The service's data about a person, typed: one model for the record of each operation.
+"""The service's data about a person: one model for the record of each operation.
 
-Readings are lenient, for money has been paid for the answer: null, numbers as text and dates with a
-time are understood; a specified field that cannot be read is None and stays, as it came, in `extra`
-together with the fields the specification does not name. No amount passes through a float.
+Reading is lenient, because the answer was paid for: null, numbers as text and dates with a time are
+accepted. A specified field that cannot be read is None and stays in `extra` as received, together
+with fields the specification does not name. No amount passes through a float.
 
-What does not belong here: JSON and envelopes (`client/response_parser.py`), and judging an answer
-against a row (`results/`).
+`client/response_parser.py` reads JSON and envelopes; `results/` compares an answer with a row.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-BLANK = (None, "")  # values that say nothing, and need not be kept
+BLANK = (None, "")  # values without information; not added to `extra`
 
 MOST_DIGITS = 30
-"""No amount or count of the service has more; text beyond it is not read as a number."""
+"""No amount or count of the service has more; longer text is not read as a number."""
 
 MOST_HELD = 10**17
-"""Columns hold 18 digits before the point: no number of one record may end the night of all."""
+"""Columns hold 18 digits before the point: one record's number must not stop the whole run."""
 
 TRUE_WORDS = frozenset({"true", "yes", "y", "1", "match", "matched"})
 FALSE_WORDS = frozenset({"false", "no", "n", "0", "no match", "mismatch"})
@@ -40,7 +39,7 @@ WORDED_DATES = ("%d-%b-%Y", "%d-%B-%Y")
 
 
 def read_text(value: object) -> str | None:
-    """Return text without surrounding blanks; numbers become digits, blanks and the rest None."""
+    """Return text without surrounding blanks; numbers become digits, other values None."""
     if isinstance(value, str):
         return value.strip() or None
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
@@ -59,7 +58,7 @@ def read_number(value: object) -> Decimal | None:
 
 
 def _bounded(value: str | int | Decimal) -> Decimal | None:
-    """Return a number of no more digits than any amount or count of the service has."""
+    """Return a number; None if it has more digits than any of the service has."""
     try:
         number = Decimal(value)
     except InvalidOperation:
@@ -72,14 +71,14 @@ def _bounded(value: str | int | Decimal) -> Decimal | None:
 
 
 def read_amount(value: object) -> Decimal | None:
-    """Return an exact number that a column of amounts can hold; no record has a larger one."""
+    """Return an exact number that a column of amounts can hold; None for a larger one."""
     number = read_number(value)
     return None if number is None or abs(number) >= MOST_HELD else number
 
 
 def read_count(value: object) -> int | None:
-    """Return a whole number that a column can hold; `3.0` is 3, `3.5` is none."""
-    if type(value) is int:  # most are; a credit history has two dozen
+    """Return a whole number that a column can hold; `3.0` is 3, `3.5` is None."""
+    if type(value) is int:  # the usual case; a credit history has two dozen
         return value if abs(value) < MOST_HELD else None
     number = read_amount(value)
     if number is None or number != number.to_integral_value():
@@ -91,10 +90,10 @@ def read_flag(value: object) -> bool | None:
     """Return a yes or no from a boolean, 0 and 1, or the usual words."""
     if isinstance(value, bool):
         return value
-    word = (read_text(value) or "").casefold()
-    if word in TRUE_WORDS:
+    text = (read_text(value) or "").casefold()
+    if text in TRUE_WORDS:
         return True
-    return False if word in FALSE_WORDS else None
+    return False if text in FALSE_WORDS else None
 
 
 def read_instant(value: object) -> datetime | None:
@@ -112,7 +111,7 @@ def read_instant(value: object) -> datetime | None:
 
 
 def read_date(value: object) -> date | None:
-    """Return a calendar day; of a timestamp, the day it is in Lagos."""
+    """Return a calendar day; of a timestamp, the day in Lagos."""
     text = read_text(value)
     if text is None:
         return None
@@ -134,11 +133,11 @@ ACCOUNT_STATUSES = (
     *("active", "dormant", "closed", "post_no_debit"),
     *("post_no_credit", "inactive", "frozen", "other"),
 )
-"""The state of a bank account; the service sends each as its number, counted from 1."""
+"""Statuses of a bank account; the service sends the number, counted from 1."""
 
 
 def read_account_status(value: object) -> str | None:
-    """Return the word of a bank account's status from its number or from a word."""
+    """Return a bank account's status from its number or its name."""
     number = read_count(value)
     if number is not None and 1 <= number <= len(ACCOUNT_STATUSES):
         return ACCOUNT_STATUSES[number - 1]
@@ -155,11 +154,11 @@ Day = Annotated[date | None, BeforeValidator(read_date)]
 
 
 class Record(BaseModel):
-    """The base of all records: frozen, masked, and no received field is lost."""
+    """The base of all records: frozen, masked in a repr, and no received field is lost."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
     specified: ClassVar[frozenset[str]] = frozenset()
-    # the field that says whose the record is; empty where there is none such
+    # the field that says whose the record is; empty if there is none
     named_by: ClassVar[str] = ""
 
     # what the specification does not name, and what could not be read as specified
@@ -172,19 +171,19 @@ class Record(BaseModel):
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """Return the record an object holds; what it does not name or could not read is `extra`."""
-        named = {name: value for name, value in data.items() if name in cls.specified}
-        record = cls.model_validate(named)
+        """Return the record of an object; unspecified and unreadable fields go to `extra`."""
+        specified = {name: value for name, value in data.items() if name in cls.specified}
+        record = cls.model_validate(specified)
         record.extra.update(
             (name, value)
             for name, value in data.items()
-            if name not in named or (getattr(record, name) is None and value not in BLANK)
+            if name not in specified or (getattr(record, name) is None and value not in BLANK)
         )
         return record
 
     @classmethod
     def found_in(cls, data: object) -> Self | None:
-        """Return the record in an object; None of what is no object, blank, or says not whose."""
+        """Return the record of an object; None if it is no object, is blank, or names nobody."""
         record = cls.read(data) if isinstance(data, dict) else None
         return None if record is None or record.is_blank() or record.is_nameless() else record
 
@@ -195,21 +194,20 @@ class Record(BaseModel):
     __str__ = __repr__
 
     def is_blank(self) -> bool:
-        """Return whether not one specified field was read."""
+        """Return whether no specified field was read."""
         return all(getattr(self, name) is None for name in self.specified)
 
     def is_nameless(self) -> bool:
-        """Return whether a record that should say whose it is does not show a single character."""
-        shown = getattr(self, self.named_by) if self.named_by else "its operation's"
-        return not any(char.isalnum() for char in shown or "")
+        """Return whether the record should say whose it is, and does not."""
+        name = getattr(self, self.named_by) if self.named_by else "not needed"
+        return not any(char.isalnum() for char in name or "")
 
     def extra_json(self) -> str:
-        """Return `extra` as JSON text; a number that no float holds exactly becomes text."""
+        """Return `extra` as JSON text; a number that a float cannot hold exactly becomes text."""
         return json.dumps(self.extra, ensure_ascii=False, sort_keys=True, default=_plain)
 
 
 def _plain(value: object) -> float | str:
-    """Return what JSON can write of a decimal, without a change of value."""
     if isinstance(value, Decimal) and Decimal(repr(float(value))) == value:
         return float(value)
     return str(value)
@@ -222,13 +220,13 @@ class BvnStarted(Record):
 
 
 class BvnAccount(Record):
-    """One bank account of a BVN, listed beside the details or in their place."""
+    """One bank account of a BVN, listed with the details or instead of them."""
 
     account_name: Text = None
     account_number: Text = None
     bank_name: Text = None
     bank_code: Text = None
-    # one of `ACCOUNT_STATUSES`, or the service's own word where it has another
+    # one of `ACCOUNT_STATUSES`, or another text from the service
     account_status: AccountStatus = None
     account_type: Text = None
     account_designation: Text = None
@@ -253,7 +251,7 @@ class BvnDetails(Record):
     state_of_origin: Text = None
     watchlisted: Flag = None
     image_url: Text = None
-    # empty where the answer lists none; some answers list nothing else
+    # some answers list accounts only
     accounts: tuple[BvnAccount, ...] = ()
 
     def is_blank(self) -> bool:
@@ -286,27 +284,27 @@ class LoanProduct(Record):
 
 @dataclass(frozen=True, slots=True)
 class LoanProducts:
-    """The list of products; an empty one says that nothing is active."""
+    """The list of products; empty if none is active."""
 
     products: tuple[LoanProduct, ...]
 
     def is_blank(self) -> bool:
-        """Return whether nothing was read; an empty list says something."""
+        """Return False: an empty list is an answer."""
         return False
 
 
 class LoanStarted(Record):
-    """The short link to an application form, and the reference to follow it by."""
+    """The short link to an application form, and the reference to track it by."""
 
     reference: Text = None
     url: Text = None
 
 
 class LoanState(Record):
-    """A loan or loan request; the nested status is laid flat."""
+    """A loan or loan request; the nested status is flattened."""
 
     reference: Text = None
-    status: Text = None  # the service's own word; PENDING, RUNNING, SETTLED and CANCELLED were seen
+    status: Text = None  # the service's own; PENDING, RUNNING, SETTLED and CANCELLED were seen
     can_request: Flag = None
     can_cancel: Flag = None
     loan_amount: Number = None

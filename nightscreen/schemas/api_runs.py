@@ -1,6 +1,6 @@
-"""Parameters that runs share: what every run may spend and until when, where results go.
+"""Parameters that runs share: spending limit, deadline, output folder.
 
-They are stored in clear by the engine and the journal: paths and choices only, never rows or keys.
+The engine and the journal store them in plain text: paths and choices only, never rows or keys.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 ContactName = Literal["phone", "email"]
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/")
-"""An address such as s3://bucket, also where a path has swallowed one of its slashes."""
+"""An address such as s3://bucket; `Path` may have removed one of its slashes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How a parameter is typed on the command line, where that does not follow from the field."""
+    """How a parameter is typed on the command line, if that does not follow from the field."""
 
-    names: tuple[str, ...] = ()  # as it is typed; `--field-name` where there are none
-    argument: str = ""  # name of the positional argument that it is
-    help: str = ""  # in place of the field's description, which is written for the form
+    names: tuple[str, ...] = ()  # the option's names; `--field-name` if empty
+    argument: str = ""  # name of the positional argument, if it is one
+    help: str = ""  # replaces the field's description, which is written for the form
 
 
 class RunLimits(BaseModel):
@@ -51,12 +51,12 @@ class RunLimits(BaseModel):
 
     @property
     def cap(self) -> Decimal | None:
-        """Return the run's own cap in naira."""
+        """Return the run's own cap in naira, if any."""
         return Decimal(self.max_spend) if self.max_spend else None
 
 
 class ApiRunParameters(RunLimits):
-    """Parameters of every run beside screening: pulls, BVN consents, offers, loans followed."""
+    """Parameters of every run besides screening: pulls, BVN consents, loan offers and tracking."""
 
     run: str = Field(
         "",
@@ -65,7 +65,9 @@ class ApiRunParameters(RunLimits):
         pattern=r"^[A-Za-z0-9-]*$",
     )
     output: str = Field(
-        "out", title="Output folder", description="Results go into a folder of the run's id there."
+        "out",
+        title="Output folder",
+        description="Results are written to a folder named by the run's id there.",
     )
 
     @field_validator("output")
@@ -81,5 +83,5 @@ class QuotedRunParameters(ApiRunParameters):
     """Parameters of runs that can be quoted first."""
 
     quote_only: bool = Field(
-        default=False, title="Quote only", description="Say what it would cost, and stop there."
+        default=False, title="Quote only", description="Only say what the run would cost."
     )

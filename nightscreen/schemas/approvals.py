@@ -1,7 +1,6 @@
-"""Approvals: a run that must be approved before it spends, the quote it showed, and the decision.
+"""Approvals: a run's request to spend, its quote, and the decision.
 
-They are kept in `journal/approvals.py`; when a run needs one is decided in
-`planning/price.py`.
+`journal/approvals.py` stores them; `planning/price.py` decides when a run needs one.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ class ApprovalState(StrEnum):
 class Approval(JournalRecord, kind="approval", ground=Ground.APPROVALS):
     """One request for approval, with its decision; instants in microseconds, money in micro-naira.
 
-    Its key names the run and the how-manieth request of it this is; a later one replaces it.
+    Its key is the run's id and the number of the request; a later request replaces it.
 
     Attributes:
         asked_by: the user, or the deployment, that started the run.
-        reason: why the run needs approval, in words without personal data.
-        quote: the quote that is shown, as `nightscreen quote --json` prints it.
-        ceiling_micro: the most the whole run may cost by that quote, what it has spent included.
-        cap_micro: the cap the run had when it asked.
-        deployment_id: the deployment that started the run; None if no deployment did.
+        reason: why the run needs approval, without personal data.
+        quote: the quote, as `nightscreen quote --json` prints it.
+        ceiling_micro: the most the whole run may cost by that quote, money already spent included.
+        cap_micro: the run's cap when it asked.
+        deployment_id: the deployment that started the run; None if none did.
         decision: None while it waits.
         max_spend_micro: the most that the whole run may spend; None unless approved.
-        note: why.
+        note: the reason for the decision.
         used_at: when a run began to spend on it.
     """
 
@@ -67,28 +66,28 @@ class Approval(JournalRecord, kind="approval", ground=Ground.APPROVALS):
 
     @staticmethod
     def next_key(run_id: str, every: Sequence[Approval]) -> str:
-        """Return the key of a run's next record; a purge may have left the newest ones alone."""
+        """Return the key of a run's next record; a purge may have deleted earlier ones."""
         return f"{run_id}#{every[-1].number + 1 if every else 1}"
 
     @property
     def number(self) -> int:
-        """Return its place among the records of its run, whatever the clocks said."""
+        """Return its number among the requests of its run, which does not depend on clocks."""
         return int(self.key.rpartition("#")[2])
 
     @property
     def searched_state(self) -> str:
-        """Return how the record stands, as its table is searched for it."""
+        """Return the state by which the table is searched."""
         return self.decision or ApprovalState.WAITING
 
     @property
     def offered_micro(self) -> int:
-        """Return what an approver lets the run spend who names no amount."""
+        """Return what the run may spend if the approver names no amount."""
         if self.cap_micro is None:
             return self.ceiling_micro
         return min(self.cap_micro, self.ceiling_micro)
 
     def document(self) -> dict[str, Any]:
-        """Return it for programs; instants in UTC, money as decimal text in naira."""
+        """Return the JSON document; instants in UTC, money as decimal text in naira."""
         return {
             "run_id": self.run_id,
             "decision": self.decision,
@@ -107,9 +106,9 @@ class Approval(JournalRecord, kind="approval", ground=Ground.APPROVALS):
     def state(self, at: int, *, valid_micros: int) -> ApprovalState:
         """Return the state of the approval at an instant.
 
-        An approval that no run used in time is void. One that was used holds for the run as a
-        whole, which it caps; a refusal holds until somebody approves. `valid_micros` is how long a
-        run may wait before it uses an approval (APPROVAL_TIMEOUT).
+        An approval that no run used in time is void. A used one caps the whole run. A refusal is
+        valid until someone approves. `valid_micros` is how long a run may wait before it uses an
+        approval (APPROVAL_TIMEOUT).
         """
         if self.decision is None or self.decided_at is None:
             return ApprovalState.WAITING

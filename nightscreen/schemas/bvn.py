@@ -1,7 +1,6 @@
-"""BVN consent in two calls: its states, its parameters, and one request as the journal keeps it.
+"""BVN consent in two calls: states, parameters, and a request as the journal stores it.
 
-How a state follows from an answer is decided in `operations/bvn/states.py`. No shape here ever
-holds a one-time password.
+`operations/bvn/states.py` derives a state from an answer. No shape here holds a one-time password.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ class BvnState(StrEnum):
 OPEN_STATES = (BvnState.REQUESTED, BvnState.AWAITING_OTP, BvnState.WRONG_OTP)
 """States in which a one-time password may still be supplied."""
 UNDER_WAY = "under_way"
-"""Stands for the state of a request with a call under way where requests are searched."""
+"""The searched state of a request with a call under way."""
 
 
 class Doubt(StrEnum):
-    """Which of the two calls was sent and its answer lost."""
+    """Which of the two calls was sent without an answer."""
 
     START = "start"
     FINISH = "finish"
@@ -54,15 +53,15 @@ class HeldCustomer:
 
     customer_id: str
     bvn: str
-    contact: str  # phone number or email that the service was given
+    contact: str  # phone number or email sent to the service
     phone: str | None = None
     first_name: str | None = None
     middle_name: str | None = None
     last_name: str | None = None
     full_name: str | None = None
     date_of_birth: date | None = None
-    # where the service says it sent the password; or the registered contact, as it showed it when
-    # it refused another
+    # the contact the password was sent to, or the registered contact after a refusal, both masked
+    # by the service
     masked_contact: str | None = None
 
     def __repr__(self) -> str:
@@ -84,30 +83,30 @@ class BvnRequest(
     everywhere=True,
     unshown={"finish_run_id", "finishing"},
 ):
-    """One time a customer was asked, `at`; instants in microseconds, money in micro-naira.
+    """One request to a customer, made `at`; instants in microseconds, money in micro-naira.
 
     Attributes:
         subject: pseudonym of the BVN.
-        run_id: the run that asked.
+        run_id: the run that made it.
     """
 
     key: str = Field(default_factory=partial(secrets.token_hex, 16))
     consent_reference: str | None
-    consent_ends_at: int  # instant from which the customer's consent is no longer valid
+    consent_ends_at: int  # the instant at which the customer's consent ends
     state: BvnState
     held: HeldCustomer = Field(repr=False)
-    doubt: Doubt | None = None  # the call whose answer was lost, if one was
+    doubt: Doubt | None = None  # the call whose answer was lost, if any
     trouble: str | None = None  # why the last call has no answer
-    attempts: int = 0  # passwords that were sent on and not accepted
+    attempts: int = 0  # passwords that the service did not accept
     settled_at: int | None = None
-    finish_run_id: str | None = None  # the run whose password the service last answered about
-    # the run that makes the second call now, or did when its process died
+    finish_run_id: str | None = None  # the run whose second call was last answered
+    # the run that makes the second call now, or was making it when its process died
     finishing: str | None = None
     cost_micro: int = 0  # the known cost of its calls
 
     @property
     def searched_state(self) -> str:
-        """Return how it stands, or that one of its calls is under way, or was as a process died."""
+        """Return its state, or `UNDER_WAY` if a call is under way or its process died."""
         starting = self.state is BvnState.REQUESTED and self.doubt is None
         return UNDER_WAY if self.finishing or starting else self.state.value
 
@@ -124,16 +123,15 @@ class RequestBvns(QuotedRunParameters):
         "",
         title="Input file",
         description="Path of the CSV, XLSX or Parquet file on the worker's machine. "
-        "May be left out where an earlier run is resumed.",
+        "May be left out if an earlier run is resumed.",
     )
     batch: str = Field(
         "",
         title="Batch name",
-        description="Under this name the requests are reported. Default: the file's name without a "
-        "date.",
+        description="The name in reports. Default: the file's name without a date.",
         max_length=80,
     )
-    _nobodys_name = field_validator("batch")(refuse_identifiers)
+    _no_identifier = field_validator("batch")(refuse_identifiers)
 
     mapping: str = Field(
         "", title="Mapping file", description="TOML file that renames, merges or defaults columns."
@@ -141,15 +139,15 @@ class RequestBvns(QuotedRunParameters):
     contact: ContactName = Field(
         "phone",
         title="Contact",
-        description="Where the service sends the password; the other is used where it is missing.",
+        description="Where the service sends the password; if it is missing, the other is used.",
     )
     again: bool = Field(
         default=False,
         title="Ask again",
         description="Send a new password to every customer of the file, also to those who were "
-        "asked before. Without it only those without a request are asked.",
+        "asked before. Otherwise only those without a request are asked.",
     )
-    _nobodys_file = field_validator("input")(refuse_named_after_somebody)
+    _no_identifier_in_name = field_validator("input")(refuse_named_after_somebody)
 
 
 class ConfirmBvns(QuotedRunParameters):
@@ -163,4 +161,4 @@ class ConfirmBvns(QuotedRunParameters):
         description="Path of a file with the columns customer_id and otp. It is read and not "
         "copied; remove it afterwards.",
     )
-    _nobodys_file = field_validator("input")(refuse_named_after_somebody)
+    _no_identifier_in_name = field_validator("input")(refuse_named_after_somebody)

@@ -1,4 +1,4 @@
-"""Cases: customers whom the newest run of a batch leaves to somebody, and what is kept on them."""
+"""Cases: customers whom a batch's newest run leaves to a person, with comments and attachments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from nightscreen.schemas.records import Ground, JournalRecord
 
 FREE: Final = {"holder": None, "held_at": None, "waits_until": None, "waits_for": ""}
-"""What a case has that nobody has taken."""
+"""The fields of a case that nobody has taken."""
 
 
 class OpenCase(
@@ -20,24 +20,24 @@ class OpenCase(
     section="open_cases",
     unshown={"place", *FREE},
 ):
-    """A customer who needs somebody; `run_id` is the newest run that decided so, `at` since when.
+    """A customer who needs a person; `run_id` is the newest run that said so, `at` the first time.
 
     Attributes:
-        customer_id: as the lender's file has it.
-        name: as the lender's file has it; None for none.
-        decision: the policy's, and its reasons.
+        customer_id: from the lender's file.
+        name: from the lender's file, if any.
+        decision: the policy's decision; `reasons` are its codes.
         policy: `name@digest`.
-        purpose: of the run; rules may say other words to a borrower than to an applicant.
-        branch: of the lender's file, as are officer and exposure, in naira; None for none.
+        purpose: of the run; a rule's sentences may differ by purpose.
+        branch: from the lender's file, as are `officer` and `exposure` (naira), if any.
         account_last4: the last four digits of the account.
-        claimed: the highest amount of any listing, naira; None for none.
-        statuses: what each check found, by the column of `enriched`.
-        place: of the row in the run.
-        holder: who has taken it; None for nobody, empty where somebody gave it back, so that it is
-            nobody's although it was shared out.
+        claimed: the highest amount of any listing in naira, if any.
+        statuses: the status of each check, by the column of `enriched`.
+        place: the row's position in the run.
+        holder: the user who has taken it; None for nobody, empty if the user gave it back, so that
+            it is nobody's even if it was assigned.
         held_at: since when, microseconds.
-        waits_until: until when it waits; None where it does not.
-        waits_for: for whom it waits.
+        waits_until: until when it waits, if it does.
+        waits_for: what or whom it waits for.
     """
 
     customer_id: str = Field(repr=False)
@@ -60,23 +60,23 @@ class OpenCase(
 
     @property
     def searched_state(self) -> str:
-        """Return who has it."""
+        """Return the user who has it."""
         return self.holder or ""
 
-    def held_as(self, before: OpenCase) -> OpenCase:
-        """Return the case of a newer run: as old as that of the run before, and whose that was."""
-        held = {name: getattr(before, name) for name in ("at", *FREE)}
-        return self.model_copy(update=held)
+    def held_as(self, previous: OpenCase) -> OpenCase:
+        """Return a newer run's case with the age and the holder of the previous case."""
+        kept = {name: getattr(previous, name) for name in ("at", *FREE)}
+        return self.model_copy(update=kept)
 
 
 class Share(JournalRecord, kind="share", ground=Ground.DECISIONS, waiting={""}):
-    """Which free cases are whose: those of a branch, an officer or a reason, or all in turn.
+    """The assignment of free cases to users: by branch, officer or reason, or all in turn.
 
-    It is kept until somebody ends it.
+    It lasts until someone ends it.
 
     Attributes:
-        key: facet and value; where they are shared out anew, the users are others.
-        by: who shared them out.
+        key: facet and value; a new assignment of these replaces the users.
+        by: who assigned them.
     """
 
     batch: str = ""
@@ -87,19 +87,19 @@ class Share(JournalRecord, kind="share", ground=Ground.DECISIONS, waiting={""}):
 
 
 class CaseComment(JournalRecord, kind="comment", ground=Ground.DECISIONS, section="comments"):
-    """What somebody wrote down on a customer's case, with a file beside it where there is one."""
+    """A user's comment on a customer's case, with a file if there is one."""
 
     text: str = Field(repr=False)
     by: str
-    file_name: str = Field("", repr=False)  # empty where there is no file
+    file_name: str = Field("", repr=False)  # empty without a file
     file_size: int = 0  # bytes
 
 
 class CaseAttachment(
     JournalRecord, kind="attachment", ground=Ground.DECISIONS, section="attachments"
 ):
-    """The file beside a comment, under its key; read only where somebody asks for it."""
+    """The file of a comment, under the comment's key; read only when a user opens it."""
 
     file_name: str = Field(repr=False)
-    media_type: str  # by its first bytes
+    media_type: str  # detected from its first bytes
     content: str = Field(repr=False)  # in base64

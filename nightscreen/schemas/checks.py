@@ -1,7 +1,4 @@
-"""The checks, the operations behind them, and the words for what becomes of a row in each.
-
-What does not belong here: how a call is written on the wire (`client/`) or judged (`results/`).
-"""
+"""Operations, kinds of identifiers, purposes, outcomes and row statuses of checks."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Operation(StrEnum):
-    """An operation of the service beside the checks (specification, endpoints).
+    """An operation of the service besides the checks (specification, endpoints).
 
-    A check's own operation has the check's name. Those marked experimental are named by the scopes,
-    but their paths are not in the specification.
+    A check's own operation has the check's name. For experimental ones the specification names a
+    scope, but no path.
     """
 
     BVN_START = "bvn_start"
@@ -42,16 +39,16 @@ class Operation(StrEnum):
 
 
 FAMILIES: Mapping[str, tuple[Operation, ...]] = {
-    word: tuple(operation for operation in Operation if operation.value.startswith(prefix))
-    for word, prefix in (("bvn", "bvn_"), ("aggregator", "aggregator_"), ("loans", "loan_"))
+    family: tuple(operation for operation in Operation if operation.value.startswith(prefix))
+    for family, prefix in (("bvn", "bvn_"), ("aggregator", "aggregator_"), ("loans", "loan_"))
 }
-"""Settings name the operations of one family by one word."""
+"""Settings name operations by family."""
 
 
 def family_of(operation: str) -> str:
-    """Return the word by which settings name an operation: its family's, or its own."""
+    """Return the name of an operation in settings: its family's, or its own."""
     return next(
-        (word for word, members in FAMILIES.items() if operation in members), str(operation)
+        (family for family, members in FAMILIES.items() if operation in members), str(operation)
     )
 
 
@@ -67,7 +64,7 @@ class IdentityKind(StrEnum):
 
 
 class SubjectKind(StrEnum):
-    """The subject of a call that is not a lookup of an identifier."""
+    """The subject of a call that is not a lookup."""
 
     BVN = "bvn"
     CUSTOMER = "customer"
@@ -89,7 +86,7 @@ DEFAULT_KARMA_IDENTITIES = {
 
 
 class Outcome(StrEnum):
-    """The service's answer, as far as it is known without the row."""
+    """The service's answer, before it is compared with the row."""
 
     FOUND = "found"
     NOT_FOUND = "not_found"
@@ -97,7 +94,7 @@ class Outcome(StrEnum):
     CLEAR = "clear"
     SCORED = "scored"
     UNREADABLE = "unreadable"
-    """Answered, at a cost the answer states; what it says could not be read. Its body is kept."""
+    """Answered, at a cost the answer states, but it could not be read. Its body is stored."""
 
 
 HITS = frozenset({Outcome.FOUND, Outcome.LISTED, Outcome.SCORED})
@@ -130,15 +127,14 @@ class Source(StrEnum):
 class Lookup:
     """One question to the service."""
 
-    check: str  # the name of the check it belongs to
-    kind: IdentityKind  # what kind of identifier is asked about
-    # the identifier in the service's own form: a BVN of 11 digits, `+234` and 10 digits,
-    # `058-0123456789` for an account, an email, a domain. For a selfie the BVN.
+    check: str  # the name of its check
+    kind: IdentityKind  # of `identity`
+    # the identifier in the service's form: a BVN of 11 digits, `+234` and 10 digits,
+    # `058-0123456789` for an account, an email, a domain; for a selfie the BVN
     identity: str
-    # the second identifier, where the check asks by two, as the address of the photograph of a
-    # selfie
+    # the second identifier, if the check asks by two, such as the image address of a selfie
     together_with: str | None = None
 
     def __repr__(self) -> str:
-        """Name the question without the person."""
+        """Show no identifier."""
         return f"Lookup({self.check}, {self.kind}, identity=***)"

@@ -1,7 +1,7 @@
-"""Instants as the journal keeps them, and the days and months money is counted by.
+"""Instants as the journal stores them, and the days and months of spending.
 
-An instant is whole microseconds since 1970 in UTC. A day runs from noon to noon in Lagos, so that
-one night is one day; a month is the month of that day. Lagos keeps one offset all year.
+An instant is whole microseconds since 1970 in UTC. A spending day runs from noon to noon in Lagos,
+so that a night is one day; a month is the month of that day. Lagos has the same offset all year.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from datetime import time as time_of_day
 from nightscreen.schemas.errors import InputError
 
 LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
-MICROS = 1_000_000  # in a second: an instant is a whole number of them
+MICROS = 1_000_000  # microseconds in a second
 DAY_MICROS = 86_400 * MICROS
-NOON_MICROS = 11 * 3600 * MICROS  # noon in Lagos as microseconds of the day in UTC
+NOON_MICROS = 11 * 3600 * MICROS  # noon in Lagos, as microseconds of the UTC day
 
-Clock = Callable[[], int]  # gives the present instant in microseconds
+Clock = Callable[[], int]  # returns the present instant in microseconds
 
 
 def system_clock() -> int:
@@ -43,7 +43,7 @@ def lagos_day(micros: int) -> date:
 
 
 def span_micros(span: timedelta) -> int:
-    """Return the microseconds of a span of time."""
+    """Return a span of time in microseconds."""
     return span // timedelta(microseconds=1)
 
 
@@ -53,7 +53,7 @@ def spending_day(micros: int) -> str:
 
 
 def next_day(micros: int) -> int:
-    """Return the instant at which the spending day after that of an instant begins."""
+    """Return the instant at which the next spending day begins."""
     return ((micros - NOON_MICROS) // DAY_MICROS + 1) * DAY_MICROS + NOON_MICROS
 
 

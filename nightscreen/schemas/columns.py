@@ -1,4 +1,4 @@
-"""Columns of input files that have a meaning of their own, and what may be wrong in them."""
+"""Known columns of input files, their identifiers, and flaws of these."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ TEXT_COLUMNS = (
 names_of = itemgetter(*NAME_FIELDS)  # returns the four names of a row, in this order
 INSTANT_COLUMNS = ("consented_at", "consent_expires_at", "consent_withdrawn_at")
 REQUESTED = ("requested_amount", "requested_tenor_days", "requested_instalment")
-"""What an applicant requests: naira, days, naira a month."""
+"""The loan an applicant requests: naira, days, naira per month."""
 KNOWN_COLUMNS = (*TEXT_COLUMNS, "date_of_birth", "exposure", *REQUESTED, *INSTANT_COLUMNS)
-"""Every column of the input that has a meaning of its own."""
+"""Every known column of a customer file."""
 
 LOAN_DAY_COLUMNS = (
     *("loan_id", "customer_id", "disbursed_at", "principal", "maturity_date", "due", "paid"),
     *("outstanding", "days_past_due", "status", "written_off_at", "restructured", "as_of"),
 )
-"""Every column with a meaning of its own where a file has one row for a loan and a day."""
+"""Every known column of a file with one row per loan and day."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputKind:
-    """The kind of a file's rows, and so which of its columns have a meaning."""
+    """The kind of a file's rows, which decides its known columns."""
 
-    headings: str  # the use, in `data/headings.csv`, of the words for its columns
+    headings: str  # the use of its headings in `data/headings.csv`
     columns: tuple[str, ...]  # the known columns
-    required: tuple[str, ...]  # those that must be there
-    # those that differ from person to person: no value can be right for all rows
+    required: tuple[str, ...]  # columns that must be there
+    # columns that differ by person, so that no default can be right for all rows
     personal: frozenset[str]
 
 
@@ -70,22 +70,22 @@ class Flaw(IntFlag):
     EMAIL = 16
     DOMAIN = 32
     IMAGE = 64
-    CONSENT = 128  # a consent time that cannot be read: the consent does not count
+    CONSENT = 128  # a consent time that cannot be read: the consent is not valid
     BANK_UNKNOWN = 256
-    """A bank the service does not know: nothing malformed, but no lookup is possible."""
+    """A bank the service does not know: nothing is malformed, but no lookup is possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """A kind of identifier by which checks ask, as rows have it."""
+    """The columns and flaws of a kind of identifier."""
 
-    # the columns that together are the identifier, joined by `-` where there are more (an account
-    # is `058-0123456789`: specification, karma identifier kinds)
+    # the columns that form the identifier, joined by `-` (an account is `058-0123456789`:
+    # specification, karma identifier kinds)
     columns: tuple[str, ...]
-    flaws: Flaw  # what keeps it from being asked about; it has no pseudonym then
+    flaws: Flaw  # flaws with which it has no pseudonym and is not asked about
 
     def of(self, row: Mapping[str, Any]) -> str | None:
-        """Return the identifier of a row in the service's own form; None where a part is absent."""
+        """Return the identifier of a row in the service's form; None if a part is absent."""
         parts = [row.get(name) for name in self.columns]
         return "-".join(map(str, parts)) if all(parts) else None
 

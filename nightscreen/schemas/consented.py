@@ -1,7 +1,7 @@
-"""Consents of customers, their tokens, and what the service answers under them (area A).
+"""Customers' consents, their tokens, and the records pulled under them (area A).
 
 The fields of transactions, bank accounts and profiles are not in the specification: a record is
-kept as it came, and typed views are made of it where fields are known (`operations/`).
+stored as received, and `operations/` makes typed views of known fields.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PULLS: Final = "transactions"
-"""Batch name of pulls: who is erased in it, or in every one, loses all that consent brought."""
+"""Batch name of pulls: an erasure in it, or in every batch, removes all that consent brought."""
 
 _ELSEWHERE = ("transactions", "records", "items", "accounts")
-"""Where a list may be if the envelope changes: area A is in beta."""
+"""Fields where a list may be if the envelope changes: area A is in beta."""
 
 
 def _scope(value: object) -> str | None:
@@ -38,12 +38,12 @@ class TokenAnswer(Record):
     token_type: Text = None
     username: Text = None
     refresh_token: Text = None  # only after the exchange of a code; a refresh returns none
-    # what was granted, separated by blanks; empty where it is there and names nothing
+    # granted scopes, separated by blanks; empty if the field is there and names none
     scope: Annotated[str | None, BeforeValidator(_scope)] = None
 
     @property
     def scopes(self) -> tuple[str, ...] | None:
-        """Return the scopes that are named; None where all is granted (OAuth 2.0, 5.1)."""
+        """Return the named scopes; None if all that was asked is granted (OAuth 2.0, 5.1)."""
         if self.scope is None:
             return None
         return tuple(dict.fromkeys(self.scope.replace(",", " ").split()))
@@ -54,12 +54,12 @@ class GrantState(StrEnum):
 
     LIVE = "live"
     LAPSED = "lapsed"
-    """The service does not honour it any more, or it was replaced: consent is asked for again."""
-    REVOKED = "revoked"  # the customer withdrew it, or the lender gave it up
+    """The service no longer accepts it, or it was replaced: the customer must consent again."""
+    REVOKED = "revoked"  # withdrawn by the customer, or given up by the lender
 
 
 class Tokens(BaseModel):
-    """The tokens of a live grant; `generation` counts the access tokens there were."""
+    """The tokens of a live grant; `generation` is the number of its access tokens so far."""
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
@@ -86,9 +86,9 @@ class Grant(
 
     key: str = Field(default_factory=partial(secrets.token_hex, 12))
     batch: str = PULLS
-    customer_id: str = Field(repr=False)  # as the lender gives it
-    scopes: tuple[str, ...]  # what was granted, and nothing else may be used (authentication 4)
-    asked_scopes: tuple[str, ...]  # what the customer was asked for
+    customer_id: str = Field(repr=False)  # the lender's
+    scopes: tuple[str, ...]  # granted; no other scope may be used (authentication 4)
+    asked_scopes: tuple[str, ...]  # requested
     state: GrantState = GrantState.LIVE
     refreshed_at: int | None = None
     ended_at: int | None = None  # when it lapsed or was revoked; `reason` says why
@@ -96,16 +96,16 @@ class Grant(
     # how consent was given: channel, redirect address, username and the like
     evidence: dict[str, Any] = Field(repr=False)
     tokens: Tokens | None = Field(None, repr=False)  # None once it has ended
-    holder: str | None = None  # the process that refreshes it now; `lease` says which of its tasks
+    holder: str | None = None  # the process that is refreshing it; `lease` is its task
     lease: str | None = None
 
     @property
     def grant_id(self) -> str:
-        """Return its id, as calls name the consent that authorises them."""
+        """Return its id, the consent reference of its calls."""
         return self.key
 
     def allows(self, scope: str) -> bool:
-        """Return whether a scope was granted, and still is."""
+        """Return whether the grant is live and has a scope."""
         return self.state is GrantState.LIVE and scope in self.scopes
 
 
@@ -117,7 +117,7 @@ class ConsentLink(
     section="consent_links",
     everywhere=True,
 ):
-    """A link to consent, or one redirect from it: whose it is, and until when it works, once."""
+    """A link to consent, or one redirect from it: whose it is, when it expires; it works once."""
 
     batch: str = PULLS
     customer_id: str = Field(repr=False)
@@ -134,36 +134,36 @@ class CashFigures(
     section="cash_flow",
     everywhere=True,
 ):
-    """The newest figures of a customer; the service answered `at` what they rest on.
+    """A customer's newest cash flow, from records that the service sent `at`.
 
     Attributes:
-        key: names the customer, so that newer figures take the place of older ones.
-        run_id: the pull that worked them out.
+        key: names the customer, so that newer figures replace older ones.
+        run_id: the pull that computed them.
     """
 
     batch: str = PULLS
-    scopes: tuple[str, ...]  # what the consent must cover for them to be shown
-    # by column of `schemas.enriched.FEATURES`, as JSON has them: amounts and dates as text
+    scopes: tuple[str, ...]  # scopes that the consent must cover for them to be shown
+    # by column of `schemas.enriched.FEATURES`; amounts and dates as text
     figures: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class RawRecords:
-    """Records as they came, numbers exact; what is no JSON object is kept among them."""
+    """Records as received, with exact numbers; entries that are no JSON objects are included."""
 
     records: tuple[object, ...] = field(repr=False)
-    # where in the document they were, such as `data` or `data.transactions`; a change is reported
+    # their place in the document, such as `data` or `data.transactions`; a change is reported
     shape: str = "data"
 
     def is_blank(self) -> bool:
-        """Return whether nothing was read; an empty list says something."""
+        """Return False: an empty list is an answer."""
         return False
 
 
 def find_records(document: Mapping[str, object], *, only_lists: bool) -> RawRecords | None:
-    """Return the records of a document, or None where it holds none in any shape known.
+    """Return the records of a document; None if it has none in any known shape.
 
-    Where a list is wanted, a single object under `data` is no answer.
+    With `only_lists`, a single object under `data` does not count.
     """
     data = document.get("data")
     if isinstance(data, list):
@@ -171,8 +171,8 @@ def find_records(document: Mapping[str, object], *, only_lists: bool) -> RawReco
     if isinstance(data, dict):
         lists = {name: value for name, value in data.items() if isinstance(value, list)}
         if len(lists) == 1 and only_lists:
-            name, found = next(iter(lists.items()))
-            return RawRecords(tuple(found), f"data.{name}")
+            name, entries = next(iter(lists.items()))
+            return RawRecords(tuple(entries), f"data.{name}")
         return None if only_lists else RawRecords((data,))
     if "data" not in document:
         for name in _ELSEWHERE:

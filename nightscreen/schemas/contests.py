@@ -1,10 +1,6 @@
-"""Messages between customer and lender about a decision, as records of the journal.
+"""Records of people's decisions: reviews, contests, notices, confirmations, policy versions, holds.
 
-A review is a person's decision on a customer; a contest is a customer's objection; a sent notice
-says that a notice reached the customer; an action is what somebody did against a customer; a
-confirmation is a person's approval of all proposals of a run; a policy version is a policy that
-somebody proposed, and who decided about it; a hold keeps a run from erasure. Each is a kind of
-`journal/records.py`, sealed as a whole.
+Each is a kind of `journal/records.py`, sealed as a whole.
 """
 
 from __future__ import annotations
@@ -55,7 +51,7 @@ class Contest(
     # the decision, or how the customer's data are handled
     about: ContestAbout = ContestAbout.DECISION
     is_complex: bool = False  # the longer deadline applies
-    decision: Decision | None = None  # what was decided where it was contested
+    decision: Decision | None = None  # the contested decision
     said: str = Field(repr=False)  # the customer's objection, as recorded
     opened_by: str  # who recorded it
     due_at: int  # when the answer is due, microseconds
@@ -67,7 +63,7 @@ class Contest(
 
     @property
     def state(self) -> ContestState:
-        """Return whether it still waits for an answer."""
+        """Return whether it waits for an answer."""
         return ContestState.OPEN if self.answered_at is None else ContestState.ANSWERED
 
 
@@ -78,7 +74,7 @@ class SentNotice(
     section="notices_told",
     unshown={"sentence_digest"},
 ):
-    """A notice that reached the customer, when and how."""
+    """A notice that was sent to the customer, when and how."""
 
     customer_id: str = Field(repr=False)
     reason_code: str
@@ -97,7 +93,7 @@ class CustomerAction(JournalRecord, kind="action", ground=Ground.NOTICES, sectio
 
 
 class Confirmation(JournalRecord, kind="confirmation", ground=Ground.APPROVALS):
-    """A person's word that the proposals of a run are decided so."""
+    """A person's confirmation of all proposals of a run."""
 
     by: str
     note: str = ""
@@ -107,12 +103,12 @@ class Signature(JournalRecord, kind="signature", ground=Ground.APPROVALS):
     """A person's signature under the report of a run."""
 
     by: str
-    note: str = ""  # what the person wrote beside it
+    note: str = ""
     report: str  # SHA-256 of the report that was signed
 
 
 class Hold(JournalRecord, kind="hold", ground=Ground.APPROVALS, waiting={""}):
-    """A legal hold on a run: nothing of it is erased or purged until it is released."""
+    """A legal hold on a run: its data are not erased or purged until it is released."""
 
     key: str = Field(default_factory=partial(secrets.token_hex, 8))
     batch: str = ""
@@ -134,12 +130,12 @@ class PolicyVersion(
     ground=Ground.APPROVALS,
     waiting={PolicyState.PROPOSED, PolicyState.APPROVED},
 ):
-    """A policy that was proposed, with its whole text; `at` is when."""
+    """A policy that was proposed `at`, with its whole text, and the decision about it."""
 
     batch: str = ""
     policy: str  # `name@digest` of the text
     version: str
-    text: str  # as a policy file has it, comments and all
+    text: str  # of the policy file, comments included
     replaces: str  # the policy that was in force when it was proposed
     proposed_by: str
     note: str  # why it was proposed
@@ -150,7 +146,7 @@ class PolicyVersion(
 
     @property
     def state(self) -> PolicyState:
-        """Return whether it waits, or what was decided about it."""
+        """Return the decision about it, or `PROPOSED`."""
         return self.decision or PolicyState.PROPOSED
 
 
@@ -159,7 +155,7 @@ ENDED = "ended"
 
 
 class Review(JournalRecord, kind="review", ground=Ground.DECISIONS, section="reviews"):
-    """A reviewer's decision on one customer; `at` is when it came in.
+    """A reviewer's decision on one customer, saved `at`.
 
     Attributes:
         run_id: the run whose list was reviewed.
@@ -168,28 +164,28 @@ class Review(JournalRecord, kind="review", ground=Ground.DECISIONS, section="rev
     key: str = Field(default_factory=partial(secrets.token_hex, 12))
     batch: str = ""
     at: int = 0
-    listed: str  # the decision that stood on the list
+    listed: str  # the policy's decision on the list
     decision: str  # the reviewer's
-    reviewer: str = Field(repr=False)  # who it was
-    note: str = Field(repr=False)  # why; needed where it overrides
-    reviewed_at: int  # when, microseconds
+    reviewer: str = Field(repr=False)
+    note: str = Field(repr=False)  # the reason; required for an override
+    reviewed_at: int  # microseconds
     until: int  # when it ends, microseconds
-    evidence: bytes  # digest of the evidence it rests on
-    # the second person, where the override needed one; empty where not
+    evidence: bytes  # digest of the evidence it is based on
+    # the second person, if the override needed one
     confirmed_by: str = Field(default="", repr=False)
-    # the machine's account by which it came on a list; empty where it was made at the desk
+    # the machine's account that imported it; empty if it was made at the desk
     imported_by: str = Field(default="", repr=False)
-    # the contest that it answers, whose answer is the note; empty where none waits
+    # the contest that it answers, with the note as the answer; empty if there is none
     contest: str = ""
-    # as the lender's file has it, where it waits for a second person
+    # the lender's id, while it waits for a second person
     customer_id: str = Field(default="", repr=False)
-    state: str = ""  # empty where it is a review; `WAITS` for a second person, or `ENDED` since
+    state: str = ""  # empty for a review in force; `WAITS` for a second person; `ENDED` after that
 
     def kept_from(self, written: int) -> int:
-        """Return when it came in or, where that is later, when it ends."""
+        """Return the later of when it was written and when it ends."""
         return max(written, self.until)
 
     @property
     def overrides(self) -> bool:
-        """Return whether the reviewer decided otherwise than the policy."""
+        """Return whether the reviewer's decision differs from the policy's."""
         return self.decision != self.listed

@@ -1,7 +1,4 @@
-"""Decisions, changes, returned lists: the words, columns and shapes of their files and tables.
-
-The policy makes decisions; `results/changes.py` compares states.
-"""
+"""Decision lists, changes and returned lists: the columns and shapes of their files and tables."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
 
 
 LISTED = (Decision.DECLINE, Decision.REVIEW, Decision.UNDECIDED)
-"""Decisions somebody has to work on, in the order of the workbook's sheets."""
+"""Decisions that a person has to work on, in the order of the workbook's sheets."""
 
 REVIEWED = {
     "approve": Decision.APPROVE,
@@ -28,7 +25,7 @@ REVIEWED = {
     "declined": Decision.DECLINE,
     "review": Decision.REVIEW,
 }
-"""What a reviewer may write, in any case of letters."""
+"""What a reviewer may write, in upper or lower case."""
 
 
 class ChangeKind(StrEnum):
@@ -70,7 +67,7 @@ DECISION_COLUMNS = (
     *("missing_checks", "evidence_as_of", "run_id", "policy", "decided_by"),
 )
 REVIEW_COLUMNS = ("reviewer_decision", "reviewer", "review_note", "reviewed_at")
-"""Left empty for the reviewer."""
+"""Columns left empty for the reviewer."""
 
 QUARANTINE_COLUMNS = ("line", "column", "code", "hint")
 """Columns added after those of the file, on each refused row."""
@@ -85,20 +82,20 @@ class CheckState(NamedTuple):
 
 
 State = dict[str, CheckState]
-"""A customer's last answers by check, with `decision` (the last that could be made) and `listed`
-(the word the last run wrote, whatever it was)."""
+"""A customer's last answers by check, with `decision` (the last one that was not `undecided`) and
+`listed` (the last run's decision, whatever it was)."""
 
 DECISION_PART, LISTED_PART = "decision", "listed"
 
 
 @dataclass(frozen=True, slots=True)
 class KnownCustomer:
-    """A customer as the journal knows it."""
+    """A customer's state in the journal."""
 
     state: State  # the last answers
     run_id: str  # the run that last changed it
     decided_at: int  # when that was
-    # the run that reported the customer gone, if they have not come back since
+    # the run that reported the customer gone, unless they have come back since
     gone_run_id: str | None = None
 
 
@@ -116,20 +113,20 @@ class FieldChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReviewRow:
-    """A row of a returned list as text; `line` is that of the file, `sheet` that of a workbook."""
+    """A row of a returned list as text, with its line in the file or its sheet in a workbook."""
 
     line: int
     sheet: str
     cells: Mapping[str, str] = field(repr=False)
 
     def __getitem__(self, column: str) -> str:
-        """Return a cell without blanks round it; empty where there is none."""
+        """Return a cell without surrounding blanks; empty if there is none."""
         return self.cells.get(column, "").strip()
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewIssue:
-    """A mistake in a row of a returned list; holds no value of the row."""
+    """A mistake in a row of a returned list, without any value of the row."""
 
     line: int
     sheet: str

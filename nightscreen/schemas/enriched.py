@@ -1,7 +1,6 @@
-"""Columns of the enriched table that no check fills, and their types.
+"""Columns of the enriched table besides those of the checks, and their types.
 
-Those of the checks are declared in `checks`; `results/assemble.py` fills them all. The columns of
-cash flow are computed by `data/features.sql`.
+`results/assemble.py` fills them; `data/features.sql` computes those of cash flow.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ SAME_IDENTIFIER = {
     "batch_same_phone": IdentityKind.PHONE,
     "batch_same_image": IdentityKind.IMAGE,
 }
-"""How many customers of the batch share an identifier with the row, by column."""
+"""Columns with the number of customers of the batch that share an identifier with the row."""
 
 ACCOUNT_BVNS = "batch_account_bvns"
 SIGNALS = (*SAME_IDENTIFIER, ACCOUNT_BVNS)
-"""The identifiers that other rows of the batch share with a row, in the order of the columns."""
+"""All columns about identifiers shared with other rows of the batch, in order."""
 
-WORD = pa.dictionary(pa.int32(), pa.string())  # a column of a few words
-COST = pa.decimal128(20, 6)  # six places are micro-naira; 64 bits have 19 digits at most
+WORD = pa.dictionary(pa.int32(), pa.string())  # a column with few different values
+COST = pa.decimal128(20, 6)  # six decimals are micro-naira; 64 bits have at most 19 digits
 
 BVN_FIELDS: list[tuple[str, pa.DataType]] = [
     ("bvn_watchlisted", pa.int64()),
@@ -42,10 +41,10 @@ BVN_FIELDS: list[tuple[str, pa.DataType]] = [
     ("bvn_account_statuses", pa.list_(pa.string())),
     ("bvn_checked_at", INSTANT),
 ]
-"""From BVN details that were confirmed before and that the row's consent allows to be shown."""
+"""From BVN details confirmed earlier, if the row's consent allows them to be shown."""
 CONSENT_UNREADABLE = "consent_unreadable"
-"""Whether a row has consent with a time that cannot be read, so that it does not count; also the
-code of each such time among the problems."""
+"""Whether a consent time of the row cannot be read, so that its consent is not valid; also the code
+of such a time in `problems.csv`."""
 DECISION_FIELDS: list[tuple[str, pa.DataType]] = [
     ("cost", COST),
     ("decision", WORD),
@@ -119,7 +118,7 @@ TX_FIELDS: Final[list[tuple[str, pa.DataType]]] = [
     *((name, kind) for name, kind in FEATURES.items() if name not in _HIDDEN),
     (AFFORDABLE, pa.bool_()),
 ]
-"""The columns of `enriched`: of customers whose consent is alive, null for everybody else."""
+"""The cash flow columns of `enriched`; null for customers without live consent."""
 
 CASHFLOW_SCHEMA: Final = pa.schema(
     [
@@ -130,20 +129,20 @@ CASHFLOW_SCHEMA: Final = pa.schema(
 )
 
 
-def figure_values(found: CashFigures) -> dict[str, Any]:
-    """Return a customer's figures as their columns have them."""
-    return {name: _value(found.figures.get(name), kind) for name, kind in FEATURES.items()}
+def figure_values(cash_flow: CashFigures) -> dict[str, Any]:
+    """Return a customer's figures with the types of their columns."""
+    return {name: _value(cash_flow.figures.get(name), kind) for name, kind in FEATURES.items()}
 
 
 def figures_document(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row's figures as JSON has them."""
+    """Return a row's figures for JSON: amounts and dates as text."""
     return {
         name: str(row[name]) if isinstance(row[name], Decimal | date) else row[name]
         for name in FEATURES
     }
 
 
-def _value(text: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - what the column holds
+def _value(text: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - any column's value
     if text is None:
         return None
     if pa.types.is_decimal(kind):

@@ -1,21 +1,21 @@
-"""The whole error tree, on one screen.
+"""All error classes.
 
-An error stops a run; the trouble of one row or one call is a value, never an error. Each message is
-one line that says what is wrong and what to do next, and holds no personal data. Every class can
-be pickled, since errors cross process borders.
+An error stops a run; a problem with one row or call is a value, never an error. Each message is one
+line that says what is wrong and what to do next, without personal data. Every class can be pickled,
+because errors cross process borders.
 """
 
 from __future__ import annotations
 
 
 class NightscreenError(Exception):
-    """Root of all errors of nightscreen; `exit_status` is what the command line ends with."""
+    """Root of all errors of nightscreen; `exit_status` is the command line's."""
 
     exit_status = 1
 
 
 class UnexpectedFault(NightscreenError):  # noqa: N818 - a fault of ours, not of the user's
-    """Something broke that should not; its text names kind and place, never a value."""
+    """An unexpected exception; its text names type and place, never a value."""
 
 
 class UsageError(NightscreenError):
@@ -25,7 +25,7 @@ class UsageError(NightscreenError):
 
 
 class StoppedError(NightscreenError):
-    """The service did not return what was asked for; try again once that is fixed."""
+    """The service did not return what was requested; try again once that is fixed."""
 
     exit_status = 3
 
@@ -39,7 +39,7 @@ class InputError(UsageError):
 
 
 class NotAllowedError(UsageError):
-    """Somebody may not decide this; `needs` is the right that is missing, or a second person."""
+    """The user may not decide this; `needs` is the missing right, or a second person."""
 
     def __init__(self, sentence: str, *, needs: str = "") -> None:
         super().__init__(sentence)
@@ -77,13 +77,13 @@ class JournalBusyError(JournalError):
 
 
 class JournalUnreachableError(JournalError):
-    """The journal's database does not answer, or broke a connection off."""
+    """The journal's database does not answer, or closed a connection."""
 
 
-def foremost(several: BaseExceptionGroup[BaseException]) -> NightscreenError | None:
-    """Return the first of several errors at once that says what to do; None where none does."""
-    for error in several.exceptions:
-        found = foremost(error) if isinstance(error, BaseExceptionGroup) else error
-        if isinstance(found, NightscreenError) and not isinstance(found, UnexpectedFault):
-            return found
+def foremost(group: BaseExceptionGroup[BaseException]) -> NightscreenError | None:
+    """Return the first error of a group that says what to do; None if none does."""
+    for member in group.exceptions:
+        error = foremost(member) if isinstance(member, BaseExceptionGroup) else member
+        if isinstance(error, NightscreenError) and not isinstance(error, UnexpectedFault):
+            return error
     return None

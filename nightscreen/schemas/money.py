@@ -1,8 +1,8 @@
-"""Money: naira as `Decimal` in memory, whole micro-naira on disk, decimal text to people.
+"""Money: naira as `Decimal` in memory, whole micro-naira on disk, decimal text for people.
 
-One naira is 1,000,000 micro-naira: an integer adds exactly in every database, and any price the
-service may quote fits. No amount ever passes through a float. What a call may cost at most, and
-which cost is believed to be a price, is here too; the price list is read in `client/`.
+One naira is 1,000,000 micro-naira: integers add exactly in every database, and any price of the
+service fits. No amount passes through a float. The maximum cost of a call, and the highest cost
+that is believed, are computed here; `client/` reads the price list.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from decimal import ROUND_UP, Decimal, InvalidOperation
 
 from nightscreen.schemas.clock import DAY_MICROS
 
-MICRO = 1_000_000  # in a naira: costs are whole numbers of them, so that sums are exact
-MOST_TYPED = 10**12  # nobody types more naira than that and means it
+MICRO = 1_000_000  # micro-naira in a naira
+MOST_TYPED = 10**12  # naira; a larger typed amount is a mistake
 
 
 def to_micro(naira: Decimal) -> int:
@@ -22,10 +22,10 @@ def to_micro(naira: Decimal) -> int:
 
 
 def typed_micro(text: str) -> int:
-    """Return an amount of naira that a person typed, in micro-naira.
+    """Return a typed amount of naira in micro-naira.
 
     Raises:
-        ValueError: it is no amount, or has more than six places.
+        ValueError: it is not an amount, or has more than six decimals.
     """
     try:
         naira = Decimal(text.replace(",", "").replace("₦", "").strip())
@@ -37,12 +37,12 @@ def typed_micro(text: str) -> int:
 
 
 def from_micro(micro: int) -> Decimal:
-    """Return naira as an exact decimal with six places."""
+    """Return naira as an exact decimal with six decimals."""
     return Decimal(micro).scaleb(-6)
 
 
 def naira_text(micro: int | None) -> str | None:
-    """Return decimal text with two places or as many as are needed; None stays None."""
+    """Return decimal text with at least two decimals, more if needed; None stays None."""
     if micro is None:
         return None
     sign = "-" if micro < 0 else ""
@@ -55,44 +55,44 @@ def naira_words(micro: int | None) -> str:
     return "-" if micro is None else f"₦{from_micro(micro):,.2f}"
 
 
-ANOMALY_TIMES = 20  # a choice, told in docs/journal.md; kobo taken for naira are a hundred times
-LEAST_LIMIT_MICRO = 100 * MICRO  # for operations that are listed at nothing or next to it
+ANOMALY_TIMES = 20  # a choice, see docs/journal.md; kobo taken for naira are a hundred times
+LEAST_LIMIT_MICRO = 100 * MICRO  # for operations with a list price of zero or nearly zero
 
 MOST_COST_MICRO = 10_000_000 * MICRO
-"""A cost beyond this is no amount but a fault, and not known to us. The counters of the journal are
-64-bit integers: 900,000 calls of one month at this cost are exact, and a check stops after two."""
+"""A cost beyond this is treated as not known. The journal's counters are 64-bit integers: 900,000
+calls in a month at this cost are exact, and a check stops after two."""
 
 RECENT_MICROS = 8 * DAY_MICROS
-"""For how long the highest price counts after it was last charged: until a weekly run is over."""
+"""How long the highest price counts after it was last charged: until a weekly run is over."""
 
 
 def price_limit(listed_micro: int) -> int:
-    """Return the highest cost that is believed to be a price, given the price list's."""
+    """Return the highest cost that is believed to be a price, from the list price."""
     return max(ANOMALY_TIMES * listed_micro, LEAST_LIMIT_MICRO)
 
 
 @dataclass(frozen=True, slots=True)
 class SeenPrice:
-    """The charges for an operation that the journal has seen."""
+    """The charges for an operation in the journal."""
 
     latest_micro: int  # the latest price
-    highest_micro: int  # the highest price of late
+    highest_micro: int  # the highest recent price
     seen_at: int  # instant at which the highest was last charged, microseconds
 
     def believed(self, limit_micro: int | None, now: int) -> list[int]:
-        """Return the prices that count: charged of late and not beyond the limit, latest first."""
-        recent = now - self.seen_at < RECENT_MICROS
-        found = (self.latest_micro, self.highest_micro) if recent else (self.latest_micro,)
-        return [price for price in found if limit_micro is None or price <= limit_micro]
+        """Return the latest price and a recent highest one, both only within the limit."""
+        is_recent = now - self.seen_at < RECENT_MICROS
+        prices = (self.latest_micro, self.highest_micro) if is_recent else (self.latest_micro,)
+        return [price for price in prices if limit_micro is None or price <= limit_micro]
 
 
 def max_cost(known_micro: int, seen: SeenPrice | None, *, limit_micro: int | None, now: int) -> int:
-    """Return the most a call may cost: what quotes, caps and reservations reckon with.
+    """Return the most a call may cost; quotes, caps and reservations use it.
 
     Args:
-        known_micro: the list price, or what is known beyond it.
-        seen: what the journal has seen charged.
-        limit_micro: the highest cost that is believed; None where all are.
+        known_micro: the list price, or a higher known price.
+        seen: the charges in the journal.
+        limit_micro: the highest cost that is believed; None for no limit.
         now: the present instant.
     """
     prices = [] if seen is None else seen.believed(limit_micro, now)

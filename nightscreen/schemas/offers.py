@@ -1,7 +1,7 @@
-"""Offers of loans and loans followed: words, parameters, and one offer as the journal keeps it.
+"""Loan offers and loan tracking: states, parameters, and an offer as the journal stores it.
 
-What does not belong here: the service's data about a loan (`schemas/answers.py`), who gets which
-offer (`operations/loans/offers.py`).
+`schemas/answers.py` has the service's data about a loan; `operations/loans/offers.py` decides who
+gets an offer.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from nightscreen.schemas.records import Ground, JournalRecord
 DecisionName = Literal["approve", "review", "decline", "undecided"]
 
 CLOSED_WORDS = frozenset({"SETTLED", "CANCELLED", "CANCELED", "REJECTED"})
-"""Status words after which a loan is not asked about again, in any case of letters.
+"""Statuses after which a loan is not asked about again, in upper or lower case.
 
-The specification shows no states of a loan. Any other word, a new one too, is kept and followed.
+The specification lists no statuses. A loan with any other status, even a new one, is tracked.
 """
 
 
 class LinkState(StrEnum):
     """The progress of making one link, as stored in the journal."""
 
-    STARTING = "starting"  # the call is being made, or its process died while it was
+    STARTING = "starting"  # the call is being made, or its process died meanwhile
     OFFERED = "offered"
     IN_DOUBT = "in_doubt"
-    """The call was sent and its answer lost: there may be a link that nobody here knows."""
+    """The call was sent and its answer lost: there may be a link that is not known here."""
 
 
 class OfferWord(StrEnum):
@@ -42,12 +42,12 @@ class OfferWord(StrEnum):
     IN_DOUBT = "in_doubt"
     FAILED = "failed"
     NO_CONTACT = "no_contact"
-    SUPERSEDED = "superseded"  # a reviewer, or a later run, has decided otherwise since
+    SUPERSEDED = "superseded"  # a reviewer or a later run has changed the decision
     NO_REQUEST = "no_request"
     """The customer has asked for no loan, and unsolicited offers were not chosen."""
     CONTESTED = "contested"
-    """The customer contests something: nothing is offered until it is answered."""
-    PENDING = "pending"  # not reached: the run stopped, or the requested number of links was made
+    """The customer has an open contest: nothing is offered until it is answered."""
+    PENDING = "pending"  # not reached: the run stopped, or made the requested number of links
 
 
 class LoanWord(StrEnum):
@@ -57,14 +57,14 @@ class LoanWord(StrEnum):
     UNKNOWN_REFERENCE = "unknown_reference"
     FAILED = "failed"
     PENDING = "pending"
-    CLOSED = "closed"  # it had ended before; it was not asked about
+    CLOSED = "closed"  # it had ended before, so it was not asked about
 
 
 @dataclass(frozen=True, slots=True)
 class LoanSnapshot:
     """The last known state of a loan, compared from day to day; money in naira."""
 
-    # the service's own word; the last one where the reference is not known any more
+    # the service's own; the last known if the service no longer knows the reference
     status: str | None = None
     known: bool = True  # the service knows the reference
     loan_amount: Decimal | None = None
@@ -77,12 +77,12 @@ class LoanSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LoanView:
-    """A view of a loan that showed something new."""
+    """A view of a loan that showed a change."""
 
     at: int
-    run_id: str  # the run that reports what is new
+    run_id: str  # the run that reports the change
     now: LoanSnapshot
-    # when the service had last answered about the loan; None at the first view
+    # when the service last answered about the loan before; None at the first view
     before_at: int | None = None
 
 
@@ -99,14 +99,14 @@ class Offer(
 
     Attributes:
         subject: pseudonym of customer, product and number; also the subject of its call.
-        batch: batch name of the screening run that it rests on.
+        batch: batch name of the screening run that it is based on.
         run_id: the run that made it.
     """
 
-    key: str = Field(default_factory=lambda found: found["subject"].hex())
+    key: str = Field(default_factory=lambda values: values["subject"].hex())
     product_id: str
-    number: int  # 1, and more where another link was asked for on purpose
-    source_run_id: str  # the screening run that it rests on
+    number: int  # from 1; higher if another link was requested (`again`)
+    source_run_id: str  # the screening run that it is based on
     decision: str
     state: LinkState
     customer_id: str = Field(repr=False)
@@ -116,13 +116,13 @@ class Offer(
     url: str | None = Field(None, repr=False)
     history: tuple[LoanView, ...] = Field((), repr=False)  # of the loan, oldest first
     offered_at: int | None = None
-    loan: bytes | None = None  # pseudonym of the reference; subject of the calls that follow it
+    loan: bytes | None = None  # pseudonym of the reference; subject of the calls that track it
     followed_at: int | None = None  # when the service last answered about it
     closed_at: int | None = None  # when it was seen to have ended
 
     @property
     def subjects(self) -> set[bytes]:
-        """Return what the calls that made the link and followed the loan are found by."""
+        """Return the subjects of the calls that made the link and tracked the loan."""
         return {self.subject, self.loan or self.subject}
 
     @property
@@ -132,17 +132,17 @@ class Offer(
 
     @property
     def words(self) -> list[dict[str, Any]]:
-        """Return each status word the loan has had, and when it was first seen."""
-        found: list[dict[str, Any]] = []
+        """Return the loan's statuses in order, and when each was first seen."""
+        statuses: list[dict[str, Any]] = []
         for view in self.history:
-            word = view.now.status
-            if word is not None and (not found or found[-1]["status"] != word):
-                found.append({"status": word, "at": view.at})
-        return found
+            status = view.now.status
+            if status is not None and (not statuses or statuses[-1]["status"] != status):
+                statuses.append({"status": status, "at": view.at})
+        return statuses
 
 
 class OfferLoans(QuotedRunParameters):
-    """Who is offered which product."""
+    """Parameters of a run that offers a loan product."""
 
     run_dir: Annotated[
         str, Option(argument="RUN_DIR", help="Folder of a finished screening run.")
@@ -150,7 +150,7 @@ class OfferLoans(QuotedRunParameters):
         "",
         title="Folder of the run",
         description="Folder of a finished screening run on the worker's machine. May be left out "
-        "where an earlier run of offers is resumed.",
+        "if an earlier run of offers is resumed.",
     )
     product: str = Field(
         "",
@@ -167,7 +167,7 @@ class OfferLoans(QuotedRunParameters):
     prefill: list[ContactName] = Field(
         default=["email", "phone"],
         title="Fill in for the customer",
-        description="What is sent to the service about the customer, so that the form shows it.",
+        description="The customer's data that are sent to the service to fill in the form.",
     )
     most: Annotated[int | None, Option(names=("--max",))] = Field(
         default=None,
@@ -178,16 +178,16 @@ class OfferLoans(QuotedRunParameters):
     unsolicited: bool = Field(
         default=False,
         title="Unsolicited offers",
-        description="Offer credit to customers of a portfolio run who asked for none. Unsolicited, "
+        description="Offer credit to customers of a portfolio run who did not apply. Unsolicited, "
         "pre-approved credit is restricted: let counsel decide first.",
     )
     again: bool = Field(
         default=False,
         title="Another link",
-        description="Make another link where the last one is in doubt, or its loan has ended. "
-        "Without it nobody gets a second link for a product.",
+        description="Make another link if the last one is in doubt, or its loan has ended. "
+        "Otherwise nobody gets a second link for a product.",
     )
 
 
 class TrackLoans(ApiRunParameters):
-    """Follow every open reference; there is nothing to choose."""
+    """Parameters of a run that tracks every open reference."""

@@ -1,7 +1,7 @@
-"""Outcomes of loans: a loan's day as in a file, what counts as bad, what is stored.
+"""Outcomes of loans: a loan's state on a day, what counts as bad, and the stored record.
 
-An outcome is a kind of `journal/records.py`: one for each loan, tied to the decision that
-was valid when the money was paid out. Reports about outcomes are in `results/outcomes.py`.
+An outcome is a kind of `journal/records.py`: one per loan, with the decision that was valid when
+the money was paid out. `results/outcomes.py` reports on them.
 """
 
 from __future__ import annotations
@@ -38,42 +38,41 @@ class OutcomeClass(StrEnum):
 
     GOOD = "good"
     BAD = "bad"
-    YOUNG = "young"  # not bad so far, and not old enough to be good
+    YOUNG = "young"  # not bad so far, but too recent to count as good
 
 
 class OutcomeSource(StrEnum):
-    """Who says so: the lender's own file, or the loan was followed here."""
+    """The source: the lender's own file, or loan tracking."""
 
     FILE = "file"
     FOLLOWED = "followed"
 
 
 class BadLoan(BaseModel):
-    """What counts as bad; each of the parts is enough."""
+    """What counts as a bad loan; any one condition is enough."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    days_past_due: int = Field(30, ge=1, le=3650)  # so many days past due ...
-    within_days: int = Field(60, ge=1, le=3650)  # ... reached within so many days of the due date
-    # nothing at all paid so many days after the first of several payments was due; 0 switches it
-    # off
+    days_past_due: int = Field(30, ge=1, le=3650)  # bad if this many days past due ...
+    within_days: int = Field(60, ge=1, le=3650)  # ... within this many days of the due date
+    # bad if nothing was paid this many days after the first of several payments was due; 0: off
     first_payment_days: int = Field(7, ge=0, le=3650)
     written_off: bool = True
     restructured: bool = False
 
 
 class Arrears(BaseModel):
-    """A time without a break in which a loan was past due.
+    """A continuous period in which a loan was past due.
 
-    A loan that is K days past due on day D has been so since D - K: that is why a file a week is as
-    good as one a day.
+    A loan that is K days past due on day D has been so since D - K, so a weekly file is as good as
+    a daily one.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     since: date  # when the oldest unpaid amount was due
-    days: int  # the most days past due that were seen of it
-    unpaid_days: int = 0  # the most days past due at which nothing at all had been paid
+    days: int  # the most days past due that were seen
+    unpaid_days: int = 0  # the most days past due at which nothing had been paid
 
 
 class LoanDay(BaseModel):
@@ -95,7 +94,7 @@ class LoanDay(BaseModel):
 
     @property
     def arrears(self) -> tuple[Arrears, ...]:
-        """Return what the day says of being past due; nothing where the loan is not."""
+        """Return the period past due that the day shows; empty if the loan is not past due."""
         if self.days_past_due <= 0:
             return ()
         since = self.as_of - timedelta(days=self.days_past_due)
@@ -109,7 +108,7 @@ class DecisionAsOf(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     batch: str
-    run_id: str  # the last run that had decided about the customer by then
+    run_id: str  # the customer's last run by then
     decision: str
     decided_by: str = "policy"  # `policy` or `review`
     reasons: tuple[str, ...] = ()
@@ -124,16 +123,16 @@ class LoanOutcome(
     everywhere=True,
     always_in=OUTCOMES_BATCH,
 ):
-    """What is known of one loan; `key` is the pseudonym of its id."""
+    """The known history of one loan; `key` is the pseudonym of its id."""
 
     customer_id: str = Field(repr=False)
     loan_id: str = Field(repr=False)
     source: OutcomeSource
     disbursed_at: int  # when the money was paid out, microseconds
     last: LoanDay  # the newest day
-    earlier: tuple[Arrears, ...] = ()  # times past due from days before the newest one
-    ever_restructured: bool = False  # any day said so
-    # the decision that was valid; None if no run had decided about the customer
+    earlier: tuple[Arrears, ...] = ()  # periods past due from days before the newest one
+    ever_restructured: bool = False  # on any day
+    # the decision that was valid; None if the customer had none
     stood: DecisionAsOf | None = None
 
     @property
@@ -143,13 +142,13 @@ class LoanOutcome(
 
     @property
     def arrears(self) -> tuple[Arrears, ...]:
-        """Return every time the loan was past due."""
+        """Return every period in which the loan was past due."""
         return merged((*self.earlier, *self.last.arrears))
 
     def with_day(self, day: LoanDay) -> LoanOutcome:
-        """Return the outcome with one more day: a later one replaces, an earlier one is added.
+        """Return the outcome with one more day.
 
-        The same day again is a correction.
+        A later day replaces the last one, the same day corrects it, an earlier day adds arrears.
         """
         last, earlier = self.last, self.earlier
         if day.as_of > last.as_of:
@@ -163,30 +162,30 @@ class LoanOutcome(
         return self.model_copy(update=changed)
 
     def joined(self, new: LoanOutcome) -> LoanOutcome:
-        """Return the outcome with all that a new one adds about the same loan.
+        """Return the outcome merged with a new one of the same loan.
 
-        The decision is kept as it was first found: its evidence may have been purged since.
+        The decision that was found first is kept: its evidence may have been purged since.
         """
         earlier = merged((*self.earlier, *new.earlier))
-        found = self.model_copy(update={"earlier": earlier}).with_day(new.last)
-        restructured = found.ever_restructured or new.ever_restructured
-        found = found.model_copy(update={"ever_restructured": restructured})
-        if found.last is not new.last:
-            return found
-        same = (self.customer, self.disbursed_at) == (new.customer, new.disbursed_at)
-        known = self.stood is not None and same
+        joined = self.model_copy(update={"earlier": earlier}).with_day(new.last)
+        restructured = joined.ever_restructured or new.ever_restructured
+        joined = joined.model_copy(update={"ever_restructured": restructured})
+        if joined.last is not new.last:
+            return joined
+        is_same = (self.customer, self.disbursed_at) == (new.customer, new.disbursed_at)
+        has_decision = self.stood is not None and is_same
         names = ("customer", "customer_id", "source", "disbursed_at")
         changed = {name: getattr(new, name) for name in names}
-        if not known:
+        if not has_decision:
             changed |= {name: getattr(new, name) for name in ("stood", "batch", "run_id")}
-        return found.model_copy(update=changed)
+        return joined.model_copy(update=changed)
 
     def judge(self, bad: BadLoan) -> OutcomeClass | None:
-        """Return what the loan counts as; None where it is no outcome.
+        """Return what the loan counts as; None if it was not lent.
 
-        The due date is the maturity date; without one, and for a payment before it, the day since
-        which the loan is past due. A loan is good once it is paid back, or when the time in which
-        it can become bad has passed.
+        The due date is the maturity date; without one, and for an earlier payment, it is the day
+        since which the loan is past due. A loan is good once it is paid back, or when it can no
+        longer become bad.
         """
         last, arrears = self.last, self.arrears
         if last.standing is LoanStanding.NOT_LENT:
@@ -214,7 +213,7 @@ class LoanOutcome(
 
     @property
     def lost(self) -> Decimal | None:
-        """Return the naira that were not paid back; None where the file does not say."""
+        """Return the naira that were not paid back; None if not known."""
         if self.last.outstanding is not None:
             return self.last.outstanding
         if self.last.principal is None or self.last.paid is None:
@@ -223,13 +222,13 @@ class LoanOutcome(
 
 
 def merged(spells: Iterable[Arrears]) -> tuple[Arrears, ...]:
-    """Return times past due, each once; of one that is seen again the most days count."""
-    found: dict[date, Arrears] = {}
-    for each in spells:
-        same = found.get(each.since, each)
-        found[each.since] = Arrears(
-            since=each.since,
-            days=max(same.days, each.days),
-            unpaid_days=max(same.unpaid_days, each.unpaid_days),
+    """Return each period past due once; of a repeated one the most days count."""
+    by_start: dict[date, Arrears] = {}
+    for spell in spells:
+        known = by_start.get(spell.since, spell)
+        by_start[spell.since] = Arrears(
+            since=spell.since,
+            days=max(known.days, spell.days),
+            unpaid_days=max(known.unpaid_days, spell.unpaid_days),
         )
-    return tuple(found.values())
+    return tuple(by_start.values())

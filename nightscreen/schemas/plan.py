@@ -1,6 +1,6 @@
-"""The plan of a run, and its quote: which lookups its rows need, and what they would take.
+"""The plan of a run and its quote; `planning/` makes both.
 
-Making both belongs to `planning/`; a plan holds no identifier but in the sealed table of lookups.
+Only the table of lookups, which is sealed on disk, holds identifiers.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from nightscreen.schemas.money import naira_text
 
 
 class CheckIdentity(NamedTuple):
-    """A check with the kind of identity it is asked by; karma may have several."""
+    """A check with the kind of identifier it asks by; karma may have several."""
 
     check: str
     kind: IdentityKind
 
     @property
     def column(self) -> str:
-        """Name of the slot's columns in a row plan."""
+        """Return the column of a row plan."""
         return f"{self.check}:{self.kind.value}"
 
     @property
     def file_name(self) -> str:
-        """Name of the slot in names of files."""
+        """Return the name used in names of files."""
         return f"{self.check}-{self.kind.value}"
 
 
 class SkipReason(IntEnum):
-    """Why a row's slot is not asked; ASK where it is. The order is that of the contract."""
+    """Why a row's lookup is not asked, the first that applies; `ASK` if it is."""
 
     ASK = 0
     INELIGIBLE = 1
@@ -42,7 +42,7 @@ class SkipReason(IntEnum):
 
     @property
     def status(self) -> str:
-        """Return the word of the output."""
+        """Return the status in the output."""
         return NoAnswer[self.name].value
 
 
@@ -60,17 +60,17 @@ NEEDED = pa.schema(
         pa.field("row", pa.int64()),
     ]
 )
-"""The lookups to be asked, one row each: identities in clear (sealed at rest); `row` is the
-batch's row in whose name the call is made."""
+"""The lookups to be asked, one row each, with identities in plain text (sealed on disk); `row` is
+the row of the batch that the call is made for."""
 
 
 @dataclass(slots=True)
 class CheckCounts:
     """A check's rows and lookups before any call is made.
 
-    Rows are input rows; lookups are answers that eligible rows need; distinct are the calls that
-    would answer them all; reused, paid, free and unreadable are those already answered, unreadable
-    by this run or an earlier one, in_doubt those left alone after calls in doubt.
+    Rows are input rows. Lookups are answers that eligible rows need, distinct the calls that would
+    answer them all. Reused, paid, free and unreadable ones are answered already (unreadable ones by
+    this run or an earlier one); in_doubt ones are not asked again after calls in doubt.
     """
 
     rows_refused: int = 0
@@ -87,7 +87,7 @@ class CheckCounts:
     oldest_reused_at: int | None = None
 
     def add_lookups(self, other: CheckCounts) -> None:
-        """Add what another counted of lookups; rows are counted by each for itself."""
+        """Add another's counts of lookups; counts of rows are not added."""
         names = ("lookups", "distinct", "reused", "paid", "free", "unreadable", "in_doubt")
         for name in (*names, "saved_by_reuse_micro"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -96,7 +96,7 @@ class CheckCounts:
 
 
 class SeenCharges(NamedTuple):
-    """How many answers of one check and identity there were of late, and those charged of them."""
+    """The recent answers of one check and kind of identifier, and how many were charged."""
 
     answers: int = 0
     charged: int = 0
@@ -107,9 +107,9 @@ class CheckQuote:
     """One check's share of a quote; money in micro-naira, time in seconds."""
 
     check: str
-    kind: str  # the identity it is asked by
-    calls: int  # lookups to be asked at most
-    likely_calls: int  # those likely to be asked, where some may be spared
+    kind: str  # the kind of identifier it asks by
+    calls: int  # the most lookups to be asked
+    likely_calls: int  # lookups likely to be asked; some may be spared
     price_micro: int  # what a hit costs
     hit_pct: float  # share of calls expected to be charged, in percent
     low_micro: int
@@ -122,23 +122,22 @@ class First(NamedTuple):
     """What the affordable lookups are for, in the order in which they are asked."""
 
     never_screened: int  # lookups of applicants and of customers never screened before
-    overdue: int  # lookups of evidence that has grown old
-    least_exposure_kobo: int  # naira at risk of the last row reached, in kobo; -1 where unknown
+    overdue: int  # lookups of evidence that is too old
+    least_exposure_kobo: int  # exposure of the last row reached, in kobo; -1 if unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
     """A whole quote."""
 
-    # one for each check and identity with lookups to be asked
+    # one for each check and kind of identifier with lookups to be asked
     lines: tuple[CheckQuote, ...] = field(default_factory=tuple)
-    cap_micro: int | None = None  # the cap the run would be under, if any
-    balance_micro: int | None = None  # the last balance the journal knows of
-    # how many lookups the cap and the known balance pay for at their worst cost; None if neither is
-    # known
+    cap_micro: int | None = None  # the run's cap, if any
+    balance_micro: int | None = None  # the last balance in the journal
+    # how many lookups cap and balance pay for at their maximum cost; None if neither is known
     affordable: int | None = None
-    first: First | None = None  # what those are for; None where there are none
-    rows_short: int = 0  # rows that would lack an answer then
+    first: First | None = None  # what those are for; None if there are none
+    rows_short: int = 0  # rows that would then lack an answer
 
     @property
     def calls(self) -> int:
@@ -147,25 +146,25 @@ class Quote:
 
     @property
     def low_micro(self) -> int:
-        """Return the least it is likely to cost."""
+        """Return the least the run is likely to cost."""
         return sum(line.low_micro for line in self.lines)
 
     @property
     def expected_micro(self) -> int:
-        """Return what it is expected to cost."""
+        """Return the expected cost."""
         return sum(line.expected_micro for line in self.lines)
 
     @property
     def high_micro(self) -> int:
-        """Return the most it may cost, not counting resends of lost calls."""
+        """Return the most the run may cost, without resends of lost calls."""
         return sum(line.high_micro for line in self.lines)
 
     def in_naira(self, before_micro: int = 0) -> dict[str, str | None]:
-        """Return it as decimal text, beside what was spent before."""
+        """Return the sums as decimal text, with the money already spent added."""
         sums = {"low": self.low_micro, "expected": self.expected_micro, "high": self.high_micro}
-        return {word: naira_text(before_micro + micro) for word, micro in sums.items()}
+        return {name: naira_text(before_micro + micro) for name, micro in sums.items()}
 
     @property
     def hours(self) -> float:
-        """Return the hours of the slowest check; checks run side by side."""
+        """Return the hours of the slowest check; checks run at the same time."""
         return max((line.expected_s for line in self.lines), default=0.0) / 3600

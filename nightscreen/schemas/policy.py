@@ -1,7 +1,4 @@
-"""A policy: the rules by which a lender decides, as values.
-
-`policy/` reads a policy from its file, checks and applies it.
-"""
+"""A policy: the rules by which a lender decides; `policy/` reads, checks and applies it."""
 
 from __future__ import annotations
 
@@ -22,26 +19,26 @@ if TYPE_CHECKING:
 
 _DIGEST_DIGITS = 12
 _THRESHOLD = re.compile(r"\{([a-z][a-z0-9_]*)\}")
-"""A threshold named in a condition or a sentence; a regular expression's `{2,3}` is none."""
+"""A threshold named in a condition or a sentence; does not match a regular expression's `{2,3}`."""
 
 Code = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
 PurposeSentence = Sentence | Annotated[dict[Purpose, Sentence], Field(min_length=1)]
-"""One sentence, or one for each purpose: what is true of an applicant is not of a borrower."""
+"""One sentence, or one per purpose: a sentence for applicants may be wrong for borrowers."""
 ShortSentence = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)
 ]
 ShortWords = ShortSentence | Annotated[dict[Purpose, ShortSentence], Field(min_length=1)]
-"""A text that anybody who picks up the customer's phone may read."""
+"""A text that anyone who picks up the customer's phone may read."""
 Language = Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}$")]
-WRITTEN_IN = "en"  # language of a policy's own sentences where it names none
+WRITTEN_IN = "en"  # language of a policy's own sentences if it names none
 ASK_US = "Ask us for the reason, or for a person to look at it again, at any time."
-"""Used where a rule has no short sentence."""
+"""Used if a rule has no short sentence."""
 ColumnName = Annotated[str, StringConstraints(pattern=r"^[^\s:].{0,127}$")]
 ThresholdName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 MOST_CHARACTERS = 4000
-"""No condition is longer: what it may cost to evaluate is bounded by what it may say."""
+"""The longest condition; bounds the cost of evaluating it."""
 
 
 class Effect(StrEnum):
@@ -63,7 +60,7 @@ class Decision(StrEnum):
 
 
 class CarriedKind(StrEnum):
-    """The type that the text of a carried column is read as."""
+    """The type that a carried column is read as."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -89,21 +86,21 @@ class Translation(BaseModel):
 
 
 class PolicyRule(BaseModel):
-    """One rule: where `when` holds, `effect` follows and `code` says why."""
+    """One rule: if `when` is true, `effect` follows for the reason `code`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    code: Code  # the reason, in capitals; rules of different effects may share one
+    code: Code  # the reason, in capitals; rules with different effects may share one
     effect: Effect
-    # an SQL condition over the columns of `enriched`; `{name}` stands for a threshold
+    # an SQL condition over the columns of `enriched`; `{name}` is a threshold or definition
     when: Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
-    team: PurposeSentence  # a sentence for the people who work the list
+    team: PurposeSentence  # a sentence for the people who work through the list
     customer: PurposeSentence  # a sentence for the customer, once their identity is confirmed
-    # what the team does next; None leaves it to what follows from the decision
+    # what the team does next; None for the decision's usual action
     action: PurposeSentence | None = None
-    # one that fits a shared phone: true, without accusation, amount or reporter
+    # a sentence for a shared phone: true, without accusation, amount or reporter
     short: ShortWords | None = None
-    # `hold` where a notice could warn a suspect: none is made
+    # `hold` if a notice could warn a suspect: none is made
     notice: Literal["hold"] | None = None
     # the texts for the customer in other languages
     languages: dict[Language, Translation] | None = None
@@ -111,27 +108,27 @@ class PolicyRule(BaseModel):
     @field_validator("when")
     @classmethod
     def _trimmed(cls, when: str) -> str:
-        """Drop blanks around the condition, which mean nothing."""
+        """Remove surrounding blanks."""
         trimmed = when.strip()
         if not trimmed:
             raise ValueError("is blank")
         return trimmed
 
     def thresholds_named(self) -> dict[str, set[str]]:
-        """Return the thresholds and definitions that each entry names; short ones may name none."""
-        found = {"when": thresholds_named(self.when)}
-        others = (self.languages or {}).values()
-        for entry, words in (
+        """Return the thresholds and definitions named in each entry; `short` may name none."""
+        named = {"when": thresholds_named(self.when)}
+        translations = (self.languages or {}).values()
+        for entry, sentence in (
             *(("team", self.team), ("customer", self.customer), ("action", self.action)),
-            *(("languages", other.customer) for other in others),
+            *(("languages", translation.customer) for translation in translations),
         ):
-            for text in words.values() if isinstance(words, dict) else [words or ""]:
-                found.setdefault(entry, set()).update(thresholds_named(text))
-        return found
+            for text in sentence.values() if isinstance(sentence, dict) else [sentence or ""]:
+                named.setdefault(entry, set()).update(thresholds_named(text))
+        return named
 
 
 class NoticeWords(NamedTuple):
-    """The texts for a customer: for a shared phone, after identification, and in which language."""
+    """The texts for a customer: for a shared phone, after identification; and their language."""
 
     sentence: str
     details: str
@@ -139,7 +136,7 @@ class NoticeWords(NamedTuple):
 
 
 class RuleInWords(NamedTuple):
-    """A rule for people: its code, what follows, where, and the sentence for the team."""
+    """A rule for people: its code, effect and condition, and the sentence for the team."""
 
     code: str
     effect: str
@@ -160,32 +157,32 @@ class Policy(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: Name  # what the lender calls it
-    version: Annotated[str, StringConstraints(min_length=1, max_length=64)]  # which edition of it
-    # conditions on gender, marital status and state of origin are wanted
+    name: Name
+    version: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    # allow conditions on gender, marital status and state of origin
     allow_sensitive: bool = False
-    language: Language | None = None  # of the sentences for customers; English where none is named
-    # input columns of the lender's own that conditions may name and the decision list shows; text
+    language: Language | None = None  # of the sentences for customers; English by default
+    # the lender's own input columns that conditions may name and the decision list shows; text
     # unless a type is given
     carried: tuple[ColumnName | CarriedColumn, ...] = ()
     # numbers that conditions and sentences name as `{name}`
     thresholds: dict[ThresholdName, Annotated[Decimal, Field(allow_inf_nan=False)]] = {}
-    # parts of conditions that several rules name as `{name}`; one may name thresholds and
+    # parts of conditions that rules name as `{name}`; a definition may name thresholds and
     # definitions above it
     definitions: dict[ThresholdName, Annotated[str, Field(max_length=MOST_CHARACTERS)]] = {}
     # in the order in which their reasons are reported
     rules: Annotated[tuple[PolicyRule, ...], Field(min_length=1, max_length=200)]
 
     def __hash__(self) -> int:
-        """Return the digest's hash: tables of thresholds and sentences have none of their own."""
+        """Return the digest's hash: the policy's dicts cannot be hashed."""
         return hash(self.digest)
 
     @cached_property
     def digest(self) -> str:
-        """Return twelve hex digits over everything a policy says; layout and comments count not.
+        """Return twelve hex digits over the policy's content, without layout and comments.
 
-        Entries that came later and are not used are left out: a policy that was written before
-        them keeps its digest.
+        Unused entries that were added to the format later are left out, so that an older policy
+        keeps its digest.
         """
         plain = self.model_dump(mode="json", exclude_none=True)
         for name in ("thresholds", "definitions"):
@@ -196,12 +193,12 @@ class Policy(BaseModel):
 
     @property
     def label(self) -> str:
-        """Return `name@digest`, which each decision carries."""
+        """Return `name@digest`, as in the column `policy`."""
         return f"{self.name}@{self.digest}"
 
     @cached_property
     def carried_kinds(self) -> dict[str, CarriedKind]:
-        """Return the carried columns and what each is read as."""
+        """Return the carried columns and the type of each."""
         return {
             column if isinstance(column, str) else column.column: (
                 CarriedKind.TEXT if isinstance(column, str) else column.type
@@ -210,25 +207,25 @@ class Policy(BaseModel):
         }
 
     def condition(self, rule: PolicyRule) -> str:
-        """Return a rule's condition with thresholds and definitions in place of their names."""
+        """Return a rule's condition with thresholds and definitions filled in."""
         return filled(rule.when, self._fillings())
 
     def conditions(self) -> tuple[str, ...]:
-        """Return the conditions of all rules, as `condition` gives each."""
+        """Return the conditions of all rules with thresholds and definitions filled in."""
         values = self._fillings()
         return tuple(filled(rule.when, values) for rule in self.rules)
 
     def _fillings(self) -> dict[str, str]:
-        """Return what stands in conditions for the names of thresholds and definitions."""
+        """Return the texts of thresholds and definitions by name."""
         values = {name: f"{value:f}" for name, value in self.thresholds.items()}
         for name, text in self.definitions.items():
             values[name] = filled(text, values)
         return values
 
     def sentence(self, words: PurposeSentence | ShortWords, purpose: str | None) -> str:
-        """Return a rule's sentence for a purpose, with the thresholds in place of their names.
+        """Return a rule's sentence for a purpose, with the thresholds filled in.
 
-        Where the purpose is not known, or has no sentence of its own, it is the first one.
+        If the purpose is unknown or has no sentence, the first one is returned.
         """
         if not isinstance(words, str):
             of_purpose = {part.value: text for part, text in words.items()}
@@ -236,7 +233,7 @@ class Policy(BaseModel):
         return filled(words, {name: f"{value:,f}" for name, value in self.thresholds.items()})
 
     def in_words(self) -> list[RuleInWords]:
-        """Return the rules in their order, with the thresholds in place of their names."""
+        """Return the rules in their order, with thresholds and definitions filled in."""
         return [
             RuleInWords(
                 rule.code,
@@ -248,28 +245,29 @@ class Policy(BaseModel):
         ]
 
     def notice(self, rule: PolicyRule, purpose: str | None, language: str) -> NoticeWords:
-        """Return what a rule says to a customer who reads a language.
+        """Return a rule's texts for a customer in a language.
 
-        If one is missing in it, both sentences are in the policy's own language.
+        If that language has no short sentence, the texts are in the policy's own language.
         """
         own = self.language or WRITTEN_IN
-        other = (rule.languages or {}).get(language) if language != own else None
-        if other is not None and other.short is not None:
-            details = "" if other.customer is None else self.sentence(other.customer, purpose)
-            return NoticeWords(self.sentence(other.short, purpose), details, language)
+        translated = (rule.languages or {}).get(language) if language != own else None
+        if translated is not None and translated.short is not None:
+            customer = translated.customer
+            details = "" if customer is None else self.sentence(customer, purpose)
+            return NoticeWords(self.sentence(translated.short, purpose), details, language)
         if rule.short is None:
             return NoticeWords(ASK_US, self.sentence(rule.customer, purpose), WRITTEN_IN)
         words = self.sentence(rule.short, purpose), self.sentence(rule.customer, purpose)
         return NoticeWords(*words, own)
 
     def named(self) -> Mapping[str, object]:
-        """Return how a manifest names the policy."""
+        """Return the policy's entry in a manifest."""
         return {"name": self.name, "version": self.version, "digest": self.digest}
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """Return a text with thresholds in place of their names; names nobody defined stay."""
-    return _THRESHOLD.sub(lambda found: values.get(found[1], found[0]), text)
+    """Return a text with values in place of `{name}`; undefined names stay."""
+    return _THRESHOLD.sub(lambda match: values.get(match[1], match[0]), text)
 
 
 def thresholds_named(text: str) -> set[str]:

@@ -1,8 +1,4 @@
-"""Pulls of what customers consented to: parameters, outcomes by customer, changes.
-
-What does not belong here: reading records, comparing them, or keeping them (`operations/`,
-`journal/`).
-"""
+"""Pulls of transactions and accounts: parameters, outcomes by customer, changes of records."""
 
 from __future__ import annotations
 
@@ -24,12 +20,12 @@ class PullTransactions(ApiRunParameters):
         [],
         title="Grants",
         description="Ids of grants, as `nightscreen consent list` shows them. Empty: every live "
-        "grant with the scope that is needed.",
+        "grant with the required scope.",
     )
 
 
 class PulledKind(StrEnum):
-    """The kind of a record of a customer who consented; the word is stored in the journal."""
+    """The kind of a pulled record, as stored in the journal."""
 
     TRANSACTION = "transaction"
     BANK_ACCOUNT = "bank_account"
@@ -37,12 +33,12 @@ class PulledKind(StrEnum):
 
     @property
     def folder(self) -> str:
-        """Return the folder beside the runs' folders that holds its typed records alone."""
+        """Return the folder, next to the runs' folders, that holds only its typed records."""
         return _FOLDERS[self]
 
     @property
     def is_state(self) -> bool:
-        """Return whether the records show a present state, so that each pull writes all of them."""
+        """Return whether records show the present state, so that each pull writes all of them."""
         return self is not PulledKind.TRANSACTION
 
 
@@ -59,20 +55,20 @@ class PullOutcome(StrEnum):
     DUE = "due"
     PULLED = "pulled"
     SUSPICIOUS_SHORT = "suspicious_short"
-    """The list lacks so much that removals wait until another pull confirms them."""
-    SUPERSEDED = "superseded"  # another run has kept a later answer meanwhile
-    TOKEN_REFUSED = "token_refused"  # noqa: S105 - a word for an outcome, not a secret
-    """A token fresh from the service was refused too."""
+    """So many records are missing that removals wait until another pull confirms them."""
+    SUPERSEDED = "superseded"  # another run has stored a later answer meanwhile
+    TOKEN_REFUSED = "token_refused"  # noqa: S105 - an outcome, not a secret
+    """A new token from the service was refused too."""
     REFRESH_REFUSED = "refresh_refused"
-    """No new token was given, and nothing shows that the key is not to blame."""
-    LAPSED = "lapsed"  # no new token was given: the customer must consent again
-    ENDED = "ended"  # the grant ended, or its scope went, before the customer's turn
+    """The service gave no new token; the cause may be the API key."""
+    LAPSED = "lapsed"  # the service gave no new token: the customer must consent again
+    ENDED = "ended"  # the grant or its scope ended before the customer's turn
     FAILED = "failed"
     IN_DOUBT = "in_doubt"
 
 
 KEPT = frozenset({PullOutcome.PULLED, PullOutcome.SUSPICIOUS_SHORT})
-"""Outcomes of an answer whose records were kept."""
+"""Outcomes with stored records."""
 
 FINAL = KEPT | {
     PullOutcome.SUPERSEDED,
@@ -80,7 +76,7 @@ FINAL = KEPT | {
     PullOutcome.LAPSED,
     PullOutcome.ENDED,
 }
-"""Outcomes that a resumed run leaves as they are."""
+"""Outcomes that a resumed run does not repeat."""
 
 
 class TransactionChange(StrEnum):
@@ -91,25 +87,25 @@ class TransactionChange(StrEnum):
     REMOVED = "removed"
 
 
-UNCHANGED = "unchanged"  # the word of an unchanged record, where a pull writes all records
+UNCHANGED = "unchanged"  # written for an unchanged record if a pull writes all records
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
     """One record of a list, ready to be stored."""
 
-    key: bytes  # pseudonym of its id, or of its content where it has none
-    content: bytes  # keyed hash of all it holds
-    raw: bytes = field(repr=False)  # the record as JSON text, numbers to the letter
+    key: bytes  # pseudonym of its id, or of its content if it has none
+    content: bytes  # keyed hash of its content
+    raw: bytes = field(repr=False)  # the record as JSON text, numbers unchanged
     occurred_at: int | None = None  # microseconds; None if it cannot be read
     place: int = 0  # its index in the list, from 0
-    problem: str | None = None  # stable word for why it cannot be read; None if it can
+    problem: str | None = None  # code for why it cannot be read; None if it can
     column: str = ""  # the field at fault
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """One record as it was kept by an earlier pull."""
+    """One record as stored by an earlier pull."""
 
     record_id: int
     key: bytes
@@ -122,12 +118,12 @@ class Difference:
     """The differences between a list and the last one of the same customer."""
 
     added: tuple[Answered, ...] = ()  # not known before
-    # known, with other content, each beside what was known
+    # known, with different content
     modified: tuple[tuple[Known, Answered], ...] = ()
-    # not in the list any more, and the list can be trusted to say so
+    # no longer in a list that can be trusted
     removed: tuple[Known, ...] = ()
-    held: int = 0  # removals that wait for another pull, since the list lacks suspiciously much
-    out_of_reach: int = 0  # known records that are older than what the service lists
+    held: int = 0  # removals that wait for another pull, because too many records are missing
+    out_of_reach: int = 0  # known records older than the period that the service lists
 
 
 class Pulled(
@@ -138,13 +134,13 @@ class Pulled(
     everywhere=True,
     unshown={"summary"},
 ):
-    """How one customer was pulled in one run, begun `at`."""
+    """The pull of one customer in one run, begun `at`."""
 
     batch: str = PULLS
     grant_id: str
-    pulled: PulledKind  # what was pulled first of all
+    pulled: PulledKind  # the main kind of the pull
     state: PullOutcome = PullOutcome.DUE
     answered_at: int | None = None  # orders the answers about one customer, microseconds
-    # by kind of record, of what it was pulled with too: counts, codes and names of fields, or the
-    # outcome where nothing was answered; nothing personal
+    # by kind of record pulled: counts, codes and names of fields, or the outcome if there was no
+    # answer; nothing personal
     summary: dict[str, dict[str, Any]] = Field(default_factory=dict)

@@ -1,8 +1,7 @@
-"""What every kind of record in the journal declares: its model, its period, whose it is.
+"""The base class of records in the journal; each kind is a subclass.
 
-A kind is a subclass of `JournalRecord`. Erasure, purge, subject access, rotation and verification
-go by what is declared here and know no kind by name. How records are kept is in
-`journal/records.py`, which lists the kinds.
+Erasure, purge, subject access, rotation and verification use the declarations of a kind, never its
+name. `journal/records.py` stores records and lists the kinds.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Ground(StrEnum):
-    """On what ground a record is kept; each has its own period in the settings (`Retention`)."""
+    """The ground on which a record is retained; each has a period in the settings (`Retention`)."""
 
     DECISIONS = "decisions"
     NOTICES = "notices"
@@ -28,7 +27,7 @@ class Ground(StrEnum):
 
 
 class JournalRecord(BaseModel):
-    """What every kind of record has."""
+    """The fields and declarations of every kind of record."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", ser_json_bytes="hex", val_json_bytes="hex"
@@ -58,42 +57,41 @@ class JournalRecord(BaseModel):
         """Declare a kind.
 
         Args:
-            kind: names the kind in the journal.
-            ground: on which ground records of the kind are kept.
-            section: under which name subject access shows them; empty where they are about no
-                customer.
-            period_from: fields of the instant from which its period counts, the first that is not
-                None; without any it is when the record was written.
-            waiting: states in which a record is kept whatever its age.
+            kind: the kind's name in the journal.
+            ground: the ground on which records of the kind are retained.
+            section: their section in a subject access; empty if they are about no customer.
+            period_from: fields with the instant from which the retention period counts, the first
+                that is not None; by default when the record was written.
+            waiting: states in which a record is retained whatever its age.
             everywhere: `customer` is the pseudonym that is the same in every batch name.
-            always_in: a batch name in which they go with the customer of any batch name.
-            unshown: fields that subject access leaves out: what tells only of the program's work.
+            always_in: a batch name whose records are erased with a customer of any batch name.
+            unshown: fields about the program's work, which subject access leaves out.
         """
         super().__init_subclass__()
         cls.kind, cls.ground, cls.section = kind, ground, section
         cls.waiting, cls.unshown = frozenset(waiting), frozenset(unshown)
         cls.everywhere, cls.always_in, cls.period_from = everywhere, always_in, period_from
 
-    # pseudonym of the customer; empty where it is about no customer
+    # pseudonym of the customer it is about, if any
     customer: bytes = Field(b"", repr=False)
-    # pseudonym of the identifier it is about; empty where there is none
+    # pseudonym of the identifier it is about, if any
     subject: bytes = Field(b"", repr=False)
-    key: str  # names the record within its kind
+    key: str  # unique within its kind
     batch: str
-    run_id: str = ""  # the run it is about; empty where there is none
+    run_id: str = ""  # the run it is about, if any
     at: int  # when it was made, microseconds
 
     @property
     def searched_state(self) -> str:
-        """Return how the record stands, as its table is searched for it."""
+        """Return the state by which the table is searched."""
         return str(getattr(self, "state", ""))
 
     @property
     def subjects(self) -> set[bytes]:
-        """Return what calls that belong to it are found by."""
+        """Return the subjects of the calls that belong to it."""
         return {self.subject} - {b""}
 
     def kept_from(self, written: int) -> int:
-        """Return the instant from which its period counts; it was written at `written`."""
+        """Return the instant from which its period counts; `written` is when it was written."""
         instants = (getattr(self, name) for name in self.period_from)
         return next((at for at in instants if at is not None), written)

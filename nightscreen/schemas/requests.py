@@ -1,7 +1,6 @@
-"""One call to the service, ready to be written, and how its parts are written safely.
+"""One call to the service, and how its parts are encoded; `checks/` and `client/` make requests.
 
-Identifiers appear percent-encoded in paths, never in a repr. Which call an operation makes is for
-`checks/` and `client/`.
+Identifiers are percent-encoded in paths and never in a repr.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ VERIFICATION = "/v2/verification"  # path of area B, validation
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call to the service, ready to be written."""
+    """One call to the service, ready to be sent."""
 
     operation: str  # the priced operation it belongs to
     method: str  # HTTP method
-    path: str  # path below the base address, percent-encoded; it may hold an identifier
-    body: bytes | None  # JSON text, None where the operation has no body
-    # the identifier asked about, so that an answer for somebody else is noticed; of an account with
-    # its bank, as in `058-0123456789`
+    path: str  # below the base address, percent-encoded; it may hold an identifier
+    body: bytes | None  # JSON text; None if the operation has no body
+    # the identifier asked about, so that an answer about another person is detected; an account
+    # with its bank, as in `058-0123456789`
     asked: str = field(default="", repr=False)
-    # the customer's token, sent in place of the key (specification, area A, authentication 3);
-    # empty where the key is sent
+    # the customer's token, sent instead of the key (specification, area A, authentication 3); empty
+    # if the key is sent
     access_token: str = field(default="", repr=False)
 
     def __repr__(self) -> str:
-        """Name the operation without the person."""
+        """Show no identifier."""
         return f"Request({self.operation}, {self.method} ***)"
 
 
 def segment(identity: str) -> str:
-    """Return an identifier as one path segment; nothing in it is left to be read as a path."""
+    """Return an identifier percent-encoded as one path segment."""
     if not identity.strip(". \t\r\n"):
         raise UsageError("a lookup needs an identifier; leave the row out where it has none")
     try:
@@ -51,6 +50,6 @@ def json_body(**fields: object) -> bytes:
 
 
 def require(value: str, message: str) -> None:
-    """Refuse an empty field: the service answers one with 504 after a minute."""
+    """Refuse an empty field: the service answers it with 504 after a minute."""
     if not value.strip():
         raise UsageError(message)

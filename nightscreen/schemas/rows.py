@@ -1,8 +1,6 @@
-"""Rows on their way through intake: what the file held, what it means, what was refused.
+"""Rows during intake: as text (`SourceBatch`), typed (`RowBatch`), refused (`RefusedRow`).
 
-Three shapes: `SourceBatch` is text as it came; `RowBatch` is typed and under the project's own
-column names; `RefusedRow` and `Problem` say what was wrong. Reading files belongs to `reading/`,
-judging values to `values/`.
+`reading/` reads files; `values/` interprets values.
 """
 
 from __future__ import annotations
@@ -21,12 +19,12 @@ if TYPE_CHECKING:
 INSTANT = pa.timestamp("us", tz="UTC")
 NAIRA = pa.decimal128(20, 2)
 CUSTOMER = "customer"
-"""Where rows are merged: number of each row's customer, in the order of first rows."""
+"""If rows are merged: the number of each row's customer, in the order of first rows."""
 CUSTOMER_ROW = "customer_row"
 """1 for a customer's first row in `enriched`, 2 for the second and so on."""
 CUSTOMER_EXPOSURE = "customer_exposure"
 """The sum of a customer's open loans, on each of its rows in `enriched`."""
-EXTRA_PREFIX = "x:"  # columns that are only carried through have this prefix in a row batch
+EXTRA_PREFIX = "x:"  # prefix, in a row batch, of columns that are only carried through
 
 
 def row_schema(extra: Sequence[str] = ()) -> pa.Schema:
@@ -62,7 +60,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding: a line of `problems.csv`. Holds no value of the row, only where and what."""
+    """One line of `problems.csv`, without any value of the row."""
 
     line: int
     column: str
@@ -73,9 +71,9 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """A row that was refused or has a value that was not understood, and why.
+    """A row that was refused or has a value that could not be read, and why.
 
-    `values` are as they came, in the order of the source's own headings.
+    `values` are as received, in the order of the file's headings.
     """
 
     line: int
@@ -86,17 +84,17 @@ class RefusedRow:
 
     @property
     def problem(self) -> Problem:
-        """Return its line of `problems.csv`, as of a row that was refused."""
+        """Return its line of `problems.csv`, with the action `refused`."""
         return Problem(self.line, self.column, self.code, self.hint, Action.REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """How one column of the file is understood."""
+    """How one column of the file was matched."""
 
-    heading: str  # as the file has it
-    known: str | None  # the project's own column name, or None for one that is only carried through
-    output: str  # the name it has in the enriched output
+    heading: str  # in the file
+    known: str | None  # the known column; None if it is only carried through
+    output: str  # its name in the enriched output
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,33 +102,33 @@ class SourceBatch:
     """Some rows of a file as text."""
 
     lines: Sequence[int]  # line number of each row, header included, from 1
-    # one string column for each heading, under the file's own headings made unique
+    # one string column for each heading of the file, with unique names
     columns: pa.RecordBatch
-    broken: Sequence[RefusedRow] = ()  # rows that could not be split into the file's columns
+    broken: Sequence[RefusedRow] = ()  # rows that could not be split into columns
 
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """Some rows after intake, with what was found on the way."""
+    """Some rows after intake, with their problems."""
 
     rows: pa.RecordBatch  # accepted rows in input order, in the shape of `row_schema`
     refused: Sequence[RefusedRow]  # rows for quarantine
-    # accepted rows with a value that was not understood, each with its customer id
+    # accepted rows with a value that could not be read, with their customer ids
     to_correct: Sequence[tuple[str, RefusedRow]]
-    problems: Sequence[Problem]  # every finding, those of refused rows included
-    read: int  # how many rows of the file went in; always accepted plus refused
+    problems: Sequence[Problem]  # of all rows, refused ones included
+    read: int  # number of rows read: always accepted plus refused
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A file's columns as understood, and the findings about them."""
+    """A file's columns as matched, and the findings about them."""
 
     columns: tuple[SourceColumn, ...]
     findings: tuple[str, ...] = ()  # sentences for the analyst, most important first
-    # values for known columns that the file does not have, from the mapping
+    # values for known columns that the file lacks, from the mapping
     defaults: Mapping[str, str] = field(default_factory=dict)
-    # `dmy`, `mdy` or `ymd` for dates that are not ISO; None where not declared
+    # `dmy`, `mdy` or `ymd` for dates that are not ISO; None if not declared
     date_order: str | None = None
-    fed_back: bool = False  # the file is a quarantine file that was fixed: a part of its batch
-    # index of the column with a loan's status; None where there is none
+    fed_back: bool = False  # the file is a fixed quarantine file, a part of its batch
+    # index of the column with a loan's status, if there is one
     loan_status: int | None = None

@@ -1,4 +1,4 @@
-"""Where the files lie that the package ships: word lists, tables, prices, the policy, templates."""
+"""Paths of the files that the package ships: word lists, tables, prices, policy, templates."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ DATA: Final = PACKAGE / "data"
 
 
 def template(name: str) -> Path:
-    """Return `.env.example` or `prefect.yaml`: at the root of a checkout, in the built package.
+    """Return the path of `.env.example` or `prefect.yaml`.
 
-    The root is where a person looks for them, so that they stand there; the build copies them.
+    They are at the root of a checkout, where people look for them; the build copies them into the
+    package.
     """
     built = PACKAGE / name
     return built if built.exists() else PACKAGE.parent / name

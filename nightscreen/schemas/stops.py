@@ -1,4 +1,4 @@
-"""Why a run stopped early, in the words of the report; what stops it is for `calling/stops`."""
+"""Why a run stopped early, with texts for people; `calling/stops` stops it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ COMPLETED, STOPPED, TEST_MODE = "completed", "stopped", "test_mode"
 """States of a run that has ended."""
 
 ADDRESS = "address"
-"""The stop of a run whose address answered, but not as the service does; reported as an outage."""
+"""The stop of a run whose address answers, but not as the service does; reported as an outage."""
 
-LOW_BALANCE = "the balance is low"  # how a notice of it begins
+LOW_BALANCE = "the balance is low"  # the beginning of the notice
 
 
 class StopReason(StrEnum):
@@ -43,7 +43,7 @@ WHY: Mapping[str, str] = {
     StopReason.APPROVAL: "its spending waits for approval",
     StopReason.CANCELLED: "it was cancelled",
 }
-"""Each reason as people read it."""
+"""Each reason as text for people."""
 
 REFUSALS: Mapping[str, str] = {
     "address": "the address answers, but not as the service does: correct NIGHTSCREEN_BASE_URL",
@@ -54,21 +54,21 @@ REFUSALS: Mapping[str, str] = {
     "distributor": "the key is no distributor's, so the service shows it no loans: ask the "
     "service's support to set the account up as a distributor, then use the key they send",
 }
-"""What is wrong and what to do when every call of a kind is refused, by the trouble of those calls.
+"""What is wrong and what to do if every call of a kind is refused, by the error of those calls.
 
-Every command says it in these words.
+All commands and pages use these texts.
 """
 _NAMED = frozenset({"no_right", "unpriced"})
 
 
 def refusals(calls: Iterable[tuple[str, str]]) -> list[str]:
-    """Return what is wrong with address, key and rights, given what was asked and its trouble."""
-    found: dict[str, dict[str, None]] = {}
-    for asked, trouble in calls:
+    """Return what is wrong with address, key and rights, from pairs of operation and error."""
+    refused: dict[str, dict[str, None]] = {}
+    for operation, trouble in calls:
         if trouble in REFUSALS:
-            found.setdefault(trouble, {})[asked.replace("_", " ")] = None
+            refused.setdefault(trouble, {})[operation.replace("_", " ")] = None
     return [
-        f"{sentence} ({', '.join(found[trouble])})" if trouble in _NAMED else sentence
+        f"{sentence} ({', '.join(refused[trouble])})" if trouble in _NAMED else sentence
         for trouble, sentence in REFUSALS.items()
-        if trouble in found
+        if trouble in refused
     ]

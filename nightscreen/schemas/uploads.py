@@ -1,7 +1,4 @@
-"""Files that were uploaded to the desk, and what people say of their rows.
-
-A cell is corrected, or a refused row is nobody's.
-"""
+"""Files uploaded to the desk, and corrections and dismissals of their rows."""
 
 from __future__ import annotations
 
@@ -11,23 +8,23 @@ from pydantic import Field
 
 from nightscreen.schemas.records import Ground, JournalRecord
 
-UPLOADS: Final = "desk"  # folder of HOME for files that were uploaded to the desk
+UPLOADS: Final = "desk"  # folder under HOME of files uploaded to the desk
 HELD: Final = "held"
 GONE: Final = "gone"
 FIXES: Final = "fixes"
-"""Choice of an upload: the run whose rows it fixes."""
+"""Key in an upload's choices: the run whose rows it fixes."""
 
 
 class Upload(JournalRecord, kind="upload", ground=Ground.APPROVALS, waiting={HELD}):
-    """One file that was uploaded `at`; `run_id` is the run that screens it, if there is one yet.
+    """One file that was uploaded `at`; `run_id` is the run that screens it, if any yet.
 
     Attributes:
-        batch: that it is a part of from the start; empty where that is chosen later, or not at all.
-        name: as the browser gave it, or a plain one where that names somebody.
-        state: `HELD` while the file is there, sealed; else `GONE`.
-        started_at: since when its run is started; None where it is not.
-        choices: what was chosen for it: purpose, checks, cap, policy, what its headings mean (a
-            mapping), the last quote; no personal data.
+        batch: the batch name if it is known from the start; else empty.
+        name: from the browser, or a plain one if that held an identifier.
+        state: `HELD` while the sealed file is there; else `GONE`.
+        started_at: when its run was started, if it was.
+        choices: the user's choices: purpose, checks, cap, policy, mapping, and the last quote; no
+            personal data.
     """
 
     batch: str = ""
@@ -41,19 +38,19 @@ class Upload(JournalRecord, kind="upload", ground=Ground.APPROVALS, waiting={HEL
 
     @property
     def upload_id(self) -> str:
-        """Return its id, as addresses and file names have it."""
+        """Return its id, used in addresses and file names."""
         return self.key
 
 
 class RowToCorrect(
     JournalRecord, kind="to_correct", ground=Ground.QUARANTINE, section="to_correct"
 ):
-    """A customer's row that was screened with values that were not understood.
+    """A customer's row that was screened with values that could not be read.
 
     Attributes:
-        line: of the file.
-        column: the first such column, with the code of what is wrong; `hint` says all of it.
-        headings: of the file, and the row's cells under them as they came.
+        line: in the file.
+        column: the first such column; `code` is its problem, `hint` describes all of them.
+        headings: of the file; `cells` are the row's values as received.
     """
 
     line: int
@@ -65,15 +62,15 @@ class RowToCorrect(
 
 
 class Correction(JournalRecord, kind="correction", ground=Ground.DECISIONS, section="corrections"):
-    """A cell of a customer's row that was corrected; it holds for later files of the batch.
+    """A corrected cell of a customer's row; it also applies to later files of the batch.
 
-    It holds while the file has the same text there: another text is news from the source.
+    It applies as long as the file has the same text there: a different text is new data.
 
     Attributes:
-        customer_id: as the lender's file has it.
-        heading: of the column, as the file has it.
-        came: the cell as it came, and as it is to be read.
-        reference: where the evidence is; empty where none was asked for.
+        customer_id: from the lender's file.
+        heading: of the column in the file.
+        came: the cell as received; `becomes` is its corrected text.
+        reference: where the evidence is; empty if none was required.
         by: who corrected it.
     """
 
@@ -92,13 +89,13 @@ class Dismissal(
     section="dismissed_rows",
     unshown={"row"},
 ):
-    """A refused row that is nobody's: a total, a signature, a row that came twice.
+    """A refused row that is no customer: a total, a signature, a duplicate row.
 
-    It holds for later files of the batch while they have the same row, refused for the same reason.
+    It also applies to later files of the batch with the same row, refused for the same reason.
 
     Attributes:
-        row: digest of the row as it came and of why it was refused.
-        by: who said so.
+        row: digest of the row as received and of the reason for its refusal.
+        by: who dismissed it.
     """
 
     row: str = Field(repr=False)

@@ -1,6 +1,6 @@
-"""Users of the desk: what each role allows, and who sleeps until another confirms.
+"""Users of the desk, and the rights of each role.
 
-How users are made, changed and signed in is in `desk/accounts.py`.
+`desk/accounts.py` adds, changes and signs in users.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nightscreen.schemas.records import Ground, JournalRecord
 
 
 class Role(StrEnum):
-    """What a user is there for; roles add up."""
+    """A user's role; the rights of several roles add up."""
 
     ANALYST = "analyst"
     APPROVER = "approver"
@@ -33,33 +33,33 @@ ALLOWED: Final[dict[Role, frozenset[str]]] = {
     Role.PRIVACY: frozenset({"runs", "people", "contest"}),
     Role.ADMINISTRATOR: frozenset({"users"}),
 }
-"""What each role may do or see."""
+"""The rights of each role."""
 _EVERYTHING: Final = frozenset({"settle"}).union(*ALLOWED.values())
 RIGHTS: Final = ("money", "policy", "override", "sign", "export")
-"""What can be given to or taken from a user whatever the roles say."""
+"""Rights that can be given to or taken from a user, whatever the roles."""
 SECOND_PERSON: Final = frozenset({"approve", "policy", "override"})
-"""Rights by which somebody agrees to what another asked for; they sleep until another confirms."""
-UNTIL_CONFIRMED: Final = 2**62  # an instant that never comes, and that 64 bits hold
+"""Rights to agree to another user's request; they sleep until an approver confirms them."""
+UNTIL_CONFIRMED: Final = 2**62  # an instant that never comes and fits into 64 bits
 
 
 class User(JournalRecord, kind="user", ground=Ground.APPROVALS, waiting={""}):
-    """A user of the desk, found by `key`: the name in small letters; kept whatever its age.
+    """A user of the desk; `key` is the name in lower case; retained whatever its age.
 
     Attributes:
-        name: as it was given when the user was made.
-        roles: what the user is there for.
-        rights: rights given (True) or taken (False) beside the roles.
-        branches: whose customers alone the user sees; empty for all.
-        password: a digest by argon2; empty until one was set by a link.
-        second: the secret of the second factor; empty where none is set up.
-        second_step: the step of time of the last code that counted.
-        epoch: raised by whatever ends the user's sessions and links.
-        asleep_until: until when the rights of `SECOND_PERSON` sleep; 0 where they are awake,
-            `UNTIL_CONFIRMED` where an approver must confirm them.
+        name: as entered when the user was added.
+        roles: the user's roles.
+        rights: rights given (True) or taken (False) in addition to the roles.
+        branches: the user sees only customers of these branches; empty for all.
+        password: a digest by argon2; empty until the user sets one with a link.
+        second: the secret of the second factor; empty if none is set up.
+        second_step: the time step of the last accepted code.
+        epoch: raised when the user's sessions and links are ended.
+        asleep_until: until when the rights of `SECOND_PERSON` sleep; 0 if they are awake,
+            `UNTIL_CONFIRMED` if an approver must confirm them.
         asleep: they sleep now.
-        link_known_to: who could sign in as this user, or gave the rights: none of them confirms.
-        alone_at: when somebody gave such rights without a second person; None where nobody did.
-        alone_by: who that was.
+        link_known_to: who saw this user's link or gave the rights; none of them may confirm.
+        alone_at: when such rights were given without a second person, if they were.
+        alone_by: who gave them.
     """
 
     batch: str = ""
@@ -77,36 +77,36 @@ class User(JournalRecord, kind="user", ground=Ground.APPROVALS, waiting={""}):
     alone_at: int | None = None
     alone_by: str = ""
 
-    def must_have_second(self, wanted: str) -> bool:
-        """Tell whether the setting DESK_SECOND_FACTOR wants a second factor of the user."""
-        words = wanted.split(",")
-        return "all" in words or any(role in words for role in self.roles)
+    def must_have_second(self, setting: str) -> bool:
+        """Return whether the setting DESK_SECOND_FACTOR requires a second factor of the user."""
+        required = setting.split(",")
+        return "all" in required or any(role in required for role in self.roles)
 
-    def may(self, what: str) -> bool:
-        """Tell whether the user may do or see something now."""
-        return self.holds(what) and not (self.asleep and what in SECOND_PERSON)
+    def may(self, right: str) -> bool:
+        """Return whether the user has a right now."""
+        return self.holds(right) and not (self.asleep and right in SECOND_PERSON)
 
-    def holds(self, what: str) -> bool:
-        """Tell whether roles and rights allow something, also where that sleeps."""
-        if what == "take out":  # what holds no customer: whoever reads the page, unless forbidden
+    def holds(self, right: str) -> bool:
+        """Return whether the user has a right, even if it sleeps."""
+        if right == "take out":  # lists without customers: all who see the page, unless taken away
             return self.rights.get("export") is not False
-        if what == "settle":  # an auditor sees money and changes nothing
+        if right == "settle":  # an auditor sees money and changes nothing
             return self.holds("money") and not set(self.roles) <= {Role.AUDITOR}
-        if what in self.rights:
-            return self.rights[what]
-        return any(what in ALLOWED[role] for role in self.roles)
+        if right in self.rights:
+            return self.rights[right]
+        return any(right in ALLOWED[role] for role in self.roles)
 
     @property
     def held(self) -> frozenset[str]:
-        """Return all that roles and rights allow."""
-        return frozenset(each for each in _EVERYTHING if self.holds(each))
+        """Return all rights of the user, sleeping ones included."""
+        return frozenset(right for right in _EVERYTHING if self.holds(right))
 
     @property
     def awake(self) -> frozenset[str]:
-        """Return all that the user may do or see now."""
+        """Return all rights that the user has now."""
         return self.held - (SECOND_PERSON if self.asleep else frozenset())
 
     @property
     def waits_for_approver(self) -> bool:
-        """Tell whether an approver has to confirm the rights, however long that takes."""
+        """Return whether an approver must confirm the rights."""
         return self.asleep_until == UNTIL_CONFIRMED

@@ -1,4 +1,4 @@
-"""What the wallet lost or gained between two runs: in the journal, and in the report."""
+"""Money that left the wallet between two runs, in the journal and in the report."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ OPEN, EXPLAINED = "open", "explained"
 
 
 class WalletGap(JournalRecord, kind="wallet_gap", ground=Ground.APPROVALS, waiting={OPEN}):
-    """Money that left the wallet between two runs and that no call explains.
+    """Money that left the wallet between two runs without a call that explains it.
 
     It is open until a person notes the reason. Its key is the later run's id.
     """
 
     batch: str = ""
-    run_before: str  # the run that ended before the money left
-    micro: int  # how much, in micro-naira
+    run_before: str  # the earlier run
+    micro: int  # the amount in micro-naira
     state: str = OPEN  # `open` or `explained`
-    reason: str = ""  # where the money went, as a person noted it; empty while it is open
+    reason: str = ""  # where the money went; empty while it is open
     by: str = ""  # who noted it
     noted_at: int = 0  # when, microseconds; 0 while it is open
 
     def explained(self, reason: str, by: str, at: int) -> Self:
-        """Return the same with where the money went."""
+        """Return a copy with the reason noted."""
         noted = {"state": EXPLAINED, "reason": reason, "by": by, "noted_at": at}
         return self.model_copy(update=noted)
 
 
 def between_document(run_before: str, micro: int) -> dict[str, Any]:
-    """Return the report's `balance.between_runs`: what the wallet lost since an earlier run.
+    """Return the report's `balance.between_runs`: what left the wallet since an earlier run.
 
-    Money that was added is negative.
+    The amount is negative if money was added.
     """
     return {"run_before": run_before, "missing": naira_text(micro)}

@@ -1,1 +1,1 @@
-"""The meaning of a file's values: accepted, repaired or refused, one column at a time."""
+"""Validate a file's values: accept, repair or refuse them, one column at a time."""

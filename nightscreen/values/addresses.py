@@ -1,8 +1,8 @@
-"""Email addresses, domain names and image addresses: their syntax, never their reachability.
+"""Validate email addresses, domain names and image addresses by their syntax.
 
-Nothing here resolves a name or opens a socket. A domain is taken from its own column only, never
-from an email address. An image is judged by what the service could not, or should not, be sent to
-fetch: scheme, credentials, port, host.
+Nothing here resolves a name or opens a socket. A domain is taken only from its own column, never
+from an email address. An image address is refused if the service could not, or should not, fetch
+it: by scheme, credentials, port and host.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DOMAIN_MALFORMED = Issue(
     Flaw.DOMAIN,
 )
 
-LONGEST_URL = 2000  # a choice, told in docs/checks.md: the service's specification names no length
+LONGEST_URL = 2000  # a choice, see docs/checks.md: the service's specification names no length
 
 _image = partial(Issue, action=Action.INVALID, flaw=Flaw.IMAGE)
 IMAGE_NOT_HTTPS = _image(
@@ -65,10 +65,10 @@ IMAGE_HOST = _image(
 )
 IMAGE_MALFORMED = _image("image_malformed", "This is no web address.")
 
-# Names that are nobody's in public DNS (RFC 2606, 6761, 6762, 7686, 8375, 9476). `.example` passes:
-# made-up data lives there.
+# Names that do not exist in public DNS (RFC 2606, 6761, 6762, 7686, 8375, 9476). `.example` passes:
+# fictional data use it.
 _NEVER_PUBLIC = f"{PRIVATE_ENDING}|test|invalid|onion|alt"
-_NOBODYS = re.compile(rf"(?:^|\.)(?:{_NEVER_PUBLIC})$")
+_NOT_PUBLIC = re.compile(rf"(?:^|\.)(?:{_NEVER_PUBLIC})$")
 _UNSAFE = re.compile(r"[\s\\\x00-\x1f\x7f<>\"{}|^`]")
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
@@ -82,7 +82,7 @@ _SEVERAL = re.compile(r"\s*[,;/|]\s*|\s+")
 
 
 def read_domain(text: str) -> str | None:
-    """Return a public domain name in lower case and ASCII (IDNA), or None where it is none."""
+    """Return a public domain name in lower case and ASCII (IDNA); None if it is not one."""
     name = text.rstrip(".").lower()
     if len(name) > LONGEST_DOMAIN:
         return None
@@ -90,12 +90,12 @@ def read_domain(text: str) -> str | None:
         ascii_name = name.encode("idna").decode("ascii").lower()
     except UnicodeError:
         return None
-    sound = len(ascii_name) <= LONGEST_DOMAIN and _DOMAIN.fullmatch(ascii_name)
-    return ascii_name if sound and not _PRIVATE.search(ascii_name) else None
+    is_valid = len(ascii_name) <= LONGEST_DOMAIN and _DOMAIN.fullmatch(ascii_name)
+    return ascii_name if is_valid and not _PRIVATE.search(ascii_name) else None
 
 
 def judge_email(text: str) -> Validated[str]:
-    """Judge an email address that is present; the value is in lower case, its domain in ASCII."""
+    """Validate an email address; the value is in lower case, its domain in ASCII."""
     if len(text) > LONGEST_CELL:
         return Validated(text, (EMAIL_MALFORMED,))
     bare = without_unseen(text)
@@ -112,7 +112,7 @@ def judge_email(text: str) -> Validated[str]:
 
 
 def judge_domain(text: str) -> Validated[str]:
-    """Judge a domain name that is present; a web address is cut down to its domain."""
+    """Validate a domain name; a web address is reduced to its domain."""
     bare = without_unseen(text).lower()
     if "@" in bare:
         return Validated(text, (DOMAIN_MALFORMED,))
@@ -133,7 +133,7 @@ def _read_email(text: str) -> str | None:
 
 
 def judge_image_url(text: str) -> Validated[str]:
-    """Judge an image address that is present: https, no credentials, a public host by its name."""
+    """Validate an image address: https, no credentials, the name of a public host."""
     issue = _issue(text)
     return Validated(text, (issue,) if issue else ())
 
@@ -143,14 +143,14 @@ def _issue(text: str) -> Issue | None:
         return IMAGE_MALFORMED
     try:
         parts = urlsplit(text)
-        nowhere = parts.port == 0
+        has_no_port = parts.port == 0
     except ValueError:
         return IMAGE_MALFORMED
-    if nowhere:
+    if has_no_port:
         return IMAGE_MALFORMED
     if parts.scheme != "https":
         return IMAGE_NOT_HTTPS
     if "@" in parts.netloc:
         return IMAGE_CREDENTIALS
     name = read_domain(parts.hostname or "")
-    return IMAGE_HOST if name is None or _NOBODYS.search(name) else None
+    return IMAGE_HOST if name is None or _NOT_PUBLIC.search(name) else None

@@ -1,8 +1,8 @@
-"""Amounts of naira, and lengths of loans, as people and spreadsheets write them.
+"""Validate amounts of naira and lengths of loans, as people and spreadsheets write them.
 
-Amounts are read as decimals, never as floats. A comma groups thousands and a point begins the kobo,
-as in Nigeria; what could also be read otherwise is left unread. The use of an amount is not known
-here. A length is whole days: a month counts thirty and a year 365, as lenders count them.
+Amounts are decimals, never floats. A comma groups thousands and a point begins the kobo, as in
+Nigeria; an ambiguous amount is not read. A length is whole days: a month has thirty and a year 365,
+as lenders count.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from nightscreen.values.issues import Column
 
 KOBO = Decimal("0.01")
-LONGEST_AMOUNT = 40  # `WHOLE_DIGITS` with commas, kobo and a currency are 30
-WHOLE_DIGITS = 18  # as many as the column holds: `NAIRA` has 20 digits, two of them kobo
+LONGEST_AMOUNT = 40  # `WHOLE_DIGITS` with commas, kobo and a currency take 30
+WHOLE_DIGITS = 18  # the column's: `NAIRA` has 20 digits, two of them kobo
 
 _WARNED = partial(Issue, action=Action.WARNED)
 EXPOSURE_ROUNDED = _WARNED(
@@ -72,11 +72,11 @@ _BACK = re.compile(r"\s*(?:₦|NGN|NAIRA)$", re.IGNORECASE)
 _NUMBER = re.compile(r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,3}(?: [0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?")
 _SCIENTIFIC = re.compile(r"[0-9]+(?:[.,][0-9]+)?E[+-]?[0-9]+", re.IGNORECASE)
 _PUNCTUATED = re.compile(r"[0-9][0-9.,' ]*")
-_EXACT = Context(prec=2 * LONGEST_AMOUNT)  # digits: nothing that fits in the text is rounded unseen
+_EXACT = Context(prec=2 * LONGEST_AMOUNT)  # digits, enough for any amount that fits in the text
 
 
 def judge_amount(text: str) -> Validated[Decimal]:
-    """Judge an amount that is present; the value is naira with two places, zero included."""
+    """Validate an amount; the value is naira with two decimals, zero included."""
     if len(text) > LONGEST_AMOUNT:
         return Validated(None, (EXPOSURE_UNREADABLE,))
     number, negative = _stripped(without_unseen(text).replace("\u00a0", " ").replace("\u202f", " "))
@@ -94,18 +94,18 @@ def judge_amount(text: str) -> Validated[Decimal]:
 
 
 def judge_amounts(text: Column, issues: Issues, column: str = "exposure") -> Column:
-    """Return a column of amounts as decimal naira after judging; codes begin with its name."""
+    """Validate a column of amounts; the issues' codes begin with the column's name."""
 
     def judge(cell: str) -> Validated[Decimal]:
         value, issues = judge_amount(cell)
-        own = (replace(issue, code=issue.code.replace("exposure", column)) for issue in issues)
-        return Validated(value, tuple(own))
+        named = (replace(issue, code=issue.code.replace("exposure", column)) for issue in issues)
+        return Validated(value, tuple(named))
 
     return judge_column(text, judge, column, issues, kind=NAIRA)
 
 
 def _stripped(text: str) -> tuple[str, bool]:
-    """Return an amount without currency and sign, and whether it was negative."""
+    """Return an amount without currency and sign, and whether it is negative."""
     bare, negative = text, False
     if bare.startswith("(") and bare.endswith(")"):
         bare, negative = bare[1:-1].strip(), True
@@ -131,13 +131,13 @@ def _has_more_than_kobo(number: str) -> bool:
 
 
 def judge_tenor(text: str) -> Validated[int]:
-    """Judge a time that is present."""
-    found = _TENOR.fullmatch(without_unseen(text))
-    if found is None:
+    """Validate the length of a loan; the value is days."""
+    match = _TENOR.fullmatch(without_unseen(text))
+    if match is None:
         return Validated(None, (TENOR_UNREADABLE,))
-    units = zip(_UNIT_DAYS, found.groups()[1:], strict=True)
-    unit = next((days for days, word in units if word), 1)
-    days = int(found[1]) * unit
+    units = zip(_UNIT_DAYS, match.groups()[1:], strict=True)
+    unit = next((days for days, name in units if name), 1)
+    days = int(match[1]) * unit
     if not 0 < days <= LONGEST_DAYS:
         return Validated(None, (TENOR_UNREADABLE,))
     return Validated(days)

@@ -1,13 +1,13 @@
-"""Banks: which one a row means, by code of any scheme or by name, and its accounts' check digit.
+"""Banks: find a row's bank by its code in any scheme or by name; validate account numbers.
 
-The table is `data/banks.csv`, which lenders may edit; it says which banks have a check digit at
-all. A bank is never guessed: a near miss is only suggested. Digits of an account are never
-invented: zeros are put back in front only where its check digit then agrees for the row's bank.
+The table is `data/banks.csv`, which lenders may edit; it says which banks use check digits. A bank
+is never guessed: a similar name is only suggested. Digits of an account are never invented: leading
+zeros are restored only if the check digit then agrees with the row's bank.
 
 The check digit (NUBAN): the 2020 standard takes fifteen digits, six of the institution and nine of
 the serial number. A bank's 3-digit code counts as `000` and the code, which gives the same digit as
 the older standard of twelve digits; any other institution counts as `9` and its 5-digit code. A
-failing digit is a warning only.
+wrong digit is only a warning.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ ACCOUNT_DIGITS = 10  # the service's specification, section Limits
 
 _WEIGHTS = (3, 7, 3) * 5  # of the NUBAN standard, for its fifteen digits (see above)
 _INSTITUTION_DIGITS = 6  # the first of the fifteen
-# the central bank's code, as the service takes it (its specification, section Limits)
+# of the central bank's code, which the service takes (its specification, section Limits)
 SERVICE_DIGITS = 3
-# codes of instant payments, and of other financial institutions, as in data/banks.csv
+# of codes for instant payments, and for other financial institutions, in data/banks.csv
 NIP_DIGITS = 6
 OFI_DIGITS = 5
-# a choice: the longest name in data/banks.csv has 35; bounds the search for a near one
+# a choice: the longest name in data/banks.csv has 35; bounds the search for a similar one
 LONGEST_NAME = 200
 _SCHEME_DIGITS = frozenset({SERVICE_DIGITS, OFI_DIGITS, NIP_DIGITS})
 _CHECKS = frozenset({"dmb", "ofi", "none"})
 _COLUMNS = ("name", "aliases", "code", "other_codes", "kind", "check")
-_PAIRS_KEPT = 65536  # of code and name: bounds memory where cells hold all kinds of things
-_CLOSE = 80.0  # per cent alike, a choice: the bank is only suggested, never taken
-_SHORTEST_NEAR = 4  # letters: of three, one more or less would still pass `_CLOSE`
+_PAIRS_KEPT = 65536  # pairs of code and name: bounds memory if cells hold anything
+_CLOSE = 80.0  # per cent similar, a choice: the bank is only suggested, never used
+_SHORTEST_NEAR = 4  # letters: with three, one more or less would still pass `_CLOSE`
 
 BANK_CODE_REPAIRED = Issue(
     "bank_code_repaired",
@@ -88,7 +88,7 @@ BANK_CODE_MALFORMED = Issue(
     Flaw.BANK,
 )
 BANK_UNKNOWN = "bank_unknown"
-"""Code of what is kept as it came though no bank is known by it."""
+"""Code of the issue of a code or name that no bank has."""
 BANK_NOT_SERVED = Issue(
     "bank_not_served",
     "This institution has no 3-digit code in data/banks.csv, so the service cannot look up "
@@ -98,7 +98,7 @@ BANK_NOT_SERVED = Issue(
 )
 
 SHORTEST_PADDED = 7
-"""An account that has lost more than three leading zeros is not padded: chance is too near."""
+"""An account that lost more than three leading zeros is not padded: a match would be by chance."""
 
 _ACCOUNT = DigitsRule(
     *("account", "An account number", ACCOUNT_DIGITS, Flaw.ACCOUNT),
@@ -126,18 +126,18 @@ _NAME_AND_CODE = re.compile(r"(\D+?)\s*[-:/,.|(\s]\s*\(?([0-9]{3}|[0-9]{5,6})\)?
 
 
 def institution_of(code: str) -> str:
-    """Return the six digits by which a 3-digit bank or 5-digit institution enters the formula."""
+    """Return the six digits of a 3-digit bank or 5-digit institution in the formula."""
     return code.zfill(_INSTITUTION_DIGITS) if len(code) == len("044") else f"9{code}"
 
 
 def check_digit(institution: str, serial: str) -> int:
-    """Return the tenth digit of an account: six digits of institution, nine of serial number."""
+    """Return an account's tenth digit, from six digits of institution and nine of serial number."""
     digits = zip(institution + serial, _WEIGHTS, strict=True)
     return -sum(int(digit) * weight for digit, weight in digits) % 10
 
 
 def agrees(institution: str, account: str) -> bool:
-    """Return whether an account number of ten digits ends in the digit that the formula gives."""
+    """Return whether an account number of ten digits ends in the right check digit."""
     return check_digit(institution, account[:-1]) == int(account[-1])
 
 
@@ -145,28 +145,28 @@ def agrees(institution: str, account: str) -> bool:
 class Bank:
     """One row of the table."""
 
-    name: str  # as people write it
+    name: str  # its usual name
     aliases: tuple[str, ...]  # other names
-    code: str | None  # 3-digit central-bank code, or None where the service cannot look it up
-    other_codes: tuple[str, ...]  # the same bank in other schemes
+    code: str | None  # 3-digit central-bank code; None if the service cannot look it up
+    other_codes: tuple[str, ...]  # its codes in other schemes
     kind: str  # `bank`, `merchant`, `microfinance`, `mortgage`, `payment_service`, `wallet`
     check: str  # `dmb`, `ofi` or `none`
 
     @cached_property
     def institution(self) -> str | None:
-        """Six digits for the check digit formula, or None where account numbers have none."""
+        """Six digits for the check digit formula; None if its accounts have no check digit."""
         if self.check == "none":
             return None
-        short = [code for code in self.other_codes if len(code) == OFI_DIGITS]
-        code = self.code if self.check == "dmb" else next(iter(short), None)
+        ofi_codes = [code for code in self.other_codes if len(code) == OFI_DIGITS]
+        code = self.code if self.check == "dmb" else next(iter(ofi_codes), None)
         return institution_of(code) if code else None
 
 
 class BankVerdict(NamedTuple):
     """The bank of a row."""
 
-    code: str | None  # what `bank_code` is to hold: the 3-digit code, or the text as it came
-    bank: Bank | None = None  # the bank, where there is exactly one
+    code: str | None  # for the column `bank_code`: the 3-digit code, or the text as received
+    bank: Bank | None = None  # if there is exactly one
     issues: tuple[tuple[str, Issue], ...] = ()  # (column, issue) pairs
 
 
@@ -177,7 +177,7 @@ class _CodeReading(NamedTuple):
 
 
 class BankTable:
-    """The banks that are known, found by code or name.
+    """The known banks, found by code or name.
 
     Raises:
         SettingsError: two banks share a code or a name.
@@ -199,21 +199,19 @@ class BankTable:
         return self._by_code.get(code)
 
     def by_name(self, name: str) -> Bank | None:
-        """Return the bank of this name or alias; case, punctuation and BANK, PLC do not matter."""
+        """Return the bank with this name or alias; case, punctuation, BANK and PLC are ignored."""
         return self._by_name.get(folded(name))
 
     def nearest(self, name: str) -> str | None:
-        """Return the name of the bank that is spelt most like this one, if one is near."""
+        """Return the name of the bank that is spelt most like this one, if similar enough."""
         key = folded(name)
         if len(key) < _SHORTEST_NEAR:
             return None
-        found = process.extractOne(
-            key, self._by_name.keys(), scorer=fuzz.ratio, score_cutoff=_CLOSE
-        )
-        return self._by_name[found[0]].name if found else None
+        best = process.extractOne(key, self._by_name.keys(), scorer=fuzz.ratio, score_cutoff=_CLOSE)
+        return self._by_name[best[0]].name if best else None
 
     def _resolve(self, code: str | None, name: str | None) -> BankVerdict:
-        """Return which bank a row's code and name mean; both trimmed, None where absent."""
+        """Return the bank of a row's code and name; both trimmed, None if absent."""
         reading = self._read_code(code) if code else _CodeReading(())
         named = self._read_name(name) if name else None
         if len(reading.banks) > 1 and named in reading.banks:
@@ -246,18 +244,18 @@ class BankTable:
             return _CodeReading((bank,) if bank else (), malformed=unreadable)
         if is_absent(digits):
             return _CodeReading(())
-        fits = [digits] if len(digits) in _SCHEME_DIGITS else []
+        codes = [digits] if len(digits) in _SCHEME_DIGITS else []
         if len(digits) < SERVICE_DIGITS and digits.zfill(SERVICE_DIGITS) in self._by_code:
-            fits += [digits.zfill(SERVICE_DIGITS), digits.zfill(NIP_DIGITS)]
+            codes += [digits.zfill(SERVICE_DIGITS), digits.zfill(NIP_DIGITS)]
         if len(digits) == OFI_DIGITS:
-            fits.append(digits.zfill(NIP_DIGITS))
-        found = {fit: self._by_code[fit] for fit in fits if fit in self._by_code}
-        banks = tuple(dict.fromkeys(found.values()))
+            codes.append(digits.zfill(NIP_DIGITS))
+        by_code = {code: self._by_code[code] for code in codes if code in self._by_code}
+        banks = tuple(dict.fromkeys(by_code.values()))
         malformed = not banks and len(digits) not in _SCHEME_DIGITS
-        return _CodeReading(banks, repaired=text not in found, malformed=malformed)
+        return _CodeReading(banks, repaired=text not in by_code, malformed=malformed)
 
     def _read_name(self, text: str) -> Bank | None:
-        """Find a bank by name, by a code in the name's place, or by both in one cell."""
+        """Return the bank of a cell with a name, a code, or both."""
         if len(text) > LONGEST_NAME:
             return None
         bank = self.by_name(text) or self.by_code(text)
@@ -282,7 +280,7 @@ class BankTable:
 
 
 def folded(name: str) -> str:
-    """Return a bank's name as it is compared: no case, blanks, punctuation, BANK, PLC, NIGERIA."""
+    """Return a bank's name to compare: without case, blanks, punctuation, BANK, PLC, NIGERIA."""
     plain = name.casefold().replace("&", " and ").replace("'", "")
     words = [word for word in _WORDS.findall(plain) if word not in _DROPPED]
     joined = "".join("microfinance" if word == "mfb" else word for word in words)
@@ -291,7 +289,7 @@ def folded(name: str) -> str:
 
 
 def load_banks(path: Path) -> BankTable:
-    """Return the table in a CSV file with the columns of `data/banks.csv`.
+    """Read a CSV file with the columns of `data/banks.csv`.
 
     Raises:
         SettingsError: the file is missing, a row is incomplete, or two banks share a name.
@@ -319,8 +317,8 @@ def _bank(row: dict[str, str], path: Path) -> Bank:
     others = _listed(row["other_codes"])
     check = (row["check"] or "").strip()
     digits = all(c.isascii() and c.isdigit() for c in (*others, *filter(None, (code,))))
-    sound = digits and (code is None or len(code) == SERVICE_DIGITS) and check in _CHECKS
-    if not (row["name"] or "").strip() or not sound:
+    is_valid = digits and (code is None or len(code) == SERVICE_DIGITS) and check in _CHECKS
+    if not (row["name"] or "").strip() or not is_valid:
         raise SettingsError(
             f"{path.name}: the row of {row['name'] or 'a bank without a name'} is not right: code "
             f"has 3 digits or is blank, other codes are digits, check is dmb, ofi or none."
@@ -349,27 +347,27 @@ def _settled(
 
 
 def judge_account(text: str, institution: str | None) -> Validated[str]:
-    """Judge an account number that is present: 10 digits, padded only where the digit agrees.
+    """Validate an account number: 10 digits, padded only if the check digit agrees.
 
     Args:
         text: the cell, trimmed.
-        institution: six digits of the row's bank, or None where it has no check digit.
+        institution: six digits of the row's bank; None if it has no check digit.
     """
     digits = bare_digits(text)
     padded = digits.zfill(ACCOUNT_DIGITS)
-    short = is_all_digits(digits) and SHORTEST_PADDED <= len(digits) < ACCOUNT_DIGITS
-    if short and not is_absent(digits) and institution and agrees(institution, padded):
+    is_short = is_all_digits(digits) and SHORTEST_PADDED <= len(digits) < ACCOUNT_DIGITS
+    if is_short and not is_absent(digits) and institution and agrees(institution, padded):
         repaired = () if digits == text else (_ACCOUNT.issue("characters_removed"),)
         return Validated(padded, (*repaired, ACCOUNT_PADDED))
     value, issues = _ACCOUNT.judge(text)
-    sound = not any(issue.flaw for issue in issues)
-    if value and sound and institution and not agrees(institution, value):
+    is_valid = not any(issue.flaw for issue in issues)
+    if value and is_valid and institution and not agrees(institution, value):
         return Validated(value, (*issues, ACCOUNT_CHECK_DIGIT))
     return Validated(value, issues)
 
 
 def judge_banks(codes: Column, names: Column, issues: Issues) -> tuple[Column, list[Bank | None]]:
-    """Return the bank code column after judging, and each row's bank, where it is known."""
+    """Return the validated bank code column, and each row's bank if it is known."""
     resolve = bank_table().resolve
     verdicts = [
         resolve(code, name) for code, name in zip(codes.to_pylist(), names.to_pylist(), strict=True)
@@ -382,7 +380,7 @@ def judge_banks(codes: Column, names: Column, issues: Issues) -> tuple[Column, l
 
 
 def judge_accounts(text: Column, banks: Sequence[Bank | None], issues: Issues) -> Column:
-    """Return the account column after judging, with a warning where a check digit disagrees."""
+    """Return the validated account column; a check digit that disagrees is a warning."""
     values: list[str | None] = []
     for row, (cell, bank) in enumerate(zip(text.to_pylist(), banks, strict=True)):
         verdict = (

@@ -1,7 +1,7 @@
-"""Dates and times as files have them: ISO always, another order only where it is known.
+"""Validate dates and times: ISO always, other orders only if the order is known.
 
-A time without a zone is Africa/Lagos, which has kept UTC+1 all year since 1919. Nothing here
-reads a clock, and a date's order is never guessed: `date_orders` knows it or does not.
+A time without a zone is Africa/Lagos, UTC+1 all year since 1919. Nothing here reads a clock. The
+order of a date is never guessed; it comes from `reading/date_orders`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
     from nightscreen.values.issues import Column
 
-# a choice: nobody alive is older, and in 1900 spreadsheets begin to count
+# a choice: nobody alive is older, and spreadsheets count days from 1900
 _BIRTH_YEARS = range(1901, 2100)
-# a choice: nothing on record is older than the clock of computers
+# a choice: no consent is older than the computers' epoch
 _INSTANT_YEARS = range(1970, 2100)
 
 
 class InstantProblem(Enum):
-    """Why a date or time is not read: its code and the sentence for the analyst."""
+    """Why a date or time cannot be read: its code and the hint for the analyst."""
 
     ORDER = (
         "date_order_undeclared",
@@ -50,19 +50,19 @@ class InstantProblem(Enum):
 
 
 class Moment(NamedTuple):
-    """A date as written, with a time of day or without; where no zone is written it is Lagos."""
+    """A date, with or without a time of day; in Lagos time if no zone is written."""
 
-    at: datetime  # of a bare date, its midnight
-    is_bare: bool
+    at: datetime  # midnight for a bare date
+    is_bare: bool  # without a time of day
 
 
 _ISO = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8})(?![0-9]).{,40}")
 _UTC = re.compile(r"\s*(?:UTC|GMT)$", re.IGNORECASE)
 _GAP_OF_ZONE = re.compile(r"\s+(?=[+-][0-9])")
-_FARTHEST = timedelta(hours=14)  # no zone is farther from UTC
+_FARTHEST = timedelta(hours=14)  # the largest offset of any zone from UTC
 _SERIAL = re.compile(r"[0-9]{5}(?:\.[0-9]+)?")
 _WRITTEN = re.compile(r"[A-Za-z0-9:/.,\s-]{6,40}")
-"""Dates as people write them: numbers and names of months, with anything usual between them."""
+"""Dates as people write them: numbers and names of months with the usual separators."""
 _PART = re.compile(r"[A-Za-z]+|[0-9:]+")
 _ORDINALS = frozenset({"st", "nd", "rd", "th"})
 _MONTHS = {name.casefold(): number for number, name in enumerate(month_name) if name}
@@ -72,43 +72,43 @@ _MONTHS |= {name[:3]: number for name, number in _MONTHS.items()} | {"sept": 9}
 def read_moment(text: str, order: str | None) -> Moment | InstantProblem:
     """Read a date, with or without a time of day and a zone.
 
-    Read are ISO, a date with a month by name, and one in numbers whose order is known; behind the
-    latter two a clock of 24 or of 12 hours.
+    It may be ISO, have the month's name, or be numeric if its order is known. The latter two may
+    have a time of 24 or 12 hours.
 
     Args:
         text: the cell, trimmed.
-        order: `dmy`, `mdy` or `ymd` for dates that are not ISO, or None where it is open.
+        order: `dmy`, `mdy` or `ymd` for dates that are not ISO; None if unknown.
     """
     if _ISO.fullmatch(text):
-        if found := read_iso(text):
-            return found
+        if moment := read_iso(text):
+            return moment
         order = "ymd"
     parts = _PART.findall(text.casefold()) if _WRITTEN.fullmatch(text) else []
     parts = [part for part in parts if part not in _ORDINALS]
     if len(parts) < len("dmy"):
         return InstantProblem.SERIAL if _SERIAL.fullmatch(text) else InstantProblem.UNREADABLE
-    named = [at for at, part in enumerate(parts[:3]) if part in _MONTHS]
-    if named:
-        order = "mdy" if named == [0] else "ymd" if len(parts[0]) == len("1990") else "dmy"
+    month_at = [at for at, part in enumerate(parts[:3]) if part in _MONTHS]
+    if month_at:
+        order = "mdy" if month_at == [0] else "ymd" if len(parts[0]) == len("1990") else "dmy"
     elif order is None and all(part.isdecimal() for part in parts[:3]):
         return InstantProblem.ORDER
     return _written(dict(zip(order or "", parts, strict=False)), parts[3:])
 
 
 def read_iso(text: str) -> Moment | InstantProblem | None:
-    """Read a date as ISO has it, with or without a time of day and a zone; None of others."""
+    """Read an ISO date, with or without a time of day and a zone; None if it is not ISO."""
     try:
-        found = datetime.fromisoformat(_GAP_OF_ZONE.sub("", _UTC.sub("Z", text)))
+        parsed = datetime.fromisoformat(_GAP_OF_ZONE.sub("", _UTC.sub("Z", text)))
     except ValueError:
         return None
-    if abs(found.utcoffset() or timedelta(0)) > _FARTHEST:
+    if abs(parsed.utcoffset() or timedelta(0)) > _FARTHEST:
         return InstantProblem.IMPOSSIBLE
-    at = found if found.tzinfo else found.replace(tzinfo=LAGOS)
+    at = parsed if parsed.tzinfo else parsed.replace(tzinfo=LAGOS)
     return Moment(at, is_bare=len(text) <= len("1990-04-03"))
 
 
 def _written(day: dict[str, str], clock: list[str]) -> Moment | InstantProblem:
-    """Return the moment of a date by its parts, and of what follows them."""
+    """Return the moment of a date's parts, by letter of the order, and the parts of a time."""
     year, month = day.get("y", ""), day.get("m", "")
     number = _MONTHS.get(month, int(month) if month.isdecimal() else None)
     if number is None or not (year.isdecimal() and day["d"].isdecimal()):
@@ -116,9 +116,9 @@ def _written(day: dict[str, str], clock: list[str]) -> Moment | InstantProblem:
     if len(year) < len("1990"):
         return InstantProblem.SHORT_YEAR
     try:
-        found = datetime(int(year), number, int(day["d"]), tzinfo=LAGOS)
+        midnight = datetime(int(year), number, int(day["d"]), tzinfo=LAGOS)
         if not clock:
-            return Moment(found, is_bare=True)
+            return Moment(midnight, is_bare=True)
         if ":" not in clock[0]:
             return InstantProblem.UNREADABLE
         form = ("%I" if len(clock) > 1 else "%H") + ":%M:%S"[: 3 * clock[0].count(":")]
@@ -126,11 +126,11 @@ def _written(day: dict[str, str], clock: list[str]) -> Moment | InstantProblem:
         at = datetime.strptime(" ".join(clock), form).time()  # noqa: DTZ007 - Lagos, see above
     except ValueError:
         return InstantProblem.IMPOSSIBLE
-    return Moment(datetime.combine(found, at, LAGOS), is_bare=False)
+    return Moment(datetime.combine(midnight, at, LAGOS), is_bare=False)
 
 
 def judge_date(text: str, *, order: str | None) -> Validated[date]:
-    """Judge a date of birth that is present; a time with a zone counts as Lagos time."""
+    """Validate a date of birth; a time with a zone is converted to Lagos time."""
     moment = read_moment(text, order)
     if isinstance(moment, InstantProblem):
         return Validated(None, (_date_issue(moment),))
@@ -146,10 +146,10 @@ def judge_instant(
     ends: bool = False,
     issue: Callable[[InstantProblem], Issue] | None = None,
 ) -> Validated[datetime]:
-    """Validate a time that is present; a bare date means its start, or its end where it `ends`.
+    """Validate a time; a bare date means the day's start, or its end if `ends`.
 
-    A consent whose time cannot be read is not valid: the issue has `Flaw.CONSENT`. Other times
-    have their own `issue`.
+    A consent whose time cannot be read is not valid: by default the issue has `Flaw.CONSENT`. For
+    other times pass `issue`.
     """
     judge_issue = issue or _instant_issue
     moment = read_moment(text, order)
@@ -165,7 +165,7 @@ def judge_instant(
 def judge_dates(
     text: Column, order: str | None, issues: Issues, column: str = "date_of_birth"
 ) -> Column:
-    """Return a column of days as dates after judging."""
+    """Return a validated column of days as dates."""
     return judge_column(text, partial(judge_date, order=order), column, issues, kind=pa.date32())
 
 
@@ -178,7 +178,7 @@ def judge_instants(
     ends: bool = False,
     issue: Callable[[InstantProblem], Issue] | None = None,
 ) -> Column:
-    """Return a column of times, consent times by default, as UTC instants."""
+    """Return a validated column of times, consent times by default, as UTC instants."""
     judge = partial(judge_instant, order=order, ends=ends, issue=issue)
     return judge_column(text, judge, column, issues, kind=INSTANT)
 
@@ -194,6 +194,6 @@ def _instant_issue(trouble: InstantProblem) -> Issue:
 
 
 def withdrawal_issue(trouble: InstantProblem) -> Issue:
-    """Return the issue of a withdrawal whose time cannot be read: it counts all the same."""
+    """Return the issue of a withdrawal whose time cannot be read: the withdrawal still counts."""
     hint = f"{trouble.value[1]} The consent counts as withdrawn."
     return Issue(CONSENT_UNREADABLE, hint, Action.INVALID, Flaw.CONSENT)

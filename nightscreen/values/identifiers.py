@@ -1,7 +1,7 @@
-"""BVNs, and texts that must not be an identifier in disguise: customer ids, consent references.
+"""Validate BVNs, and refuse customer ids and consent references that are identifiers.
 
-Both stand in files that hold no identifiers. Digits are never invented: a BVN is never padded, and
-letters are never read as digits. Accounts are judged in `banks`, phones in `phones`.
+Customer ids and consent references appear in files without identifiers. Digits are never invented:
+a BVN is never padded, and letters are never read as digits.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 BVN_DIGITS: Final = 11
 MASKED_REFERENCE: Final = "(masked: it held an identifier)"
 SUSPECT_PATTERN: Final = r"^[^A-Za-z]{10,}$"
-"""RE2 pattern of the ids that are looked at one by one: ten characters or more, no letter."""
+"""RE2 pattern of ids to check one by one: ten characters or more, no letter."""
 _NUMBERS = ("bvn", "account_number", "phone")
 _WORDS = (*NAME_FIELDS, "email")
-_ENOUGH_DIGITS, _ENOUGH_LETTERS = 6, 4  # a choice: shorter ones are in references by chance
+_ENOUGH_DIGITS, _ENOUGH_LETTERS = 6, 4  # a choice: shorter ones may match by chance
 _NO_LETTERS = re.compile(r"[\W\d_]+")
 
 _REFUSED = partial(Issue, action=Action.REFUSED)
@@ -67,7 +67,7 @@ ID_IS_PHONE = _REFUSED(
 
 
 def judge_bvn(text: str) -> Validated[str]:
-    """Judge a BVN that is present: 11 digits, repaired where nothing is ambiguous."""
+    """Validate a BVN: 11 digits, repaired if nothing is ambiguous."""
     return _BVN.judge(text)
 
 
@@ -79,12 +79,12 @@ def judge_customer_id(
     account: str | None = None,
     phone: str | None = None,
 ) -> Issue | None:
-    """Return why a customer id is an identifier in disguise, or None where it is not.
+    """Return why a customer id is an identifier; None if it is not.
 
-    It is a BVN where it is the row's own or has the form of one; a phone where it is the row's own
-    or has a Nigerian form; an account only where it is the row's own, alone or behind the bank's
-    code, since one number in ten of a lender's own series of ten digits would agree with the check
-    digit by chance. What the row itself has not is None.
+    It is a BVN if it is the row's BVN or looks like one; a phone if it is the row's phone or looks
+    Nigerian; an account only if it is the row's account, alone or after the bank's code, because
+    one in ten of a lender's own ten-digit numbers has a valid check digit by chance. Values that
+    the row lacks are None.
     """
     digits = bare_digits(text)
     forms = frozenset() if any(c.isalpha() for c in digits) else forms_in(digits)
@@ -100,18 +100,18 @@ def judge_customer_id(
 def references(rows: pa.Table) -> pa.Array:
     """Return consent references for the journal; one that names a person is masked.
 
-    A reference is kept in clear for the auditor, so it must carry no BVN, account, phone, email or
-    name, however it is written.
+    A reference is stored in plain text for the auditor, so it must hold no BVN, account, phone,
+    email or name in any form.
     """
-    found = []
+    masked = []
     for row in rows.select(["consent_reference", *_NUMBERS, *_WORDS]).to_pylist():
         reference = row["consent_reference"]
-        found.append(MASKED_REFERENCE if _names_somebody(reference or "", row) else reference)
-    return pa.array(found, pa.string())
+        masked.append(MASKED_REFERENCE if _names_a_person(reference or "", row) else reference)
+    return pa.array(masked, pa.string())
 
 
-def _names_somebody(reference: str, row: Mapping[str, Any]) -> bool:
-    """Return whether a reference holds an identifier, this row's or one that looks like one."""
+def _names_a_person(reference: str, row: Mapping[str, Any]) -> bool:
+    """Return whether a reference holds one of the row's identifiers or names, or looks like one."""
     if forms_in(reference) & PERSONAL:
         return True
     digits = "".join(letter for letter in reference if letter.isdigit())
@@ -126,14 +126,14 @@ def _names_somebody(reference: str, row: Mapping[str, Any]) -> bool:
 class SeenIds:
     """The customer ids seen so far, by their 64-bit hashes.
 
-    Two of a million share one with a chance of one in thirty million.
+    The chance that any two of a million ids share a hash is one in thirty million.
     """
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
 
     def repeats(self, ids: Iterable[str]) -> Mask:
-        """Return which of these ids were seen before, here or in an earlier call; keep them."""
+        """Return which of these ids were seen before, here or in an earlier call; add them."""
         repeated = []
         for digest in map(hash, ids):
             repeated.append(digest in self._seen)
@@ -142,10 +142,10 @@ class SeenIds:
 
 
 class CustomerNumbers:
-    """Numbers the customers of a file whose rows are merged, by 64-bit hashes as `SeenIds`.
+    """Numbers the customers of a file whose rows are merged, by 64-bit hashes like `SeenIds`.
 
-    The file is read once to note its ids, then again: only then is it known whether any row of a
-    customer has a usable identifier.
+    The file is read twice: the first time shows whether any row of a customer has a usable
+    identifier.
     """
 
     def __init__(self) -> None:
@@ -154,17 +154,17 @@ class CustomerNumbers:
         self.settled = False
 
     def note(self, ids: Iterable[str], usable: Mask) -> None:
-        """Take note of some rows' ids, and of which rows have a usable identifier."""
-        for digest, sound in zip(map(hash, ids), usable.tolist(), strict=True):
-            self._usable[digest] = sound or self._usable.get(digest, False)
+        """Add some rows' ids, and whether each row has a usable identifier."""
+        for digest, is_usable in zip(map(hash, ids), usable.tolist(), strict=True):
+            self._usable[digest] = is_usable or self._usable.get(digest, False)
 
     def settle(self) -> int:
-        """Number the customers with an identifier in the order of their first rows."""
-        wanted = (digest for digest, usable in self._usable.items() if usable)
-        self._numbers = {digest: number for number, digest in enumerate(wanted)}
+        """Number the customers with a usable identifier in the order of their first rows."""
+        customers = (digest for digest, usable in self._usable.items() if usable)
+        self._numbers = {digest: number for number, digest in enumerate(customers)}
         self._usable, self.settled = {}, True
         return len(self._numbers)
 
     def numbers(self, ids: Iterable[str]) -> Places:
-        """Return the number of each id's customer, -1 of those without a usable identifier."""
+        """Return the number of each id's customer; -1 without a usable identifier."""
         return np.array([self._numbers.get(digest, -1) for digest in map(hash, ids)], np.int64)

@@ -1,7 +1,6 @@
-"""Judging values: what is wrong with a cell, what means "absent", and the pass over a column.
+"""Validation of values: issues of a cell, absent values, and the pass over a column.
 
-A rule judges each distinct cell of a column. The rules themselves live beside their subject
-(`identifiers`, `banks`, `phones`, `addresses`, `dates`, `amounts`), not here.
+The rules are in `identifiers`, `banks`, `phones`, `addresses`, `dates` and `amounts`.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ T_co = TypeVar("T_co", covariant=True)
 _BLANKS = " \t\r\n\v\f\u00a0\u2007\u200b\u202f\u3000\ufeff"
 _EDGE_QUOTES = "='\"`‘’"  # noqa: RUF001  # spreadsheets write '0123 and ="0123" to keep zeros
 _MARKS = "\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
-"""Marks not to be seen; those that join letters of some scripts stay in a text."""
+"""Invisible characters, without those that join letters in some scripts."""
 _INVISIBLE = f"{_MARKS}\u200c\u200d"
 _UNSEEN = re.compile(f"[{_INVISIBLE}]+")
 _SPACING = re.compile(rf"[\s\-\u2010-\u2015\u2212{_INVISIBLE}]+")
@@ -48,20 +47,20 @@ _WIDE_DIGITS = {0xFF10 + digit: str(digit) for digit in range(10)}
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """What is wrong with a cell, without its position: a stable code and a sentence."""
+    """What is wrong with a cell, without its position."""
 
     code: str  # of `problems.csv`
     hint: str  # what to do
     action: Action  # what was done
-    flaw: Flaw = Flaw.NONE  # the identifier that is of no use because of it
+    flaw: Flaw = Flaw.NONE  # the identifier that cannot be used because of it
 
     def at(self, line: int, column: str) -> Problem:
-        """Return the problem that it is at a place."""
+        """Return the problem with its position."""
         return Problem(line, column, self.code, self.hint, self.action)
 
 
 class Validated(NamedTuple, Generic[T_co]):
-    """The value of a cell after judging (None: absent), and what is wrong with it."""
+    """The value of a cell after validation (None: absent), and its issues."""
 
     value: T_co | None
     issues: tuple[Issue, ...] = ()
@@ -69,7 +68,7 @@ class Validated(NamedTuple, Generic[T_co]):
 
 @dataclass(slots=True)
 class Issues:
-    """The issues of one batch, as they are found, and which identifiers of a row are of no use."""
+    """The issues of one batch, and the unusable identifiers of each row."""
 
     lines: Sequence[int]  # line number of each row
     flaws: npt.NDArray[np.int32]  # bits of `Flaw` for each row
@@ -77,7 +76,7 @@ class Issues:
 
     @classmethod
     def blank(cls, lines: Sequence[int]) -> Issues:
-        """Return no issue yet for rows at these lines."""
+        """Return an object without issues for rows at these lines."""
         return cls(lines, np.zeros(len(lines), dtype=np.int32))
 
     def add(self, row: int, column: str, issue: Issue) -> None:
@@ -87,13 +86,13 @@ class Issues:
 
     def spot(self, flaw: Flaw) -> Mask:
         """Return which rows have this flaw."""
-        spotted: Mask = (self.flaws & int(flaw)) != 0
-        return spotted
+        rows: Mask = (self.flaws & int(flaw)) != 0
+        return rows
 
 
 @cache
 def absent_words() -> frozenset[str]:
-    """Return the words of `data/absent_words.csv`, upper case.
+    """Return the words of `data/absent_words.csv` in upper case.
 
     Raises:
         SettingsError: the file cannot be read.
@@ -116,17 +115,14 @@ def is_absent(text: str, *, zero_is_value: bool = False) -> bool:
 
 @cache
 def _absent_pattern(*, zero_is_value: bool) -> str:
-    """Return the RE2 pattern of what `is_absent` says of a cell."""
+    """Return the RE2 pattern of cells that are absent, as in `is_absent`."""
     forms = [*map(re.escape, sorted(absent_words())), _DASHES.pattern]
     forms += [] if zero_is_value else [_ZEROS.pattern]
     return f"(?i)^(?:{'|'.join(forms)})$"
 
 
 def trimmed(text: Column, *, zero_is_value: bool = False) -> Column:
-    """Return a column without outer blanks, and with null where a cell means "absent".
-
-    Marks that turn the direction of writing, and others not to be seen, are no part of a value.
-    """
+    """Return a column without outer blanks and invisible characters; absent cells are null."""
     bare = text
     if not pc.all(pc.string_is_ascii(text)).as_py():
         bare = pc.replace_substring_regex(text, pattern=f"[{_MARKS}]", replacement="")
@@ -142,14 +138,14 @@ def judge_column(
     *,
     kind: pa.DataType | None = None,
 ) -> Column:
-    """Return a column after judging: each distinct cell that is present, once.
+    """Validate a column; each distinct value is validated once.
 
     Args:
         text: the cells.
-        judge: judges one of them.
-        column: for the issues.
-        issues: what is found is added.
-        kind: the type of the values; text where it is left out.
+        judge: validates one cell.
+        column: the column's name in issues.
+        issues: issues are added to it.
+        kind: the type of the values; text by default.
     """
     encoded = text.dictionary_encode()
     verdicts = [judge(cell) for cell in encoded.dictionary.to_pylist()]
@@ -164,17 +160,17 @@ def judge_column(
 
 
 def without_unseen(text: str) -> str:
-    """Return text without zero-width and direction characters, and outer blanks and quotes."""
+    """Return text without invisible characters, surrounding blanks and quotes."""
     return _UNSEEN.sub("", text).strip().strip(_EDGE_QUOTES).strip()
 
 
 def bare_digits(text: str) -> str:
-    """Return a number's text freed of what people and spreadsheets put round its digits.
+    """Return a number's text without what people and spreadsheets add to its digits.
 
-    Blanks, dashes, invisible characters, an apostrophe in front, thousands commas and a trailing
-    `.0` go; full-width digits become plain ones. Letters stay: O and I are never read as digits.
+    Blanks, dashes, invisible characters, a leading apostrophe, thousands commas and a trailing `.0`
+    are removed; full-width digits become plain ones. Letters stay: O is never read as a digit.
     """
-    if is_all_digits(text):  # nearly all
+    if is_all_digits(text):  # nearly all are
         return text
     bare = without_unseen(text).translate(_WIDE_DIGITS)
     bare = _SPACING.sub("", bare)
@@ -185,12 +181,12 @@ def bare_digits(text: str) -> str:
 
 
 def is_scientific(text: str) -> bool:
-    """Return whether a spreadsheet has put a number into scientific notation, such as 2.21E+10."""
+    """Return whether text is a number in scientific notation, such as 2.21E+10."""
     return _SCIENTIFIC.fullmatch(without_unseen(text)) is not None
 
 
 def is_one_digit_repeated(text: str) -> bool:
-    """Return whether a number is one digit over and over, as people type to fill a field."""
+    """Return whether a number is one repeated digit, which people type to fill a field."""
     return len(set(text)) == 1 and is_all_digits(text)
 
 
@@ -213,24 +209,25 @@ _KINDER = {"characters_removed": Action.REPAIRED, "placeholder": Action.WARNED}
 
 @dataclass(frozen=True, slots=True)
 class DigitsRule:
-    """The rule of an identifier that is so many digits, which are never invented."""
+    """The rule of an identifier with a fixed number of digits, which are never invented."""
 
-    code: str  # how the codes of its issues begin
-    name: str  # as an analyst calls it, behind its article
+    code: str  # the beginning of its issues' codes
+    name: str  # with its article, for hints
     length: int
-    flaw: Flaw  # what is of no use where it is malformed
-    on_length: str  # the hint where it has more or fewer digits
+    flaw: Flaw  # of a malformed one
+    on_length: str  # the hint for a wrong number of digits
 
-    def issue(self, word: str) -> Issue:
-        """Return the issue whose code ends so."""
+    def issue(self, ending: str) -> Issue:
+        """Return the issue whose code has this ending."""
         article, _, noun = self.name.partition(" ")
-        hint = _OF_DIGITS.get(word, self.on_length).format(a=article.lower(), A=article, noun=noun)
-        action = _KINDER.get(word, Action.INVALID)
+        hint = _OF_DIGITS.get(ending, self.on_length)
+        hint = hint.format(a=article.lower(), A=article, noun=noun)
+        action = _KINDER.get(ending, Action.INVALID)
         flaw = self.flaw if action is Action.INVALID else Flaw.NONE
-        return Issue(f"{self.code}_{word}", hint, action, flaw)
+        return Issue(f"{self.code}_{ending}", hint, action, flaw)
 
     def judge(self, text: str) -> Validated[str]:
-        """Judge a cell that is present; one that is malformed keeps its text."""
+        """Validate a cell; a malformed one keeps its text."""
         digits = bare_digits(text)
         if is_absent(digits):
             return Validated(None)
@@ -261,9 +258,9 @@ def matching(text: Column, pattern: str) -> Mask:
 
 
 def as_mask(column: Column) -> Mask:
-    """Return a boolean column as a mask of its own, null read as False."""
-    known = column.fill_null(False)  # noqa: FBT003  # Arrow takes the value by place
-    return np.array(known.to_numpy(zero_copy_only=False), dtype=np.bool_)
+    """Return a boolean column as a new mask; null is False."""
+    filled = column.fill_null(False)  # noqa: FBT003  # Arrow takes the value by position
+    return np.array(filled.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def present(column: Column) -> Mask:
@@ -274,7 +271,7 @@ def present(column: Column) -> Mask:
 
 
 def where(mask: Mask, column: Column, other: Column | None = None) -> Column:
-    """Return a column's cells where a mask is true, elsewhere another's or null."""
+    """Return a column's cells where a mask is true; elsewhere those of another column, or null."""
     if mask.all():
         return column
     rest = pa.scalar(None, column.type) if other is None else other
@@ -289,7 +286,7 @@ def at(column: Column, places: Places) -> list[Any]:
 
 
 def joined(columns: Sequence[Column], separator: str) -> Column:
-    """Return the cells of several text columns joined, absent ones left out; null if all are."""
+    """Return several text columns joined; absent cells are left out, null if all are absent."""
     text, *others = columns
     for other in others:
         # Arrow's own skipping of nulls loses rows
@@ -301,6 +298,6 @@ def joined(columns: Sequence[Column], separator: str) -> Column:
 
 
 def first_present(columns: Sequence[Column]) -> Column:
-    """Return in each row the first cell of these columns that holds a value."""
+    """Return, for each row, the first cell of these columns that is not null."""
     result: Column = pc.call_function("coalesce", list(columns))
     return result

@@ -1,7 +1,7 @@
-"""Words of names: how they are written plainly, and when two of them are one name.
+"""Words of names: their plain forms, and whether two of them are the same name.
 
-Each rule of likeness stands under `@_rule` with a pair that it is for and a pair that it must leave
-to others; tests hold both. Whole names are compared in `names`.
+Each rule has `@_rule` with a pair that it decides and a pair that it must leave to other rules;
+tests check both. `names` compares whole names.
 """
 
 import csv
@@ -22,10 +22,10 @@ NAMES_DIR: Final = DATA / "names"
 CACHED_WORDS: Final = 1 << 16
 _MOST_CHARACTERS: Final = 300
 _SHORT_WORD: Final = 3
-"""Words of up to three letters must be equal: SANI is no slip for SAMI, and ADE none for ADA."""
-_LEAST_SIMILARITY: Final = 0.90  # Jaro-Winkler likeness below which a slip is not looked for
-_LONG_WORD: Final = 8  # letters from which a word may have two slips
-_KEYED_WORD: Final = 6  # letters from which one wrong letter is a slip more often than another name
+"""Words of up to three letters must be equal: ADE is not a typing error for ADA."""
+_LEAST_SIMILARITY: Final = 0.90  # Jaro-Winkler similarity of two words that may be a typing error
+_LONG_WORD: Final = 8  # letters from which a word may have two typing errors
+_KEYED_WORD: Final = 6  # letters from which one wrong letter is more often an error than a name
 _APOSTROPHES: Final = "'`´‘’‛′ʹʻʼʽˈ\u02be\u02bf"  # noqa: RUF001 - all of them mean an apostrophe
 _HYPHENS: Final = "-‐‑‒–—−"  # noqa: RUF001 - all of them mean a hyphen
 _LETTERS: Final = str.maketrans(
@@ -40,7 +40,7 @@ _DOUBLED: Final = re.compile(r"(.)\1")
 _FEMININE: Final = frozenset({"A", "AH", "AT", "ATU", "IA", "LA", "NA"})
 _VOWELS: Final = frozenset("AEIOU")
 _SAME_SOUNDS: Final = str.maketrans("CQZVPYEOJ", "KKSFFIIUG", "H")
-"""Letters that Nigerian spellings exchange. P is with F because PH is written for it."""
+"""Letters that Nigerian spellings exchange. P goes with F because of PH."""
 _KEYS: Final = ("QWERTYUIOP", "ASDFGHJKL", "ZXCVBNM")
 _NEXT_KEYS: Final = frozenset(
     pair for row in _KEYS for one, other in pairwise(row) for pair in (one + other, other + one)
@@ -51,10 +51,10 @@ ABD: Final = "ABD"  # the opening of Abdul in all spellings, which alone is half
 
 
 class Similarity(IntEnum):
-    """How sure it is that two words are one name."""
+    """How sure it is that two words are the same name."""
 
     DIFFERENT = 0
-    NEAR = 1  # by their letters alone: a slip of the hand, or two names that sound alike
+    NEAR = 1  # by their letters alone: a typing error, or two names that sound alike
     DOUBTFUL = 2  # a short form of several names
     SURE = 3
 
@@ -63,35 +63,35 @@ class Word(NamedTuple):
     """A word in the forms in which it is compared."""
 
     text: str  # in plain capitals
-    reading: str  # the name of its family of spellings, or its spelling evened out
-    known: bool  # a family of spellings has it
-    opening: str  # the beginning that many names share, under one spelling: OLUWA, CHUKWU
-    rest: str  # what follows the opening, as a reading
+    reading: str  # the name of its family of spellings, or its normalised spelling
+    known: bool  # it is in a family of spellings
+    opening: str  # a beginning that many names share, in one spelling: OLUWA, CHUKWU
+    rest: str  # the reading of what follows the opening
     bare: bool  # the rest alone is a short form
-    trunk: str  # what stands before an ending that many names share, as a reading
+    trunk: str  # the reading of what precedes an ending that many names share
 
 
 def _rows(name: str) -> list[list[str]]:
-    """Return the lines of a word list below its head, longest first words first."""
+    """Return the rows of a word list without its header, longest first column first."""
     with (NAMES_DIR / f"{name}.csv").open(encoding="utf-8", newline="") as lines:
         return sorted(list(csv.reader(lines))[1:], key=lambda row: -len(row[0]))
 
 
 @cache
 def listed(name: str) -> dict[str, str]:
-    """Return each word of a list of `data/names` with what its second column says."""
+    """Return the first two columns of a list in `data/names` as a dict."""
     return {row[0]: row[1] for row in _rows(name)}
 
 
 @cache
 def openings() -> dict[str, tuple[str, str]]:
-    """Return the openings that many names share: each one's group, and when it may be left out."""
+    """Return the openings that many names share, with group and when each may be left out."""
     return {written: (group, bare) for written, group, bare, *_ in _rows("prefixes")}
 
 
 @cache
 def families() -> dict[str, str]:
-    """Return the name of the family of each spelling."""
+    """Return the family's name by spelling."""
     return {
         spelling: name
         for name, spellings in listed("families").items()
@@ -109,19 +109,19 @@ def servants() -> frozenset[str]:
 @cache
 def short_forms() -> dict[str, dict[str, Similarity]]:
     """Return the long forms of each short form, and how sure each is."""
-    found: dict[str, dict[str, Similarity]] = defaultdict(dict)
+    forms: dict[str, dict[str, Similarity]] = defaultdict(dict)
     for short, longs, certainty in _rows("short_forms"):
-        said = Similarity.SURE if certainty == "sure" else Similarity.DOUBTFUL
+        similarity = Similarity.SURE if certainty == "sure" else Similarity.DOUBTFUL
         for long in longs.split():
-            found[short][long] = max(said, found[short].get(long, said))
-    return dict(found)
+            forms[short][long] = max(similarity, forms[short].get(long, similarity))
+    return dict(forms)
 
 
 def fold_words(text: str) -> list[str]:
     """Return the words of a text in plain capitals, digits, dots and hyphens.
 
-    Accents, dots below and apostrophes go, hooked letters lose their hook, an ampersand becomes
-    AND, all else a space. What stands beyond the first 300 characters is left out.
+    Accents, dots below, hooks and apostrophes are removed, an ampersand becomes AND, any other
+    character a space. Text beyond the first 300 characters is ignored.
     """
     return [word for part in text[:_MOST_CHARACTERS].split() for word in _folded(part)]
 
@@ -130,15 +130,15 @@ def fold_words(text: str) -> list[str]:
 def _folded(text: str) -> tuple[str, ...]:
     plain = _SLASHED.sub(" ", text.upper()).translate(_LETTERS)
     if not plain.isascii():
-        apart = unicodedata.normalize("NFKD", plain)
-        plain = "".join(each for each in apart if not unicodedata.combining(each))
+        decomposed = unicodedata.normalize("NFKD", plain)
+        plain = "".join(char for char in decomposed if not unicodedata.combining(char))
         plain = plain.upper().translate(_LETTERS)
     return tuple(_OTHER.sub(" ", plain).split())
 
 
 @lru_cache(maxsize=CACHED_WORDS)
 def word_forms(text: str) -> Word:
-    """Return a word with its reading, its shared opening and ending."""
+    """Return a word with its reading, opening and trunk."""
     family = families().get(text)
     fitting = [
         (text.removeprefix(written), opening, bare)
@@ -166,7 +166,7 @@ def word_forms(text: str) -> Word:
 
 
 def _reading(text: str) -> str:
-    """Return the family's spelling of a word, or the word with habits of spelling evened out."""
+    """Return the name of a word's family, or the word with its spelling normalised."""
     if text in families():
         return families()[text]
     read = text
@@ -180,8 +180,8 @@ Judge = Callable[[Word, Word], Similarity | None]
 
 
 RULES: list[tuple[Judge, str, str]] = []
-"""Rules of likeness, each with two words of which it says something and two of which it does not
-say that. A rule that says None leaves the words to the next."""
+"""Rules of similarity, each with a pair of words that it decides and a pair that it does not decide
+so. A rule that returns None leaves the words to the next."""
 
 
 def _rule(example: str, counterexample: str) -> Callable[[Judge], Judge]:
@@ -196,26 +196,26 @@ def _rule(example: str, counterexample: str) -> Callable[[Judge], Judge]:
 
 @lru_cache(maxsize=CACHED_WORDS)
 def alike(one: str, other: str) -> Similarity:
-    """Judge whether two words in plain capitals are one name, by the first rule that says."""
+    """Return how sure it is that two plain words are the same name, by the first rule that says."""
     a, b = word_forms(one), word_forms(other)
-    said = (judge(a, b) for judge, *_ in RULES)
-    return next((each for each in said if each is not None), Similarity.DIFFERENT)
+    decided = (judge(a, b) for judge, *_ in RULES)
+    return next((each for each in decided if each is not None), Similarity.DIFFERENT)
 
 
 @_rule("MOHAMMED MUHAMMAD", "MUSA MUSTAPHA")
 def same_reading(a: Word, b: Word) -> Similarity | None:
-    """Two spellings of one name, by the list of families or by habits of spelling."""
+    """Two spellings of the same name, by the list of families or by normalised spelling."""
     return Similarity.SURE if a.reading == b.reading else None
 
 
 @_rule("OLUFEMI FEMI", "OLUFEMI OLU")
 def without_its_opening(a: Word, b: Word) -> Similarity | None:
-    """A name without the opening that it shares with many, perhaps with a slip."""
+    """A name without the opening that it shares with many, perhaps with a typing error."""
     for short, long in ((a, b), (b, a)):
         if not long.bare or long.opening == short.opening or len(long.rest) <= _SHORT_WORD:
             continue
-        slip = not short.known and _by_letters(short.reading, long.rest) is Similarity.SURE
-        if short.reading == long.rest or slip:
+        is_typo = not short.known and _by_letters(short.reading, long.rest) is Similarity.SURE
+        if short.reading == long.rest or is_typo:
             return Similarity.SURE
     return None
 
@@ -229,14 +229,14 @@ def without_its_ending(a: Word, b: Word) -> Similarity | None:
 
 @_rule("TUNDE BABATUNDE", "TUNDE BABAJIDE")
 def listed_short_form(a: Word, b: Word) -> Similarity | None:
-    """A short form of the list; of some it does not say which of several names it is."""
-    found = []
+    """A short form in the list; some are short for several names."""
+    similarities = []
     for short, long in ((a, b), (b, a)):
         longs = {long.text, long.reading, *([long.rest] if long.bare else [])}
         pairs = [(form, whole) for form in (short.text, short.reading) for whole in longs]
         pairs += [(short.rest, long.rest)] if a.opening and a.opening == b.opening else []
-        found += [short_forms().get(form, {}).get(whole) for form, whole in pairs]
-    return max((each for each in found if each), default=None)
+        similarities += [short_forms().get(form, {}).get(whole) for form, whole in pairs]
+    return max((each for each in similarities if each), default=None)
 
 
 @_rule("ABDUL ABDULMALIK", "ABDUL BELLO")
@@ -248,13 +248,13 @@ def abdul_alone(a: Word, b: Word) -> Similarity | None:
 
 @_rule("HASSAN HUSSAIN", "MOHAMMED MUHAMMAD")
 def known_names_differ(a: Word, b: Word) -> Similarity | None:
-    """Two names of the list that are not one family are two names, however alike in letters."""
+    """Two listed names of different families are different names, however similar in letters."""
     return Similarity.DIFFERENT if a.known and b.known and a.reading != b.reading else None
 
 
 @_rule("OLUWASEUN OLUWASEUUN", "OLUWASEUN OLUWASEYI")
 def behind_one_opening(a: Word, b: Word) -> Similarity | None:
-    """Names of one opening are compared by what follows it: brothers share the opening."""
+    """Names with the same opening are compared by the rest: brothers share the opening."""
     if not a.opening or not b.opening:
         return None
     return _by_letters(a.rest, b.rest) if a.opening == b.opening else Similarity.DIFFERENT
@@ -262,7 +262,7 @@ def behind_one_opening(a: Word, b: Word) -> Similarity | None:
 
 @_rule("NOSAKHARE NOSA", "OLUWASEUN OLUWA")
 def part_of_a_name(a: Word, b: Word) -> Similarity | None:
-    """The beginning or the end of a name, which no list has as its short form: perhaps."""
+    """The beginning or the end of a name that is not a listed short form: perhaps the same."""
     short, long = sorted((a.text, b.text), key=len)
     shared = short in openings() or short in listed("endings")
     if len(short) <= _SHORT_WORD or a.known or b.known or shared or _by_letters(short, long):
@@ -273,15 +273,15 @@ def part_of_a_name(a: Word, b: Word) -> Similarity | None:
 
 @_rule("EHIGIATOR EHIGIATR", "AMINU AMINA")
 def slip_of_the_hand(a: Word, b: Word) -> Similarity | None:
-    """Letters left out, doubled, exchanged, or of the next key."""
+    """Letters left out, doubled, exchanged, or replaced by a neighbouring key."""
     return max(_by_letters(a.text, b.text), _by_letters(a.reading, b.reading))
 
 
 def _by_letters(one: str, other: str) -> Similarity:
-    """Return whether two words are so close that one is a slip for the other, or may be.
+    """Return whether one of two words is, or may be, a typing error for the other.
 
-    Jaro-Winkler alone takes brothers and sisters for one another: the number of slips is bounded
-    too, and endings that make another name or the other sex are no slips.
+    Jaro-Winkler alone would match names of brothers and sisters, so the number of errors is limited
+    too, and endings that make another name or the other sex do not count as errors.
     """
     short, long = sorted((one, other), key=len)
     slips = OSA.distance(one, other)
@@ -299,10 +299,10 @@ def _by_letters(one: str, other: str) -> Similarity:
 
 
 def _is_slip(short: str, long: str, slips: int) -> bool:
-    """Return whether two close words differ as spellings or slips do.
+    """Return whether two similar words differ by spelling or by a typing error.
 
-    One letter in another's place makes another name more often (Danladi, Danlami): only a letter of
-    the same sound, or in a longer word of the next key, is a slip, and not the first.
+    One replaced letter more often makes another name (Danladi, Danlami): it counts as an error only
+    if it has the same sound or, in a longer word after the first letter, is a neighbouring key.
     """
     sounds = {_DOUBLED.sub(r"\1", each.translate(_SAME_SOUNDS)) for each in (short, long)}
     if len(sounds) == 1:

@@ -1,7 +1,7 @@
-"""Phone numbers: Nigerian, normalised to `+234` and ten digits, through `phonenumbers`.
+"""Validate Nigerian phone numbers with `phonenumbers`; the value is `+234` and ten digits.
 
-Ordinary mobile forms are recognised by the pattern of the same library; the answer is the same, the
-library's own reading, which takes twenty times as long, is for the rest. Nothing is looked up here.
+Ordinary mobile numbers are matched by the library's own pattern, which gives the same result as its
+parser in a twentieth of the time. Nothing is looked up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REGION = "NG"
 # the service's specification, section Limits: `+234` and ten digits
 COUNTRY_CODE = 234
 NATIONAL_DIGITS = 10
-# characters, some numbers with words: bounds what the library's slow reading costs
+# characters, enough for several numbers and words: bounds the time of the library's parser
 LONGEST_CELL = 200
 
 _INVALID = partial(Issue, action=Action.INVALID, flaw=Flaw.PHONE)
@@ -82,9 +82,9 @@ def _mobile() -> re.Pattern[str]:
 
 
 def judge_phone(text: str) -> Validated[str]:
-    """Judge a phone number that is present; the value is `+234` and ten digits."""
+    """Validate a phone number; the value is `+234` and ten digits."""
     if (plain := _mobile().fullmatch(text)) and not _is_filled_in(plain[1]):
-        return Validated(f"+{COUNTRY_CODE}{plain[1]}")  # nearly all, without the library's reading
+        return Validated(f"+{COUNTRY_CODE}{plain[1]}")  # nearly all, without the library's parser
     bare = without_unseen(text).removesuffix(".0")
     if is_absent(bare_digits(bare)):
         return Validated(None)

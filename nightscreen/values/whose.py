@@ -1,8 +1,7 @@
-"""Whose an answer is: identifiers are compared with the one asked about, whatever their form.
+"""Check whose an answer is: compare the identifiers it names with the one asked about.
 
-The specification says that a record names the identifier looked up. One that names another is
-somebody else's, however well it reads. A digit or letter covered by an asterisk agrees with
-anything; a zero is a zero. What a matching record means for a row is decided in `results/`.
+The specification says that a record names the identifier looked up. A record that names another one
+is another person's. An asterisk matches anything; a zero is a zero.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import re
 from nightscreen.schemas.checks import IdentityKind
 
 _BVN_IN_TEXT = re.compile(r"(?<![0-9*])(?:22[0-9*]{9}|[0-9*]{11}(?= not found))(?![0-9*])")
-"""Every BVN begins so; what is said to be not found is one whatever it begins with."""
+"""Every BVN begins with 22; a number said to be not found is one whatever it begins with."""
 
 _GAPS = str.maketrans("", "", " -().\u00a0")
 _COUNTRY = re.compile(r"(?:\+|00)?234(?=[0-9*]{10,11}$)")
@@ -21,10 +20,11 @@ _DOMAIN = re.compile(r"(?:https?://)?(?:www\.)?([^/:]+)(?::[0-9]+)?\.?/?")
 
 
 def bvn_named(asked: str, message: str) -> bool | None:
-    """Return whether a message names the BVN asked about; None where it names none.
+    """Return whether a message names the BVN asked about; None if it names none.
 
-    A miss has no record, but the one of the ecosystem begins with the BVN (recorded). Where another
-    identifier than a BVN was asked about, a BVN in the message is another's unless both are there.
+    A miss has no record, but the ecosystem's message begins with the BVN (recorded). If another
+    kind of identifier was asked about, a BVN in the message belongs to another person unless the
+    identifier is there too.
     """
     named = _BVN_IN_TEXT.findall(message)
     if not asked or not named:
@@ -42,7 +42,7 @@ def names_the_same(kind: IdentityKind, asked: str, named: str | None) -> bool:
 
 
 def _plain(kind: IdentityKind, identity: str) -> str:
-    """Return an identifier without what people write around it."""
+    """Return an identifier without separators and prefixes."""
     text = identity.strip().casefold()
     match kind:
         case IdentityKind.BVN:
@@ -57,7 +57,7 @@ def _plain(kind: IdentityKind, identity: str) -> str:
 
 
 def _covers(named: str, asked: str) -> bool:
-    """Return whether what is shown of a masked text is what was asked."""
+    """Return whether a text, whose asterisks match anything, is the one asked about."""
     if "*" not in named:
         return named == asked
     parts = (re.escape(part) for part in re.split(r"\*+", named))
@@ -65,10 +65,10 @@ def _covers(named: str, asked: str) -> bool:
 
 
 def same_account(asked: str, bank_code: str | None, number: str | None) -> bool:
-    """Return whether an account is the one asked about, by its number and by the bank if known.
+    """Return whether an account is the one asked about, by its number and its bank if known.
 
     Args:
-        asked: as in `058-0123456789`; the bank may be missing.
+        asked: such as `058-0123456789`; the bank may be missing.
         bank_code: a code of any scheme in `data/banks.csv`; an unknown one is not compared.
         number: the account's number.
     """
