@@ -168,7 +168,7 @@ def test_a_name_that_names_somebody_goes_no_further(desk: Desk) -> None:
     folder = desk.dropped / "done" / report["run_id"]
     assert report["batch"] == "loans"
     assert (folder / "input" / "file.csv").exists()
-    assert "looked like somebody's number" in (folder / "result.txt").read_text()
+    assert "looked like a person's number" in (folder / "result.txt").read_text()
     with sqlite3.connect(desk.folder / "home" / "journal.sqlite") as journal:
         assert "22912345678" not in str(journal.execute("SELECT * FROM runs").fetchall())
 
