@@ -7,7 +7,7 @@ are answered by `sandbox.validation`; which number a customer receives is `peopl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from nightscreen.sandbox.people import contact_key, otp_of
 
@@ -86,12 +86,7 @@ class OtpOutbox:
         sent.used = True
         return "consented"
 
-    def otp(self, bvn: str, now: float) -> str | None:
-        """Read the password as the customer does; None where none has arrived."""
-        sent = self._sent.get(bvn)
-        return sent.read(now) if sent else None
-
-    def as_json(self, now: float, wanted: str | None = None) -> list[dict[str, object]]:
+    def as_json(self, now: float, wanted: str | None = None) -> list[dict[str, Any]]:
         """Show what every customer holds, or one of them, in the order of sending."""
         return [
             {

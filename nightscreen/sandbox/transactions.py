@@ -8,10 +8,12 @@ for some the day on which it is gone.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from decimal import Decimal
-from functools import cache, lru_cache, partial
+from functools import lru_cache
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -167,80 +169,64 @@ def transactions_of(customer: str, day: int = 0, owner: Owner | None = None) -> 
     """
     records = [
         story.on(day)
-        for story in _diary(customer, owner or owner_of(customer)).through(day)
-        if story.born <= day and (story.gone is None or day < story.gone)
+        for story in _stories(customer, owner or owner_of(customer), day)
+        if story.gone is None or day < story.gone
     ]
     return sorted(records, key=lambda record: str(record["transaction_date"]), reverse=True)
 
 
-@lru_cache(maxsize=4096)
-def _diary(customer: str, owner: Owner) -> _Diary:
-    return _Diary(customer, owner)
+@lru_cache(maxsize=256)
+def _stories(customer: str, owner: Owner, day: int) -> list[_Story]:
+    """Write a customer's stories that begin on or before a day."""
+    kind, life = by_customer(customer).word, owner.life
+    if kind == "no-transactions":
+        return []
+    is_many = kind == "ten-thousand"
+    entries = [(0, entry) for entry in everyday(customer, *_MANY)] if is_many else []
+    last = FIRST_DAY + timedelta(days=day)
+    newest_month = (last.year - FIRST_DAY.year) * 12 + last.month - FIRST_DAY.month
+    for month in range(-life.months, newest_month + 1):  # that of day 0 is 0
+        born = [
+            (_appears_on(customer, entry), entry) for entry in entries_of(customer, life, month)
+        ]
+        entries += [each for each in born if each[0] <= day and (each[0] or not is_many)]
+    entries.sort(key=itemgetter(0))
+    diary = _Diary(customer, owner)
+    stories = [story for born, entry in entries for story in diary.write(born, entry)]
+    if kind == "twins":
+        alike = stories[0].record
+        stories[0:1] = [_Story(0, alike, (), None), _Story(0, dict(alike), (), None)]
+    return stories
+
+
+def _appears_on(customer: str, entry: Entry) -> int:
+    """Return the day on which an entry is first in the list: a few days late for some."""
+    if entry.day <= 0:
+        return 0
+    draw = SeededRandom("late", customer, str(entry.day), str(entry.second), entry.narration)
+    return entry.day + (draw.between(1, MOST_LATE) if draw.share() < BACKDATED_SHARE else 0)
 
 
 class _Diary:
-    """Writes one customer's stories, day after day; balances run on from record to record."""
+    """Writes one customer's stories in their order; balances run on from record to record."""
 
     def __init__(self, customer: str, owner: Owner) -> None:
         self._customer = customer
-        self._life = owner.life
-        self._entries_of = cache(partial(entries_of, customer, owner.life))  # by month
         self._kind = by_customer(customer).word
         self._accounts = _opened_accounts(customer, owner.person)
         self._balances = [FIRST_BALANCE] * len(self._accounts)
-        self._stories = self._history()
-        self._day = 0
+        self._written: Counter[int] = Counter()  # entries by the day on which they appear
 
-    def through(self, day: int) -> list[_Story]:
-        """Return all stories that begin on or before a day, and perhaps some that begin later."""
-        while self._day < day:
-            self._day += 1
-            if self._kind != "no-transactions":
-                self._stories += self._new_on(self._day)
-        return self._stories
-
-    def _history(self) -> list[_Story]:
-        if self._kind == "no-transactions":
-            return []
-        if self._kind == "ten-thousand":
-            entries = everyday(self._customer, *_MANY)
-        else:
-            months = [self._entries_of(month) for month in range(-self._life.months, 1)]
-            entries = [entry for month in months for entry in month if entry.day <= 0]
-        stories = self._written(0, entries)
-        if self._kind == "twins":
-            alike = stories[0].record
-            stories[0:1] = [_Story(0, alike, (), None), _Story(0, dict(alike), (), None)]
-        return stories
-
-    def _new_on(self, born: int) -> list[_Story]:
-        since = max(1, born - MOST_LATE)
-        days = [FIRST_DAY + timedelta(days=day) for day in (since, born)]
-        # the month of day 0 is 0
-        months = {(day.year - FIRST_DAY.year) * 12 + day.month - FIRST_DAY.month for day in days}
-        lately = [
-            entry
-            for month in sorted(months)
-            for entry in self._entries_of(month)
-            if since <= entry.day <= born and entry.day + self._late(entry) == born
-        ]
-        return self._written(born, lately)
-
-    def _late(self, entry: Entry) -> int:
-        """Return how many days after its date an entry appears; 0 for most."""
-        words = (self._customer, str(entry.day), str(entry.second), entry.narration)
-        draw = SeededRandom("late", *words)
-        return draw.between(1, MOST_LATE) if draw.share() < BACKDATED_SHARE else 0
-
-    def _written(self, born: int, entries: list[Entry]) -> list[_Story]:
-        stories = []
-        for number, entry in enumerate(entries):
-            story = self._story(born, number, entry)
-            stories.append(story)
-            for again in range(1, entry.times):  # the list has the same posting under another id
-                draw = SeededRandom("again", self._customer, str(born), str(number), str(again))
-                other = {"id": _uuid(draw)} if "id" in story.record else {}
-                stories.append(story._replace(record={**story.record, **other}))
+    def write(self, born: int, entry: Entry) -> list[_Story]:
+        """Write an entry as often as the list has it, each time under another id."""
+        number = self._written[born]
+        self._written[born] += 1
+        story = self._story(born, number, entry)
+        stories = [story]
+        for again in range(1, entry.times):
+            draw = SeededRandom("again", self._customer, str(born), str(number), str(again))
+            other = {"id": _uuid(draw)} if "id" in story.record else {}
+            stories.append(story._replace(record={**story.record, **other}))
         return stories
 
     def _story(self, born: int, number: int, entry: Entry) -> _Story:

@@ -105,7 +105,8 @@ class BvnWorld(World):
 
     def otp(self, row: Mapping[str, str]) -> str | None:
         """Read a customer's password as the customer does."""
-        return self.sandbox.otps.otp(row["bvn"], self.sandbox.now())
+        held = self.sandbox.otps.as_json(self.sandbox.now(), row["bvn"])
+        return held[0]["otp"] if held else None
 
     def type_otp(self, link: str, otp: str) -> LinkView:
         given = (self.read_settings(), link.rpartition("/")[2], otp)
