@@ -104,7 +104,7 @@ def one_of(known: Iterable[str], what: str) -> AfterValidator:
 
     def check(value: str) -> str:
         if value not in names:
-            raise ValueError(f"this is no {what}; GET /_sandbox/state and /docs show what there is")
+            raise ValueError(f"this is no {what}; there are {', '.join(sorted(names))}")
         return value
 
     return AfterValidator(check)
