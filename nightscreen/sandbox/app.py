@@ -137,11 +137,11 @@ def _kind(name: str, value: object) -> Any:  # noqa: ANN401 - a type of any kind
 
 def _name_route(call: Call) -> None:
     """Give a call its address, by which faults are drawn and the ledger is read."""
-    call.identity = f"{call.scope['method']} {call.scope['path']}"
+    call.identity = f"{call.request.method} {call.request.scope['path']}"
 
 
 def _no_such_route(call: Call) -> Answer:
-    method, path = call.scope["method"], call.scope["path"]
+    method, path = call.request.method, call.request.scope["path"]
     text = f"{method} {path} not found"
     if call.sandbox.manners.unknown_route == "recorded":
         text = (

@@ -101,9 +101,9 @@ class Operation:
 
     async def handle(self, sandbox: Sandbox, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, and write it down before the answer leaves."""
-        call = Call(self, sandbox, scope, sandbox.arrive(self.name))
+        call = Call(self, sandbox, Request(scope, receive), sandbox.arrive(self.name))
         try:
-            answer = await call.decide(receive)
+            answer = await call.decide()
             call.add_ledger_entry(answer, gone=wire.is_gone(scope))
             await wire.deliver(answer, scope, receive, send)
         finally:
@@ -116,7 +116,7 @@ class Call:
 
     operation: Operation
     sandbox: Sandbox
-    scope: Scope
+    request: Request
     in_flight: int
     identity: str = ""  # the identifier, as the ledger shows it
     body: dict[str, object] = field(default_factory=dict)
@@ -132,19 +132,14 @@ class Call:
     priced: bool = False
     price: int = 0
 
-    def header(self, wanted: bytes) -> str:
-        """Return a header of the request, empty where it has none."""
-        found = (value for name, value in self.scope["headers"] if name == wanted)
-        return next(found, b"").decode("latin-1")
-
     def refuse(self, message: str) -> None:
         """Refuse a malformed value; what is found first counts."""
         self.refusal = self.refusal or message
 
-    async def decide(self, receive: Receive) -> Answer:
+    async def decide(self) -> Answer:
         """Decide the call; see the module's first line for the order."""
         operation, sandbox = self.operation, self.sandbox
-        raw = await Request(self.scope, receive).body() if self.scope["method"] != "GET" else b""
+        raw = await self.request.body() if self.request.method != "GET" else b""
         refused = operation.door(self)
         if refused:
             self._read()
@@ -169,7 +164,7 @@ class Call:
         return self._work_out()
 
     def _read(self) -> None:
-        self.fields |= self.scope.get("path_params", {})
+        self.fields |= self.request.path_params
         model = self.operation.body
         for name, one in model.model_fields.items() if model else ():
             if not one.is_required():
@@ -295,7 +290,7 @@ class Call:
 
 def by_key(call: Call) -> Answer | None:
     """Let in who has the API key (service.md, "Authentication" 2 and 6)."""
-    given = call.header(b"authorization")
+    given = call.request.headers.get("authorization", "")
     if given == call.sandbox.authorization:
         return None
     if not given.strip():
@@ -309,7 +304,7 @@ def by_token(call: Call) -> Answer | None:
 
     A token that is absent, unknown, expired or revoked is answered alike.
     """
-    token = call.fields["token"] = call.header(b"x-access-token")
+    token = call.fields["token"] = call.request.headers.get("x-access-token", "")
     grants, now = call.sandbox.grants, call.sandbox.now()
     grant = grants.find(token)
     if grant and now < grant.accesses[token]:
