@@ -34,6 +34,7 @@ class Town:
     service_port: int = 0
     asked: list[str] = field(default_factory=list)
     refuse: str = ""
+    opens: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n"  # what it says of a tunnel
     served: int = 0
 
     @property
@@ -72,7 +73,7 @@ class Town:
             writer.close()
             return
         there, back = await asyncio.open_connection("127.0.0.1", self.service_port)
-        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        writer.write(self.opens)
         await asyncio.gather(_pass(reader, back), _pass(there, writer))
 
 
@@ -115,6 +116,21 @@ async def test_the_client_goes_through_the_proxy_and_trusts_the_lenders_authorit
     assert [head.splitlines()[0] for head in town.asked] == [f"CONNECT {HOST}:443 HTTP/1.1"]
     assert "key-of-the-test" not in "".join(town.asked)
     assert "roxy-" not in "".join(town.asked)
+
+
+OPENS = (
+    b"HTTP/1.0 200 Connection established\r\n\r\n",
+    b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\n",
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+)
+
+
+async def test_what_follows_the_head_of_a_proxys_answer_is_the_tunnel(town: Town) -> None:
+    """Whatever a proxy says of a body, there is none once it leads to the service."""
+    for opens in OPENS:
+        town.opens = opens
+        assert await asked_once(town, town.network) is None, opens
 
 
 async def test_a_proxy_is_shown_user_and_password(town: Town) -> None:
