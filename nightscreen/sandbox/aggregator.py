@@ -7,7 +7,7 @@ first two operations are in the specification; the others were observed (experim
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from nightscreen.sandbox.grants import NOBODY, Refused
 from nightscreen.sandbox.people import (
@@ -42,10 +42,9 @@ if TYPE_CHECKING:
 
     from nightscreen.sandbox.people import Record
     from nightscreen.sandbox.request_pipeline import Call
-    from nightscreen.sandbox.state import Sandbox
     from nightscreen.sandbox.transactions import Owner
 
-    Work = Callable[["Data"], Answer]
+    Work = Callable[[Call], Answer]
 
 GRANT_TYPES: Final = ("authorization_code", "refresh_token")
 BASE: Final = "/v2/aggregator"
@@ -108,76 +107,66 @@ def _sample_tokens() -> Answer:
     return Answer("exchanged", None, {**data, "refresh_token": "sample-refresh-token"}, bare=True)
 
 
-class Data(NamedTuple):
-    """A call for the data of a customer who granted it."""
+def _about(call: Call) -> tuple[str, int, Owner]:
+    """Return the customer, the simulated day, and who the customer is."""
+    return call.identity, call.sandbox.day, call.sandbox.planted.owner(call.identity)
 
-    sandbox: Sandbox
-    customer: str
-    given: dict[str, str]
 
-    @property
-    def owner(self) -> Owner:
-        """Who the customer is."""
-        return self.sandbox.planted.owner(self.customer)
+def _now(call: Call) -> str:
+    """Return the noon of the simulated day."""
+    return f"{FIRST_DAY + timedelta(days=call.sandbox.day)}T12:00:00.000Z"
 
-    def transactions(self) -> list[Record]:
-        """Return the customer's transactions, newest first."""
-        return transactions_of(self.customer, self.sandbox.day, self.owner)
 
-    def accounts(self) -> list[Record]:
-        """Return the customer's bank accounts, with their balances of the day."""
-        return bank_accounts_of(self.customer, self.sandbox.day, self.owner)
-
-    def now(self) -> str:
-        """Return the noon of the simulated day."""
-        return f"{FIRST_DAY + timedelta(days=self.sandbox.day)}T12:00:00.000Z"
-
-    def changed(self, record: Record, name: str) -> Answer:
-        """Answer with a record as the client wants it in one field; nothing is kept of it."""
-        whose = {"modified_on": self.now(), "modified_by": self.customer}
-        return Answer("updated", "Successful", {**record, name: self.given[name], **whose})
+def _changed(call: Call, record: Record, name: str) -> Answer:
+    """Answer with a record as the client wants it in one field; nothing is kept of it."""
+    whose = {"modified_on": _now(call), "modified_by": call.identity}
+    return Answer("updated", "Successful", {**record, name: call.fields[name], **whose})
 
 
 def _with_id(records: list[Record], wanted: str) -> Record | None:
     return next((each for each in records if each.get("id") == wanted), None)
 
 
-def _transaction(data: Data) -> Answer:
+def _list(call: Call) -> Answer:
+    about = _about(call)
+    return Answer("pulled", None, malformed(*about[:2], transactions_of(*about)))
+
+
+def _transaction(call: Call) -> Answer:
     """View a transaction, or change its note."""
-    record = _with_id(data.transactions(), data.given["id"])
+    record = _with_id(transactions_of(*_about(call)), call.fields["id"])
     if record is None:
         return Answer.error("not_found", "Transaction not found", 404)
-    if "note" in data.given:
-        return data.changed(record, "note")
+    if "note" in call.fields:
+        return _changed(call, record, "note")
     return Answer("found", "Successful", record)
 
 
-def _add_account(data: Data) -> Answer:
-    code, number = data.given["bank_code"], data.given["account_number"]
+def _add_account(call: Call) -> Answer:
+    code, number, day = call.fields["bank_code"], call.fields["account_number"], call.sandbox.day
     right = is_digits(code, BANK_CODE_DIGITS) and is_digits(number, ACCOUNT_DIGITS)
-    holder = holder_of(code, number, day=data.sandbox.day) if right else None
+    holder = holder_of(code, number, day=day) if right else None
     if holder is None:
         return Answer.error("malformed", "Enter a valid account number and bank code.")
     name = account_name(holder, code, number)
-    added = linked_account(data.customer, code, number, name, data.sandbox.day)
-    return Answer("added", "Successful", added)
+    return Answer("added", "Successful", linked_account(call.identity, code, number, name, day))
 
 
-def _account(data: Data) -> Answer:
+def _account(call: Call) -> Answer:
     """View a bank account, rename it, or synchronise it."""
-    given = data.given
-    record = _with_id(data.accounts(), given.get("id") or given["account_id"])
+    given = call.fields
+    record = _with_id(bank_accounts_of(*_about(call)), given.get("id") or given["account_id"])
     if record is None:
         return Answer.error("not_found", "Bank account not found", 404)
     if "account_name" in given:
-        return data.changed(record, "account_name")
+        return _changed(call, record, "account_name")
     if "account_id" in given:
-        return Answer("synced", "Successful", {**record, "last_synced": data.now()})
+        return Answer("synced", "Successful", {**record, "last_synced": _now(call)})
     return Answer("found", "Successful", record)
 
 
-def _remove_account(data: Data) -> Answer:
-    found = _account(data)
+def _remove_account(call: Call) -> Answer:
+    found = _account(call)
     return Answer("deleted", "Successful", {}) if found.word == "found" else found
 
 
@@ -194,24 +183,18 @@ def _for_scope(scope: str, work: Work) -> Callable[[Call], Answer]:
             text = f"Access denied: scope {scope} was not granted"
             return Answer.error("scope_missing", text, 403)
         grants.count(grant.customer, "data_calls")
-        return work(Data(call.sandbox, grant.customer, call.fields))
+        return work(call)
 
     return answer
 
 
 _ON_DATA: Final[tuple[tuple[str, str, str, Work, type[BaseModel] | None], ...]] = (
-    (
-        *("transaction:list", "GET", "/transactions"),
-        lambda it: Answer(
-            "pulled", None, malformed(it.customer, it.sandbox.day, it.transactions())
-        ),
-        None,
-    ),
+    ("transaction:list", "GET", "/transactions", _list, None),
     ("transaction:view", "GET", "/transactions/{id}", _transaction, None),
     ("transaction:update", "PATCH", "/transactions/{id}", _transaction, _NOTE),
     (
         *("bank_account:list", "GET", "/bank-accounts"),
-        lambda it: Answer("listed", None, it.accounts()),
+        lambda call: Answer("listed", None, bank_accounts_of(*_about(call))),
         None,
     ),
     ("bank_account:add", "POST", "/bank-accounts", _add_account, _NEW),
@@ -221,7 +204,7 @@ _ON_DATA: Final[tuple[tuple[str, str, str, Work, type[BaseModel] | None], ...]] 
     ("bank_account:delete", "DELETE", "/bank-accounts/{id}", _remove_account, None),
     (
         *("profile:view", "GET", "/profile"),
-        lambda it: Answer("found", "Successful", profile_of(it.customer, it.owner)),
+        lambda call: Answer("found", "Successful", profile_of(call.identity, _about(call)[2])),
         None,
     ),
 )
