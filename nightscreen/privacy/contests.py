@@ -1,8 +1,7 @@
 """Contests: a customer's objection to a decision or to how their data are handled.
 
-One is opened at any time after a decision, answered within its clock by somebody who did not
-decide, and while it is open nothing is sent to the customer: `results/notices.py` and the offers of
-loans leave out whoever contests.
+A contest can be opened at any time after a decision. A person who did not decide answers it by its
+due date. While it is open, the customer gets no notice (`results/notices.py`) and no loan offer.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.journal.actor import Actor
 
-_HOUR = 3600 * MICROS  # settings give hours, the journal keeps microseconds
-_LONGEST = 4000  # characters: as many as the desk reads of a field
+_HOUR = 3600 * MICROS  # settings are in hours, the journal in microseconds
+_LONGEST = 4000  # characters: the desk's limit of a field
 
 
 def open_contest(
@@ -55,14 +54,14 @@ def open_contest(
     about: ContestAbout = ContestAbout.DECISION,
     is_complex: bool = False,
 ) -> Contest:
-    """Write down that a customer contests; there is no last day for it.
+    """Record a customer's contest; there is no deadline for opening one.
 
-    The batch name is needed where nothing is held of the customer any more.
+    The batch name is needed if no data of the customer are held any more.
 
     Raises:
         NotAllowedError: the actor may not record contests.
-        InputError: the batch or the customer is not known, something is missing, or the customer
-            contests the same already.
+        InputError: the batch or the customer is unknown, a text is missing, or the customer has
+            already contested the same.
     """
     actor.require(journal, CONTEST)
     _require(said, "What the customer says")
@@ -125,14 +124,14 @@ def answer_contest(
     decision: Decision | None = None,
     above: Decimal | None = None,
 ) -> Contest:
-    """Answer a contest; a changed decision stands from now on as a review by who answers.
+    """Answer a contest; a changed decision is saved as a review by the person who answers.
 
-    A decline turned into approve above `above` naira takes a second person: the contest stays open
-    until one confirms it.
+    A decline changed to approve above `above` naira needs a second person: the contest stays open
+    until that person confirms it.
 
     Raises:
-        NotAllowedError: the actor may not answer contests or decide otherwise, or decided what is
-            contested.
+        NotAllowedError: the actor may not answer contests or override decisions, or made the
+            contested decision.
         InputError: there is no such open contest, or the outcome and the decision do not agree.
     """
     actor.require(journal, CONTEST)
@@ -200,7 +199,7 @@ def answer_contest(
 def _review(
     journal: Journal, contest: Contest, decision: Decision, by: str, answer: str
 ) -> Review | None:
-    """Return the new decision as a review, which stands as long as the evidence is the same."""
+    """Return the new decision as a review, which stands while the evidence is unchanged."""
     known = Customers(journal).known([contest.customer]).get(contest.customer)
     if known is None:
         return None
@@ -220,10 +219,10 @@ def _review(
 
 
 def deciders(journal: Journal, contest: Contest) -> list[str]:
-    """Return the people who decided about the customer before they contested.
+    """Return the people who decided on the customer before the contest.
 
-    Those who reviewed the customer or confirmed an override, who recorded an action against them,
-    or who confirmed all proposals of the run that is contested.
+    They reviewed the customer, confirmed an override, recorded an action against the customer, or
+    confirmed all proposals of the contested run.
     """
     reviews = Reviews(journal).of_customer(contest.customer)
     actions = Records(journal, CustomerAction).of_customers([contest.customer])
@@ -237,7 +236,7 @@ def deciders(journal: Journal, contest: Contest) -> list[str]:
 
 
 def contest_document(contest: Contest, now: int) -> dict[str, Any]:
-    """Return a contest as JSON has it."""
+    """Return a contest as a JSON document."""
     open_ = contest.state == ContestState.OPEN
     return {
         "contest_id": contest.key,
@@ -262,11 +261,11 @@ def contest_document(contest: Contest, now: int) -> dict[str, Any]:
 
 
 def list_contests(journal: Journal, *, answered: bool = False) -> list[dict[str, Any]]:
-    """Return the open contests, the next due first; those answered too where asked for, last."""
+    """Return the open contests, the next due first, then the answered ones if `answered`."""
     store, now = Records(journal, Contest), journal.clock()
-    found = store.all() if answered else store.all(state=ContestState.OPEN)
-    found.sort(key=lambda each: (each.state != ContestState.OPEN, each.due_at))
-    return [contest_document(each, now) for each in found]
+    contests = store.all() if answered else store.all(state=ContestState.OPEN)
+    contests.sort(key=lambda each: (each.state != ContestState.OPEN, each.due_at))
+    return [contest_document(each, now) for each in contests]
 
 
 def _require(text: str, field: str) -> None:

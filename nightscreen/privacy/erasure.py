@@ -1,10 +1,10 @@
-"""Erasing one person: whose rows and identifiers they are, then journal and past outputs in turn.
+"""Erase one person: find their rows and identifiers, then remove them from journal and outputs.
 
 `find_person_data` finds everything and changes nothing; `erase` removes it, file by file as
-`files/outputs.py` declares them. The journal goes first, in one transaction; rows in clear, which
-tell whose identifiers are meant, go last, so that after a crash erasing again finds what is left.
-By what a file names the person is in `person`, how it is rewritten in `files/run_folder.py`, what a
-tombstone keeps in `journal/erasure.py`; retention by age is `purging`.
+`files/outputs.py` declares. The journal goes first, in one transaction. Unencrypted rows go last:
+they link the person to their identifiers, so a second erasure after a crash finds whatever is left.
+`person` knows how files name the person, `files/run_folder.py` rewrites them, `journal/erasure.py`
+defines what a tombstone retains; `purging` deletes by age.
 """
 
 from __future__ import annotations
@@ -43,27 +43,27 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
 
-ERASURE = "erasure"  # why files were rewritten, as their manifest says
-ERASURE_BEGUN, ERASURE_ENDED = "erasure begun", "customer erased"  # what the audit says
-_NAMELESS = {Whose.BY_CALL.value: TOMBSTONE.hex(), "consent_reference": None}
-"""What stands in the calls of an erased person."""
+ERASURE = "erasure"  # the manifest's reason why files were rewritten
+ERASURE_BEGUN, ERASURE_ENDED = "erasure begun", "customer erased"  # actions in the audit
+_ERASED_CELLS = {Whose.BY_CALL.value: TOMBSTONE.hex(), "consent_reference": None}
+"""The cells of an erased person's calls."""
 
 
 @dataclass(slots=True)
 class ErasureScope:
-    """All that is known of a person before anything is removed.
+    """Everything that is held about a person, found before anything is removed.
 
     Attributes:
-        person: who they are.
-        runs: runs whose folder is there, oldest first.
-        absent: how many runs have no folder any more.
-        rows: the person's rows in files.
+        person: the person.
+        runs: runs that still have a folder, oldest first.
+        absent: the number of runs without a folder.
+        rows: the number of the person's rows in files.
         in_runs: the runs that have such rows.
-        whole: where files lie that name the person, and go whole.
-        unread: where files lie that nobody can read, and so go whole.
-        going: the files that go whole.
-        dropped: those of them that lie in an inbox, and in no run's folder.
-        held: what the journal holds.
+        whole: places of files that name the person and are deleted whole.
+        unread: places of files that cannot be read and are therefore deleted whole.
+        going: the files that are deleted whole.
+        dropped: those of them in an inbox, outside any run's folder.
+        held: the journal's data.
     """
 
     person: KnownPerson
@@ -79,11 +79,11 @@ class ErasureScope:
 
     @property
     def anything(self) -> bool:
-        """Return whether anything is held of the person; what nobody can read tells of nobody."""
+        """Return whether anything is held about the person; unreadable files do not count."""
         return bool(self.rows or self.whole or any(self.held))
 
     def document(self) -> dict[str, Any]:
-        """Return what would go as JSON has it; nothing in it is personal."""
+        """Return what would be erased as a JSON document without personal data."""
         return {
             **self.held.numbers(),
             "runs": len(self.in_runs),
@@ -96,7 +96,7 @@ class ErasureScope:
     def outputs(
         self, *whose: Whose
     ) -> Iterator[tuple[Path, Output, RunRecord, RowFilter | GivenFileMatcher]]:
-        """Yield the files of runs, one declaration after the other, and what is theirs in each."""
+        """Yield the files of runs, by declaration, each with a filter for the person's rows."""
         named = [InRun.of(run, self.person) for run in self.runs]
         for declared in declared_as(*whose):
             for each in named:
@@ -105,7 +105,7 @@ class ErasureScope:
                     yield file, declared, each.run, mine
 
     def add_match(self, file: Path, named: Named, place: str) -> bool:
-        """Note a file that goes whole, if it does; tell whether."""
+        """Add a file to those deleted whole if it must be; return whether it is."""
         self.rows += len(named.rows)
         self.whole += [place] if named.anywhere else []
         self.unread += [place] if named.unread else []
@@ -113,7 +113,7 @@ class ErasureScope:
         return file in self.going
 
     def scan_given(self, file: Path, mine: GivenFileMatcher, place: str, batch: str) -> bool:
-        """Learn the person's identifiers of a file as it was given; tell whether it goes."""
+        """Add the person's identifiers in a lender's file; return whether the file goes."""
         named = mine.scan(file)
         self.person.add_identifiers(named.rows, batch)
         return self.add_match(file, named, place)
@@ -122,12 +122,12 @@ class ErasureScope:
 def find_person_data(
     journal: Journal, whom: ErasureTarget, *, inbox: Path | None = None
 ) -> ErasureScope:
-    """Find all that is held of a person; nothing is changed.
+    """Find everything that is held about a person, without changing anything.
 
-    The inboxes that runs came from are known; the present one is given.
+    The journal knows the inboxes that runs came from; `inbox` is the current one.
 
     Raises:
-        InputError: nothing is held, a run is under way, a file of the inbox that waits names the
+        InputError: nothing is held, a run is under way, a waiting file of the inbox names the
             person, or a run that involves them is under legal hold.
     """
     runs = journal.runs.newest(limit=None)[::-1]
@@ -161,7 +161,7 @@ def find_person_data(
 
 
 def _scan_clear(found: ErasureScope) -> None:
-    """Learn the person's identifiers from rows in clear."""
+    """Add the person's identifiers from unencrypted rows."""
     for run in found.runs:
         mine = found.person.whom.rows_of(run.batch)
         for part in parts_in_clear(run):
@@ -173,7 +173,7 @@ def _scan_clear(found: ErasureScope) -> None:
 
 
 def _scan_files(found: ErasureScope, *whose: Whose) -> None:
-    """Count what is the person's in files of runs, and learn what those as given tell of them."""
+    """Count the person's rows in files of runs, and add identifiers from lenders' files."""
     for file, declared, run, mine in found.outputs(*whose):
         place = f"{run.run_id}/{declared.pattern}"
         if isinstance(mine, GivenFileMatcher):
@@ -183,7 +183,7 @@ def _scan_files(found: ErasureScope, *whose: Whose) -> None:
             number = mine.count(file)
             found.rows += number
         else:
-            parts = parts_in_clear(run)  # who was only refused has no line in a workbook
+            parts = parts_in_clear(run)  # a refused row is not in a workbook
             known = run.run_id in found.in_runs and any(map(mine.count, parts))
             goes = Named(anywhere=known, unread=not parts)
             number = int(found.add_match(file, goes, place))
@@ -192,10 +192,10 @@ def _scan_files(found: ErasureScope, *whose: Whose) -> None:
 
 
 def _resolve_bvn(journal: Journal, person: KnownPerson) -> None:
-    """Find whose consents, pulls and cash flow go: they name customers by their ids alone.
+    """Find the customers of a BVN, whose consents, pulls and cash flow have only customer ids.
 
-    They are those that rows or BVN requests give the BVN, or that consented and were seen with it;
-    a customer who was last seen with another BVN is not the one who is meant.
+    They are the customers with that BVN in rows or BVN requests, and those who consented and were
+    seen with it. A customer who was last seen with another BVN is not this person.
     """
     bvn = journal.pseudonyms.subject("bvn", person.whom.bvn)
     last = Sightings(journal).last_seen_with("bvn", bvn)
@@ -209,9 +209,9 @@ def _resolve_bvn(journal: Journal, person: KnownPerson) -> None:
 
 
 def _has_only_others(run: RunRecord, found: ErasureScope) -> bool:
-    """Return whether all rows of a run's input are in its results, and none is the person's.
+    """Return whether a run's results have all rows of its input, and none of the person.
 
-    Then the input is not read: reading every one again takes longer than all the rest.
+    Its input is then not read: reading all inputs again takes longer than everything else.
     """
     if run.run_id in found.in_runs or not parts_in_clear(run):
         return False
@@ -221,10 +221,10 @@ def _has_only_others(run: RunRecord, found: ErasureScope) -> bool:
 
 
 def _scan_dropped(file: DroppedFile, found: ErasureScope) -> None:
-    """Look into a file of an inbox.
+    """Scan a file of an inbox.
 
     Raises:
-        InputError: it names the person, and is not screened yet.
+        InputError: it names the person and has not been screened yet.
     """
     mine = found.person.as_given(file.batch)
     if file.screened:
@@ -238,7 +238,7 @@ def _scan_dropped(file: DroppedFile, found: ErasureScope) -> None:
 
 
 def _recall(journal: Journal, person: KnownPerson) -> None:
-    """Learn the identifiers that the person was once seen with, also where no file tells them."""
+    """Add the identifiers that the journal has seen with the person, even if no file has them."""
     for name, batches in person.pseudonyms().anywhere.items():
         seen = Sightings(journal).of_customers([name], batches)
         person.subjects.update(each.identifier for each in seen)
@@ -261,21 +261,21 @@ def _refuse_held(journal: Journal, found: ErasureScope) -> None:
 
 
 def erase(journal: Journal, found: ErasureScope, *, more: bool = False) -> dict[str, Any]:
-    """Erase a person; return what went, in numbers alone.
+    """Erase a person; return what was removed, as numbers only.
 
     Args:
         journal: the journal.
-        found: what `find_person_data` found.
-        more: others are erased after this one, and the caller empties the journal's file of all of
-            them together (`scrub_database`).
+        found: the result of `find_person_data`.
+        more: other persons follow, and the caller scrubs the journal's file once at the end
+            (`scrub_database`).
 
     Raises:
-        InputError: a run has begun meanwhile; erase again after it.
-        OutputError: a file cannot be rewritten; erase again once that is mended.
+        InputError: a run has started meanwhile; erase again after it.
+        OutputError: a file cannot be rewritten; erase again when that is fixed.
     """
     journal.calls.recover()
     audit = Audit(journal)
-    # first, so that an erasure that is cut short anywhere is known to have begun
+    # first, so that the audit shows an erasure that is interrupted at any point
     audit.write_by_command(ERASURE_BEGUN, **found.held.numbers())
     Erasures(journal).erase(found.person.pseudonyms())
     emptied = not more and scrub_database(journal)
@@ -289,12 +289,12 @@ def erase(journal: Journal, found: ErasureScope, *, more: bool = False) -> dict[
     _remove_from_files(
         found, folders, Whose.LISTED, Whose.BY_PSEUDONYM, Whose.BY_CALL, Whose.AS_GIVEN
     )
-    beside = [path for path in found.dropped if path.exists()]
-    for path in beside:
+    in_inbox = [path for path in found.dropped if path.exists()]
+    for path in in_inbox:
         path.unlink()
-    _remove_from_files(found, folders, Whose.IN_CLEAR)  # last: they tell whose the others are
+    _remove_from_files(found, folders, Whose.IN_CLEAR)  # last: they identify the others
     at = instant_text(journal.clock()) or ""
-    files = len(beside) + sum(folder.finish(at) for folder in folders.values())
+    files = len(in_inbox) + sum(folder.finish(at) for folder in folders.values())
     for run_id in found.in_runs - folders.keys():
         raise InputError(
             f"run {run_id} was resumed meanwhile, so that its files were left as they are; erase "
@@ -305,12 +305,12 @@ def erase(journal: Journal, found: ErasureScope, *, more: bool = False) -> dict[
 
 
 def _remove_from_files(found: ErasureScope, folders: Mapping[str, RunFiles], *whose: Whose) -> None:
-    """Take the person out of files of runs."""
+    """Remove the person from files of runs."""
     for file, declared, run, mine in found.outputs(*whose):
         folder = folders[run.run_id]
         if isinstance(mine, GivenFileMatcher) or declared.erasing is Erasing.DELETE:
             folder.remove({file} & found.going)
         elif declared.erasing is Erasing.BLANK:
-            folder.blank(file, mine, _NAMELESS)
+            folder.blank(file, mine, _ERASED_CELLS)
         elif folder.drop(file, mine) and declared.beside and not rows_in(file):
             file.unlink()

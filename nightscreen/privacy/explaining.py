@@ -1,9 +1,8 @@
-"""Explaining: one customer's decision end to end, from the journal and the run's own files.
+"""Explaining: one customer's decision from beginning to end, from the journal and the run's files.
 
-The customer's id stands as given; every other identifier is masked or left out. How records are
-shown is one loop over all kinds: a kind says under which name its records stand (`section`) and
-which fields are not shown (`unshown`). What is handed to the customers themselves is in
-`subject_access`.
+The customer's id is shown as given; other identifiers are masked or left out. Records are shown by
+one loop over all kinds: each kind declares its `section` and the fields that are not shown
+(`unshown`). `subject_access` makes the document for the customer.
 """
 
 from __future__ import annotations
@@ -61,11 +60,11 @@ _LISTING_FIELDS = (
 def explain(
     journal: Journal, person: Subject, declared: Declarations = NOTHING_DECLARED
 ) -> dict[str, Any]:
-    """Return a customer's decision end to end, as JSON has it."""
-    found = newest_row(journal, person)
-    run, row = found if found is not None else (None, None)
-    told = () if run is None else shown_rows(person, run, "changes")
-    changes = [each for _, rows in told for each in rows]
+    """Return a customer's decision from beginning to end, as a JSON document."""
+    newest = newest_row(journal, person)
+    run, row = newest if newest is not None else (None, None)
+    changed = () if run is None else shown_rows(person, run, "changes")
+    changes = [each for _, rows in changed for each in rows]
     reviews = Reviews(journal)
     known = Customers(journal).known([person.pseudonym]).get(person.pseudonym)
     now = journal.clock()
@@ -106,9 +105,9 @@ def explain(
 def reasons(run: RunRecord, customer_id: str, policy_text: str | None) -> list[dict[str, Any]]:
     """Return each reason of a row's decision with the rules that applied, decisive ones first.
 
-    Which of the rules under one code applied is found by judging the row again, by the policy that
-    decided it; what its sentences say is what they say for the run's purpose. Where that policy
-    cannot be judged any longer, all rules under a code stand.
+    To find the rules that applied, the row is judged again by the policy that decided it; sentences
+    are those for the run's purpose. If that policy can no longer be evaluated, all rules with the
+    code are returned.
     """
     table = row_table(run, customer_id)
     if table is None or not table.num_rows:
@@ -120,7 +119,7 @@ def reasons(run: RunRecord, customer_id: str, policy_text: str | None) -> list[d
     if policy is not None:
         try:
             applied = applied_rules(table, policy, codes, run.purpose)
-        except PolicyError:  # it names columns of a check that is installed no longer
+        except PolicyError:  # it names columns of a check that is no longer installed
             applied = [rule for rule in policy.rules if rule.code in codes]
     decisive = [rule.code for rule in applied if rule.effect.value == row["decision"]]
     return [
@@ -138,7 +137,7 @@ def reasons(run: RunRecord, customer_id: str, policy_text: str | None) -> list[d
 
 
 def rule_words(policy: Policy, rule: PolicyRule, purpose: str | None) -> dict[str, Any]:
-    """Return a rule as it stood for a purpose, with its thresholds in place."""
+    """Return a rule's texts for a purpose, with its thresholds filled in."""
     return {
         "effect": rule.effect.value,
         "when": policy.condition(rule),
@@ -149,10 +148,10 @@ def rule_words(policy: Policy, rule: PolicyRule, purpose: str | None) -> dict[st
 
 
 def shared_signals(row: Mapping[str, Any]) -> dict[str, int]:
-    """Return the signals by which a row shared something with others when it was screened.
+    """Return the signals of identifiers that a row shared with others when it was screened.
 
-    Other customers with the same, or BVNs that the account stood under, in the batch and those
-    before it.
+    They count other customers with the same identifier, or BVNs with the same account, in this and
+    earlier batches.
     """
     alone = {name: int(name == ACCOUNT_BVNS) for name in SIGNALS}
     return {name: row[name] for name in SIGNALS if (row.get(name) or 0) > alone[name]}
@@ -161,15 +160,15 @@ def shared_signals(row: Mapping[str, Any]) -> dict[str, int]:
 def evidence(
     row: Mapping[str, Any], now: int, purpose: str, declared: Declarations
 ) -> list[dict[str, Any]]:
-    """Return what each wanted check says of a row: status, age, source, fields without names."""
-    found = []
+    """Return status, age, source and fields of each requested check of a row; names are masked."""
+    documents = []
     for check in CHECKS:
         status = row[f"{check}_status"]
         if status == "off":
             continue
         at = row[f"{check}_checked_at"]
         micros = None if at is None else to_micros(at)
-        found.append(
+        documents.append(
             {
                 "check": check,
                 "status": status,
@@ -180,29 +179,29 @@ def evidence(
                 "fields": shown_fields(check, row),
             }
         )
-    return found
+    return documents
 
 
 def shown_fields(check: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a check's fields that hold a value, names masked."""
-    found: dict[str, Any] = {}
+    """Return a check's fields with a value; names are masked."""
+    fields: dict[str, Any] = {}
     for field in TRACKED[check]:
         value = row[field.name]
         if value is None or field.name.endswith("_status"):
             continue
         if field.name == LISTINGS:
-            found[field.name] = [
+            fields[field.name] = [
                 {name: plain(each[name]) for name in _LISTING_FIELDS} for each in value
             ]
         elif field.compare is Compare.IDENTIFYING:
-            found[field.name] = masked(value)
+            fields[field.name] = masked(value)
         else:
-            found[field.name] = plain(value)
-    return found
+            fields[field.name] = plain(value)
+    return fields
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - any cell of a table
-    """Return a value as JSON can hold it; amounts and dates become text."""
+    """Return a value for JSON; amounts and dates become text."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
@@ -213,14 +212,14 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any cell of a table
 
 
 def masked(value: object) -> str:
-    """Return a name by its initials, and anything else as held only."""
+    """Return the initials of a name, and `(held)` for anything else."""
     if not isinstance(value, str):
         return "(held)"
     return " ".join(f"{word[0]}…" for word in value.split() if word[0].isalpha()) or "(held)"
 
 
 def lookup(call: Row[Any], declared: Declarations) -> dict[str, Any]:
-    """Return one lookup: when, why, on what declared basis, with what result and cost."""
+    """Return one call as a JSON document: time, purpose, declared basis, result and cost."""
     return {
         "check": call.check,
         "asked_by": call.kind,
@@ -240,7 +239,7 @@ def lookup(call: Row[Any], declared: Declarations) -> dict[str, Any]:
 
 
 def shown_changes(changes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what a run reported of a customer, without the columns that say whose it is."""
+    """Return a customer's reported changes, without the columns that identify the customer."""
     left_out = {"customer", "run_id"}
     return [
         {name: plain(value) for name, value in each.items() if name not in left_out}
@@ -249,7 +248,7 @@ def shown_changes(changes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def last_answered(known: KnownCustomer | None) -> dict[str, Any] | None:
-    """Return the state that the next night is compared with."""
+    """Return the state that the next run is compared with."""
     if known is None:
         return None
     return {
@@ -268,7 +267,7 @@ def last_answered(known: KnownCustomer | None) -> dict[str, Any] | None:
 
 
 _NEVER = {"key", "customer", "subject", "customer_id"}
-"""Fields that no kind is shown with: pseudonyms, and the id that stands above all of it."""
+"""Fields that no record shows: pseudonyms, and the id, which the document has once."""
 
 
 def shown_records(
@@ -278,20 +277,20 @@ def shown_records(
     *,
     retention: Retention | None = None,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return what is held of a customer in some batch names, by section, oldest first.
+    """Return a customer's records in some batches, by section, oldest first.
 
-    Until when each is kept is shown where the periods are given.
+    With `retention`, each record has the end of its period.
     """
     anywhere = journal.pseudonyms.customers_anywhere([people[0].customer_id])
-    found: dict[str, list[dict[str, Any]]] = {}
+    sections: dict[str, list[dict[str, Any]]] = {}
     for model in kinds:
         if model.section:
             here = [anywhere] if model.everywhere else [person.pseudonym for person in people]
-            found[model.section] = [
+            sections[model.section] = [
                 {**_kept_until(record, since, retention), **_shown(journal, record)}
                 for record, since in Records(journal, model).with_periods(here)
             ]
-    return found
+    return sections
 
 
 def _kept_until(
@@ -305,7 +304,7 @@ def _kept_until(
 
 
 def kept_until(at: int, days: int) -> str | None:
-    """Return the end of a period that begins at an instant."""
+    """Return the end of a period of days from an instant, as text."""
     return instant_text(to_micros(to_instant(at) + timedelta(days=days)))
 
 
@@ -328,7 +327,7 @@ def review_document(review: Review, known: KnownCustomer | None, now: int) -> di
 
 
 def _shown(journal: Journal, record: JournalRecord) -> dict[str, Any]:
-    """Return a record as JSON has it, with what other kinds say of it."""
+    """Return a record as a JSON document, with related data of other records."""
     if isinstance(record, Review):
         known = Customers(journal).known([record.customer]).get(record.customer)
         return review_document(record, known, journal.clock())
@@ -336,12 +335,12 @@ def _shown(journal: Journal, record: JournalRecord) -> dict[str, Any]:
         return contest_document(record, journal.clock())
     document = own_view(record)
     if isinstance(record, Grant):
-        document["grant_id"] = record.grant_id  # by which calls name their consent
+        document["grant_id"] = record.grant_id  # calls refer to their consent by it
     return document
 
 
 def own_view(record: JournalRecord) -> dict[str, Any]:
-    """Return the fields of a record that its customer may see: instants as ISO text, naira."""
+    """Return the fields of a record for its customer: instants as ISO text, amounts in naira."""
     fields = record.model_dump(mode="json", exclude=_NEVER | record.unshown)
     fields |= fields.pop("held", {})
     return _plain({name: value for name, value in fields.items() if name not in _NEVER})

@@ -1,7 +1,7 @@
-"""Files as the lender gave them: which of them name a person, in whatever format and wording.
+"""The lender's own files: find those that name a person, in any format and under any headings.
 
-They are what is dropped into an inbox, what stands beside it there, and a run's quarantine; such a
-file goes whole (`erasure`). By what a person is known is in `person`.
+They are files in inboxes, and runs' quarantines; `erasure` deletes such a file whole. `person` has
+the identifiers to search for.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ _NO_TEXT = (
 class DroppedFile:
     """A file of an inbox that is in no run's folder."""
 
-    path: Path  # where it lies
-    batch: str  # the batch name that its customers' ids are of
-    screened: bool  # it was dealt with; else it is written, waits or is being screened
+    path: Path  # where it is
+    batch: str  # the batch of its customers' ids
+    screened: bool  # it has been processed; else it is being written, waits or is being screened
 
     @property
     def place(self) -> str:
-        """Return where it lies, without its name, which may hold anything."""
+        """Return its folder's name without the file's name, which may contain personal data."""
         return "/".join(self.path.parent.parts[-2:])
 
 
 def dropped_files(runs: Sequence[RunRecord], inbox: Path | None) -> Iterator[DroppedFile]:
-    """Yield the files of the inboxes that a journal's runs came from, and of the present one.
+    """Yield the files of the current inbox and of the inboxes that a journal's runs came from.
 
-    What lies in the folder of a run is declared in `files/outputs.py`.
+    Files in the folders of runs are left out: `files/outputs.py` declares them.
     """
     roots = set() if inbox is None else {inbox.absolute()}
     batches: dict[Path, RunRecord] = {}
@@ -96,28 +96,28 @@ def dropped_files(runs: Sequence[RunRecord], inbox: Path | None) -> Iterator[Dro
 
 @dataclass(slots=True)
 class Named:
-    """What a file has of a person."""
+    """What a file contains about a person."""
 
-    # their rows by the known names of the columns, as far as they can be read
+    # their readable rows, by the known names of the columns
     rows: list[dict[str, str]] = field(default_factory=list, repr=False)
     anywhere: bool = False  # it names the person, in a row or elsewhere
-    unread: bool = False  # nobody can tell whom it names
+    unread: bool = False  # it cannot be read
 
 
 @dataclass(frozen=True, slots=True)
 class GivenFileMatcher:
-    """Finds a person's rows under the lender's own headings, and files that name the person."""
+    """Finds a person's rows under a lender's headings, and files that name the person."""
 
-    ids: set[str] = field(repr=False)  # customer ids that mean the person
-    own_bvn: Mapping[str, set[str]] = field(repr=False)  # whose every row goes
+    ids: set[str] = field(repr=False)  # the person's customer ids
+    own_bvn: Mapping[str, set[str]] = field(repr=False)  # every row with it is erased
     values: Mapping[str, set[str]] = field(repr=False)  # identifiers by column
-    kind: InputKind = CUSTOMERS  # what the rows of the file are
-    mapping: ColumnMapping | None = None  # what the lender says of the headings
+    kind: InputKind = CUSTOMERS  # the kind of the file's rows
+    mapping: ColumnMapping | None = None  # the lender's meaning of the headings
 
     def _is_theirs(self, cells: Sequence[str], places: Sequence[int]) -> bool:
-        """Tell whether a row, whose ids are in these places, is the person's.
+        """Return whether a row, with customer ids in these columns, is the person's.
 
-        A row without a customer's id is theirs where it has one of their identifiers.
+        A row without a customer id is the person's if it has one of their identifiers.
         """
         given = {cells[place].strip() for place in places if place < len(cells)} - {""}
         if given & self.ids or _mention(cells, self.own_bvn):
@@ -125,11 +125,11 @@ class GivenFileMatcher:
         return not given and _mention(cells, self.values)
 
     def _mentions(self, cells: Sequence[str]) -> bool:
-        """Tell whether cells whose meaning is not known name the person."""
+        """Return whether cells of unknown meaning name the person."""
         return any(cell.strip() in self.ids for cell in cells) or _mention(cells, self.values)
 
     def _known(self, head: Sequence[str]) -> list[str | None]:
-        """Return the known names of headings; of those that mean nothing any more, their own."""
+        """Return the known names of headings, None for unknown ones."""
         try:
             header, layout = understand(Path(), head, self.mapping, kind=self.kind)
         except InputError:
@@ -138,7 +138,7 @@ class GivenFileMatcher:
         return [known[at].known if at in known else None for at in range(len(head))]
 
     def scan(self, path: Path) -> Named:
-        """Return what a file in any format has of the person; nothing is changed."""
+        """Return what a file in any format contains about the person."""
         try:
             source = open_source(path, mapping=self.mapping, kind=self.kind)
             found = Named(list(self._rows(source)))
@@ -150,7 +150,7 @@ class GivenFileMatcher:
         return found
 
     def _rows(self, source: TableSource) -> Iterator[dict[str, str]]:
-        """Yield the person's rows; of a broken one, whose columns cannot be told, nothing."""
+        """Yield the person's rows; a broken row that names the person is yielded empty."""
         known = self._known(source.table.headings)
         places = [place for place, name in enumerate(known) if name == ID_COLUMN]
         for row in source.table.rows():
@@ -167,7 +167,7 @@ class GivenFileMatcher:
         try:
             with closing(openpyxl.load_workbook(workbook, read_only=True, data_only=True)) as book:
                 for sheet in book.worksheets:
-                    sheet.reset_dimensions()  # what a file says of its own size may be wrong
+                    sheet.reset_dimensions()  # the file's own dimensions may be wrong
                     for row in sheet.iter_rows(values_only=True):
                         cells = [unescape_formula(str(cell)) for cell in row if cell is not None]
                         if self._mentions(cells):
@@ -177,7 +177,7 @@ class GivenFileMatcher:
         return False
 
     def _in_text(self, path: Path) -> Named:
-        """Look through a text that is no table, line by line."""
+        """Search a text that is not a table, line by line."""
         with path.open("rb") as file:
             start = file.read(START_BYTES)
         if start.startswith(_NO_TEXT):
@@ -190,12 +190,12 @@ class GivenFileMatcher:
 
 
 def _split(text: str) -> list[str]:
-    """Return the cells, and the words, that a text may be made of."""
+    """Return a text's possible cells, and its words."""
     return [*_CELLS.split(text), *_WORDS.split(text)]
 
 
 def _mention(cells: Sequence[str], values: Mapping[str, set[str]]) -> bool:
-    """Return whether a record as it came has one of some identifiers."""
+    """Return whether any cell has one of some identifiers."""
     bvns, emails = values.get("bvn", set()), values.get("email", set())
     accounts = {each.rpartition("-")[2] for each in values.get("account", set())}
     phones = {each[-NATIONAL_DIGITS:] for each in values.get("phone", set())}

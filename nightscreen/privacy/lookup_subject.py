@@ -1,6 +1,6 @@
-"""One customer found again: pseudonyms, runs, rows of their files. Nothing here is shown to anyone.
+"""Look up one customer: pseudonyms, runs, and rows in their files.
 
-What is said of the customer is in `explaining`, what is handed to them in `subject_access`.
+`explaining` and `subject_access` make the documents from them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunHead, RunRecord
 
-_AT_ONCE = 20  # runs: bounds memory, as each comes with its report
+_AT_ONCE = 20  # runs: bounds memory, since each has its report
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A customer in one batch name."""
+    """A customer in one batch."""
 
     customer_id: str  # as the lender gives it
     batch: str  # the batch name
@@ -41,10 +41,10 @@ class Subject:
 
 
 def lookup_subject(journal: Journal, customer_id: str, *, batch: str = "") -> list[Subject]:
-    """Return the customer in each batch name that knows it, most recently screened first.
+    """Return the customer in each batch that has it, most recently screened first.
 
     Raises:
-        InputError: no batch knows it.
+        InputError: no batch has the customer.
     """
     heads_by_batch: dict[str, list[RunHead]] = {}
     for head in journal.runs.heads():
@@ -76,7 +76,7 @@ def runs_of(journal: Journal, person: Subject) -> Iterator[RunRecord]:
 
 
 def newest_row(journal: Journal, person: Subject) -> tuple[RunRecord, dict[str, Any]] | None:
-    """Return the newest run whose files hold the customer's row, and that row."""
+    """Return the newest run whose files have the customer's row, and the row."""
     for run in runs_of(journal, person):
         row = find_row(run, person.customer_id)
         if row is not None:
@@ -87,10 +87,10 @@ def newest_row(journal: Journal, person: Subject) -> tuple[RunRecord, dict[str, 
 def shown_rows(
     person: Subject, run: RunRecord, section: str = ""
 ) -> Iterator[tuple[Output, list[dict[str, Any]]]]:
-    """Yield what each file of a run that subject access shows holds of a customer.
+    """Yield a customer's rows in each file of a run that subject access shows.
 
-    Of a quarantine it is the rows that bear the customer's id in any column. The row in clear is
-    found by `results.enriched`, which is quicker. Every part is shown, or one `section` alone.
+    In a quarantine they are the rows with the customer's id in any column. Unencrypted tables are
+    left out: `results.enriched` finds the row faster. `section` limits the files to one section.
     """
     for declared in OUTPUTS:
         shown = declared.section and section in ("", declared.section)
@@ -114,17 +114,17 @@ def _rows_of(file: Path, whose: Whose, person: Subject) -> Iterator[dict[str, An
 
 
 def subjects_of(rows: Sequence[Mapping[str, Any]], pseudonyms: Pseudonyms) -> dict[bytes, str]:
-    """Return the pseudonym of every identifier of some rows, and its kind.
+    """Return the pseudonym of every identifier of some rows, with its kind.
 
-    Of two identifiers that a check may ask by together, also one that is no longer installed, the
-    kind is that of the second.
+    Every pair of identifiers is included, since a check, even one no longer installed, may ask by
+    both; the kind is then that of the second.
     """
-    found: dict[bytes, str] = {}
+    subjects: dict[bytes, str] = {}
     for row in rows:
         held = {kind.value: each.of(row) for kind, each in IDENTIFIERS.items()}
         known = {kind: identity for kind, identity in held.items() if identity}
         for kind, identity in known.items():
-            found[pseudonyms.subject(kind, identity)] = kind
+            subjects[pseudonyms.subject(kind, identity)] = kind
         for (kind, identity), (other, second) in permutations(known.items(), 2):
-            found[pseudonyms.subject(kind, identity, second)] = other
-    return found
+            subjects[pseudonyms.subject(kind, identity, second)] = other
+    return subjects

@@ -1,7 +1,7 @@
-"""One person among files: by which rows, cells and pseudonyms they are known in each.
+"""One person in files: the rows, cells and pseudonyms that identify them.
 
-`KnownPerson` learns identifiers as `erasure` finds their rows; `InRun` says how the files of one
-run name them. Nothing is changed here.
+`KnownPerson` collects identifiers as `erasure` finds their rows; `InRun` makes filters for the
+files of one run. Nothing is changed here.
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ _ACCOUNT = ("bank_code", "account_number")
 
 @dataclass(frozen=True, slots=True)
 class ErasureTarget:
-    """Who is to be erased: a customer (in one batch name or in all), a BVN, or both."""
+    """The person to erase: a customer (in one batch or in all), a BVN, or both."""
 
-    # as the lender gives it; empty where only a BVN is given
+    # as the lender gives it; empty if only a BVN is given
     customer_id: str = field(default="", repr=False)
-    batch: str = ""  # the batch name the customer is meant in; empty for every one
-    # a BVN whose every row goes; empty where only a customer is given
+    batch: str = ""  # the batch of the customer; empty for every one
+    # every row with this BVN is erased; empty if only a customer is given
     bvn: str = field(default="", repr=False)
 
     def named_in(self, batch: str) -> bool:
-        """Return whether the customer's id means this person in a batch name."""
+        """Return whether the customer id is this person's in a batch."""
         return bool(self.customer_id) and self.batch in ("", batch)
 
     def rows_of(self, batch: str) -> RowFilter:
-        """Return what finds this person's rows among rows in clear of a batch name."""
+        """Return a filter for this person among unencrypted rows of a batch."""
         ids = {(self.customer_id,)} if self.named_in(batch) else set()
         return RowFilter([((ID_COLUMN,), ids), (("bvn",), {(self.bvn,)} if self.bvn else set())])
 
 
 @dataclass(slots=True)
 class KnownPerson:
-    """What is known of a person."""
+    """The known identifiers of a person."""
 
-    whom: ErasureTarget  # who is meant
+    whom: ErasureTarget  # the person to erase
     journal: Journal = field(repr=False)  # the journal, which makes pseudonyms
-    # batch name and customer id of everything that is the person's
+    # batch and customer id of the person's data
     customers: set[tuple[str, str]] = field(default_factory=set, repr=False)
     # the person's identifiers by column; an account as `bank-number`
     values: dict[str, set[str]] = field(default_factory=dict, repr=False)
@@ -71,11 +71,11 @@ class KnownPerson:
 
     @property
     def names(self) -> Pseudonyms:
-        """Return what makes pseudonyms."""
+        """Return the journal's pseudonyms."""
         return self.journal.pseudonyms
 
     def pseudonyms(self) -> ErasedPseudonyms:
-        """Return all pseudonyms of the person, those of the audit among them."""
+        """Return all pseudonyms of the person, including those in the audit."""
         anywhere: dict[bytes, set[str]] = {}
         for batch, customer in self.customers:
             anywhere.setdefault(self.names.customers_anywhere([customer]), set()).add(batch)
@@ -86,7 +86,7 @@ class KnownPerson:
         return ErasedPseudonyms({*self.subjects, *pulled}, [*mine, *pulled], anywhere, audited)
 
     def add_identifiers(self, rows: Iterable[Mapping[str, Any]], batch: str) -> None:
-        """Learn the identifiers of some of the person's rows."""
+        """Add the identifiers in some of the person's rows."""
         for row in rows:
             self.subjects.update(subjects_of([row], self.names))
             if row.get(ID_COLUMN):
@@ -101,12 +101,12 @@ class KnownPerson:
     def as_given(
         self, batch: str, run: RunRecord | None = None, ids: set[str] | None = None
     ) -> GivenFileMatcher:
-        """Return what finds the person in files as the lender gave them.
+        """Return a matcher for the person in the lender's own files.
 
         Args:
-            batch: the batch name that ids are of.
+            batch: the batch of the ids.
             run: the run that read the file, if one did.
-            ids: those that mean the person; all of the batch name where they are left out.
+            ids: the person's customer ids; by default all known ones of the batch.
         """
         if ids is None:
             ids = {customer for name, customer in self.customers if name == batch}
@@ -121,17 +121,17 @@ class KnownPerson:
 
 @dataclass(frozen=True, slots=True)
 class InRun:
-    """By what the files of one run name a person."""
+    """A person's identifiers in the files of one run."""
 
     run: RunRecord
     person: KnownPerson
-    ids: set[str] = field(repr=False)  # customer ids that mean the person in the run's lists
+    ids: set[str] = field(repr=False)  # the person's customer ids in the run's lists
 
     @classmethod
     def of(cls, run: RunRecord, person: KnownPerson) -> InRun:
-        """Find the ids: a BVN may have been corrected, so an id with another one in this run stays.
+        """Find the ids, except ids with another BVN in this run: it may have been corrected.
 
-        A run of loan outcomes has customers of every batch name.
+        A run of loan outcomes has customers of every batch.
         """
         anywhere = run.batch == OUTCOMES_BATCH
         ids = {customer for batch, customer in person.customers if anywhere or batch == run.batch}
@@ -145,7 +145,7 @@ class InRun:
         return cls(run, person, ids)
 
     def filter(self, whose: Whose) -> RowFilter | GivenFileMatcher:
-        """Return what finds the person in a file of the run."""
+        """Return a filter for the person in a file of the run."""
         person, names, column = self.person, self.person.names, (whose.value,)
         if whose is Whose.IN_CLEAR:
             return person.whom.rows_of(self.run.batch)
@@ -167,6 +167,6 @@ class InRun:
 
 
 def parts_in_clear(run: RunRecord) -> list[Path]:
-    """Return the tables of a run that have identifiers in clear beside the customer's id."""
+    """Return the tables of a run with customer ids and unencrypted identifiers."""
     declared = declared_as(Whose.IN_CLEAR)
     return [part for each in declared for part in each.files(Path(run.folder))]

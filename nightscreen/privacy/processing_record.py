@@ -1,8 +1,8 @@
-"""The record of processing, and a draft of the impact assessment, from the settings alone.
+"""The record of processing and a draft of the impact assessment, made from the settings only.
 
-The lender is the controller and answers for both papers. What the settings tell is filled in; what
-they cannot tell is a blank that says who fills it. No journal is read and nobody is named. The
-texts are templates in `data/pages/`.
+The lender is the controller and responsible for both documents. They are filled in from the
+settings; everything else is a blank that says who fills it in. They name no person. The texts are
+templates in `data/pages/`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ BLANK = "[to be filled in]"
 def processing_record(
     settings: Settings, declared: Declarations = NOTHING_DECLARED
 ) -> dict[str, Any]:
-    """Return the record of processing as JSON has it; `blanks` names what is to be filled in."""
-    named = {each.check for each in declared.lawful_basis}
+    """Return the record of processing as a JSON document; `blanks` lists what to fill in."""
+    declared_checks = {each.check for each in declared.lawful_basis}
     text = _rendered(
         "processing_record.toml.j2",
         settings=settings,
         named=settings.portal_name != Settings.model_fields["portal_name"].default,
         declared=declared,
-        undeclared=[each for each in DECLARABLE if each not in named],
+        undeclared=[each for each in DECLARABLE if each not in declared_checks],
         basis_words=basis_words,
         host=lambda address: urlsplit(address).hostname or "not set",
         journal=_journal(settings),

@@ -1,7 +1,7 @@
-"""Purging by age: each kind of what is kept has its own period, and a legal hold goes first.
+"""Purge data by age: each kind has its retention period; data under legal hold stay.
 
-`due` says exactly what would go and changes nothing; `purge` removes it. Report, manifest and
-`problems.csv` hold nothing personal and stay. One person's erasure is `erasure`.
+`due` returns exactly what would be removed and changes nothing; `purge` removes it. Report,
+manifest and `problems.csv` have no personal data and stay. `erasure` erases one person.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
 
-RETENTION = "retention"  # why files were removed, as their manifest says
-PURGE_BEGUN, PURGED = "purge begun", "purged"  # what the audit says
+RETENTION = "retention"  # the manifest's reason why files were removed
+PURGE_BEGUN, PURGED = "purge begun", "purged"  # actions in the audit
 
 
 class Outdated(NamedTuple):
-    """Files of one run that are kept on one ground and are older than its period."""
+    """Files of one run and one ground of retention that are older than its period."""
 
     run_id: str
     ground: str
@@ -44,33 +44,33 @@ class Outdated(NamedTuple):
     days: int
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return it as a JSON document."""
         names = [os.path.relpath(path, self.folder) for path in self.files]
         return {"run_id": self.run_id, "kind": self.ground, "age_days": self.days, "files": names}
 
 
 @dataclass(slots=True)
 class Purgeable:
-    """What is older than its period, and what is kept for another reason."""
+    """The data that are older than their period, and those that stay for another reason."""
 
-    cutoffs: dict[str, int]  # the instant of each ground before which what is kept goes
-    outdated: list[Outdated] = field(default_factory=list)  # files that go
-    # runs under legal hold; nothing of theirs goes, nor any evidence in the journal
+    cutoffs: dict[str, int]  # by ground, the instant before which data are removed
+    outdated: list[Outdated] = field(default_factory=list)  # files to remove
+    # runs under legal hold: their files stay, and all evidence in the journal
     held_runs: list[str] = field(default_factory=list)
-    live_runs: list[str] = field(default_factory=list)  # runs under way; the same
-    journal: Removed = field(default_factory=Removed)  # what goes from the journal
-    journal_waits: str = ""  # why nothing goes from the journal; empty where it does
-    # runs of applicants that are past their period: what was answered in them goes
+    live_runs: list[str] = field(default_factory=list)  # runs under way: the same
+    journal: Removed = field(default_factory=Removed)  # data to remove from the journal
+    journal_waits: str = ""  # why nothing is removed from the journal, or empty
+    # runs of applicants past their period, whose answers are removed
     applicants: list[str] = field(default_factory=list)
-    audit: int = 0  # entries of the desk's audit that go
+    audit: int = 0  # entries of the desk's audit to remove
 
     @property
     def anything(self) -> bool:
-        """Return whether anything would go."""
+        """Return whether there is anything to remove."""
         return bool(self.outdated or self.audit or any(self.journal))
 
     def document(self) -> dict[str, Any]:
-        """Return what would go as JSON has it; nothing in it is personal."""
+        """Return what would be removed as a JSON document without personal data."""
         return {
             "files": [each.document() for each in self.outdated],
             "journal": {
@@ -86,7 +86,7 @@ class Purgeable:
 
 
 def due(journal: Journal, retention: Retention) -> Purgeable:
-    """Return what is older than its period; nothing is changed."""
+    """Return what is older than its period, without changing anything."""
     now = journal.clock()
     erasures = Erasures(journal)
     found = Purgeable(retention.cutoffs(now))
@@ -112,9 +112,9 @@ def due(journal: Journal, retention: Retention) -> Purgeable:
 
 
 def _find_outdated(run: RunRecord, now: int, found: Purgeable, *, applied: bool) -> None:
-    """Find what of a run is older than its period; that of applicants goes after theirs.
+    """Add a run's files that are older than their period, which for applicants may be shorter.
 
-    They `applied` where none of the batch has a contest that waits.
+    `applied`: the run is of applicants, and its batch has no open contest.
     """
     folder = Path(run.folder)
     ended = run.finished_at or run.started_at
@@ -125,17 +125,17 @@ def _find_outdated(run: RunRecord, now: int, found: Purgeable, *, applied: bool)
         if ended <= cutoffs["applicants"]:
             found.applicants.append(run.run_id)
     for ground in dict.fromkeys(each.ground for each in OUTPUTS if each.ground):
-        kept = [each for each in OUTPUTS if each.ground == ground]
-        files = tuple(path for each in kept for path in each.files(folder))
+        declared = [each for each in OUTPUTS if each.ground == ground]
+        files = tuple(path for each in declared for path in each.files(folder))
         if files and ended <= cutoffs[ground]:
             found.outdated.append(Outdated(run.run_id, ground, folder, files, age))
 
 
 def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
-    """Remove what is due; return what went, in numbers, and leave a line of audit.
+    """Remove what is due; return what was removed, as numbers, and write it to the audit.
 
     Raises:
-        OutputError: a folder cannot be written; purge again once that is mended.
+        OutputError: a folder cannot be written; purge again when that is fixed.
     """
     drop_sealed(journal.home / UPLOADS)
     repair_manifests(journal)
@@ -147,7 +147,7 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
     waits = bool(found.journal_waits)
     before = dict.fromkeys(found.cutoffs, 0) if waits else found.cutoffs
     removed = Erasures(journal).purge(before, () if waits else found.applicants)
-    audit.write_by_command(PURGE_BEGUN, **removed.numbers())  # it may be cut short from here on
+    audit.write_by_command(PURGE_BEGUN, **removed.numbers())  # it may be interrupted from here on
     emptied = scrub_database(journal)
     folders: dict[Path, RunFiles] = {}
     for each in found.outdated:
@@ -162,7 +162,7 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
 
 
 def purge_due_now(settings: Settings) -> dict[str, Any]:
-    """Purge by the periods of the settings; return the numbers alone."""
+    """Purge by the periods in the settings; return only numbers."""
     with journal_of(settings) as journal:
         done = purge(journal, due(journal, settings.retention))
     return {"removed_files": done["removed_files"], "log_emptied": done["log_emptied"]}
@@ -186,23 +186,23 @@ def hold(journal: Journal, run_id: str, reason: str) -> None:
 
 
 def release(journal: Journal, run_id: str) -> None:
-    """End a run's legal hold; the hold stays written down.
+    """End a run's legal hold; its record stays.
 
     Raises:
-        InputError: it is under none.
+        InputError: the run is not under legal hold.
     """
-    kept = Records(journal, Hold)
-    held = [each for each in kept.of_run(run_id) if not each.state]
-    if not held:
+    holds = Records(journal, Hold)
+    current = [each for each in holds.of_run(run_id) if not each.state]
+    if not current:
         raise InputError(f"run {run_id} is under no legal hold; see: nightscreen purge --dry-run")
-    kept.put([each.model_copy(update={"state": "released"}) for each in held], journal.clock())
+    holds.put([each.model_copy(update={"state": "released"}) for each in current], journal.clock())
 
 
 def repair_manifests(journal: Journal) -> int:
-    """Bring manifests up to files that an erasure or purge rewrote before it was cut short.
+    """Update manifests for files that an interrupted erasure or purge rewrote.
 
     Returns:
-        How many folders there were.
+        The number of folders updated.
     """
     runs = journal.runs.newest(limit=None)
     folders = [RunFiles.of(Path(run.folder), RETENTION) for run in runs if run.state != RUNNING]

@@ -1,8 +1,8 @@
-"""Subject access: all that is held of one person, with other people's data taken out.
+"""Subject access: everything that is held about one person, without other people's data.
 
-What the service said of an account or a history that contradicts the customer is about somebody
-else, or may be: it is withheld, and said to be. Gathering is `gather`, the page is `access_page`;
-both are meant for the customer, so the customer's own data stand in clear.
+An answer about an account or a history that contradicts the customer may be about another person:
+it is marked as withheld. `gather` collects the data, `access_page` makes the page; both are for the
+customer, so the customer's own data are not masked.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ WITHHELD = "(withheld: about another person, or not shown to be about this one)"
 _UNTIL_ERASED = "while the consent is valid, then as long as answers of the service"
 _OTHERS = ("guarantor", "next_of_kin", "nextofkin", "referee", "spouse", "officer", "agent")
 _OF_CUSTOMERS = tuple(model for model in KINDS if model is not Review)
-"""Kinds that are shown beside the batch names; reviews stand under theirs."""
+"""Kinds that are shown for the customer as a whole; reviews are shown by batch."""
 _UNSEEN = {each.name: each.unseen for check in CHECKS.values() for each in check.columns}
 
 
@@ -65,9 +65,9 @@ def gather(
     retention: Retention,
     declarations: Declarations = NOTHING_DECLARED,
 ) -> dict[str, Any]:
-    """Return all that is held of a customer in every batch name that knows it.
+    """Return everything that is held about a customer in every batch.
 
-    Each part says until when it is kept; a legal hold on a run keeps it longer.
+    Each part has the end of its retention period; a legal hold on a run extends it.
     """
     files: dict[str, list[dict[str, Any]]] = {each.section: [] for each in OUTPUTS if each.section}
     own = []
@@ -107,7 +107,7 @@ def gather(
 
 
 def _pulled_records(journal: Journal, customer_id: str) -> dict[str, list[dict[str, Any]]]:
-    """Return every version of every record that was pulled of a customer, as JSON has them."""
+    """Return every version of every record pulled for a customer, as JSON documents."""
     customer = journal.pseudonyms.customers_anywhere([customer_id])
     records: dict[str, list[dict[str, Any]]] = {kind.folder: [] for kind in PulledKind}
     for block in PullStore(journal).of_customer(customer):
@@ -125,7 +125,7 @@ def _pulled_records(journal: Journal, customer_id: str) -> dict[str, list[dict[s
 
 
 def _asked_row(request: BvnRequest) -> dict[str, Any]:
-    """Return what the lender held when it asked for BVN consent, as answers are judged by it."""
+    """Return the lender's data at a request for BVN consent, by which answers are judged."""
     held = request.held
     names = ("bvn", "phone", *NAME_FIELDS, "date_of_birth")
     return {
@@ -146,7 +146,7 @@ def _batch(journal: Journal, person: Subject) -> dict[str, Any]:
 
 
 def _sightings(journal: Journal, people: Sequence[Subject], days: int) -> list[dict[str, Any]]:
-    """Return by what the customer can be recognised in later batches; no one else is told of."""
+    """Return the identifiers that recognise the customer in later batches, and nobody else's."""
     customer = journal.pseudonyms.customers_anywhere([people[0].customer_id])
     seen = Sightings(journal).of_customers([customer], [each.batch for each in people])
     return [
@@ -181,13 +181,13 @@ def own_row(row: Mapping[str, Any], checks: Collection[str] = CHECKS) -> dict[st
     """Return a row's filled columns, those about other people withheld.
 
     Args:
-        row: of the results, a list or the quarantine.
-        checks: those the run asked. Nothing tells whose the columns of one are that is installed
-            no longer: they are withheld.
+        row: a row of the results, a list or the quarantine.
+        checks: the run's checks. Columns of a check that is no longer installed are withheld, since
+            nothing shows whom they are about.
     """
     strange = {name for check in CHECKS.values() for name in check.withheld(row)}
-    gone = tuple(f"{name}_" for name in checks if name not in CHECKS)
-    strange |= {name for name in row if name.startswith(gone)}
+    uninstalled = tuple(f"{name}_" for name in checks if name not in CHECKS)
+    strange |= {name for name in row if name.startswith(uninstalled)}
     return {
         name: WITHHELD if name in strange or _is_others(name, value) else _own_cell(name, value)
         for name, value in row.items()
@@ -196,7 +196,7 @@ def own_row(row: Mapping[str, Any], checks: Collection[str] = CHECKS) -> dict[st
 
 
 def _is_others(name: str, value: object) -> bool:
-    """Return whether a column is about somebody else by its name."""
+    """Return whether a column's name says that it is about another person."""
     folded = name.casefold().replace(" ", "_")
     if folded.startswith("batch_same_"):
         return not isinstance(value, bool | int)
@@ -215,18 +215,18 @@ def _own_cell(name: str, value: Any) -> Any:  # noqa: ANN401 - any cell of a tab
 def own_lookup(
     call: Row[Any], rows: Sequence[Mapping[str, Any]], days: int, declared: Declarations
 ) -> dict[str, Any]:
-    """Return one lookup; a consent given by somebody who shares the identifier is withheld."""
-    found = lookup(call, declared)
+    """Return one call; the consent of another person with the same identifier is withheld."""
+    document = lookup(call, declared)
     own = {row.get("consent_reference") for row in rows}
     if call.consent_reference is not None and call.consent_reference not in own:
-        found["consent_reference"] = WITHHELD
-    return {**found, "kept_until": kept_until(call.intent_at, days)}
+        document["consent_reference"] = WITHHELD
+    return {**document, "kept_until": kept_until(call.intent_at, days)}
 
 
 def own_answer(
     answer: OpenedAnswer, rows: Sequence[Mapping[str, Any]], days: int
 ) -> dict[str, Any]:
-    """Return one answer of the service, what is about other people withheld."""
+    """Return one answer of the service, with other people's data withheld."""
     document: dict[str, Any] = {
         "check": answer.check,
         "outcome": answer.outcome,
@@ -242,20 +242,22 @@ def own_answer(
     if isinstance(record, KarmaListings):
         return {
             **document,
-            "said": {"listings": [_said(answer.check, each, rows) for each in record.listings]},
+            "said": {
+                "listings": [_shown_fields(answer.check, each, rows) for each in record.listings]
+            },
         }
     if not isinstance(record, Record):
         return {**document, "said": WITHHELD}
-    return {**document, "said": _said(answer.check, record, rows)}
+    return {**document, "said": _shown_fields(answer.check, record, rows)}
 
 
-def _said(check: str, record: Record, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the filled fields of an answer, those not shown to be the customer's withheld."""
-    said = {name: plain(value) for name, value in record.model_dump().items() if value}
+def _shown_fields(check: str, record: Record, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the filled fields of an answer; those not shown to be the customer's are withheld."""
+    fields = {name: plain(value) for name, value in record.model_dump().items() if value}
     for name in _strange_fields(check, record, rows):
-        if name in said:
-            said[name] = WITHHELD
-    return said
+        if name in fields:
+            fields[name] = WITHHELD
+    return fields
 
 
 def _strange_fields(
@@ -271,5 +273,5 @@ def _strange_fields(
 
 
 def access_page(document: Mapping[str, Any]) -> str:
-    """Return what was gathered as a page for the customer."""
+    """Return a document of `gather` as a page for the customer."""
     return templates().get_template("subject_access.html.j2").render(held=document)
