@@ -1,9 +1,9 @@
-"""Asking: what a screening run does with its table of lookups, from the first to the last.
+"""Asking: how a screening run asks the lookups in its table, from the first to the last.
 
-The first lookup goes alone and opens the books, one is kept for the end and closes them; between
-them every check is asked at its own pace. A worker of the run asks in the same way, and takes
-neither balance. Which lookup is next, and whether there is money for it, is decided as it is
-claimed (`journal.lookups`, `journal.calls`).
+The first lookup is asked alone to get the opening balance, and one is reserved for the end to get
+the closing balance. Between them each check has a lane. A worker of the run asks in the same way,
+without the two balances. Claiming a lookup decides which one is next and whether the money reaches
+it (`journal.lookups`, `journal.calls`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SPARING = "karma"
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What karma is to ask about each row, where it stops at the first listing."""
+    """Karma's lookups for each row, if it stops at the first listing."""
 
     chains: Chains  # the lookups of each row, by number, in the order in which they are asked
     order: NDArray[np.int32]  # the numbers of all lookups, in rank
@@ -59,23 +59,23 @@ class Stages:
 
 @dataclass(kw_only=True)
 class Asking(Caller):
-    """What one process has open while it asks lookups of a screening run; the run ends elsewhere.
+    """One process's open resources while it asks lookups of a screening run.
 
-    The lanes claim from it, as from the run's table of lookups (`lane.LookupTable`).
+    Its lanes claim lookups from it (`lane.LookupTable`). Other code ends the run.
     """
 
     concludes = False
-    table: LookupRun  # which lookups are the run's
-    freshness: Freshness  # how old an answer may be, and from when calls in doubt count
+    table: LookupRun  # the run's lookups
+    freshness: Freshness  # how old an answer may be, and from which instant calls in doubt count
     # lookups whose latest answer could not be read, by check
     unread: Mapping[str, Collection[bytes]] = field(default_factory=dict)
-    # what is asked in stages; None where nothing is, or another process opens them
+    # the lookups to ask in stages; None if there are none, or another process opens the stages
     stages: Stages | None = None
-    shared: bool = False  # other processes claim them too; what they leave is asked here
-    staged: bool = False  # stages are opened by another process, and are waited for
-    # this process was ordered to end, and leaves what it has claimed to others
+    shared: bool = False  # other processes claim lookups too; those they leave are asked here
+    staged: bool = False  # another process opens stages, and this one waits for them
+    # this process was told to end, and leaves its claimed lookups to others
     leaves: bool = False
-    # how often lookups were sent of late whose calls are in doubt, by check
+    # recent calls in doubt of lookups, by check
     doubts: Mapping[str, Mapping[bytes, Doubts]] = field(init=False)
 
     def __post_init__(self, transport: Transport | None) -> None:
@@ -83,7 +83,7 @@ class Asking(Caller):
         self._open(transport, since=self.freshness.since, table=self)
 
     def doubts_now(self) -> dict[str, dict[bytes, Doubts]]:
-        """Return how often lookups were sent of late whose calls are in doubt, by check."""
+        """Return the recent calls in doubt of lookups, by check."""
         journal, run_id, since = self.run.journal, self.run.run_id, self.freshness.doubts_since
         return {
             check: journal.answers.doubts(check, run_id, since(check))
@@ -93,34 +93,34 @@ class Asking(Caller):
     def tasks(
         self, taken: Sequence[tuple[ClaimedLookup, Reservation]]
     ) -> list[tuple[LookupTask, Reservation]]:
-        """Return the tasks of claimed lookups, with their identities opened."""
-        nothing, found = Doubts(), []
-        for each, grant in taken:
-            identity, together_with, row = self.run.journal.lookups.identities(each)
-            sent = self.doubts.get(each.check, {}).get(each.subject, nothing)
-            unread = self.unread.get(each.check, ())
-            lookup = Lookup(each.check, IdentityKind(each.kind), identity, together_with)
+        """Return the tasks of claimed lookups, with their identities decrypted."""
+        none, found = Doubts(), []
+        for claimed, grant in taken:
+            identity, together_with, row = self.run.journal.lookups.identities(claimed)
+            doubts = self.doubts.get(claimed.check, {}).get(claimed.subject, none)
+            unread = self.unread.get(claimed.check, ())
+            lookup = Lookup(claimed.check, IdentityKind(claimed.kind), identity, together_with)
             task = LookupTask(
-                check=each.check,
+                check=claimed.check,
                 request=partial(lookup_request, lookup),
-                kind=each.kind,
-                subject=each.subject,
-                worst_micro=each.worst_micro,
+                kind=claimed.kind,
+                subject=claimed.subject,
+                worst_micro=claimed.worst_micro,
                 asked=identity,
-                consent_reference=each.consent_reference,
-                consent_ends_at=each.consent_ends_at,
-                lookup_id=each.lookup_id,
+                consent_reference=claimed.consent_reference,
+                consent_ends_at=claimed.consent_ends_at,
+                lookup_id=claimed.lookup_id,
                 row=row,
-                attempts=each.attempts,
-                doubts=sent.attempts,
-                unread=sent.unread,
-                was_unread=each.subject in unread or sent.unread_ever > 0,
+                attempts=claimed.attempts,
+                doubts=doubts.attempts,
+                unread=doubts.unread,
+                was_unread=claimed.subject in unread or doubts.unread_ever > 0,
             )
             found.append((task, grant))
         return found
 
     async def ask(self, check: str) -> None:
-        """Ask a check's lookups until none is left, or something stops them; stage by stage."""
+        """Ask a check's lookups, stage by stage, until none is left or they are stopped."""
         lane = self.lanes[check]
         await lane.ask()
         run = self.run
@@ -129,17 +129,17 @@ class Asking(Caller):
                 break
             await lane.ask()
         if run.caps.in_flight:
-            await asyncio.to_thread(self._share_no_more, check)
+            await asyncio.to_thread(self._leave_cap, check)
 
-    def _share_no_more(self, check: str) -> None:
-        """Leave a check's cap to the other processes."""
+    def _leave_cap(self, check: str) -> None:
+        """Leave this check's cap of calls in flight to the other processes."""
         caps, lanes = self.run.settings.max_in_flight, self.lanes
         left = {name: caps[name] for name, lane in lanes.items() if lane.is_asking}
         left.pop(check, None)
         self.run.journal.askers.join(self.run.run_id, left)
 
     def _open_stage(self, check: str, stages: Stages) -> bool:
-        """Ask or spare what waited for lookups that have ended; return whether to ask on."""
+        """Queue or spare lookups that waited for others to end; return whether any was queued."""
         run, chains, order = self.run, stages.chains, stages.order
         ended, listed = np.zeros((2, chains.needed), dtype=bool)
         later = np.zeros(chains.needed, dtype=bool)
@@ -165,7 +165,7 @@ class Asking(Caller):
     # --- stops that the processes of a run share ---
 
     async def sync_stops(self) -> None:
-        """Write down the stops that were met here, and obey those of the other processes."""
+        """Save this process's stops, and apply those of the other processes."""
         stops, lookups, run_id = self.run.stops, self.run.journal.lookups, self.run.run_id
         mine: dict[str, str] = dict(stops.checks)
         if stops.reason is not None:
@@ -176,9 +176,9 @@ class Asking(Caller):
         stops.obey(theirs)
 
     async def close(self) -> None:
-        """Let everything in flight settle, close as a caller does, and leave what is not asked.
+        """Let calls in flight settle, close like a caller, and release lookups that were not asked.
 
-        Where the journal is away, others free it as soon as this process has ended.
+        If the journal is unreachable, other processes release them when this process has ended.
         """
         await super().close()
         with suppress(JournalError):
@@ -189,10 +189,10 @@ class Asking(Caller):
 
 
 async def ask_opening_lookup(asking: Asking) -> None:
-    """Ask one lookup alone, so that the opening balance is exact and the service is known.
+    """Ask one lookup alone, so that the opening balance is exact and the service is known to work.
 
-    Then one is kept for the end, with the money for it: the last that the money reaches, of a check
-    whose every answer bears a balance.
+    Then one lookup is reserved for the end, with the money for it: the last one that the money
+    reaches, of a check whose answers always have a balance.
 
     Raises:
         SettingsError: the address answers, but not as the service does.
@@ -204,13 +204,13 @@ async def ask_opening_lookup(asking: Asking) -> None:
             break
     run.refuse_wrong_address()
     if run.stops.reason is None:
-        await _keep_closer(asking)
+        await _set_closing_lookup(asking)
 
 
 async def _opens(asking: Asking, check: str) -> bool:
-    """Return whether one of a check's lookups gave the balance, or nothing may be asked any more.
+    """Return whether a lookup of the check gave the balance, or asking must stop.
 
-    Where the first is refused, another is asked alone: one row tells nothing of the service.
+    If the first is refused, another is asked alone: one refusal may be about its customer only.
     """
     run, stops = asking.run, asking.run.stops
     for _ in range(FEW):
@@ -236,9 +236,9 @@ def _answered(asking: Asking, check: str) -> int:
 
 
 def _is_service_missing(run: Run) -> bool:
-    """Return whether nothing listens at the address, or nothing that it says can be read.
+    """Return whether nothing listens at the address, or none of its responses can be read.
 
-    One lookup tells nothing of the service where its response cannot be read: several must agree.
+    One unreadable response says nothing about the service: several lookups must agree.
     """
     troubles = {trouble for _, trouble in run.stops.errors}
     if troubles == {FailureReason.NOT_SENT.value}:
@@ -248,14 +248,14 @@ def _is_service_missing(run: Run) -> bool:
 
 
 def _reached(asking: Asking, checks: Collection[str]) -> tuple[int, int] | None:
-    """Return the first and the last lookup of some checks that caps and wallet pay for."""
+    """Return the first and the last lookup of some checks that caps and wallet allow."""
     known = (money_left(asking.run), asking.run.wallet.left())
     money = min((each for each in known if each is not None), default=None)
     return asking.run.journal.lookups.reached(asking.table, checks, money)
 
 
-async def _keep_closer(asking: Asking) -> None:
-    """Keep the last lookup that the money reaches, of a check that always bears a balance."""
+async def _set_closing_lookup(asking: Asking) -> None:
+    """Reserve the last affordable lookup of a check whose answers always have a balance."""
     run = asking.run
     bearing = [
         check
@@ -271,10 +271,10 @@ async def _keep_closer(asking: Asking) -> None:
 
 
 async def ask_closing_lookups(asking: Asking) -> None:
-    """Ask the lookup that was kept for the end, once all else has settled, for an exact closing.
+    """Ask the lookup reserved for the end after all others, for an exact closing balance.
 
-    Where money ran short and this call cost less than was kept for it, the next in rank that can be
-    paid for is asked as well, one at a time, until nothing fits.
+    If money ran short and this call cost less than was reserved for it, the next affordable lookups
+    are asked too, one at a time.
     """
     run, lookups, stops = asking.run, asking.run.journal.lookups, asking.run.stops
     await asking.drain()
@@ -295,7 +295,7 @@ async def ask_closing_lookups(asking: Asking) -> None:
 
 
 def _next_alone(asking: Asking) -> tuple[str, int] | None:
-    """Return check and number of the lookup that is asked alone: the one kept, or the next."""
+    """Return check and number of the next lookup to ask alone: the reserved one, or the next."""
     run, lookups, stopped = (
         asking.run,
         asking.run.journal.lookups,
@@ -311,12 +311,12 @@ def _next_alone(asking: Asking) -> tuple[str, int] | None:
 
 
 def requeue_lost(asking: Asking) -> bool:
-    """Let what was lost or failed wait to be asked again, as far as it may be sent again.
+    """Queue lost and failed lookups to be asked again, if they may be sent again.
 
-    What may not is not weighed either: what was lost in an outage is the outage's doing.
+    Those that may not no longer count as failures: the outage caused them.
 
     Returns:
-        Whether anything is left to ask.
+        Whether any lookup is left to ask.
     """
     run, table, lookups = asking.run, asking.table, asking.run.journal.lookups
     doubts, nothing, again = asking.doubts_now(), Doubts(), []

@@ -1,10 +1,10 @@
-"""A caller: what is open while a run of any flow makes its calls.
+"""A caller: makes the calls of a run of any flow.
 
-One client, one writer of the journal, one lane for each check or operation. Each call is written
-into the journal before it is sent, counts under every cap and is retried by the one table. What is
-asked and what an answer means is each flow's own; the lookups of a screening run are claimed from
-its table, by the run's own process and by its workers alike. With a deadline an outage, a low
-wallet or a quota is waited out, by one rule for runs of every flow.
+It has one client, one writer of the journal, and one lane for each check or operation. Each call is
+saved in the journal before it is sent, counts under every cap and is retried by one table. Each
+flow decides what is asked and what an answer means. The lookups of a screening run are claimed from
+its table, by the run's own process and by its workers. A run with a deadline waits during an
+outage, a low wallet or a used-up quota, by one rule for every flow.
 """
 
 from __future__ import annotations
@@ -39,23 +39,22 @@ if TYPE_CHECKING:
     from nightscreen.schemas.requests import Request
 
 
-NEVER = 2**62  # a place in the journal no answer comes after: an API call is repeated on purpose
+NEVER = 2**62  # a journal position after any answer: API calls are repeated on purpose
 
 
 @dataclass(kw_only=True)
 class Caller:
-    """What is open while a run makes its calls."""
+    """The open resources of a run that makes calls."""
 
     run: Run
-    transport: InitVar[Transport | None] = None  # carries calls in place of sockets
+    transport: InitVar[Transport | None] = None  # replaces sockets
     client: Client = field(init=False)
     writer: Writer = field(init=False)
     max_cost_micro: Mapping[str, int] = field(init=False)  # the most a call may cost, by operation
     # one for each check, or one for the run's family of operations
     lanes: dict[str, Lane] = field(init=False)
-    short: bool = False  # a call was left that nothing but a cap kept from being made
-    # its end decides about refusals that nothing could confirm; where more is asked after it, or by
-    # other processes, it cannot
+    short: bool = False  # a call was not made only because of a cap
+    # whether closing it judges unconfirmed refusals; not if more is asked later or elsewhere
     concludes: ClassVar[bool] = True
 
     def __post_init__(self, transport: Transport | None) -> None:
@@ -71,9 +70,9 @@ class Caller:
         """Open the client, the writer of the journal, and a lane for each check or operation.
 
         Args:
-            transport: carries calls in place of sockets.
-            since: place in the journal after which an answer is not asked for again.
-            table: the lookups of a screening run; None where API calls are made.
+            transport: replaces sockets.
+            since: journal position after which an answer is not asked for again.
+            table: the lookups of a screening run; None for API calls.
         """
         run = self.run
         settings, stops, journal = run.settings, run.stops, run.journal
@@ -125,16 +124,16 @@ class Caller:
         consent_reference: str | None = None,
         consent_ends_at: int | None = None,
     ) -> LookupTask:
-        """Return an API call to be made.
+        """Return the task of an API call.
 
         Args:
-            request: what is sent.
-            kind: what the subject is the pseudonym of.
+            request: the request to send.
+            kind: the kind of the subject.
             subject: pseudonym of the person or thing it is about; two calls of one operation about
                 the same subject are never in flight at once, in whatever process.
-            keeps_body: the journal keeps the answer, sealed.
-            consent_reference: the consent that authorises it, as the journal shows it.
-            consent_ends_at: instant from which it does not any more, microseconds.
+            keeps_body: whether the journal stores the answer, sealed.
+            consent_reference: the consent that authorises it, for the journal.
+            consent_ends_at: the instant that consent ends, microseconds.
         """
         return LookupTask(
             check=request.operation,
@@ -149,21 +148,21 @@ class Caller:
         )
 
     async def make_call(self, task: LookupTask) -> LookupTask:
-        """Make one API call and wait for its end; it has its status, and what came where it did.
+        """Make one API call and wait for its end; return it with status and result.
 
-        One that is left `WAITING` was not reached, or met a stop: `run.stops.reason` says which.
+        Status `WAITING` means that it was not made, or was stopped: see `run.stops.reason`.
 
         Raises:
             NightscreenError: the journal could not be written.
         """
         (lane,) = self.lanes.values()
         made = await lane.make(task)
-        left = made.status is LookupStatus.WAITING
-        self.short |= left and self.run.stops.ending()[0] == COMPLETED
+        not_made = made.status is LookupStatus.WAITING
+        self.short |= not_made and self.run.stops.ending()[0] == COMPLETED
         return made
 
     def record_wait(self, reason: str) -> bool:
-        """Take note of what is waited for outside the lanes; False where the run has stopped."""
+        """Record a reason to wait outside the lanes; return False if the run has stopped."""
         run, at = self.run, asyncio.get_running_loop().time()
         now, (operation,) = run.clock(), run.operations
         run.stops.silence.record_wait(operation, reason, at=at, now=now)
@@ -176,9 +175,9 @@ class Caller:
         await self.writer.drain()
 
     async def close(self) -> None:
-        """Let what is in flight settle, then close connections and the journal's thread.
+        """Let calls in flight settle, then close connections and the journal's thread.
 
-        Where calls are still under way, since whoever asked for them failed, nothing new is sent.
+        If calls are still under way, because their caller failed, no new ones are sent.
         """
         stops = self.run.stops
         if any(lane.open for lane in self.lanes.values()):
@@ -194,22 +193,22 @@ class Caller:
         await self.client.aclose()
         if self.writer.caps.in_flight:
             askers, run_id = self.run.journal.askers, self.run.run_id
-            with suppress(JournalError):  # those who live remove who is gone
+            with suppress(JournalError):  # other processes remove those that are gone
                 await asyncio.to_thread(askers.leave, run_id, forget=self.concludes)
         self.writer.close()
 
 
-# --- waiting for what may pass ---
+# --- waiting for stops that may pass ---
 
 
-LOOK_S = 1.0  # how soon a run that waits hears that it was cancelled
+LOOK_S = 1.0  # how soon a waiting run notices that it was cancelled
 
 
 def seconds_to_resume(run: Run) -> float | None:
-    """Return how long to wait before a stopped run is tried again; None where it has ended.
+    """Return how long to wait before a stopped run tries again; None if it has ended.
 
-    What may pass by itself (`TRANSIENT_STOPS`) is waited for where a deadline is set and leaves
-    time.
+    It waits only for stops that may pass by themselves (`TRANSIENT_STOPS`), and only if a deadline
+    is set and leaves time.
     """
     stops, now = run.stops, run.clock()
     waits = [
@@ -224,16 +223,16 @@ def seconds_to_resume(run: Run) -> float | None:
 
 
 async def wait_and_resume(run: Run, reopen: Callable[[], object]) -> bool:
-    """Wait where a run's stop may pass before its deadline; return True where it goes on.
+    """Wait if a run's stop may pass before its deadline; return True if the run resumes.
 
-    Where no deadline is set, or the next try would come after it, or the run is cancelled
-    meanwhile, the stop stays. Open a new session next: it begins with fresh attempts.
+    The stop stays if no deadline is set, if the next try would be after it, or if the run is
+    cancelled meanwhile. The caller then opens a new session, which begins with fresh attempts.
 
     Args:
-        run: the run; nothing of it is in flight.
-        reopen: lets what was lost or failed wait to be asked again; False where nothing may be
-            asked any more, so that the stop stays. After the day's quota alone nothing was lost,
-            and it is not called.
+        run: the run, without calls in flight.
+        reopen: queues lost and failed calls to be asked again, and returns False if none may be
+            asked, so that the stop stays. It is not called after a used-up quota alone, since
+            nothing was lost.
     """
     wait_s, stops = seconds_to_resume(run), run.stops
     if wait_s is None:

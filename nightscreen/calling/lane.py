@@ -1,9 +1,9 @@
 """A lane: the calls of one check, or one family of operations, that this process makes.
 
-It keeps as many calls in flight as its cap allows. What it sends next are calls that are due again,
-API calls that were handed in, and lookups that it claims from the run's table, a block ahead where
-nobody shares the cap. A call waiting to be repeated holds no slot. A lane outlives who asks, so
-that a task that is cancelled or entered again never leaves or repeats a call.
+It keeps as many calls in flight as its cap allows. It sends calls that are due for a retry, API
+calls that were passed to it, and lookups that it claims from the run's table, a block ahead unless
+other processes share the cap. A call waiting to be repeated holds no slot. A lane outlives its
+callers, so a task that is cancelled or re-entered never abandons or repeats a call.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 
 _HELD_POLL_S = 0.5
 _POLL_S = 0.1
-"""Until it is asked again where others left no room, or where a call under way may confirm the
-price or give money back, unless one of our own settles."""
-_POLL_BESIDE_S = 0.5
-"""The same where calls of our own are under way: what they leave is ours, and soon. And until it is
-looked at again whether others have ended, or left, what they have claimed."""
+"""Wait before the next claim if other processes left no room, or if a call under way may confirm
+the price or release money, unless a call of this process settles first."""
+_POLL_OWN_CALLS_S = 0.5
+"""The same if this process has calls under way, which will soon release money or room. Also the
+wait before checking whether other processes have ended or released their claimed lookups."""
 _LEAST_WAIT_S = 0.001
 _LOW = 4
-"""A block is reserved once so small a part of the cap is ready: a quarter of a cap of 200 lasts for
-25 ms, and a claim takes 10."""
+"""A block is reserved when fewer calls are ready than this part of the cap: a quarter of a cap of
+200 lasts for 25 ms, and a claim takes 10 ms."""
 _FREE = frozenset({ChargeStatus.NOT_SENT, ChargeStatus.NOT_CHARGED})
 
 Sender = Callable[["Request"], "Awaitable[CallOutcome]"]
@@ -58,16 +58,16 @@ Sender = Callable[["Request"], "Awaitable[CallOutcome]"]
 
 
 class LookupTable(Protocol):
-    """The lookups of the run, as a lane claims them."""
+    """The run's lookups that a lane claims."""
 
-    # other processes claim them too; what they have claimed, and may leave, is waited for
+    # other processes claim them too; lookups that they may still release are waited for
     shared: bool
-    staged: bool  # another process opens stages; what is left for later is waited for
+    staged: bool  # another process opens stages; lookups for later stages are waited for
 
     def tasks(
         self, taken: Sequence[tuple[ClaimedLookup, Reservation]]
     ) -> list[tuple[LookupTask, Reservation]]:
-        """Return the tasks of claimed lookups, with their identities opened."""
+        """Return the tasks of claimed lookups, with their identities decrypted."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)
@@ -81,34 +81,33 @@ class Lane:
     stops: Stops
     wallet: Wallet
     attempts: int  # attempts a lookup, resends of calls in doubt included
-    random: Random  # where jitter comes from
+    random: Random  # for jitter
     clock: Clock
     worst_micro: int = 0  # the most a call may cost
-    table: LookupTable | None = None  # the lookups of the run; None where API calls are made
-    # all lanes of the run in this process. Money that reaches no lookup of one check may reach
-    # those of another, and leave some; so the last that is short ends them all.
+    table: LookupTable | None = None  # the lookups of the run; None for API calls
+    # all lanes of the run in this process. Money that is too little for one check may be enough for
+    # another, whose calls may release some; so all end only when the last one is short.
     lanes: Mapping[str, Lane] = field(default_factory=dict)
-    # lookups are left that the money does not reach, and nothing is under way that could give some
-    # back
+    # lookups are left that the money does not reach, and no call under way could release any
     short: bool = field(default=False, init=False)
     _progress: CheckProgress = field(init=False)
     _evidence: Evidence = field(init=False)
-    # calls that have not come to an end; all of them are ready, in flight, or wait
+    # calls that have not ended: they are ready, in flight, or waiting
     _open: dict[bytes | int, LookupTask] = field(default_factory=dict, init=False)
-    # reserved and not sent yet
+    # calls that are reserved and not sent yet
     _ready: deque[LookupTask] = field(default_factory=deque, init=False)
-    # not reserved: instant on the loop's clock from which they may be, order, call
+    # calls that are not reserved: the instant (loop's clock) from which they may be, order, call
     _waiting: list[tuple[float, int, LookupTask]] = field(default_factory=list, init=False)
     _order: itertools.count[int] = field(default_factory=itertools.count, init=False)
-    _intents: int = field(default=0, init=False)  # granted, and their outcome not committed yet
-    # those of them whose cost is not believed, and whose outcome is not committed yet
+    _intents: int = field(default=0, init=False)  # granted, with their outcome not committed yet
+    # those of them whose cost is not believed
     _unjudged: int = field(default=0, init=False)
     _flights: set[asyncio.Task[None]] = field(default_factory=set, init=False)
-    # lookups of the table are to be claimed; some waited when they were last claimed
+    # whether to claim lookups of the table; whether any waited at the last claim
     _claims: bool = field(default=False, init=False)
     _more: bool = field(default=False, init=False)
-    _only: int | None = field(default=None, init=False)  # the one lookup meant; None: next in rank
-    # instants on the loop's clock of the last refusal, and before which nothing is claimed since
+    _only: int | None = field(default=None, init=False)  # claim only this one; None: next in rank
+    # instants (loop's clock) of the last refusal, and before which nothing is claimed
     _refused_at: float = field(default=0.0, init=False)
     _claim_from: float = field(default=0.0, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -121,7 +120,7 @@ class Lane:
 
     @property
     def open(self) -> int:
-        """Return how many calls have not come to an end."""
+        """Return how many calls have not ended."""
         return len(self._open)
 
     @property
@@ -135,16 +134,16 @@ class Lane:
         return self._intents > 0
 
     async def make(self, task: LookupTask) -> LookupTask:
-        """Make an API call and wait until it has come to its end or the run has stopped.
+        """Make an API call and wait until it has ended or the run has stopped.
 
         A call that is already under way is joined, not repeated.
 
         Returns:
-            The call as it stands; one that is still `WAITING` was not reached.
+            The call; one that is still `WAITING` was not made.
 
         Raises:
-            NightscreenError: the journal could not be written, or a call could not be made; what
-                was sent and not answered since is in doubt.
+            NightscreenError: the journal could not be written, or a call could not be made; calls
+                sent and not answered are in doubt.
         """
         known = self._open.setdefault(task.key, task)
         if known.done is None:
@@ -155,12 +154,12 @@ class Lane:
         return known
 
     async def ask(self, *, only: int | None = None) -> None:
-        """Claim and ask lookups of the run until none is left, or something stops them.
+        """Claim and ask lookups of the run until none is left, or they are stopped.
 
-        Who enters while another asks waits for the same end.
+        A second caller waits for the same end.
 
         Args:
-            only: this lookup by its number, and no other; None for all that are next in rank.
+            only: the number of the only lookup to ask; None for all, in rank.
 
         Raises:
             NightscreenError: as `make` does.
@@ -171,14 +170,14 @@ class Lane:
         await self._until(self._start())
 
     def _start(self) -> asyncio.Task[None]:
-        """Keep the lane going until nothing is left to do."""
+        """Start the lane's loop unless it runs."""
         if self._runner is None or self._runner.done():
             self._runner = asyncio.get_running_loop().create_task(self._run())
         self._wake.set()
         return self._runner
 
     async def _until(self, done: asyncio.Future[Any]) -> None:
-        """Wait until something is done; a caller that is cancelled leaves the lane going."""
+        """Wait for a future; a cancelled caller does not stop the lane."""
         await asyncio.shield(done)
         if self.writer.broken is not None:
             raise self.writer.broken
@@ -193,7 +192,7 @@ class Lane:
     # --- the loop ---
 
     async def _run(self) -> None:
-        """Keep the lane full until nothing is left to do; leave nobody waiting, come what may."""
+        """Keep the lane full until nothing is left to do; never leave a caller waiting."""
         try:
             while self._open or self._claims:
                 self._wake.clear()
@@ -203,12 +202,12 @@ class Lane:
                     self._release_waiting()
                 else:
                     self._launch()
-                    if self._is_paused():  # others may use money and number
+                    if self._is_paused():  # other lanes may use the money and the day's quota
                         while self._ready:
                             self._release_intent(self._ready.popleft(), LookupStatus.CLAIMED)
                     if await self._reserve():
                         continue
-                    self._say_why()
+                    self._record_why_idle()
                     due_s = self._until_due(looked_at)
                 if self._open or self._claims:
                     await self._wait(due_s)
@@ -218,7 +217,7 @@ class Lane:
                 self._end(task, LookupStatus.WAITING, 0)
 
     def _now(self) -> float:
-        """Return the instant on the loop's clock, which nobody sets back."""
+        """Return the instant on the loop's clock, which is monotonic."""
         return asyncio.get_running_loop().time()
 
     def _halted(self) -> bool:
@@ -229,12 +228,12 @@ class Lane:
         return not self.stops.may_send(self.check, self.clock(), self._now())
 
     def _is_used_up(self) -> bool:
-        """Whether the day's number of lookups is used up; it comes back with the next day."""
+        """Whether the day's quota of lookups is used up; it is renewed with the next day."""
         until = self.stops.quota_until.get(self.check)
         return until is not None and self.clock() < until
 
     async def _wait(self, due_s: float | None) -> None:
-        """Sleep until something settles, falls due or stops."""
+        """Sleep until a call settles or is due, or a stop is met."""
         timer = None
         if due_s is not None:
             timer = asyncio.get_running_loop().call_later(due_s, self._wake.set)
@@ -243,10 +242,10 @@ class Lane:
             timer.cancel()
 
     def _until_due(self, looked_at: float) -> float | None:
-        """Return seconds until something falls due by itself.
+        """Return the seconds until the lane has something to do; None if only events wake it.
 
         Args:
-            looked_at: when the lane began to look around; what ended since is looked at again.
+            looked_at: when this round of the loop started; pauses that ended since are included.
         """
         now, stops = self._now(), self.stops
         ends = [
@@ -264,23 +263,23 @@ class Lane:
         return max(_LEAST_WAIT_S, min(due)) if due else None
 
     def _asks_others_first(self) -> bool:
-        """Return whether calls that wait are left waiting: the same one is no further witness.
+        """Return whether to ask other lookups before repeating those that wait.
 
-        So it is while the service fails without an answer since: others may tell whether it is the
-        service that fails, or only these.
+        This is so while calls fail and no answer has come since: other customers' lookups show
+        whether the service fails or only these lookups do.
         """
         fails = self._evidence.is_open or self._evidence.not_before > 0
         return fails and (bool(self._ready) or self._more_wait)
 
     @property
     def _more_wait(self) -> bool:
-        """Return whether lookups of the table waited when they were last claimed."""
+        """Return whether lookups of the table still waited at the last claim."""
         return self._claims and self._more
 
     # --- intents ---
 
     async def _reserve(self) -> bool:
-        """Commit the next intents where the lane will soon need them; return whether it did."""
+        """Commit the next intents if the lane will soon need them; return whether it did."""
         now, asked_at = self._now(), self.clock()
         number = self._wanted()
         if number < 1 or now < self._claim_from or self._is_used_up() or self._is_paused():
@@ -291,16 +290,16 @@ class Lane:
         worst, left_micro = max(self.worst_micro, self._highest()), self.wallet.left()
         number = self.wallet.bind(worst, number)
         block = self._due(number)
-        wished = number - len(block) if self._claims else 0
+        to_claim = number - len(block) if self._claims else 0
         if self._only is not None:
-            wished = min(1, wished)
-        self.wallet.unbind(worst, number - len(block) - wished)
-        if not block and not wished:
+            to_claim = min(1, to_claim)
+        self.wallet.unbind(worst, number - len(block) - to_claim)
+        if not block and not to_claim:
             return False
         asks = [task.ask(self._highest()) for task in block]
         stopped = frozenset(self.stops.checks)
         check = block[0].check if block else self.check
-        request = ClaimRequest(check, asks, wished, self._only, left_micro, stopped)
+        request = ClaimRequest(check, asks, to_claim, self._only, left_micro, stopped)
         taken: list[tuple[LookupTask, Reservation]] = []
         try:
             claim = await self.writer.claim(request)
@@ -312,19 +311,19 @@ class Lane:
                 self._put_off(task, 0.0)
             return True
         finally:
-            self.wallet.unbind(worst, len(block) + wished)
+            self.wallet.unbind(worst, len(block) + to_claim)
         for task, grant in [*zip(block, claim.granted, strict=True), *taken]:
             self._open[task.key] = task
             self._take(task, grant, asked_at)
-        if wished:
+        if to_claim:
             self._claimed(claim, asked_at)
         return True
 
     def _wanted(self) -> int:
         """Return how many calls to reserve now.
 
-        A block is reserved ahead, so that no call waits for the disk. Where other processes share
-        the cap, what is reserved is theirs no more: only what can be sent at once.
+        A block is reserved ahead, so that no call waits for the disk. If other processes share the
+        cap, only calls that can be sent at once are reserved, since the others could not use them.
         """
         limit = self._limit()
         if self._shares_cap or self._is_disputed:
@@ -336,13 +335,13 @@ class Lane:
         return self.writer.caps.under_way(self.check) is not None
 
     def _runs_low(self) -> bool:
-        """Return whether few of the calls that are reserved ahead are left."""
+        """Return whether few reserved calls are left."""
         return not self._shares_cap and len(self._ready) < max(1, self._limit() // _LOW)
 
     def _due(self, size: int) -> list[LookupTask]:
-        """Take calls of one operation whose wait is over; one whose consent has ended is not made.
+        """Take calls of one operation that are due; end those whose consent has ended.
 
-        A lane of API calls makes those of a family, and each operation is counted by itself.
+        A lane of API calls has the operations of a family, and a claim is for one operation.
         """
         now, at = self.clock(), self._now()
         block: list[LookupTask] = []
@@ -379,10 +378,10 @@ class Lane:
                 self._end_unsent(task, doubted)
             case refused:
                 self._put_off(task, 0.0)
-                self._is_refused(refused, asked_at)
+                self._on_refusal(refused, asked_at)
 
     def _claimed(self, claim: Claim, asked_at: int) -> None:
-        """Take note of what a claim ended and refused, and whether there will be more."""
+        """Process a claim's ended lookups, its refusal, and whether more can be claimed."""
         for each in claim.ended:
             if each.state is not LookupStatus.LAPSED:
                 self.stops.silence.clear_waits()
@@ -395,20 +394,20 @@ class Lane:
         self.short = False
         self._more = left is None or (left.waiting and refused in {None, ReservationStatus.BUSY})
         if refused is not None:
-            self._is_refused(refused, asked_at)
+            self._on_refusal(refused, asked_at)
         elif left is not None and self.table is not None:
             others = self.table.shared and left.claimed > len(self._open)
             self._claims = left.waiting or others or (self.table.staged and left.later)
             if self._claims:
-                self._claim_later(_POLL_BESIDE_S)
+                self._claim_later(_POLL_OWN_CALLS_S)
         if refused is ReservationStatus.UNAFFORDABLE and left is not None:
             self.short = not left.claimed_in_run
             lanes = self.lanes.values()
             all_short = all(each.short or not each.is_asking for each in lanes)
             self._claims = not (self.short and all_short)
 
-    def _is_refused(self, refused: ReservationStatus, asked_at: int) -> None:
-        """Take note of why no more can be reserved now."""
+    def _on_refusal(self, refused: ReservationStatus, asked_at: int) -> None:
+        """Process the reason why no more calls can be reserved now."""
         if refused is ReservationStatus.QUOTA:
             self.stops.quota_until[self.check] = next_day(asked_at)
             return
@@ -416,11 +415,11 @@ class Lane:
             self._record_wait("a call under way that will confirm the price of others")
         elif refused is ReservationStatus.BUSY and not self._intents:
             self._record_wait("calls of other processes, which have all of MAX_IN_FLIGHT")
-        beside = any(lane.has_intents for lane in (self, *self.lanes.values()))
-        self._claim_later(_POLL_BESIDE_S if beside else _POLL_S)
+        own_calls = any(lane.has_intents for lane in (self, *self.lanes.values()))
+        self._claim_later(_POLL_OWN_CALLS_S if own_calls else _POLL_S)
 
     def _claim_later(self, poll_s: float) -> None:
-        """Claim again after a while, or once a call settles."""
+        """Claim again after `poll_s`, or when a call settles."""
         self._refused_at = self._now()
         self._claim_from = self._refused_at + poll_s
 
@@ -433,7 +432,7 @@ class Lane:
         return self.stops.resume_at(at) is not None
 
     def _limit(self) -> int:
-        """Return how many calls may be in flight; one where the next decides whether to go on."""
+        """Return how many calls may be in flight; one if the next decides whether to continue."""
         stops = self.stops
         if self._evidence.is_open or stops.silence.opened_at is not None or stops.probes_wallet:
             return 1
@@ -441,11 +440,11 @@ class Lane:
 
     @property
     def _is_disputed(self) -> bool:
-        """Return whether a cost of the check is not believed, and nothing settles it yet."""
+        """Return whether a cost of the check is disputed."""
         return self.check in self.writer.disputed.checks
 
-    def _say_why(self) -> None:
-        """Say what is waited for where nothing is under way."""
+    def _record_why_idle(self) -> None:
+        """Record what the lane waits for if no call is under way."""
         at = self._now()
         if self._intents:
             return
@@ -460,24 +459,24 @@ class Lane:
     # --- calls ---
 
     def _launch(self) -> None:
-        """Send what is ready, as far as the limit lets."""
+        """Send ready calls up to the limit."""
         while (call := self._next()) is not None:
             flight = asyncio.get_running_loop().create_task(self._send_loop(*call))
             self._flights.add(flight)
             flight.add_done_callback(self._flights.discard)
 
     def _next(self) -> tuple[LookupTask, CallStart] | None:
-        """Take what may be sent now, and count it among the calls in flight.
+        """Take a call that may be sent now, and count it as in flight.
 
-        What was reserved at a price since risen is reserved anew; consent that has ended meanwhile
-        is none.
+        A call reserved at a price that has risen since is reserved again; a call whose consent has
+        ended is not sent.
         """
         while self._ready and self._progress.in_flight < self._limit():
             if self._is_paused() or self._halted():
                 return None
             task = self._ready.popleft()
             if self._runs_low():
-                self._wake.set()  # a flight that goes on never lands, and wakes nobody
+                self._wake.set()  # a send loop that continues does not wake the lane itself
             if task.consent_ends_at is not None and self.clock() >= task.consent_ends_at:
                 self._release_intent(task, LookupStatus.LAPSED)
             elif task.bound_micro < self._highest():
@@ -488,10 +487,10 @@ class Lane:
         return None
 
     async def _send_loop(self, task: LookupTask, begun: CallStart) -> None:
-        """Make an attempt, and the next one at once.
+        """Make an attempt, and then the next ones at once.
 
-        A call that waited for the loop to come around would go out with all others that were
-        answered beside it, and be answered with them: they would all wait for each other for good.
+        If the next call waited for the lane's loop, it would be sent together with all others that
+        were answered in the same moment, and the calls would stay synchronised in bursts.
         """
         await self._attempt(task, begun)
         while (call := self._next()) is not None:
@@ -500,10 +499,10 @@ class Lane:
         self._wake.set()
 
     async def _receive(self, task: LookupTask) -> CallOutcome:
-        """Send a call and return what came; let the next go while an answer is confirmed.
+        """Send a call and return its result; while an answer is confirmed, send the next call.
 
-        The service has nothing to do for it meanwhile. Where one call decides whether others
-        follow, it is waited for.
+        The service has no work with it in that time. If one call decides whether others follow, the
+        next call waits.
         """
         is_in_flight = True
         try:
@@ -519,7 +518,7 @@ class Lane:
         return reading
 
     async def _attempt(self, task: LookupTask, begun: CallStart) -> None:
-        """Make one attempt and hand in its outcome."""
+        """Make one attempt and queue its outcome for the journal."""
         stops, wallet, check = self.stops, self.wallet, self.check
         mark, witness_mark = wallet.settled_micro, self._evidence.mark
         sent_at = self.clock()
@@ -528,7 +527,7 @@ class Lane:
             task.answered_before = stops.answered
         try:
             reading = await self._receive(task)
-        except Exception as error:  # noqa: BLE001 - a fault of ours: every caller gets it; in doubt
+        except Exception as error:  # noqa: BLE001 - a bug: every caller gets it; the call is in doubt
             self.writer.breaks(error)
             wallet.unbind(task.bound_micro)
             self._end(task, LookupStatus.WAITING, 0)
@@ -574,10 +573,10 @@ class Lane:
         )
 
     def _delay(self, task: LookupTask, reading: CallOutcome) -> float | None:
-        """Return seconds until a lookup is tried again; None where its attempts are used up.
+        """Return the seconds until a lookup is tried again; None if its attempts are used up.
 
-        While the service answers nobody, free attempts for at least three customers tell of the
-        service and use up nothing: they go on, one at a time, until the silence is given up.
+        While the service does not answer at all, free attempts for at least three customers do not
+        use up their attempts: they continue, one at a time, until the run gives up.
         """
         if task.is_used_up(reading, self.attempts):
             return None
@@ -603,7 +602,7 @@ class Lane:
         delay: float | None,
         reading: CallOutcome,
     ) -> None:
-        """Go on with a lookup once its outcome is committed."""
+        """Continue with a lookup after its outcome is committed."""
         self._freed(task)
         cost_micro = self._judged(task, settled)
         if task.is_api_call:
@@ -616,7 +615,7 @@ class Lane:
             self._end(task, LookupStatus.WAITING, 0)
 
     def _judged(self, task: LookupTask, settled: CallResult) -> int:
-        """Return what a call counts at by now; look whether its check can go on."""
+        """Return the cost that counts for a call; record objections of a disputed cost."""
         disputed, cost_micro = self.writer.disputed, settled.cost_micro or 0
         if settled.named_micro is not None:
             self._unjudged -= 1
@@ -635,7 +634,7 @@ class Lane:
         heapq.heappush(self._waiting, (self._now() + delay_s, next(self._order), task))
 
     def _freed(self, task: LookupTask) -> None:
-        """Take note that a call is not under way any more: what it leaves may be any lane's."""
+        """Record that a call has ended; any lane may use the money that it releases."""
         self._intents -= 1
         self._claim_from = 0.0
         self.wallet.unbind(task.bound_micro)
@@ -644,7 +643,7 @@ class Lane:
         self._wake.set()
 
     def claim_again(self) -> None:
-        """Claim once more soon, where a claim was refused and another lane's call has settled."""
+        """Claim again soon if a claim was refused and another lane's call has settled."""
         if self._claim_from > (soon := self._refused_at + _POLL_S):
             self._claim_from = soon
             self._wake.set()
@@ -658,7 +657,7 @@ class Lane:
         self._wake.set()
 
     def _end_unsent(self, task: LookupTask, status: LookupStatus) -> None:
-        """End a call that was not made, and write down what became of its lookup."""
+        """End a call that was not made, and save its lookup's status."""
         change = task.becomes(status)
         if change is None:
             self._end(task, status, 0)
@@ -668,7 +667,7 @@ class Lane:
     # --- stops ---
 
     def _release_waiting(self) -> None:
-        """Give back what was not sent; what is in flight settles by itself."""
+        """Release calls that were not sent; calls in flight settle by themselves."""
         self._claims = False
         while self._ready:
             self._release_intent(self._ready.popleft(), LookupStatus.WAITING)
@@ -681,13 +680,13 @@ class Lane:
                 self._end(task, LookupStatus.WAITING, 0)
 
     def _release_intent(self, task: LookupTask, becomes: LookupStatus) -> None:
-        """Give an intent back unsent; what stays claimed is reserved anew."""
+        """Release an intent unsent; a call that stays claimed is reserved again."""
 
-        def given_back() -> None:
+        def on_released() -> None:
             self._freed(task)
             if becomes is LookupStatus.CLAIMED:
                 self._put_off(task, 0.0)
             else:
                 self._end(task, becomes, 0)
 
-        self.writer.settle(released(task, self.clock()), task.becomes(becomes), given_back)
+        self.writer.settle(released(task, self.clock()), task.becomes(becomes), on_released)

@@ -1,6 +1,6 @@
-"""One lookup, or API call, on its way through a lane, and how an attempt at it is written down.
+"""One lookup or API call in a lane, and the record of each attempt.
 
-Plain values without a clock or a task; moving them along is `lane`'s business.
+Plain values without a clock; `lane` processes them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.requests import Request
 
 RELEASED = "released"
-"""Trouble of an intent that was given back unsent: the run stopped, or the price rose."""
+"""Trouble of an intent that was released unsent: the run stopped, or the price rose."""
 
 CALL_STATES = {
     ChargeStatus.ANSWERED: CallState.ANSWERED,
@@ -49,7 +49,7 @@ SAID_OF_CUSTOMER = frozenset(
         FailureReason.OTP_UNASKED,
     }
 )
-"""Refusals that tell something of the customer, as a miss does: they are no failures of calls."""
+"""Refusals that say something about the customer, like a miss: the call did not fail."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,67 +57,67 @@ class LookupTask:
     """One lookup of a screening run, or one API call: a token, a consent, a pull, an offer."""
 
     check: str  # the check or operation
-    # gives the call as it will be written, which may hold secrets and identifiers
+    # builds the request to send, which may contain secrets and identifiers
     request: Callable[[], Request] = field(repr=False)
-    kind: str  # what its subject is the pseudonym of
-    subject: bytes  # whom or what it is about, as a pseudonym
+    kind: str  # the kind of its subject
+    subject: bytes  # the pseudonym of the person or thing it is about
     worst_micro: int  # the most an attempt may cost
-    # the identifier that it is asked by; empty of an API call that has none
+    # the identifier that it is asked by; empty if an API call has none
     asked: str = field(default="", repr=False)
-    keeps_body: bool = True  # the journal keeps the answer, sealed; not a secret
+    keeps_body: bool = True  # the journal stores the answer, sealed; off for secrets
     consent_reference: str | None = None  # the consent that authorises it
-    # instant from which it does not any more; None where none is needed
+    # the instant that consent ends; None if none is needed
     consent_ends_at: int | None = None
-    lookup_id: int | None = None  # its number among the lookups of runs; None of an API call
+    lookup_id: int | None = None  # its number in the journal's table; None for an API call
     row: int | None = None  # the batch's row in whose name it is asked; None for an API call
-    status: LookupStatus = LookupStatus.WAITING  # what became of it
+    status: LookupStatus = LookupStatus.WAITING
     attempts: int = 0  # attempts made in this run
-    # answers the run had when it was first sent in this session; -1 before
+    # the run's number of answers when it was first sent in this session; -1 before
     answered_before: int = -1
-    doubted: bool = False  # an attempt may have been charged without our knowing
-    doubts: int = 0  # attempts that may have been, over all runs of its age
-    unread: int = 0  # those of them whose response came and could not be read
-    was_unread: bool = False  # a response could not be read before, in this run or an earlier one
-    # what the attempt under way was granted
+    doubted: bool = False  # an attempt may have been charged, which is unknown
+    doubts: int = 0  # such attempts, over all runs within their age
+    unread: int = 0  # those of them whose response could not be read
+    was_unread: bool = False  # an earlier response could not be read, in this or another run
+    # the reservation of the attempt under way
     grant: Reservation = field(default=Reservation(ReservationStatus.LATER))
-    # is set once it has come to an end; only API calls are waited for
+    # set when it has ended; only API calls are waited for
     done: asyncio.Future[None] | None = None
-    # what the last attempt of an API call came to; of a lookup the journal tells
+    # the result of an API call's last attempt; a lookup's is in the journal
     reading: CallOutcome | None = None
 
     @property
     def bound_micro(self) -> int:
-        """Return the worst cost that the attempt under way is reserved with."""
+        """Return the worst cost reserved for the attempt under way."""
         return self.grant.reserved_micro
 
     @property
     def is_api_call(self) -> bool:
-        """Return whether it is no lookup of a screening run, which has a number."""
+        """Return whether it is an API call, not a lookup of a screening run."""
         return self.lookup_id is None
 
     @property
     def witness(self) -> Hashable:
-        """Return who speaks where its answer makes further calls useless.
+        """Return the witness that its answer counts as when it objects to further calls.
 
-        Identifiers of one customer are one witness: a record that is broken is so by each of them.
+        All identifiers of one customer are one witness: a broken record is broken by each of them.
         """
         return self.subject if self.row is None else self.row
 
     @property
     def key(self) -> bytes | int:
-        """Return what no two tasks of a lane share while they are under way."""
+        """Return a key that is unique among the open tasks of a lane."""
         return self.subject if self.lookup_id is None else self.lookup_id
 
     def becomes(self, status: LookupStatus) -> Change | None:
-        """Return what is to be written of its lookup; None of an API call, which has none.
+        """Return the change of its lookup's state to write; None for an API call.
 
-        Who claims it again begins with fresh attempts.
+        A lookup that waits to be claimed again starts with fresh attempts.
         """
         attempts = 0 if status is LookupStatus.WAITING else self.attempts
         return None if self.lookup_id is None else (self.lookup_id, status, attempts)
 
     def ask(self, price_micro: int = 0) -> ReserveRequest:
-        """Return the wish to make the next attempt; it may cost no less than the price seen."""
+        """Return the request to reserve the next attempt, at no less than the price seen."""
         return ReserveRequest(
             check=self.check,
             kind=self.kind,
@@ -128,14 +128,14 @@ class LookupTask:
         )
 
     def record_attempt(self, reading: CallOutcome) -> None:
-        """Count an attempt that may have been charged without our knowing."""
+        """Count an attempt in doubt, and note an unreadable response."""
         if reading.verdict is ChargeStatus.IN_DOUBT:
             self.doubts += 1
             self.unread += reading.is_unread
         self.was_unread = self.was_unread or reading.is_unread
 
     def is_used_up(self, reading: CallOutcome, attempts: int) -> bool:
-        """Return whether a lookup whose attempt is in doubt may not be sent again in its age."""
+        """Return whether an attempt in doubt was the last one allowed within its age."""
         if reading.verdict is not ChargeStatus.IN_DOUBT:
             return False
         return is_closed(self.doubts, self.unread, attempts)
@@ -143,17 +143,17 @@ class LookupTask:
     def ends_as(
         self, reading: CallOutcome, delay_s: float | None, *, stops: bool
     ) -> LookupStatus | None:
-        """Return how the lookup ends with this attempt; None where it goes on or was not reached.
+        """Return the status that this attempt ends the lookup with; None if it has not ended.
 
         Args:
-            reading: what the attempt came to.
-            delay_s: wait before the next attempt; None where there is to be none.
-            stops: enough lookups said the same for the check or the run to stop.
+            reading: the result of the attempt.
+            delay_s: wait before the next attempt; None if there is none.
+            stops: enough lookups have met the same for the check or the run to stop.
         """
         if reading.verdict is ChargeStatus.ANSWERED:
             return LookupStatus.FREE if reading.cost_micro == 0 else LookupStatus.PAID
         if reading.verdict is ChargeStatus.UNREADABLE:
-            # nobody knows what an API call did, as where its answer was lost; its cost is known
+            # the effect of an API call is as unknown as if its answer were lost; its cost is known
             return LookupStatus.IN_DOUBT if self.is_api_call else LookupStatus.UNREADABLE
         if stops:
             return None
@@ -166,9 +166,9 @@ class LookupTask:
 
 
 def most_charged(task: LookupTask, reading: CallOutcome, named_micro: int | None) -> int:
-    """Return the most an attempt can have cost, in micro-naira; of what is not believed, its bound.
+    """Return the most an attempt can have cost, in micro-naira; its bound if the cost is disputed.
 
-    The journal counts what was named in full. Here it would only end a round for want of money.
+    The journal counts the named cost in full, but here it would end the run for lack of money.
     """
     is_unknown = reading.cost_micro is None and reading.verdict is ChargeStatus.ANSWERED
     if named_micro is not None or is_unknown or reading.verdict is ChargeStatus.IN_DOUBT:
@@ -185,8 +185,8 @@ def outcome_of(
     now: int,
     named_micro: int | None = None,
 ) -> CallResult:
-    """Return an attempt as the journal keeps it; `named_micro` is a cost that is not believed."""
-    # of an API call in doubt no body is kept to be read again
+    """Return an attempt's record for the journal; `named_micro` is a cost that is not believed."""
+    # no body of an API call in doubt is stored to be read again
     is_read_again = reading.verdict is ChargeStatus.UNREADABLE or (
         reading.is_unread and not task.is_api_call
     )
@@ -210,7 +210,7 @@ def outcome_of(
 
 
 def released(task: LookupTask, now: int) -> CallResult:
-    """Return an intent that is given back unsent, as the journal keeps it."""
+    """Return the journal's record of an intent that is released unsent."""
     return CallResult(
         call_id=task.grant.call_id,
         ask=task.ask(task.bound_micro),

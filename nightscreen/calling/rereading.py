@@ -1,7 +1,7 @@
-"""Reading kept bodies again after the table of manners was corrected. Nothing is asked or paid.
+"""Read stored bodies again after the table of response rules was corrected, at no cost.
 
-An answer that can be read by now becomes an ordinary answer of its own time; the next run uses it
-where it is still fresh. What the table says is `client`'s, what is kept `journal`'s.
+A body that can be read now becomes an ordinary answer with its original date; the next run uses it
+if it is still fresh.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ if TYPE_CHECKING:
     from nightscreen.journal.answers import OpenedAnswer
 
 _ANY_OTHER = "https://other.invalid/"
-"""Stands for the second identifier of a check, which no reading of an answer looks at."""
+"""A placeholder for the second identifier of a check, which reading an answer does not use."""
 
 
 @dataclass(slots=True)
 class Reread:
-    """What became of one check's kept bodies."""
+    """The result for one check's stored bodies."""
 
     kept: int = 0  # bodies that could not be read before
-    # those that can be read by now, by outcome
+    # those that can be read now, by outcome
     answers: Counter[str] = field(default_factory=Counter)
-    left_cost_micro: int = 0  # what those that still cannot be had cost
+    left_cost_micro: int = 0  # the cost of those that still cannot be read
 
     @property
     def read(self) -> int:
-        """Return how many can be read by now."""
+        """Return how many can be read now."""
         return sum(self.answers.values())
 
 
 def reread(journal: Journal, rules: ResponseRules) -> dict[str, Reread]:
-    """Read every kept body again; return what became of them, by check.
+    """Read every stored body again; return the results by check.
 
-    Only answers to the checks of a screening are read: what a BVN consent or an offer came to hangs
-    on more than its answer.
+    Only answers to the checks of a screening are read: the effect of a BVN consent or a loan offer
+    depends on more than its answer.
 
     Raises:
-        JournalError: the journal cannot be read or written; what was read before is kept.
+        JournalError: the journal cannot be read or written; what was read before stays saved.
     """
     classifier = Classifier(rules)
-    found: dict[str, Reread] = {}
+    results: dict[str, Reread] = {}
     for block in journal.answers.unread():
         read = []
         for each in block:
-            mine = found.setdefault(each.check, Reread())
-            mine.kept += 1
+            result = results.setdefault(each.check, Reread())
+            result.kept += 1
             reading = classifier.read(_request(each), Exchange(each.status, each.body))
             is_check = each.check in CHECKS
             if (
@@ -64,16 +64,16 @@ def reread(journal: Journal, rules: ResponseRules) -> dict[str, Reread]:
                 and reading.verdict is ChargeStatus.ANSWERED
                 and reading.outcome is not None
             ):
-                mine.answers[reading.outcome.value] += 1
+                result.answers[reading.outcome.value] += 1
                 read.append((each, reading.outcome, reading.cost_micro))
             else:
-                mine.left_cost_micro += each.cost_micro or 0
+                result.left_cost_micro += each.cost_micro or 0
         journal.answers.settle(read)
-    return found
+    return results
 
 
 def _request(each: OpenedAnswer) -> Request:
-    """Return the request that brought an answer, as far as reading it needs."""
+    """Return the request of an answer, with the parts that reading needs."""
     if each.check in CHECKS:
         kind = IdentityKind(each.kind)
         return lookup_request(Lookup(each.check, kind, each.asked, _ANY_OTHER))

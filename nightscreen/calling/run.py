@@ -1,7 +1,6 @@
-"""A run as a value: what is open while a run of any flow makes its calls.
+"""A run of any flow as a value, which is passed to the code that asks and reports.
 
-It is handed to what asks and to what reports. How a run is opened and written down is `runs`'
-business; what only screening has is `runs.screening_run.ScreeningRun`.
+`runs` opens and saves it; `runs.screening_run.ScreeningRun` adds what only screening needs.
 """
 
 from __future__ import annotations
@@ -32,69 +31,69 @@ if TYPE_CHECKING:
     from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.plan import Quote
 
-_NOT_ACTED_ON = frozenset({CallState.NOT_SENT.value, CallState.NOT_CHARGED.value})
+_WITHOUT_EFFECT = frozenset({CallState.NOT_SENT.value, CallState.NOT_CHARGED.value})
 
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One run of any flow, under way."""
+    """One run of any flow."""
 
     run_id: str
-    flow: str  # its flow as the journal has it, such as `pull_transactions`
-    batch: str  # what its nights are compared by
-    purpose: str  # what its calls are made for, as the journal has it
+    flow: str  # its flow in the journal, such as `pull_transactions`
+    batch: str  # the batch name; a run is compared with earlier ones of the same name
+    purpose: str  # the purpose of its calls, in the journal
     parameters: ScreenBatch | ApiRunParameters
     settings: Settings
     journal: Journal
     folder: RunFolder
-    stops: Stops  # what stops it
-    wallet: Wallet  # what is known of the prepaid balance
+    stops: Stops
+    wallet: Wallet
     caps: Caps
-    started_at: int  # when it was first begun
-    is_new: bool  # it was begun now, not resumed
-    response_rules: ResponseRules  # what a response of the service means
-    # what the lender declares, for the account of the calls
+    started_at: int  # when it first started, in microseconds
+    is_new: bool  # not resumed
+    response_rules: ResponseRules
+    # the lender's declarations, for the list of calls
     declared: Declarations = field(default_factory=Declarations)
     input_digest: str = ""
-    quote: Quote | None = None  # what it may cost; None until that is worked out
-    spent_before_micro: int = 0  # what earlier sessions of it had spent when it was quoted
-    on_close: ExitStack = field(default_factory=ExitStack)  # gives back what the run has open
+    quote: Quote | None = None  # None until it is priced
+    spent_before_micro: int = 0  # what its earlier sessions had spent when it was quoted
+    on_close: ExitStack = field(default_factory=ExitStack)  # closes the run's open resources
 
     @property
     def clock(self) -> Clock:
-        """Return what gives the present instant."""
+        """Return the journal's clock."""
         return self.journal.clock
 
     @property
     def progress(self) -> dict[str, CheckProgress]:
-        """Return the numbers of each check or operation that it asks."""
+        """Return the progress of each check or operation."""
         return self.stops.progress
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """Return the checks or operations that its calls are counted under."""
+        """Return the run's checks or operations."""
         return tuple(self.progress)
 
     @property
     def rows_read(self) -> int | None:
-        """Return how many rows it has read, None where its flow counts none."""
+        """Return how many rows it has read; None if its flow does not count rows."""
         return None
 
     @property
     def only_quotes(self) -> bool:
-        """Return whether the run ends with its quote, and leaves nothing."""
+        """Return whether the run ends with its quote, and saves nothing."""
         return only_quotes(self.parameters)
 
     @property
     def has_no_effect(self) -> bool:
-        """Return whether no call of it, in whatever session, can have been acted on."""
+        """Return whether no call of it, in any session, can have had an effect."""
         calls = (row for rows in self.journal.runs.calls(self.run_id) for row in rows)
-        return all(row.state in _NOT_ACTED_ON for row in calls)
+        return all(row.state in _WITHOUT_EFFECT for row in calls)
 
     def refuse_wrong_address(self) -> None:
-        """Say so where nothing of the service was found at its address.
+        """Refuse a new run if the service was not found at its address.
 
-        A run that is resumed ends by its stop, with a report: it is there already.
+        A resumed run, which has a folder already, ends by its stop, with a report.
 
         Raises:
             SettingsError: the address answers, but not as the service does.
@@ -107,18 +106,18 @@ class Run:
             )
 
     def discard(self) -> None:
-        """Leave nothing of a new run that came to nothing."""
+        """Remove every trace of a new run without effect."""
         if self.is_new and self.has_no_effect:
             self.journal.runs.discard(self.run_id)
             discard_folder(self.folder.path)
 
     def close(self) -> None:
-        """Give back what the run has open, the journal last."""
+        """Close the run's open resources, the journal last."""
         self.on_close.close()
 
 
 def only_quotes(parameters: ScreenBatch | ApiRunParameters) -> bool:
-    """Return whether a run of these parameters ends with its quote, and leaves nothing."""
+    """Return whether a run with these parameters ends with its quote, and saves nothing."""
     return bool(getattr(parameters, "quote_only", False))
 
 
@@ -126,9 +125,9 @@ def only_quotes(parameters: ScreenBatch | ApiRunParameters) -> bool:
 
 
 def money_left(run: Run) -> int | None:
-    """Return micro-naira still free under every cap, or None where there is no cap."""
+    """Return the micro-naira left under every cap, or None without a cap."""
     money, caps = run.journal.money, run.caps
-    rooms = [
+    left = [
         cap - spent().bound_micro
         for cap, spent in (
             (caps.run_micro, partial(money.of_run, run.run_id)),
@@ -137,7 +136,7 @@ def money_left(run: Run) -> int | None:
         )
         if cap is not None
     ]
-    return max(0, min(rooms)) if rooms else None
+    return max(0, min(left)) if left else None
 
 
 def listed_prices(settings: Settings) -> dict[str, int]:

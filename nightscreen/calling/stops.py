@@ -1,8 +1,8 @@
-"""Stops: what makes further calls useless, who must agree on it, and how far it reaches.
+"""Stops: what makes further calls useless, how many must agree on it, and how far it reaches.
 
-`RULES` is the table of what answers can say against going on, `TRANSIENT_STOPS` that of the stops
-which may pass by themselves. A stop is a value: the first one stays, whatever is in flight settles,
-and nothing new is sent. No clock of its own, no engine.
+`RULES` is the table of objections to further calls, `TRANSIENT_STOPS` that of the stops that may
+pass by themselves. A stop is a value: the first one stays, calls in flight settle, and nothing new
+is sent.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
     from nightscreen.client.classify import CallOutcome
 
-TOLERATED_FROM = 200  # lookups that must be done before the share of failures can stop a run
+TOLERATED_FROM = 200  # lookups that must have ended before the share of failures can stop a run
 
 SILENT_AFTER = 40
-"""Attempts in a row without an answer, over all checks, from which on the service is probed."""
+"""Attempts in a row without an answer, over all checks, after which the service is probed."""
 
 SAME_FAULT_WAIT_S = 10.0
-"""Wait once two customers have met the same fault, doubled after each further one: 70 s in all,
+"""Wait after two customers have met the same fault, doubled after each further one: 70 s in all,
 longer than a service takes to restart."""
 
 
 class Objection(StrEnum):
-    """What an answer says against going on; the first four are words of the response rules."""
+    """A result's objection to further calls; the first four are names in the response rules."""
 
     AUTH = "auth"
     BALANCE = "balance"
@@ -62,7 +62,7 @@ class Objection(StrEnum):
 
 
 class Until(StrEnum):
-    """What makes witnesses be forgotten: such an answer speaks for the service."""
+    """The kind of answer that clears the witnesses of an objection."""
 
     ANSWER = "good answer"
     RECORD = "record that could be read"
@@ -72,26 +72,26 @@ class Until(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How many must say the same before a check or the run stops, and for what reason."""
+    """How many witnesses of an objection stop a check or the run, and for which reason."""
 
-    # witnesses needed until the check's first good answer: at first nothing speaks for the service,
-    # and a wrong key or address should show quickly
+    # witnesses needed until the check's first good answer: a wrong key or address should show
+    # quickly
     first: int
-    # witnesses needed after it; None where nothing of the kind stops any more. A hundred good
-    # answers speak for the service: proxies and firewalls were seen to refuse single calls, and two
-    # in a row by chance. Three in a row is preferred to a share of the last fifty: it needs no
-    # fifty answers, and one good answer ends the suspicion.
+    # witnesses needed after it; None if the objection then no longer stops anything. Proxies and
+    # firewalls were seen to refuse single calls, and two in a row by chance. Three in a row is
+    # preferred to a share of the last fifty: it needs no fifty answers, and one good answer clears
+    # it.
     later: int | None
-    reason: str | None  # the stop; None where it only lengthens a pause
-    # the run stops, not the check alone; a refusal's response rule may say so too
+    reason: str | None  # the stop; None if it only lengthens a pause
+    # whether the run stops, not only the check; a refusal's response rule may require it too
     whole_run: bool = False
-    # a witness counts only where it was sent after the one before was heard, so that a bad moment,
-    # in which many calls are in flight, is one witness
+    # a witness counts only if it was sent after the previous one was received, so that a short
+    # fault with many calls in flight counts as one witness
     apart: bool = True
-    # what makes them be forgotten. While there are witnesses that a good answer would contradict,
-    # the check asks one lookup at a time.
+    # the answer that clears them. While there are witnesses that a good answer would clear, the
+    # check asks one lookup at a time.
     until: Until = Until.ANSWER
-    notice: str = ""  # what is said then
+    notice: str = ""  # added to the run's notices
 
 
 RULES: Mapping[Objection, Rule] = {
@@ -99,7 +99,7 @@ RULES: Mapping[Objection, Rule] = {
     Objection.BALANCE: Rule(2, 3, StopReason.BALANCE),
     Objection.TEST_MODE: Rule(2, 3, TEST_MODE),
     Objection.ADDRESS: Rule(2, 3, ADDRESS),
-    # The same where other answers came: something stands between for this check alone.
+    # The same after other answers came: something intercepts only this check.
     Objection.ASTRAY: Rule(
         2,
         3,
@@ -107,8 +107,8 @@ RULES: Mapping[Objection, Rule] = {
         notice="the address answered {check} as the service does not (a 404 or a redirect), while "
         "other answers came: see what stands between, such as a proxy",
     ),
-    # A live service has no one record for different people. Calls in flight together count, since
-    # no bad moment makes such a record.
+    # A live service never has one record for different people. Calls in flight together count,
+    # since no short fault makes such a record.
     Objection.SAMPLE: Rule(
         2,
         3,
@@ -118,8 +118,8 @@ RULES: Mapping[Objection, Rule] = {
         notice="{check} lookups of different identities were answered with one and the same record "
         "of somebody else: the service, or what stands before it, answers with samples",
     ),
-    # The very same 5xx. Each may have been charged, so that its worst cost stays reserved; five
-    # are a handful. Later faults are rare ones, an outage or an overload.
+    # The identical 5xx. Each may have been charged, so its worst cost stays reserved; five are few
+    # enough. After a good answer, faults are single ones, an outage or an overload.
     Objection.FAULT: Rule(
         5,
         None,
@@ -127,9 +127,9 @@ RULES: Mapping[Objection, Rule] = {
         notice="{number} {check} lookups in a row met the same fault of the service, and none was "
         "answered; each may have been charged",
     ),
-    # A response that cannot be read, and that may have been charged. One person's may be odd for
-    # good. Where several customers get nothing else, something stands between, or the service has
-    # changed its answers. That is an outage, which may pass, and nothing of it gets an age.
+    # A response that cannot be read and may have been charged. One person's record may be broken
+    # permanently. But if several customers get only such responses, a proxy intercepts them or the
+    # service has changed its answers. That is an outage, which may pass; its lookups get no age.
     Objection.UNREAD: Rule(
         3,
         3,
@@ -140,8 +140,8 @@ RULES: Mapping[Objection, Rule] = {
         "nightscreen journal reread",
     ),
     # Charged answers whose record cannot be read. Ten in a row mean that the service has changed
-    # its answers; each further one is paid for and of no use. A miss, which has no record, tells
-    # nothing of how records are written.
+    # its answers; each further one would be paid for without use. A miss has no record and says
+    # nothing about their format.
     Objection.UNREADABLE: Rule(
         10,
         10,
@@ -151,8 +151,8 @@ RULES: Mapping[Objection, Rule] = {
         notice="{check} was stopped: {number} answers in a row were charged and could not be read; "
         "correct the table of manners, then: nightscreen journal reread, and resume the run",
     ),
-    # A cost too high to be a price, and not contradicted by a balance. The stop is `auth`, as
-    # where the service itself finds no price: only a person can set that right.
+    # A cost too high to be a price, and not contradicted by a balance. The stop is `auth`, as when
+    # the service itself finds no price: only a person can correct that.
     Objection.COST: Rule(
         2,
         2,
@@ -173,17 +173,17 @@ RULES: Mapping[Objection, Rule] = {
         "comes that contradicts or confirms it; enter what the service's invoice says: "
         "nightscreen journal settle, then resume the run",
     ),
-    # A pause longer than one answer's `Retry-After` is taken for.
+    # A `Retry-After` longer than one answer alone is believed for.
     Objection.LONG_WAIT: Rule(2, 2, None),
 }
-"""What answers can say against going on. A customer is one witness: a record that is broken is so
-by each of their identifiers."""
+"""The objections to further calls. A customer is one witness: a broken record is broken by each of
+the customer's identifiers."""
 
-FEW = 3  # customers that are enough to tell a fault of the service from one of theirs, at any time
+FEW = 3  # customers that are enough to tell a fault of the service from one of a customer's record
 
 
 class TransientStop(NamedTuple):
-    """A stop that may pass by itself: what is waited for, and whether it comes back at noon."""
+    """A stop that may pass by itself: what is waited for, and whether it passes at noon."""
 
     waits_for: str
     at_noon: bool = False
@@ -196,49 +196,48 @@ TRANSIENT_STOPS: Mapping[str, TransientStop] = {
         "the day's number of lookups, which comes back at noon in Lagos", at_noon=True
     ),
 }
-"""Stops that may pass before the deadline; others are tried again after `resume_every`."""
+"""Stops that may pass before the deadline; those not `at_noon` are retried after `resume_every`."""
 
 
 @dataclass(slots=True)
 class Evidence:
-    """What the lookups of one check said against going on."""
+    """The objections of one check's lookups."""
 
     proved: bool = False  # the check has had a good answer in this run
-    # the last refusal as (word, whether it is of the whole run); None where a good answer came
-    # since
+    # the last refusal as (objection, whether it stops the whole run); None after a good answer
     refused: tuple[Objection, bool] | None = None
     # instant, on the loop's clock, before which the next call may not be sent
     not_before: float = 0.0
-    # instant of the first of the responses in a row that could not be read
+    # instant of the first response in the current row of unreadable ones
     unread_since: int | None = None
-    mark: int = 0  # what a call that is sent now is to bring back
+    mark: int = 0  # passed with each call that is sent, and compared when it returns
     _witnesses: dict[tuple[Objection, Hashable], set[Hashable]] = field(default_factory=dict)
     _heard_at: dict[tuple[Objection, Hashable], int] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
-        """Return whether there is a witness whom a good answer would contradict."""
+        """Return whether there is a witness that a good answer would clear."""
         return any(RULES[word].until is Until.ANSWER for word, _ in self._witnesses)
 
     def number(self, word: Objection, detail: Hashable = None) -> int:
-        """Return how many witnesses there are for what was said."""
+        """Return how many witnesses an objection has."""
         return len(self._witnesses.get((word, detail), ()))
 
     def knows(self, word: Objection, witness: Hashable) -> bool:
-        """Return whether a witness was heard already, or enough of them."""
+        """Return whether a witness is known, or there are enough of them."""
         heard = self._witnesses.get((word, None), ())
         return witness in heard or len(heard) >= RULES[word].first
 
     def add_witness(
         self, word: Objection, witness: Hashable, mark: int | None = None, detail: Hashable = None
     ) -> int:
-        """Add a lookup as a witness; return how many witnesses there are for what it says.
+        """Add a lookup as a witness; return how many witnesses the objection has.
 
         Args:
-            word: what it says.
-            witness: whom it was for.
-            mark: what `mark` was when it was sent; None where that does not matter.
-            detail: what must be the very same, such as the fault's text.
+            word: the objection.
+            witness: the customer it was for.
+            mark: `mark` when it was sent; None if that does not matter.
+            detail: must be identical for all witnesses, such as the fault's text.
         """
         key = (word, detail)
         witnesses = self._witnesses.setdefault(key, set())
@@ -250,24 +249,24 @@ class Evidence:
         return len(witnesses)
 
     def counted(self, word: Objection, number: int) -> None:
-        """Take so many witnesses for a word, as they were counted before."""
+        """Set the number of witnesses of an objection, as counted before."""
         self._witnesses[word, None] = set(range(number))
 
     def answered(self) -> None:
-        """Forget what a good answer contradicts."""
+        """Clear what a good answer contradicts."""
         self.proved = True
         self.not_before = 0.0
         self.unread_since = self.refused = None
         self.forget(Until.ANSWER)
 
     def forget(self, until: Until) -> None:
-        """Forget the witnesses that something contradicts."""
+        """Clear the witnesses of objections that such an answer contradicts."""
         for key in [each for each in self._witnesses if RULES[each[0]].until is until]:
             del self._witnesses[key]
             self._heard_at.pop(key, None)
 
     def starts_anew(self) -> None:
-        """Forget refusals, which cost nothing to hear again; faults may be charged and stay."""
+        """Clear refusals, which are free to meet again; faults may be charged and stay."""
         self.not_before = 0.0
         if self.refused is not None:
             self._witnesses.pop((self.refused[0], None), None)
@@ -276,7 +275,7 @@ class Evidence:
 
 @dataclass(slots=True)
 class CheckProgress:
-    """One check's numbers while it runs; `wanted` is all lookups it was to ask."""
+    """One check's figures while it runs; `wanted` is the number of lookups to ask."""
 
     wanted: int = 0
     paid: int = 0
@@ -294,18 +293,18 @@ class CheckProgress:
 
     @property
     def done(self) -> int:
-        """Return how many lookups came to an end."""
+        """Return how many lookups have ended."""
         asked = self.paid + self.free + self.reused + self.failed + self.in_doubt
         return asked + self.unreadable + self.lapsed + self.spared
 
     def count(self, status: LookupStatus, cost_micro: int) -> None:
-        """Count a lookup that came to an end."""
+        """Count a lookup that has ended."""
         self.cost_micro += cost_micro
         name = status.name.lower()
         setattr(self, name, getattr(self, name) + 1)
 
     def take_back(self, statuses: Iterable[LookupStatus]) -> None:
-        """Count lookups as not ended that failed or were lost: they are asked again."""
+        """Uncount lookups that failed or were lost: they are asked again."""
         for status in statuses:
             self.failed -= status is LookupStatus.FAILED
             self.in_doubt -= status is LookupStatus.IN_DOUBT
@@ -315,46 +314,46 @@ class CheckProgress:
 class Silence:
     """How long a run has had no answer, and what each check waits for meanwhile.
 
-    After some attempts in a row without a sign of life every check pauses, and one call at a time
-    probes the service. A run that waits for whatever reason is given up by one rule: a silent
-    service, one that asks to be left alone for ever, a lookup that another process holds.
-    Instants are seconds on the loop's clock, which nobody sets back.
+    After some attempts in a row without a response every check pauses, and one call at a time
+    probes the service. One rule ends a run that waits too long, for whatever reason: a silent
+    service, one that keeps asking to wait, or a lookup that another process holds. Instants are
+    seconds on the loop's monotonic clock.
     """
 
-    # seconds after which the run stops; None where it never does
+    # seconds after which the run stops; None for never
     give_up_after_s: float | None = None
-    # attempts in a row without a sign of life from which on the service is probed
+    # attempts in a row without a response after which the service is probed
     after: int = SILENT_AFTER
     probe_every: float = 15.0  # seconds between two probes
     began: float | None = None  # when the first check began to wait; None while answers come
     since: int | None = None  # the same in microseconds, for people
-    opened_at: float | None = None  # when probing began; None while the service gives signs of life
+    opened_at: float | None = None  # when probing began; None while the service responds
     _attempts: int = 0
     _next_probe_at: float = 0.0
     _reasons: dict[str, str] = field(default_factory=dict)
 
     def clear_waits(self) -> None:
-        """Forget what was waited for: there was an answer, from the service or another process."""
+        """Clear the reasons to wait: an answer came, from the service or another process."""
         if self.began is not None:
             self.began = self.since = None
             self._reasons.clear()
 
     def stop_probing(self) -> None:
-        """Probe no longer: the service said something, be it a refusal."""
+        """Stop probing: the service responded, even if it refused."""
         self._attempts = 0
         self.opened_at = None
 
     def record_wait(self, who: str, reason: str, *, at: float, now: int) -> None:
-        """Record what a check waits for, in words; the wait begins now where none had begun.
+        """Record what a check waits for; the wait starts now unless one had started.
 
-        Now is `at` on the loop's clock, and `now` in microseconds.
+        The current instant is `at` on the loop's clock, and `now` in microseconds.
         """
         if self.began is None:
             self.began, self.since = at, now
         self._reasons[who] = reason
 
     def record_no_response(self, at: float) -> None:
-        """Count an attempt that brought none."""
+        """Count an attempt without a response."""
         self._attempts += 1
         if self.opened_at is None and self._attempts >= self.after:
             self.opened_at = at
@@ -362,7 +361,7 @@ class Silence:
             self._next_probe_at = at + self.probe_every
 
     def resume_at(self, at: float, in_flight: int) -> float | None:
-        """Return when the next call may be sent; None where nothing holds it back."""
+        """Return when the next call may be sent; None for now."""
         if self.opened_at is None:
             return None
         if in_flight:
@@ -371,12 +370,12 @@ class Silence:
 
     @property
     def reason(self) -> str:
-        """Return what is waited for, in words; empty where answers come."""
+        """Return what is waited for, as text; empty while answers come."""
         return "; ".join(dict.fromkeys(self._reasons.values()))
 
     @property
     def gives_up_at(self) -> float | None:
-        """Return when the run stops if no answer comes; None where it does not."""
+        """Return when the run stops if no answer comes; None if it does not stop."""
         if self.began is None or self.give_up_after_s is None:
             return None
         return self.began + self.give_up_after_s
@@ -384,59 +383,58 @@ class Silence:
 
 @dataclass(slots=True)
 class Stops:
-    """Why a run, or a check of it, stops, and what it waits for meanwhile."""
+    """Why a run or one of its checks stops, and what it waits for."""
 
-    progress: dict[str, CheckProgress] = field(default_factory=dict)  # each check's numbers
-    tolerated_failure_pct: float = 100.0  # share of failed lookups from which the run stops
-    price_list: str = ""  # the file of the price list, for who must correct it
+    progress: dict[str, CheckProgress] = field(default_factory=dict)  # by check
+    tolerated_failure_pct: float = 100.0  # the run stops above this share of failed lookups
+    price_list: str = ""  # the file of the price list, for a notice
     deadline_at: int | None = None  # instant after which nothing new is sent, microseconds
-    silence: Silence = field(default_factory=Silence)  # how long no answer has come, and why
+    silence: Silence = field(default_factory=Silence)
     reason: str | None = None  # why the run stopped; None while it goes on
     checks: dict[str, str] = field(default_factory=dict)  # why checks stopped, by check
-    # what a person should know, in the order it came up
+    # sentences for people, in order of time
     notices: list[str] = field(default_factory=list)
-    # how often which check met which error
+    # counts by check and error
     errors: Counter[tuple[str, str]] = field(default_factory=Counter)
     answered: int = 0  # answers in this session
-    proved_before: bool = False  # something was answered before it, in this run or an earlier one
-    # instant since which a stopped run waits to go on; None where it does not
+    proved_before: bool = False  # there were answers before it, in this run or an earlier one
+    # instant since which a stopped run waits to resume; None if it does not
     resting_since: int | None = None
     resting_until: int | None = None
-    # instant at which the day's number of a check comes back, once it is used up
+    # instant at which a check's used-up quota is renewed
     quota_until: dict[str, int] = field(default_factory=dict)
     # instant, on the loop's clock, until which the service asked a check to wait
     paused_until: dict[str, float] = field(default_factory=dict)
-    # the wallet was too low, and nothing was answered since: one call at a time finds out whether
-    # it was topped up, and one more refusal is enough to stop again
+    # the wallet was too low, and no answer came since: one call at a time finds out whether it was
+    # topped up, and one more refusal stops again
     probes_wallet: bool = False
-    # called with each attempt that came back: its check, its seconds, and what was read; for
-    # measures only, None where nobody listens
+    # called with check, seconds and result of each attempt that has ended; for metrics only
     on_attempt: Callable[[str, float, CallOutcome], None] | None = None
     _costs_in_doubt: bool = False
     _evidence: dict[str, Evidence] = field(default_factory=dict)
-    _outage_at: int | None = None  # answers there were when it went on after one
+    _outage_at: int | None = None  # the number of answers when it resumed after an outage
     _listeners: list[Callable[[], None]] = field(default_factory=list)
 
-    # --- stopping and going on ---
+    # --- stopping and resuming ---
 
     def on_stop(self, listener: Callable[[], None]) -> None:
-        """Call a listener when the run or a check stops, or lanes are to look again."""
+        """Call a listener when the run or a check stops, or lanes have to wake."""
         self._listeners.append(listener)
 
     def wake(self) -> None:
-        """Have lanes that sleep look again."""
+        """Wake lanes that sleep."""
         for listener in self._listeners:
             listener()
 
     def stop(self, reason: str) -> None:
-        """Stop everything; the first reason stays, unless it may pass and someone cancels."""
+        """Stop the run; the first reason stays, but a cancellation replaces a transient one."""
         cancelled = reason == StopReason.CANCELLED and self.reason in TRANSIENT_STOPS
         if self.reason is None or cancelled:
             self.reason = reason
             self.wake()
 
     def stop_check(self, check: str, reason: str) -> None:
-        """Stop one check; the run where no check is left."""
+        """Stop one check, and the run if no check is left."""
         if check in self.checks:
             return
         self.checks[check] = reason
@@ -445,7 +443,7 @@ class Stops:
         self.wake()
 
     def obey(self, stops: Mapping[str, str]) -> None:
-        """Stop what another process has stopped, by scope: a check, or the run."""
+        """Apply the stops of other processes, by scope: a check, or the run."""
         for scope, reason in stops.items():
             if scope == WHOLE_RUN:
                 self.stop(reason)
@@ -453,9 +451,9 @@ class Stops:
                 self.stop_check(scope, reason)
 
     def may_send(self, check: str, now: int, at: float) -> bool:
-        """Return whether a check may send; notices the deadline, and that nothing is answered.
+        """Return whether a check may send; stop at the deadline, or if no answer came for too long.
 
-        The instant is `now` in microseconds, and `at` on the loop's clock.
+        The current instant is `now` in microseconds, and `at` on the loop's clock.
         """
         if self.deadline_at is not None and now >= self.deadline_at:
             self.stop(StopReason.DEADLINE)
@@ -470,7 +468,7 @@ class Stops:
         return self.reason is None and check not in self.checks
 
     def transient_stops(self) -> frozenset[str]:
-        """Return the stops, of the run or of checks of a run that went through, that may pass."""
+        """Return the transient stops of run and checks; none if the run's own is not transient."""
         if self.reason is not None and self.reason not in TRANSIENT_STOPS:
             return frozenset()
         met = {self.reason, *self.checks.values()}
@@ -493,7 +491,7 @@ class Stops:
             evidence.starts_anew()
 
     def renew_quotas(self, now: int) -> list[str]:
-        """Let checks go on whose daily number came back since; return those that had stopped."""
+        """Resume checks whose daily quota was renewed; return those that had stopped."""
         renewed = [check for check, until in self.quota_until.items() if now >= until]
         for check in renewed:
             del self.quota_until[check]
@@ -504,7 +502,7 @@ class Stops:
 
     @property
     def waiting(self) -> tuple[str, int] | None:
-        """Return what is waited for and since when, in words and as an instant."""
+        """Return what is waited for, as text, and since which instant."""
         if self.resting_since is not None:
             met = {self.reason, *self.checks.values()}
             words = [each.waits_for for reason, each in TRANSIENT_STOPS.items() if reason in met]
@@ -514,13 +512,13 @@ class Stops:
         return self.silence.reason, self.silence.since
 
     def resume_at(self, at: float) -> float | None:
-        """Return when the next call may be sent during an outage; None where there is none."""
+        """Return when the next call may be sent during an outage; None without one."""
         return self.silence.resume_at(at, sum(each.in_flight for each in self.progress.values()))
 
-    # --- what lookups say ---
+    # --- objections ---
 
     def evidence(self, check: str) -> Evidence:
-        """Return what the lookups of a check said against going on."""
+        """Return the objections of a check's lookups."""
         return self._evidence.setdefault(check, Evidence())
 
     def record_objection(
@@ -534,19 +532,19 @@ class Stops:
         enough: int | None = None,
         whole_run: bool = False,
     ) -> bool:
-        """Record what a lookup says against going on, and stop where enough agree.
+        """Record a lookup's objection, and stop if enough agree.
 
         Args:
             check: the check.
-            word: what it says.
-            witness: whom the lookup was for.
-            mark: as `Evidence.add_witness` has it.
-            detail: as `Evidence.add_witness` has it.
-            enough: how many are enough; None for what the rule says.
-            whole_run: the run stops, not the check alone.
+            word: the objection.
+            witness: the customer the lookup was for.
+            mark: see `Evidence.add_witness`.
+            detail: see `Evidence.add_witness`.
+            enough: how many are enough; None for the rule's number.
+            whole_run: whether the run stops, not only the check.
 
         Returns:
-            False where it is so far this lookup's failure alone.
+            False if so far only this lookup has failed.
         """
         rule, evidence = RULES[word], self.evidence(check)
         number = evidence.add_witness(word, witness, mark, detail)
@@ -562,7 +560,7 @@ class Stops:
     def apply_stop_rule(
         self, check: str, word: Objection, number: int, *, whole_run: bool = False
     ) -> None:
-        """Stop what a rule stops, once so many have agreed, and say so."""
+        """Stop the check or the run by a rule, and add the rule's notice."""
         if word is Objection.ADDRESS and (self.answered or self.proved_before):
             word, whole_run = Objection.ASTRAY, False
         rule = RULES[word]
@@ -590,21 +588,22 @@ class Stops:
         is_poor: bool = False,
         was_unread: bool = False,
     ) -> bool:
-        """Take note of an attempt; stop the check or the run where enough lookups say the same.
+        """Record an attempt; stop the check or the run if enough lookups met the same.
 
         Args:
             check: the check.
-            witness: whom the lookup was for.
-            reading: what the attempt came to.
-            mark: what the evidence's mark was when it was sent.
+            witness: the customer the lookup was for.
+            reading: the result of the attempt.
+            mark: the evidence's mark when it was sent.
             at: the instant on the loop's clock.
             now: the instant in microseconds.
-            is_poor: the wallet is known, from other answers, to hold less than the call costs,
-                which is a witness of its own. The balance that a refusal bears is its own word.
-            was_unread: the lookup could not be read before either: it tells nothing of the service.
+            is_poor: other answers show that the wallet holds less than the call costs, which makes
+                one refusal enough. The balance in the refusal itself does not count.
+            was_unread: the lookup's response was unreadable before, so it says nothing about the
+                service.
 
         Returns:
-            Whether what it met stops further calls; False where it fails alone.
+            Whether further calls are stopped; False if only this lookup has failed.
         """
         evidence, stopped = self.evidence(check), False
         was_silent = self.silence.opened_at is not None
@@ -616,7 +615,7 @@ class Stops:
             word, whole_run = Objection(str(reading.stop)), str(reading.stop_scope) == "run"
             evidence.refused = (word, whole_run)
             is_low = word is Objection.BALANCE and (is_poor or self.probes_wallet)
-            # said of the account in so many words, whoever is asked about
+            # the refusal names the account, whichever customer was asked about
             is_plain = reading.trouble is FailureReason.DISTRIBUTOR and not evidence.proved
             enough = 1 if is_low or is_plain else None
             stopped = self.record_objection(
@@ -646,11 +645,11 @@ class Stops:
             if (number := evidence.number(Objection.FAULT, reading.fault)) > 1:
                 evidence.not_before = at + SAME_FAULT_WAIT_S * 2 ** (number - 2)
         if was_silent and self.silence.opened_at is None:
-            self.wake()  # the others sleep until their next probe would be due
+            self.wake()  # other lanes sleep until their next probe would be due
         return stopped
 
     def _without_answer(self, check: str, reading: CallOutcome, *, at: float, now: int) -> None:
-        """Take note of why there is no answer that can be read; charged ones in a row stop."""
+        """Record why there is no readable answer; stop after too many charged ones in a row."""
         verdict, trouble = reading.verdict, str(reading.trouble)
         self.errors[(check, trouble)] += 1
         if verdict is ChargeStatus.UNREADABLE:
@@ -666,12 +665,12 @@ class Stops:
         else:
             self.silence.stop_probing()
         if verdict is ChargeStatus.NOT_CHARGED and not reading.retry:
-            self.silence.clear_waits()  # a refusal of this one lookup is a word of the service
+            self.silence.clear_waits()  # a refusal of this one lookup is a response of the service
 
     def unread_outages(self) -> list[tuple[str, int]]:
-        """Return the checks whose responses could not be read in an outage, and since when.
+        """Return the checks with unreadable responses in an outage, and since which instant.
 
-        Customers agree on it here, or in another process that stopped the check.
+        Enough customers have met it, here or in another process that stopped the check.
         """
         return [
             (check, evidence.unread_since)
@@ -684,9 +683,9 @@ class Stops:
         ]
 
     def wait_asked(self, check: str, subject: bytes, asked_s: float) -> float:
-        """Return for how many seconds a check is left alone, as an answer's `Retry-After` asks.
+        """Return for how many seconds a check pauses, given an answer's `Retry-After`.
 
-        More than five minutes only where the answer to another lookup asks for that too.
+        It is more than five minutes only if the answer to another lookup asks for that too.
         """
         if asked_s <= LONE_WAIT_S:
             return asked_s
@@ -696,16 +695,16 @@ class Stops:
     # --- counting ---
 
     def ended(self, check: str, status: LookupStatus, cost_micro: int) -> None:
-        """Count a lookup that came to an end; stop where too many failed."""
+        """Count a lookup that has ended; stop the run if too many failed."""
         if status is LookupStatus.WAITING:
             return
         self.progress[check].count(status, cost_micro)
         self.weigh()
 
     def weigh(self) -> None:
-        """Stop where too many of the lookups counted so far have failed.
+        """Stop the run if too large a share of the ended lookups has failed.
 
-        While the service is silent nothing is weighed: what probes lose is the outage's doing.
+        While the service is silent nothing is stopped: the outage causes the failures of probes.
         """
         if self.silence.opened_at is not None:
             return
@@ -717,15 +716,15 @@ class Stops:
     # --- the end ---
 
     def conclude(self) -> None:
-        """Decide, once nothing is left to ask, about refusals that no other lookup could confirm.
+        """Judge unconfirmed refusals when nothing is left to ask.
 
-        Where nothing at all was answered they count: no lookup contradicts them. Where something
-        was, they are those lookups' failures, and a notice says so. So do lookups that failed since
-        the service gave no answers.
+        If there was no answer at all, they stop their check: no lookup contradicts them. If there
+        was one, only those lookups failed, and a notice says so. Lookups that failed because the
+        service gave no answers make the run's stop an outage.
         """
         if self.reason is not None:
             return
-        for check, _ in self.unread_outages():  # nothing is left that might be sent to look again
+        for check, _ in self.unread_outages():  # no lookup is left that could show its end
             self.stop_check(check, StopReason.OUTAGE)
         alone = not (self.answered or self.proved_before)
         for check, evidence in self._evidence.items():
@@ -745,7 +744,7 @@ class Stops:
             self.stop(StopReason.OUTAGE)
 
     def ending(self) -> tuple[str, str | None]:
-        """Return state and stop reason of a run that has come to its end."""
+        """Return state and stop reason of a run that ends."""
         if self.reason == TEST_MODE:
             return TEST_MODE, None
         if self.reason == ADDRESS:
@@ -757,7 +756,7 @@ class Stops:
         return COMPLETED, None
 
     def refusals(self) -> list[str]:
-        """Return what is wrong with address, key or rights, where run or check stops for it."""
+        """Return sentences on a wrong address, key or right that stopped the run or a check."""
         reasons = {StopReason.AUTH.value, StopReason.OUTAGE.value, ADDRESS}
         halted = {check for check, why in self.checks.items() if why in reasons}
         found = [

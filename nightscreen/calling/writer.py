@@ -1,9 +1,8 @@
-"""The journal as a run's calls write it, from an event loop.
+"""The writer of a run's calls into the journal, from an event loop.
 
-One thread writes; outcomes that arrive while it writes go into the next group, and no call waits
-for the disk. An outcome that comes after a quiet moment is committed at once; where they come thick
-and fast, a group is begun every few milliseconds, since a commit for each would cost more CPU than
-the call. Nothing is decided here.
+One thread writes. Outcomes that arrive meanwhile go into the next group, so that no call waits for
+the disk. An outcome after a quiet moment is committed at once; under load a group starts every few
+milliseconds, since a commit for each outcome would cost more CPU than the call.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
     from nightscreen.schemas.calls import CallResult, Caps, LookupStatus
 
 GROUP_EVERY_S = 0.01
-"""The least time from one group's beginning to the next: it keeps no call waiting."""
+"""The least time between the starts of two groups; no call waits for it."""
 
 Change = tuple[int, "LookupStatus", int]
-"""A claimed lookup's number, what it is by now, and the attempts made at it."""
+"""A claimed lookup's number, its new status, and the attempts made."""
 
 
 class Writer:
@@ -35,13 +34,13 @@ class Writer:
     Args:
         store: the journal's calls.
         run_id: the run.
-        purpose: kept with each call.
-        caps: what each block must fit under.
-        since: place in the journal after which an answer is not asked for again.
+        purpose: saved with each call.
+        caps: the caps that each block must fit under.
+        since: journal position after which an answer is not asked for again.
 
     Attributes:
-        broken: why nothing may be sent any more; every caller gets the error.
-        disputed: the costs that are disputed since the last group of outcomes.
+        broken: the error after which nothing may be sent; every caller gets it.
+        disputed: the disputed costs as of the last group of outcomes.
     """
 
     def __init__(self, store: Calls, *, run_id: str, purpose: str, caps: Caps, since: int) -> None:
@@ -59,7 +58,7 @@ class Writer:
         self._next_group_at = 0.0
 
     def breaks(self, error: Exception) -> NightscreenError:
-        """Let nothing more be sent because of an error; the first one stays and is returned."""
+        """Stop all sending because of an error; return the first such error."""
         if self.broken is None:
             if isinstance(error, NightscreenError):
                 self.broken = error
@@ -84,12 +83,12 @@ class Writer:
     def settle(
         self, outcome: CallResult | None, change: Change | None, then: Callable[[], None]
     ) -> None:
-        """Hand in how a call ended, and what became of its lookup.
+        """Queue a call's outcome and its lookup's change for writing.
 
         Args:
-            outcome: how the call ended; None where none was made.
-            change: what became of the claimed lookup; None of a call that has none.
-            then: called once it is committed, or cannot be.
+            outcome: the call's outcome; None if no call was made.
+            change: the claimed lookup's change; None if the call has no lookup.
+            then: called when it is committed, or has failed.
         """
         self._pending.append((outcome, change, then))
         if self._writing is None or self._writing.done():
@@ -108,7 +107,7 @@ class Writer:
                 then()
 
     async def _commit(self, group: list[tuple[CallResult | None, Change | None]]) -> None:
-        """Commit outcomes; those that cannot be are kept for one more try at the end."""
+        """Commit outcomes; those that fail are tried once more at the end."""
         settle = partial(
             self._store.settle,
             self._run_id,
@@ -123,10 +122,10 @@ class Writer:
             self._unwritten += group
 
     async def drain(self) -> None:
-        """Wait until every outcome handed in is committed.
+        """Wait until every queued outcome is committed.
 
-        What could not be is tried once more: an answer that was paid for is worth it, and a disk
-        may have room again. What then cannot be stays an intent, and so in doubt.
+        Failed ones are tried once more, since the answers were paid for and the disk may have space
+        again. A call whose outcome still cannot be written stays an intent, and so in doubt.
         """
         while self._writing is not None and not self._writing.done():
             await asyncio.wait([self._writing])
@@ -136,5 +135,5 @@ class Writer:
             self._unwritten = []
 
     def close(self) -> None:
-        """Let the thread go."""
+        """End the thread."""
         self._thread.shutdown(wait=True)
