@@ -1,1 +1,1 @@
-"""Each check in a module of its own that declares what there is to know of it."""
+"""One module for each check, with its declaration."""

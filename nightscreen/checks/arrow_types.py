@@ -1,4 +1,4 @@
-"""The Arrow types of declared columns; apart, because to name a check needs no Arrow."""
+"""The Arrow types of declared columns; separate, so that naming a check does not load Arrow."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TYPES = {
 
 @cache
 def check_schema(check: str) -> pa.Schema:
-    """Return the columns of a check as `enriched` has them: status, time, source, its own."""
+    """Return the columns of a check in `enriched`: status, time, source, its own."""
     return pa.schema(
         [pa.field(each.name, _arrow_type(each.shape)) for each in CHECKS[check].every_column]
     )

@@ -53,12 +53,12 @@ def _request(lookup: Lookup) -> Request:
 
 
 def _is_another(asked: str, record: BankAccountAnswer) -> bool:
-    """Compare the account; its BVN, which the service masks with zeros, is compared by row."""
+    """Compare the account; its masked BVN is compared with the row later."""
     return not same_account(asked, record.bank_code, record.account_number)
 
 
 class AccountVerdict(NamedTuple):
-    """A bank account held against a row: status, and what it rests on."""
+    """The result of comparing a bank account with a row: status and evidence."""
 
     status: str
     account_name: str | None = None
@@ -68,9 +68,10 @@ class AccountVerdict(NamedTuple):
 
 
 def bvn_agrees(ours: str | None, theirs: str | None) -> bool | None:
-    """Compare two BVNs on the digits the service shows; None where there is nothing to compare.
+    """Compare two BVNs on the digits the service shows; None if there is nothing to compare.
 
-    The service masks the middle seven digits with zeros; other masks are reported by their marks.
+    The service masks the middle seven digits with zeros; other masks use characters that are not
+    digits.
     """
     if not ours or not theirs or len(ours) != BVN_DIGITS or len(theirs) != BVN_DIGITS:
         return None
@@ -85,9 +86,9 @@ def bvn_agrees(ours: str | None, theirs: str | None) -> bool | None:
 def judge_account(row: Row, answer: BankAccountAnswer | None) -> AccountVerdict:
     """Return whether an account is this customer's.
 
-    `verified` where BVN or name agrees and neither contradicts, `mismatch` where one contradicts,
-    `unconfirmed` where it exists and there is nothing to compare, or only a name that is likely the
-    same (a relative's may be), `not_found` where it does not exist.
+    `verified`: BVN or name agrees and neither contradicts. `mismatch`: one contradicts.
+    `unconfirmed`: it exists, but there is nothing to compare, or only a `likely` name, which may be
+    a relative's. `not_found`: it does not exist.
     """
     if answer is None:
         return AccountVerdict("not_found")
@@ -115,7 +116,7 @@ def _withheld(row: Row) -> tuple[str, ...]:
 
 
 def _hidden(record: BankAccountAnswer, rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return who holds the account, unless a row shows that it is the customer's."""
+    """Return the holder's fields, unless a row shows that the account is the customer's."""
     verified = any(judge_account(row, record).status == "verified" for row in rows)
     return () if verified else ("account_name", "bvn", "extra")
 

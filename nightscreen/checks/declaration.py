@@ -1,6 +1,6 @@
-"""What a check declares: how it is asked and read, what its answers say, and how that is shown.
+"""The declaration of a check: how it is asked and read, and how its answers are judged and shown.
 
-A declaration that lacks something fails when it is loaded, in one line that names what lacks.
+An incomplete declaration fails when it is loaded, in one line that names what is missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Tone(Enum):
-    """What a word of a status means for the lender, as charts show it."""
+    """What a status means for the lender, for charts."""
 
     GOOD = "good"
     DOUBTFUL = "doubtful"
@@ -32,7 +32,7 @@ class Tone(Enum):
 
 
 class Kind(Enum):
-    """The type of a column, as Arrow has it."""
+    """The type of a column."""
 
     TEXT = "string"
     WORD = "dictionary of a few words"
@@ -50,36 +50,36 @@ Shape = Kind | Sequence["Shape"] | Mapping[str, "Shape"]
 
 
 class Compare(Enum):
-    """How a field's old and new value are compared from night to night."""
+    """How a field's old and new value are compared from run to run."""
 
     PLAIN = "plain"
     RANK = "rank"
     MORE_IS_WORSE = "more is worse"
     LISTING = "listing"
-    IDENTIFYING = "identifying"  # whether it differs; the values are kept as digests alone
+    IDENTIFYING = "identifying"  # whether it differs; only digests of the values are stored
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of `enriched` that a check fills."""
 
-    name: str  # its whole name
-    shape: Shape  # what its cells are
-    meaning: str  # what it says, in a sentence for those who read the results
-    # how a change is judged; None where the column is not compared, because it changes with every
-    # lookup or follows from others
+    name: str  # its full name
+    shape: Shape
+    meaning: str  # a sentence for readers of the results
+    # how a change is judged; None if the column is not compared, because it changes with every
+    # lookup or depends on others
     compare: Compare | None = None
-    ranks: tuple[str, ...] = ()  # its words from best to worst, where it is compared by rank
-    unseen: tuple[str, ...] = ()  # keys of the structs in it that a subject is not shown
+    ranks: tuple[str, ...] = ()  # its values from best to worst, if it is compared by rank
+    unseen: tuple[str, ...] = ()  # keys of its structs that are not shown to the data subject
 
 
 Row = Mapping[str, Any]  # cells of an input row, or of a row of `enriched`, by their columns
 Found = tuple[IdentityKind, Any]
-"""A record that an answer holds, and the kind of identifier it was asked by."""
+"""The kind of identifier that was asked by, and the record in the answer."""
 
 
 class Limits(NamedTuple):
-    """Thresholds of the lender's, from 0 to 100."""
+    """The lender's thresholds, from 0 to 100."""
 
     match_at: float = 90.0  # similarity from which a photograph is the customer's
     no_match_below: float = 70.0  # similarity under which it is not
@@ -93,70 +93,70 @@ class Days(NamedTuple):
 
 
 def nothing_withheld(_row: Row) -> tuple[str, ...]:
-    """Return no column: what the check answers is about nobody else."""
+    """Return no column: the check's answers are only about the customer."""
     return ()
 
 
 def nothing_hidden(_record: object, _rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return no field: a record is about nobody else."""
+    """Return no field: a record is only about the customer."""
     return ()
 
 
 def is_nobodys(_asked: str, _record: object) -> bool:
-    """Return no: a record that names nobody contradicts nothing."""
+    """Return False: a record without an identifier cannot be about another one."""
     return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """All that is to be known of a check."""
+    """Everything that other code needs to know about a check."""
 
     name: str  # its name in settings, columns, files and the journal
-    title: str  # its name for people, the same everywhere
-    # the identifiers it is asked by, each a call of its own; empty where each run names them
+    title: str  # its name for people
+    # the identifiers it is asked by, each in a separate call; empty if each run chooses them
     asked_by: tuple[IdentityKind, ...]
-    # a second identifier that goes into every call, as the photograph does
+    # a second identifier in every call, such as the photograph
     together_with: IdentityKind | None = None
     # it is lawful only with the customer's consent (specification, area B, rule 3)
     needs_consent: bool
     request: Callable[[Lookup], Request]  # builds the call that answers a lookup
-    # returns the typed record in the `data` of an answer; None where there is none
+    # returns the typed record in the `data` of an answer; None if there is none
     read: Callable[[object], Any]
-    # fields of `data` that are taken out of an answer before it is stored
+    # fields of `data` that are removed from an answer before it is stored
     not_kept: tuple[str, ...] = ()
-    # whether a record is about another identifier than the one asked about, which is not empty
+    # returns whether a record is about another identifier than the one asked about (not empty)
     is_another: Callable[[str, Any], bool] = is_nobodys
-    names_somebody: bool = False  # whether a record says whose it is
+    names_somebody: bool = False  # whether a record has an identifier
     ages: Mapping[Outcome, Days]  # how long an answer stays fresh, by its outcome
-    naira: Decimal  # what a hit costs where the journal has seen no price yet
+    naira: Decimal  # the price of a hit until the journal has seen one
     max_in_flight: int  # most calls under way at once
     timeout_s: float  # seconds a whole call may take
-    is_default: bool = False  # it is asked where a run names no checks
-    # its hits and misses both report the balance, so that one call opens the books
+    is_default: bool = False  # it is asked if a run names no checks
+    # hits and misses both have the balance, so that one call gives the opening balance
     bears_balance: bool = False
-    order: int  # its place among checks of one price; what can decide a row alone comes first
-    first_night_hits: float  # share of calls charged that a first night expects
-    first_night_seconds: float  # how long a call takes on a first night
-    # what a row's status says where it rests on an answer, with its tone
+    order: int  # its rank among checks of one price: checks that decide a row alone come first
+    first_night_hits: float  # the expected share of charged calls until there is experience
+    first_night_seconds: float  # the expected duration of a call until there is experience
+    # the statuses of a row that has an answer, with their tones
     statuses: Mapping[str, Tone]
-    ranks: tuple[str, ...] = ()  # these words from best to worst, where nights are compared by them
-    columns: tuple[Column, ...] = ()  # what else it fills, in the order of the output
+    ranks: tuple[str, ...] = ()  # the statuses from best to worst, if they are compared by rank
+    columns: tuple[Column, ...] = ()  # its other columns, in the order of the output
     looks_at: tuple[str, ...] = ()  # columns of the input row that `judge` reads
     # returns a row's status and a value for each of `columns`, from the row and the records of its
-    # answers; there are none where every answer was a miss, and a record is None where an answer
-    # can no longer be read
+    # answers; without records every answer was a miss, and a record is None if its answer can no
+    # longer be read
     judge: Callable[[Row, Sequence[Found], Limits], tuple[Any, ...]]
-    # what a card says of a status that has no other columns
+    # a sentence on the customer's page for a status without other columns
     says: Mapping[str, str] = field(default_factory=dict)
-    # returns the columns of a row that its subject is not shown, because they are about somebody
-    # else or were never confirmed; a row of a list has fewer columns
+    # returns the columns of a row that its data subject is not shown, because they are about
+    # another person or were never confirmed; a row of a list has fewer columns
     withheld: Callable[[Row], tuple[str, ...]] = nothing_withheld
-    # returns the fields of a stored record that its subject's rows do not show to be theirs
+    # returns the fields of a stored record that the data subject's rows do not show to be theirs
     hidden: Callable[[Any, Sequence[Row]], tuple[str, ...]] = nothing_hidden
 
     def __post_init__(self) -> None:
-        """Refuse a declaration that lacks something, or contradicts itself."""
-        strange = {*self.ranks, *self.says} - self.statuses.keys()
+        """Refuse an incomplete or contradictory declaration."""
+        undeclared = {*self.ranks, *self.says} - self.statuses.keys()
         unranked = [
             each.name for each in self.columns if each.compare is Compare.RANK and not each.ranks
         ]
@@ -165,7 +165,7 @@ class Declaration:
             "a name of small letters, digits and underscores": not _NAME.fullmatch(self.name),
             "a title": not self.title,
             "statuses": not self.statuses,
-            f"the statuses {', '.join(sorted(strange))}": bool(strange),
+            f"the statuses {', '.join(sorted(undeclared))}": bool(undeclared),
             f"the words of {', '.join(unranked)}, compared by rank": bool(unranked),
             "a meaning for each of its columns": not all(each.meaning for each in self.columns),
             "an age for any outcome": not self.ages,
@@ -190,12 +190,12 @@ class Declaration:
 
     @property
     def source(self) -> str:
-        """The name of the column that says whence an answer came."""
+        """The name of the column with the source of its answer."""
         return f"{self.name}_source"
 
     @property
     def answered(self) -> tuple[str, ...]:
-        """What a status says where it rests on an answer."""
+        """The statuses of a row that has an answer."""
         return tuple(self.statuses)
 
     @property
@@ -218,7 +218,7 @@ class Declaration:
 
     @property
     def tracked(self) -> tuple[Column, ...]:
-        """The columns that nights are compared by, the status first."""
+        """The columns that runs are compared by, the status first."""
         compare = Compare.RANK if self.ranks else Compare.PLAIN
         status = Column(self.status, Kind.WORD, "", compare, self.ranks)
         return (status, *(each for each in self.columns if each.compare is not None))

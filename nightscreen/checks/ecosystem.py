@@ -1,4 +1,4 @@
-"""What is the history with other lenders? (specification, area B, ecosystem)."""
+"""What is the customer's history with other lenders? (specification, area B, ecosystem)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _KINDS: dict[object, Kind] = {
 
 
 def _column(meaning: str, compare: Compare | None = None) -> Any:  # noqa: ANN401 - a field
-    """Declare a field of the record that is a column too: what it says, and how it is compared.
+    """Declare a field of the record that is also a column, with its meaning and comparison.
 
-    Logins, age and when the record was processed change with every lookup: they are not compared.
+    Logins, age and the time of processing change with every lookup, so they are not compared.
     """
     judged: dict[str, Any] = {"compare": compare}
     return Field(None, description=meaning, json_schema_extra=judged)
@@ -43,7 +43,7 @@ def _column(meaning: str, compare: Compare | None = None) -> Any:  # noqa: ANN40
 class EcosystemRecord(Record):
     """A borrower's history with lenders (specification, ecosystem record).
 
-    After the fields of the specification come those that were recorded beside them.
+    The fields of the specification come first, then others that were seen in recorded answers.
     """
 
     named_by: ClassVar[str] = "bvn"
@@ -107,7 +107,7 @@ class EcosystemRecord(Record):
 
 
 FIELDS = tuple(EcosystemRecord.model_fields)[1:]
-"""The fields of a record, all but what the specification does not name (`extra`)."""
+"""The fields of a record except `extra`, which has those that are not known here."""
 _values = itemgetter(*FIELDS)
 _NOTHING = (None,) * (len(FIELDS) + 3)
 _READ_AS = get_type_hints(EcosystemRecord, include_extras=True)
@@ -115,7 +115,7 @@ OF_THE_BORROWER = (
     *("first_name", "last_name", "date_of_birth", "age", "gender"),
     *("phone_number", "bvn_phone_number", "email", "extra"),
 )
-"""Fields that say who the borrower is."""
+"""Fields that identify the borrower."""
 
 
 def _request(lookup: Lookup) -> Request:
@@ -138,7 +138,7 @@ def _judge(row: Row, found: Sequence[Found], _limits: Limits) -> tuple[Any, ...]
         *_values(record.__dict__),
         record.extra_json() if record.extra else None,
         None if name is None else name.grade,
-        _is_born_then(row, record),
+        _dob_matches(row, record),
     )
 
 
@@ -147,24 +147,24 @@ def _name(row: Row, record: EcosystemRecord) -> NameMatch | None:
     return match_names(names_of(row), theirs or None)
 
 
-def _is_born_then(row: Row, record: EcosystemRecord) -> bool | None:
-    """Compare two dates of birth; None where one is missing."""
+def _dob_matches(row: Row, record: EcosystemRecord) -> bool | None:
+    """Compare two dates of birth; None if one is missing."""
     ours, theirs = row["date_of_birth"], record.date_of_birth
     return None if ours is None or theirs is None else bool(ours == theirs)
 
 
 def _hidden(record: EcosystemRecord, rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return who the borrower is, unless a row agrees with the record."""
+    """Return the identifying fields, unless a row agrees with the record."""
     for row in rows:
         name = _name(row, record)
         is_other = name is not None and name.grade in CONTRADICTS
-        if not is_other and _is_born_then(row, record) is not False:
+        if not is_other and _dob_matches(row, record) is not False:
             return ()
     return OF_THE_BORROWER
 
 
 def _withheld(row: Row) -> tuple[str, ...]:
-    """Return who the borrower is, where the record contradicts the customer."""
+    """Return the identifying columns if the record contradicts the customer."""
     contradicted = row.get("ecosystem_name_match") in CONTRADICTS
     if contradicted or row.get("ecosystem_dob_match") is False:
         return tuple(f"ecosystem_{name}" for name in ("bvn", *OF_THE_BORROWER))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class KarmaListing(Record):
-    """One blacklist record (specification, karma record); nested objects are laid flat."""
+    """One blacklist record (specification, karma record); nested objects are flattened."""
 
     named_by: ClassVar[str] = "karma_identity"
 
@@ -53,7 +53,7 @@ _SHOWN = {
     "reporting_entity_name": Kind.TEXT,
     "reporting_entity_email": Kind.TEXT,
 }
-"""The fields of a listing that a row shows, beside the kind of identity that is listed."""
+"""The fields of a listing in a row, besides the kind of identity."""
 LISTING: Shape = {"identity_kind": Kind.TEXT, **_SHOWN}
 
 _OWN_FORMS = (
@@ -62,7 +62,7 @@ _OWN_FORMS = (
     (IdentityKind.BVN, re.compile(r"[0-9]{11}")),
     (IdentityKind.NUBAN, re.compile(r"[0-9]{3}-[0-9]{10}")),
 )
-"""The forms in which we ask (specification, identifier kinds); anything else is a domain."""
+"""The formats of identities in requests (specification, identifier kinds); others are domains."""
 
 _KIND_WORDS = {
     "bvn": IdentityKind.BVN,
@@ -75,8 +75,8 @@ _KIND_WORDS = {
     "account": IdentityKind.NUBAN,
     "image": IdentityKind.IMAGE,
 }
-"""What `identity_type` calls each kind: BVN, Phone, Email, Domain and NUBAN were recorded. A word
-that holds none of these is not compared."""
+"""Parts of `identity_type` by kind: BVN, Phone, Email, Domain and NUBAN were recorded. A value
+without any of these is not compared."""
 
 
 def _request(lookup: Lookup) -> Request:
@@ -96,7 +96,7 @@ def _request(lookup: Lookup) -> Request:
 
 
 def _read(data: object) -> KarmaListing | KarmaListings | None:
-    """Return one record, or several where the answer lists them; the specification shows one."""
+    """Return one record, or several if the answer is a list; the specification shows one."""
     if isinstance(data, list):
         listings = (KarmaListing.read(_flat(item)) for item in data if isinstance(item, dict))
         found = tuple(listing for listing in listings if not listing.is_nameless())
@@ -123,14 +123,14 @@ def _flat(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def listings_of(answer: object) -> tuple[KarmaListing, ...]:
-    """Return the listings of an answer: one, several, or none where it holds no record."""
+    """Return the listings of an answer: one, several, or none without a record."""
     if isinstance(answer, KarmaListings):
         return answer.listings
     return (answer,) if isinstance(answer, KarmaListing) else ()
 
 
 def _is_another(asked: str, record: KarmaListing | KarmaListings) -> bool:
-    """Compare identifiers and their kinds; of several listings none may be somebody else's."""
+    """Compare identifiers and their kinds; one foreign listing makes the answer another's."""
     kind = next((kind for kind, form in _OWN_FORMS if form.fullmatch(asked)), IdentityKind.DOMAIN)
     for listing in listings_of(record):
         word = (listing.identity_type or "").casefold()
@@ -141,7 +141,7 @@ def _is_another(asked: str, record: KarmaListing | KarmaListings) -> bool:
 
 
 def _judge(_row: Row, found: Sequence[Found], _limits: Limits) -> tuple[Any, ...]:
-    """Return a row's listings; an identity may have several, and stands once among the kinds."""
+    """Return a row's status, listings, listed kinds (each once) and highest amount."""
     listings = [(kind, each) for kind, record in found for each in listings_of(record)]
     amounts = [_naira(each.amount_in_contention) for _, each in listings]
     return (
@@ -163,7 +163,7 @@ def _naira(amount: Decimal | None) -> Decimal | None:
 
 
 def _hidden(_record: KarmaListing, _rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return the address of whoever works for the reporter, and what is not understood."""
+    """Return the email of the reporter's employee, and the unknown fields."""
     return ("reporting_entity_email", "extra")
 
 

@@ -1,8 +1,8 @@
-"""The checks there are: those of this package, and those of others' packages.
+"""The registry of checks: those of this package, and those of other packages.
 
-Everything else loops over `CHECKS`. Another package adds a check by an entry point of the group
-`nightscreen.checks` that names its declaration; a module of a check imports `declaration`, never
-this one.
+Other code loops over `CHECKS`. A package adds a check by an entry point in the group
+`nightscreen.checks` that names its declaration. The module of a check imports `declaration`, never
+this module.
 """
 
 from __future__ import annotations
@@ -35,38 +35,38 @@ def load_checks(added: Iterable[EntryPoint]) -> dict[str, Declaration]:
         added: the entry points of other packages.
 
     Raises:
-        SettingsError: one of them cannot be loaded, is no declaration, or takes the name of
-            another check; it names the package.
+        SettingsError: one of them cannot be loaded, is not a declaration, or has the name of
+            another check; the message names the package.
     """
-    found = {each.name: each for each in (BANK_ACCOUNT, KARMA, ECOSYSTEM, SELFIE)}
+    checks = {each.name: each for each in (BANK_ACCOUNT, KARMA, ECOSYSTEM, SELFIE)}
     for point in sorted(added, key=lambda each: each.name):
         package = point.dist.name if point.dist else point.value
         refused = f"the check {point.name} of the package {package} cannot be used"
         try:
             declared = point.load()
-        except Exception as error:  # whatever another's module raises when it is imported
+        except Exception as error:  # the package's module may raise anything when it is imported
             raise SettingsError(f"{refused}: {error}; correct or uninstall the package") from error
         if not isinstance(declared, Declaration):
             raise SettingsError(f"{refused}: {point.value} is no Declaration")
         if declared.name != point.name:
             raise SettingsError(f"{refused}: its declaration is named {declared.name}")
-        if declared.name in found:
+        if declared.name in checks:
             raise SettingsError(f"{refused}: another check has its name; rename it")
-        if trap := _trap(declared):
-            raise SettingsError(f"{refused}: {trap}")
-        found[declared.name] = declared
-    return found
+        if conflict := _name_conflict(declared):
+            raise SettingsError(f"{refused}: {conflict}")
+        checks[declared.name] = declared
+    return checks
 
 
-def _trap(declared: Declaration) -> str:
-    """Return why the columns of another package's check would be mixed up; empty where not.
+def _name_conflict(declared: Declaration) -> str:
+    """Return why a package's check would conflict with other columns; empty if it does not.
 
-    A column of an input file that begins as the check's columns do is renamed `input_…`.
+    An input column that begins with the check's name would be renamed `input_…`.
     """
     own = f"{declared.name}_"
-    strange = [each.name for each in declared.columns if not each.name.startswith(own)]
-    if strange:
-        return f"its column {strange[0]} must begin with {own}"
+    foreign = [each.name for each in declared.columns if not each.name.startswith(own)]
+    if foreign:
+        return f"its column {foreign[0]} must begin with {own}"
     with (DATA / "headings.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.reader(file) if row]
     headings = [*KNOWN_COLUMNS, *(row[1] for row in rows if row[0] == CUSTOMERS.headings)]
@@ -80,4 +80,4 @@ CHECKS: Mapping[str, Declaration] = load_checks(entry_points(group=GROUP))
 """Every check's declaration, in the order of the output."""
 
 ANSWERED = tuple(dict.fromkeys(word for check in CHECKS.values() for word in check.answered))
-"""Every word of a status that rests on an answer, of all checks."""
+"""The statuses of rows that have an answer, of all checks."""

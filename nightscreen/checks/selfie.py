@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class SelfieAnswer(Record):
     """A photograph compared with the BVN record (specification, BVN image match result).
 
-    `similarity` runs to about 100; the threshold is the lender's (area B, rule 2).
+    `similarity` is up to about 100; the threshold is the lender's (area B, rule 2).
     """
 
     match: Flag = None
@@ -44,18 +44,18 @@ def _judge(_row: Row, found: Sequence[Found], limits: Limits) -> tuple[Any, ...]
     if answer is None:
         return "no_match", None
     if answer.similarity is None:
-        word = "unsure" if answer.match is None else "match" if answer.match else "no_match"
-        return word, None
+        status = "unsure" if answer.match is None else "match" if answer.match else "no_match"
+        return status, None
     if answer.similarity >= _as_written(limits.match_at):
-        word = "match"
+        status = "match"
     else:
         below = answer.similarity < _as_written(limits.no_match_below)
-        word = "no_match" if below else "unsure"
-    return word, float(answer.similarity)
+        status = "no_match" if below else "unsure"
+    return status, float(answer.similarity)
 
 
 def _as_written(threshold: float) -> Decimal:
-    """Return a threshold as the lender wrote it: 91.86, not the binary fraction next to it."""
+    """Return a threshold as the lender wrote it: 91.86, not the nearest binary fraction."""
     return Decimal(str(threshold))
 
 

@@ -80,28 +80,28 @@ def _rates(report: Mapping[str, Any], check: str) -> dict[str, float] | None:
 
 
 def _expected(
-    word: str, tonight: Mapping[str, int], usual: float, repeated: Mapping[str, int]
+    word: str, current: Mapping[str, int], usual: float, repeated: Mapping[str, int]
 ) -> tuple[float, float]:
     """Return the fewest and the most answers that are expected with a status.
 
     New customers are expected to answer at the usual rate, repeated ones mostly as before.
     `repeated` has the earlier outcomes of the latter; one outcome may cover several statuses.
     """
-    answered = sum(tonight.values())
+    answered = sum(current.values())
     outcome = _OUTCOME_OF.get(word, word)
     before = min(repeated.get(outcome, 0), answered)
-    only_status = sum(_OUTCOME_OF.get(status, status) == outcome for status in tonight) == 1
+    only_status = sum(_OUTCOME_OF.get(status, status) == outcome for status in current) == 1
     of_first = usual * max(0, answered - sum(repeated.values()))
     of_all = usual * answered
     return min(of_all, of_first + before * only_status), max(of_all, of_first + before)
 
 
 def _alike(
-    check: str, tonight: Mapping[str, int], expected: Mapping[str, tuple[float, float]]
+    check: str, current: Mapping[str, int], expected: Mapping[str, tuple[float, float]]
 ) -> Iterator[str]:
     """Yield a sentence if every answer is the same and others were expected."""
-    answered = sum(tonight.values())
-    for word, count in tonight.items():
+    answered = sum(current.values())
+    for word, count in current.items():
         others = answered - expected.get(word, (0, 0))[1]
         if count == answered and others > _CHANCE**2:  # fewer may be missing by chance
             yield f"{sentence(check)}: every answer is {plain(word)}"
@@ -109,7 +109,7 @@ def _alike(
 
 def _outside(
     check: str,
-    tonight: Mapping[str, int],
+    current: Mapping[str, int],
     expected: Mapping[str, tuple[float, float]],
     usual: Mapping[str, float],
     nights: int,
@@ -117,13 +117,13 @@ def _outside(
     """Yield a sentence for each status that is far too rare or too frequent."""
     over = f"the last {nights} nights" if nights > 1 else "the last night"
     for word, (least, most) in expected.items():
-        count = tonight[word]
+        count = current[word]
         nearest = least if count < least else most
         by_chance = abs(count - nearest) <= _CHANCE * math.sqrt(max(nearest, 1.0))
         if _LOW * least <= count <= _HIGH * most or by_chance:
             continue
         yield (
-            f"{sentence(check)}: {count / sum(tonight.values()):.2%} {plain(word)}, against "
+            f"{sentence(check)}: {count / sum(current.values()):.2%} {plain(word)}, against "
             f"a median of {usual[word]:.2%} over {over}"
         )
 

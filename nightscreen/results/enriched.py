@@ -100,7 +100,7 @@ def columns_of_parts(parts: Sequence[Path]) -> list[str]:
 
 
 def read_customers(
-    parts: Iterable[Path], columns: Collection[str], size: int, beside: pa.Table | None = None
+    parts: Iterable[Path], columns: Collection[str], size: int, added: pa.Table | None = None
 ) -> Iterator[pa.Table]:
     """Yield a run's customers in order, some rows at a time.
 
@@ -108,18 +108,18 @@ def read_customers(
         parts: the run's enriched parts, in order.
         columns: the columns to read, if the parts have them.
         size: the most rows of a table.
-        beside: a table with a row for each customer, in the same order; its columns are added.
+        added: a table with a row for each customer, in the same order; its columns are added.
     """
     start = 0
     for part in parts:
         with pq.ParquetFile(part) as file:
             for rows in _customers(file, columns, size):
-                found = rows
-                if beside is not None:
-                    for name in beside.column_names:
-                        found = found.append_column(name, beside[name].slice(start, rows.num_rows))
+                table = rows
+                if added is not None:
+                    for name in added.column_names:
+                        table = table.append_column(name, added[name].slice(start, rows.num_rows))
                 start += rows.num_rows
-                yield found
+                yield table
 
 
 def _customers(file: pq.ParquetFile, columns: Collection[str], size: int) -> Iterator[pa.Table]:

@@ -178,7 +178,7 @@ class Intake:
         else:
             rows = np.setdiff1d(np.arange(len(usable)), [*reasons])
             if self._customers.settled:
-                # a row without an identifier of its own goes with its customer's others
+                # a row without an identifier is accepted if another of its customer has one
                 usable[rows] = self._customers.numbers(at(ids, rows)) >= 0
             else:
                 self._customers.note(at(ids, rows), usable[rows])
