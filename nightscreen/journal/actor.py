@@ -1,7 +1,7 @@
-"""Who decides something, and the one rule on who may; the command line, desk and inbox all ask it.
+"""Actors: who decides something, and whether they may. Command line, desk and inbox share the rule.
 
-A user of the desk is signed in and decides by a right. Of a command or a dropped file nothing
-proves the name that it bears, so both decide only as long as the desk has no users.
+A signed-in user of the desk needs a right. A command or a dropped file cannot prove who sent it, so
+both may decide only as long as the desk has no users.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class UseCase(NamedTuple):
-    """What is decided: the right that it takes, and the page of the desk where that is done."""
+    """A kind of decision: the right it needs, and the desk's page for it."""
 
     right: str
     page: str
@@ -43,27 +43,27 @@ SETTLE: Final = UseCase("settle", "/money")
 
 
 def has_users(journal: Storage) -> bool:
-    """Tell whether anybody was made a user of the desk; the key is not needed."""
+    """Return whether the desk has any user; the data key is not needed."""
     found = select(records.c.key).where(records.c.kind == User.kind).limit(1)
     return bool(journal.database.fetch(found))
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who decides."""
+    """A person or command that decides."""
 
-    name: str  # as records and the audit have it
-    # what a user who is signed in may; None for a command or a dropped file
+    name: str  # the name in records and the audit
+    # the rights of a signed-in user; None for a command or a dropped file
     rights: frozenset[str] | None = None
-    alone: bool = True  # nobody else could agree to what the actor asked for
-    desk_url: str = ""  # where the desk is reached
+    alone: bool = True  # no other user could approve the actor's own request
+    desk_url: str = ""  # the desk's address
     account: str = ""  # the machine's account of a command or a dropped file; empty at the desk
 
     @classmethod
     def by_command(cls, settings: Settings, named: str = "") -> Self:
-        """Return whoever typed a command or dropped a file, by the machine's account.
+        """Return the actor of a command or a dropped file, by the machine's account.
 
-        Where a command names a person, the account stands beside the name.
+        If the command names a person, the actor's name has both the person and the account.
         """
         account = user_name()
         name = named_by_account(named) if named else account
@@ -72,10 +72,10 @@ class Actor:
     def require(
         self, journal: Storage, case: UseCase, *, run_id: str = "", customer_id: str = ""
     ) -> None:
-        """Refuse who may not decide this.
+        """Refuse an actor who may not decide this.
 
         Raises:
-            NotAllowedError: a user lacks the right, or it is no user and the desk has some.
+            NotAllowedError: the user lacks the right, or it is no user and the desk has users.
         """
         if self.rights is not None:
             if case.right not in self.rights:
@@ -89,14 +89,14 @@ class Actor:
             )
 
     def is_one_of(self, names: Collection[str]) -> bool:
-        """Tell whether the actor is one of some people, however the names are written."""
+        """Return whether the actor is one of some people, however their names are written."""
         return any(same_person(self.name, name) for name in names if name)
 
     def require_other(self, names: Collection[str], sentence: str) -> None:
-        """Refuse who is one of those whom somebody else is to agree with.
+        """Refuse an actor who is one of the people whose decision needs a second person.
 
         Raises:
-            NotAllowedError: with the sentence.
+            NotAllowedError: the actor is one of them; its text is the sentence.
         """
         if self.is_one_of(names):
             raise NotAllowedError(sentence, needs="a second person")
@@ -110,7 +110,7 @@ class Actor:
         customer_id: str = "",
         **detail: object,
     ) -> None:
-        """Write into the audit what the actor did."""
+        """Write an action of the actor into the audit."""
         if self.rights is None:
             detail["by_command"] = True
             if self.name != self.account:

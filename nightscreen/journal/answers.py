@@ -1,8 +1,8 @@
-"""Answers at hand: found by pseudonym, opened with the data key; and what brought none to read.
+"""Stored answers, found by pseudonym and opened with the data key; and lookups without an answer.
 
-Whether an answer is fresh enough, and what it means for a row, is judged in `planning/`. A kept
-body that can be read by now is settled: the answer keeps its call, its time and its cost; only what
-it says becomes known. Calls in doubt are counted, so that a lookup is not bought for ever.
+`planning/` judges whether an answer is fresh and what it means for a row. When a stored body that
+could not be read becomes readable, its answer keeps call, time and cost, and gets its outcome.
+Calls in doubt are counted, so that a lookup is not bought again and again.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ if TYPE_CHECKING:
     from nightscreen.journal.database import Database
 
 _BLOCK = 4000  # pseudonyms, each a parameter: SQLite takes 32,766 in one statement
-OPENED_AT_ONCE = 500  # answers: bounds memory, as each comes with its body
+OPENED_AT_ONCE = 500  # answers: bounds memory, since each has its body
 _NEVER = 2**63 - 1  # the highest number that the database holds: no answer comes after it
 _WITH_RECORD = sorted(each.value for each in (*HITS, Outcome.UNREADABLE))
-_RECENT = 20_000  # answers among which those in a row are looked for
+_RECENT = 20_000  # the newest answers in which a streak is counted
 
 
 class StoredAnswer(NamedTuple):
     """The latest answer to a lookup.
 
     Attributes:
-        outcome: what was answered, as far as it can be told without a row.
+        outcome: the outcome, before it is compared with a row.
         answered_at: instant in microseconds.
-        cost_micro: what it cost; None where the service did not say.
-        current: whether it counts whatever its age: the run asked it, or asked before it came, or
-            it came since the run's plan.
-        sealed: the body as received, sealed; empty where bodies were not asked for.
+        cost_micro: its cost; None if the service did not say.
+        current: whether it counts at any age: the run has asked for it, or it came since the run's
+            plan.
+        sealed: the body as received, sealed; empty if bodies were not requested.
     """
 
     subject: bytes
@@ -74,19 +74,19 @@ class StoredAnswer(NamedTuple):
     sealed: bytes
 
     def __repr__(self) -> str:
-        """Name the answer without its body."""
+        """Show the answer without its body."""
         return f"StoredAnswer(outcome={self.outcome!r}, sealed=***)"
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedAnswer:
-    """One answer with its body opened, and what its call tells of it.
+    """One answer with its decrypted body and facts of its call.
 
     Attributes:
-        kind: of the identifier that was asked by.
-        outcome: the word it is kept under.
-        cost_micro: what it cost; None where that is not known.
-        asked: the identifier that was asked about; empty but for one that could not be read.
+        kind: the kind of the identifier that was asked by.
+        outcome: the stored outcome.
+        cost_micro: its cost; None if unknown.
+        asked: the identifier that was asked about, only for an answer that could not be read.
     """
 
     answer_id: int
@@ -104,12 +104,12 @@ class OpenedAnswer:
 
 
 class Doubts(NamedTuple):
-    """How often a lookup was sent of late without an answer that is known.
+    """How often a lookup was recently sent without a known answer.
 
     Attributes:
         attempts: calls in doubt.
-        unread: those of them whose response came and could not be read.
-        unread_ever: the same, however long ago.
+        unread: those of them whose response could not be read.
+        unread_ever: the same at any time.
     """
 
     attempts: int = 0
@@ -118,12 +118,12 @@ class Doubts(NamedTuple):
 
 
 class Since(NamedTuple):
-    """From which instants on calls in doubt count, in microseconds.
+    """The instants from which calls in doubt count, in microseconds.
 
     Attributes:
-        lost: those that brought nothing.
-        unread: those whose response came and could not be read.
-        session: those of the run itself, whatever the other two say.
+        lost: for calls without a response.
+        unread: for calls whose response could not be read.
+        session: for the run's own calls, in place of the other two.
     """
 
     lost: int
@@ -133,7 +133,7 @@ class Since(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Reads stored answers, and settles those that can be read by now."""
+    """Reads stored answers, and settles those that have become readable."""
 
     _database: Database = field(repr=False)
     _sealer: Sealer = field(repr=False)
@@ -152,16 +152,16 @@ class Answers:
         since: int = _NEVER,
         bodies: bool = False,
     ) -> Iterator[list[StoredAnswer]]:
-        """Yield the latest answers to many lookups, some at a time.
+        """Yield the latest answers to many lookups, in blocks.
 
-        What another run could not read in an outage of the check is left out: it has no age.
+        An answer that another run could not read in an outage of the check is left out.
 
         Args:
             check: the check.
             subjects: pseudonyms, ascending, each once: the order of the index, so that neighbours
                 share pages.
-            run_id: the run in whose name they are looked at.
-            since: place in the journal (`position`) from which on answers are current.
+            run_id: the run that reads them.
+            since: position in the journal (`position`) after which answers are current.
             bodies: whether to read bodies too.
         """
         body = answers.c.body if bodies else literal(b"")
@@ -176,7 +176,7 @@ class Answers:
         )
         for start in range(0, len(subjects), _BLOCK):
             rows = self._database.fetch(query, {"subjects": subjects[start : start + _BLOCK]})
-            own = {row.subject for row in rows if row.run_id == run_id}  # asked by it ever
+            own = {row.subject for row in rows if row.run_id == run_id}  # ever asked by the run
             last = {row.subject: row for row in rows}
             yield [
                 StoredAnswer._make(
@@ -188,17 +188,17 @@ class Answers:
 
     @with_retries
     def position(self) -> int:
-        """Return the place the journal has come to: every answer after it has a higher number.
+        """Return the journal's current position: every later answer has a higher number.
 
-        It is the journal's own order, the same for all machines whatever their clocks say.
+        It orders answers for all machines, whatever their clocks say.
         """
         with self._database.reading_settled() as connection:
             return int(connection.execute(select(func.max(answers.c.answer_id))).scalar() or 0)
 
     def unreadable_streak(self, check: str, most: int) -> int:
-        """Return how many charged answers of late could not be read, since the last record.
+        """Return how many charged answers in a row, up to now, could not be read.
 
-        It is not counted further than `most`.
+        At most `most` are counted.
         """
         newest = select(answers).order_by(answers.c.answer_id.desc()).limit(_RECENT).subquery()
         query = (
@@ -219,10 +219,10 @@ class Answers:
         return bool(self._database.fetch(query))
 
     def before(self, run_id: str, check: str, at: int) -> Counter[str]:
-        """Return how many of a run's answered lookups of a check had which outcome before.
+        """Count the earlier outcomes of a run's answered lookups of a check.
 
-        A night on which old answers are asked again is no sample of the batch: whoever judges its
-        rates (`report/anomaly_check.py`) must know what was to be expected.
+        A run that asks again about old answers is no random sample of the batch, so the anomaly
+        check (`report/anomaly_check.py`) needs the expected outcomes.
 
         Args:
             run_id: the run.
@@ -247,7 +247,7 @@ class Answers:
             .correlate(asked)
             .scalar_subquery()
         )
-        # looked at once: on a first night nobody's answers need be looked for one by one
+        # checked once: in a first run there are no earlier answers to look for
         others = exists().where(runs.c.run_id != run_id)
         of_run = (asked.c.run_id == run_id, asked.c.check == check)
         answered = asked.c.state == CallState.ANSWERED.value
@@ -262,7 +262,7 @@ class Answers:
         """Return an answer's body as it was received.
 
         Raises:
-            JournalKeyError: it was sealed under a key that is not at hand.
+            JournalKeyError: it was sealed under a key that is not available.
             JournalDamagedError: the sealed body does not open.
         """
         return open_answer(self._sealer, check, answer.subject, answer.outcome, answer.sealed)[1]
@@ -301,13 +301,13 @@ class Answers:
             last = rows[-1].answer_id
 
     def settle(self, read: Sequence[tuple[OpenedAnswer, Outcome, int | None]]) -> int:
-        """Write down what answers say that can be read by now; return how many there were.
+        """Save the outcomes of answers that have become readable; return how many were saved.
 
-        One that was erased or read meanwhile is left as it is, so that this may be done twice.
+        An answer that was erased or read meanwhile is left unchanged, so this is safe to repeat.
 
         Args:
-            read: each answer with what it says, and its cost in micro-naira; None where the table
-                does not know that either: its worst cost stays reserved.
+            read: each answer with its outcome and its cost in micro-naira; None if the response
+                rules do not give a cost: its worst cost then stays reserved.
 
         Raises:
             JournalError: nothing of it was committed.
@@ -323,7 +323,7 @@ class Answers:
         sealed = self._sealer.seal(each.body, answer_context(each.check, each.subject))
         query = select(calls.c.intent_at, calls.c.reserved_micro, calls.c.cost_micro)
         row = connection.execute(query.where(calls.c.call_id == each.call_id)).one()
-        # an invoice may have said what it cost since the body was read
+        # an invoice may have settled the cost since the body was read
         cost = cost_micro if row.cost_micro is None else row.cost_micro
         known = {"outcome": outcome.value, "cost_micro": cost}
         done = connection.execute(
@@ -346,9 +346,9 @@ class Answers:
     # --- calls in doubt, counted ---
 
     def doubts(self, check: str, run_id: str, since: Since) -> dict[bytes, Doubts]:
-        """Return the lookups of a check with a call in doubt, and how many of these count.
+        """Return the lookups of a check with a call in doubt, with the numbers that count.
 
-        What could not be read in an outage counts in its own run's session only, as an attempt.
+        An unreadable response in an outage counts as an attempt, only in its own run's session.
         """
         of_outage = func.coalesce(calls.c.trouble, "") == OUTAGE
         is_unread = calls.c.trouble.in_(UNREAD_TROUBLES)
@@ -369,9 +369,9 @@ class Answers:
         return {bytes(subject): Doubts(*numbers) for subject, *numbers in rows}
 
     def mark_outage(self, run_id: str, check: str, since: int) -> None:
-        """Write down that what a run could not read since an instant was an outage of the check.
+        """Mark a run's unreadable responses since an instant as an outage of the check.
 
-        Such calls have no age: another run may ask anew.
+        Such calls do not count later: another run may ask again at once.
         """
         in_doubt = calls.c.state == CallState.IN_DOUBT.value
         unread = and_(in_doubt, calls.c.trouble.in_(UNREAD_TROUBLES))
@@ -387,7 +387,7 @@ class Answers:
 _COLUMNS = (
     *(answers.c[name] for name in StoredAnswer._fields[:5]),
     answers.c.answer_id,
-    # of the call, looked up of answers that could not be read only
+    # of the call; only read for answers that could not be read
     case(
         (
             answers.c.outcome == Outcome.UNREADABLE.value,

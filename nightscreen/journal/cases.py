@@ -1,9 +1,8 @@
-"""Cases as people work on them, and what they decided: reviews, and the text of policies.
+"""Cases that people work on, their reviews, and the text of policies.
 
-A case is a record of its customer (`schemas/cases.py`), opened by a run that is published
-(`runs/open_cases.py`) and ended once the customer is decided on (`results/settle_case.py`). Which
-customers need somebody is listed by the desk (`desk/rows.py`); whether a row of a returned list is
-sound is judged in `results/reviews.py`.
+A case is a record of its customer (`schemas/cases.py`), opened by a published run
+(`runs/open_cases.py`) and closed when the customer is decided (`results/settle_case.py`). The desk
+lists the open ones (`desk/rows.py`); `results/reviews.py` judges the rows of a returned list.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.storage import Storage
 
 _MADE = records.c.state == ""
-"""No override that waits for a second person, or did."""
+"""Reviews that are in force: not overrides that wait for a second person, or waited."""
 _POLICY = "policy {}"
 """Name in `meta` of the text of a policy."""
 
@@ -40,9 +39,9 @@ class Reviews:
         return Records(self._journal, Review)
 
     def active(self, batch: str, at: int, among: Collection[bytes] = ()) -> dict[bytes, Review]:
-        """Return the latest review of each customer of a batch name that has not ended.
+        """Return the latest review of each customer of a batch that has not ended.
 
-        Only of some customers, where any are named.
+        If `among` names customers, only their reviews are returned.
         """
         lately = self._records.select(
             _MADE,
@@ -58,16 +57,16 @@ class Reviews:
         return _in_order([each for each in found if not each.state])
 
     def of_batch(self, batch: str) -> list[Review]:
-        """Return every review of a batch name's customers, oldest first."""
+        """Return every review of a batch's customers, oldest first."""
         return _in_order(self._records.all(state="", batch=batch))
 
     def add(self, found: Sequence[Review]) -> None:
-        """Write reviews down, all of them or, on any trouble, none."""
+        """Save reviews, all of them or, on any error, none."""
         now = self._journal.clock()
         self._records.add([each.model_copy(update={"at": now}) for each in found])
 
     def propose(self, found: Sequence[Review]) -> None:
-        """Keep overrides until a second person confirms them; earlier ones end."""
+        """Save overrides that wait for a second person; earlier waiting ones end."""
         for each in found:
             self.end_waiting(each.customer)
         waiting = [
@@ -82,24 +81,24 @@ class Reviews:
         return [e for e in self._records.of_customers([customer]) if e.state == WAITS]
 
     def end(self, waiting: Review) -> bool:
-        """End an override that waits; tell whether it still did."""
+        """End an override that waits; return whether it still waited."""
         ended = waiting.model_copy(update={"state": ENDED})
         return self._records.replace(ended, waiting, self._journal.clock())
 
     def end_waiting(self, customer: bytes) -> None:
-        """End whatever waits about a customer: something else was decided."""
+        """End all waiting overrides of a customer, because of another decision."""
         for each in self.waiting(customer):
             self.end(each)
 
     def keep_policy(self, policy: str, text: str) -> None:
-        """Keep a policy's JSON under its `name@digest`, unless it is kept already."""
+        """Save a policy's JSON under its `name@digest`, unless it is saved already."""
         with self._journal.database.writing() as connection:
             name = _POLICY.format(policy)
             if not read_meta(connection, name):
                 put_meta(connection, name, text)
 
     def policy_text(self, policy: str) -> str | None:
-        """Return the JSON of a policy by its `name@digest`; None where it was not kept."""
+        """Return the JSON of a policy by its `name@digest`; None if it was not saved."""
         name = _POLICY.format(policy)
         with self._journal.database.reading() as connection:
             return read_meta(connection, name).get(name)
@@ -119,7 +118,7 @@ SHARED_BY: Final = ("branch", "officer", "reason", IN_TURN)
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """Reads and writes who has which case, and shares."""
+    """Reads and writes the holders of cases, and shares."""
 
     _journal: Storage = field(repr=False)
 
@@ -130,7 +129,7 @@ class Cases:
     # --- cases ---
 
     def find(self, key: bytes) -> OpenCase | None:
-        """Return the open case of a customer, by pseudonym; None where nobody is needed."""
+        """Return the open case of a customer, by pseudonym, or None."""
         return self._kept.find(key.hex())
 
     def take(
@@ -143,12 +142,12 @@ class Cases:
         waits_for: str = "",
         back: bool = False,
     ) -> None:
-        """Give a case to a user, and have it wait until an instant where one is given.
+        """Assign a case to a user, waiting until an instant if given.
 
-        Or give it back: free it for everybody, also one that a share gave.
+        With `back`, free it for everybody instead, even if a share assigned it.
 
         Raises:
-            InputError: somebody else has it, or it is closed.
+            InputError: another user has it, or it is closed.
         """
         key = self._journal.pseudonyms.customer(batch, customer_id).hex()
         now = self._journal.clock()
@@ -166,7 +165,7 @@ class Cases:
             self._kept.update(connection, [after], now)
 
     def free(self, keys: Collection[bytes]) -> None:
-        """Free cases that a review leaves open."""
+        """Free cases, by pseudonym, that a review leaves open."""
         for block in blocks([key.hex() for key in keys]):
             with self._journal.database.recording(Turn.DESK) as connection:
                 found = self._kept.read(connection, records.c.key.in_(block))
@@ -174,13 +173,13 @@ class Cases:
                 self._kept.update(connection, freed, self._journal.clock())
 
     def settle(self, keys: Collection[bytes]) -> None:
-        """End cases of customers who need nobody any more."""
+        """Close cases, by pseudonym."""
         self._kept.drop([key.hex() for key in keys])
 
     # --- shares ---
 
     def shares(self) -> list[Share]:
-        """Return who gets which free cases; the first that fits a case counts."""
+        """Return the shares of free cases; the first that matches a case applies."""
         return sorted(self._shares.all(), key=lambda each: each.facet == IN_TURN)
 
     @property
@@ -188,20 +187,20 @@ class Cases:
         return Records(self._journal, Share)
 
     def share(self, facet: str, value: str, users: Sequence[str], by: str) -> None:
-        """Give free cases, of now and of nights to come, to users; each in turn where several."""
+        """Assign free cases, present and future, to users, in turn if there are several."""
         now = self._journal.clock()
         key, given = f"{facet}:{value}", tuple(users)
         made = Share(key=key, facet=facet, value=value, users=given, by=by, at=now)
         self._shares.merge([made], lambda _, new: new, now)
 
     def end_share(self, key: str) -> Share | None:
-        """Free the cases of a share again, unless they were taken; return what it was."""
+        """End a share, which frees its cases unless they were taken; return it."""
         found = self._shares.find(key)
         self._shares.drop([key])
         return found
 
     def hand_over(self, user: str, to: str) -> int:
-        """Give all that is a user's to another, shares too; return how many cases were taken."""
+        """Transfer a user's cases and shares to another; return how many cases were taken ones."""
         now = self._journal.clock()
         with self._journal.database.recording(Turn.DESK) as connection:
             mine = [each for each in self._shares.read(connection) if user in each.users]

@@ -1,7 +1,7 @@
-"""Consents in the journal: grants with their tokens, and the figures that rest on them.
+"""Consents in the journal: grants with their tokens, and the cash flow that depends on them.
 
-A customer has at most one live grant; a new consent replaces it and history stays. `operations/`
-decides which operation needs which scope, and when a token is refreshed.
+A customer has at most one live grant; a new consent replaces it, and the old one stays as history.
+`operations/` decides which operation needs which scope, and when a token is refreshed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REPLACED = "replaced"  # the reason of a grant that ended because its customer c
 
 @dataclass(frozen=True, slots=True)
 class Consents:
-    """Keeps grants in an open journal."""
+    """Reads and writes grants."""
 
     journal: Journal = field(repr=False)
 
@@ -39,7 +39,7 @@ class Consents:
         return Records(self.journal, Grant)
 
     def customer(self, customer_id: str) -> bytes:
-        """Return the pseudonym of a customer, the same in every batch name."""
+        """Return the pseudonym of a customer, the same in every batch."""
         return self.journal.pseudonyms.customers_anywhere([customer_id])
 
     def keep(
@@ -50,10 +50,10 @@ class Consents:
         asked_scopes: Iterable[str],
         evidence: Mapping[str, Any],
     ) -> Grant:
-        """Keep a new consent; it takes the place of the customer's live one, if any.
+        """Save a new consent; it replaces the customer's live one, if any.
 
-        Granted is what the answer says, but never more than was asked for; an answer that names no
-        scope grants what was asked for.
+        The granted scopes are those in the answer, but only requested ones; an answer without
+        scopes grants all that were requested.
 
         Raises:
             UsageError: there is no customer, or no access token.
@@ -81,12 +81,12 @@ class Consents:
         return grant
 
     def grants(self, state: GrantState | None = None, scope: str | None = None) -> list[Grant]:
-        """Return grants, oldest first; only those in a state, and with a scope, where given."""
+        """Return grants, oldest first, if given only those in a state and with a scope."""
         found = self._records.all(state=None if state is None else state.value)
         return [each for each in found if scope is None or scope in each.scopes]
 
     def live(self, customer: bytes, scope: str) -> Grant | None:
-        """Return the live grant of a customer's pseudonym, where it has a scope."""
+        """Return a customer's live grant if it has a scope, by pseudonym."""
         found = self._records.of_customers([customer])
         return next((each for each in found if each.allows(scope)), None)
 
@@ -100,12 +100,12 @@ class Consents:
         return self._records.find(grant_id)
 
     def lapse(self, grant_id: str, reason: str) -> bool:
-        """End a live grant that the service refuses; its tokens go. Return whether it was live."""
+        """End a live grant that the service refuses, with its tokens; return if it was live."""
         with self.journal.database.writing() as connection:
             return self._end(connection, records.c.key == grant_id, GrantState.LAPSED, reason)
 
     def revoke(self, customer_id: str, reason: str) -> bool:
-        """End a customer's live grant; its tokens go. Return whether there was one."""
+        """End a customer's live grant and delete its tokens; return whether there was one."""
         with self.journal.database.writing() as connection:
             of_customer = records.c.customer == self.customer(customer_id)
             return self._end(connection, of_customer, GrantState.REVOKED, reason)
@@ -138,17 +138,17 @@ class Consents:
         return lease
 
     def give_back(self, grant_id: str, lease: str) -> None:
-        """Give the right to refresh back; one that was not held any more is left alone."""
+        """Release the right to refresh, unless it is no longer held."""
         with self.journal.database.writing() as connection:
             grant = self._live(connection, grant_id)
             if grant is not None and grant.lease == lease:
                 self._change(connection, grant, holder=None, lease=None)
 
     def refreshed(self, grant_id: str, token: TokenAnswer) -> Tokens | None:
-        """Keep a new access token, and the old refresh token if the answer has none.
+        """Save a new access token, and the old refresh token if the answer has none.
 
         Returns:
-            The tokens as they are now; None where the grant has ended meanwhile.
+            The current tokens; None if the grant has ended meanwhile.
 
         Raises:
             UsageError: there is no access token.
@@ -196,7 +196,7 @@ def _granted(named: tuple[str, ...] | None, asked: tuple[str, ...]) -> tuple[str
 
 
 def keep_figures(journal: Storage, found: list[CashFigures]) -> None:
-    """Keep the figures of customers, but where newer ones are there."""
+    """Save customers' cash flow, unless newer figures are saved."""
 
     def newer(known: CashFigures, new: CashFigures) -> CashFigures:
         return new if new.at >= known.at else known
@@ -207,10 +207,10 @@ def keep_figures(journal: Storage, found: list[CashFigures]) -> None:
 def live_figures(
     journal: Storage, customers: Collection[bytes], since: int = 0
 ) -> dict[bytes, CashFigures]:
-    """Return the figures of customers whose consent is live and covers all that they rest on.
+    """Return the cash flow of customers whose live consent covers all scopes that it needs.
 
-    Grants are read last, so that no figure is shown of who has revoked meanwhile. Those from before
-    `since`, microseconds, are too old.
+    Grants are read last, so that nothing is returned for a customer who has just revoked. Figures
+    from before `since`, microseconds, are too old.
     """
     figures = Records(journal, CashFigures).of_customers(customers)
     found = {each.customer: each for each in figures if each.at >= since}

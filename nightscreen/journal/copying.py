@@ -1,10 +1,10 @@
 """Backup and restore: a whole copy of a journal, made while runs go on.
 
-A backup is a folder that is itself a HOME but for its data key: an SQLite journal and the note of
-which journal it is. What lasts no longer than a run or a session is not in it. Whoever has journal
-and key can read every answer and try out every BVN, so the key is not in it, or sealed to a
-passphrase. That holds for a PostgreSQL journal too, so that a backup needs no server tools of the
-right version, can be opened anywhere, and is restored by the code that wrote it.
+A backup is a folder that works as a HOME except for its data key: an SQLite journal and the file
+with the journal's id. Tables that only last for a run or a session are not in it. A person with
+journal and key can read every answer and try out every BVN, so the key is left out, or sealed with
+a passphrase. The backup of a PostgreSQL journal is an SQLite file too: it needs no server tools of
+the right version, can be opened anywhere, and is restored by the code that wrote it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _BLOCK = 1000  # rows read and written at once: bounds memory, however long a table is
-_BLOCK_OF_RECORDS = 50  # one may hold an attachment of some megabytes
+_BLOCK_OF_RECORDS = 50  # a record may have an attachment of some megabytes
 
 
 def back_up(journal: Storage, folder: Path, *, passphrase: str = "") -> None:
@@ -76,7 +76,7 @@ def back_up(journal: Storage, folder: Path, *, passphrase: str = "") -> None:
 
     Raises:
         UsageError: the passphrase is too short.
-        OutputError: the folder holds something already, or cannot be written.
+        OutputError: the folder is not empty, or cannot be written.
         JournalError: the journal cannot be read, or its key was rotated since it was opened.
     """
     if passphrase:
@@ -100,9 +100,9 @@ def back_up_dated(
     passphrase_file: str = "",
     clock: Clock = system_clock,
 ) -> dict[str, Any]:
-    """Copy the journal into `folder/DAY`, the day of Lagos, and remove the oldest copies.
+    """Copy the journal into `folder/DAY`, by Lagos's calendar, and remove the oldest copies.
 
-    Nothing is removed unless the new copy is whole; what is not named as a day is left alone.
+    Copies are removed only after the new one is complete; other files and folders are not touched.
 
     Raises:
         SettingsError: the passphrase cannot be read.
@@ -122,7 +122,7 @@ def back_up_dated(
 
 
 def _copy_out(database: Database, file: Path) -> None:
-    """Copy one instant of a journal into an SQLite file; writers go on meanwhile."""
+    """Copy a snapshot of a journal into an SQLite file; writers can continue meanwhile."""
     copy = Database(journal_url(file.parent))
     try:
         with database.snapshot() as source, copy.writing() as target:
@@ -136,20 +136,19 @@ def _copy_out(database: Database, file: Path) -> None:
 def restore(
     folder: Path, home: Path, *, url: str = "", configured: str = "", passphrase: str = ""
 ) -> None:
-    """Bring a backup back as the journal of a HOME, whole or not at all.
+    """Restore a backup as the journal of a HOME, whole or not at all.
 
     Args:
-        folder: what `back_up` made.
-        home: where it is to be used from; gets the backup's key unless it has one, or one is
-            configured.
-        url: where the journal is to lie; SQLite under HOME by default.
+        folder: a folder made by `back_up`.
+        home: the HOME; gets the backup's key unless it has one, or one is configured.
+        url: the database of the restored journal; by default SQLite under HOME.
         configured: the data key of the settings, if any.
-        passphrase: opens the key that is sealed in the backup.
+        passphrase: opens the sealed key in the backup.
 
     Raises:
         JournalError: there is no backup there, it is of another version, or there is a journal
             already.
-        JournalKeyError: the data key is nowhere to be had.
+        JournalKeyError: there is no data key.
     """
     if not (folder / JOURNAL_FILE).exists():
         raise JournalError(f"{folder} is no backup of a journal: it has no {JOURNAL_FILE}")
@@ -172,7 +171,7 @@ def restore(
 
 
 def _key_of(folder: Path, home: Path, passphrase: str) -> bytes:
-    """Return the data key that lies sealed in a backup."""
+    """Return the data key that is sealed in a backup."""
     sealed = folder / SEALED_KEY_FILE
     if not sealed.exists():
         raise JournalKeyError(
@@ -188,7 +187,7 @@ def _key_of(folder: Path, home: Path, passphrase: str) -> bytes:
 
 
 def _copy_tables(source: Connection, target: Connection) -> None:
-    """Make the tables and copy every row in the order of its key."""
+    """Create the tables and copy every row in the order of its key."""
     metadata.create_all(target)
     if target.execute(select(meta.c.name)).first() is not None:
         raise JournalError(
@@ -209,7 +208,7 @@ def _copy_tables(source: Connection, target: Connection) -> None:
 
 
 def _count_on(target: Connection, table: Table) -> None:
-    """Let a table's own numbers go on after the highest that was copied."""
+    """Set a table's sequence to the highest copied number."""
     number = table.autoincrement_column
     last = target.execute(select(func.max(number))).scalar() if number is not None else None
     if number is not None and last:
@@ -220,7 +219,7 @@ def _count_on(target: Connection, table: Table) -> None:
 
 @contextmanager
 def _appearing_folder(folder: Path) -> Iterator[Path]:
-    """Give a temporary folder beside `folder`; on a clean exit it takes its place."""
+    """Yield a temporary folder that becomes `folder` on a clean exit."""
     partial = folder.absolute().with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise OutputError(f"{folder} holds something already; name a new folder for the backup")

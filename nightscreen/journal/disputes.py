@@ -1,8 +1,8 @@
-"""Costs that are not believed: they count in full until a balance contradicts them.
+"""Disputed costs: an implausible cost counts in full until a balance contradicts it.
 
-Then at the believed price. While one is open the caps leave out what it names beyond that price,
-and its check is asked one call at a time, so that a wrong figure ends neither a night nor a month.
-What the service's invoice says is in `invoices`.
+Then it counts at the believed price. While a dispute is open, the caps leave out the excess over
+that price and the check makes one call at a time, so that a wrong figure does not use up the cap of
+a day or a month. `invoices` records the service's invoice.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ if TYPE_CHECKING:
     from nightscreen.schemas.calls import CallResult
 
 _NEAR_CALLS = 1_000
-"""A balance of a call so near to the disputed one is looked at while others are under way too."""
+"""A balance within so many calls of the disputed one is used even while calls are under way."""
 _LOOK_BACK_CALLS = 10_000
-"""How far back the balance before a disputed call is looked for."""
+"""How many calls back the balance before a disputed call is searched."""
 
 
 class DisputeState(StrEnum):
-    """What is known of a call's cost."""
+    """The state of a disputed cost."""
 
     OPEN = "open"
-    """It is beyond belief; nothing has contradicted it."""
+    """It is implausible, and nothing has contradicted it."""
     DISPROVED = "disproved"
-    """The wallet did not lose it: it counts at the believed price."""
+    """The wallet did not lose the money: the call counts at the believed price."""
     CONFIRMED = "confirmed"
-    """The wallet lost it: it counts in full, under the caps too."""
+    """The wallet lost the money: the call counts in full, under the caps too."""
     UNKNOWN = "unknown"
     """The service never named it."""
     SETTLED = "settled"
-    """It counts as the invoice says."""
+    """The call counts at the cost in the invoice."""
 
 
 IS_OPEN = disputes.c.dispute == DisputeState.OPEN.value
@@ -75,18 +75,18 @@ OF_CALL = select(calls, *(column for column in disputes.c if column.name != "cal
 """A call with its dispute."""
 
 
-# --- what a balance says ---
+# --- evidence of balances ---
 
 
 def dispute(
     connection: Connection, fresh: Sequence[CallResult], now: int, changes: Changes
 ) -> DisputedCosts:
-    """Enter costs that are not believed, and see what the balances of a group say of open ones.
+    """Record new disputed costs, and judge open ones by the balances of a group of outcomes.
 
-    This is in the transaction that has just written the outcomes.
+    This is part of the transaction that has just written the outcomes.
 
     Returns:
-        What is open and what was disproved.
+        The checks with open disputes, and the calls whose cost was disproved.
     """
     for each in fresh:
         if each.named_micro is not None:
@@ -125,9 +125,9 @@ def _enter(connection: Connection, each: CallResult, now: int, changes: Changes)
 
 
 def _believed(connection: Connection, row: Row[Any]) -> int:
-    """Return what a call is believed to cost: the latest price seen, else what was reserved.
+    """Return the believed cost of a call: the latest price seen, else the reserved cost.
 
-    An answer that found nothing is free, and so is a refusal.
+    A miss is free, and so is a refusal.
     """
     if row.state != CallState.UNREADABLE and row.outcome not in HITS:
         return 0
@@ -140,10 +140,10 @@ def _believed(connection: Connection, row: Row[Any]) -> int:
 def _verdict(
     connection: Connection, row: Row[Any], fresh: Sequence[CallResult], open_ids: Sequence[int]
 ) -> DisputeState | None:
-    """Return what the balances of a group say of an open cost; None where they leave it open.
+    """Return the verdict of a group's balances on an open dispute; None if it stays open.
 
-    Its own balance can contradict it, but not confirm it: an answer whose cost is wrong may well
-    bear a wrong balance too.
+    The call's own balance can contradict the cost, but not confirm it: an answer with a wrong cost
+    may have a wrong balance too.
     """
     own = [each for each in fresh if each.call_id == row.call_id]
     later = [each for each in fresh if each.sent_at is not None and each.sent_at >= row.settled_at]
@@ -172,9 +172,9 @@ def _is_busy(connection: Connection) -> bool:
 
 
 def _before(connection: Connection, row: Row[Any]) -> list[Row[Any]]:
-    """Return calls that bore a balance before a disputed one was sent.
+    """Return calls with a balance before a disputed one was sent.
 
-    The nearest, and the first of its run, which was alone on the wire.
+    They are the nearest one, and the first of the run, which was made alone.
     """
     query = select(
         calls.c.call_id, calls.c.balance_micro, calls.c.sent_at, calls.c.settled_at
@@ -196,12 +196,12 @@ def _compare_balances(
     after: CallResult,
     open_ids: Sequence[int],
 ) -> DisputeState | None:
-    """Return what two balances say of a cost between them.
+    """Return the verdict of two balances on a cost between them.
 
-    What the wallet lost, less what others surely cost between, is the most that the call can have
-    cost; less all that others may have cost, the least. What is not the half of the cost named
-    contradicts it, what is more confirms it. Where others cost more than the wallet lost, money was
-    paid in, and nothing is known.
+    The most that the call can have cost is the wallet's loss less the known costs of other calls in
+    between; the least is the loss less all that other calls may have cost. If the most is below
+    half of the named cost, it is disproved; if the least is above half, it is confirmed. If other
+    calls cost more than the loss, there was a top-up, and nothing can be said.
     """
     lost = before.balance_micro - (after.balance_micro or 0)
     near = (
@@ -238,11 +238,11 @@ def _sum(connection: Connection, what: ColumnElement[int], *where: ColumnElement
     )
 
 
-# --- what counts ---
+# --- counting ---
 
 
 def recount(connection: Connection, row: Row[Any], cost_micro: int, changes: Changes) -> None:
-    """Let a call count at another cost, wherever its cost is kept, and enter the difference."""
+    """Change a call's cost wherever it is stored, and add the difference to the counters."""
     more_micro = cost_micro - (row.cost_micro or 0)
     freed_micro = row.reserved_micro if keeps_reservation(row.state, row.cost_micro) else 0
     changes.add(_scopes(row), Spent(more_micro, -freed_micro))
@@ -254,7 +254,7 @@ def recount(connection: Connection, row: Row[Any], cost_micro: int, changes: Cha
 
 
 def restore_excluded_cost(row: Row[Any], changes: Changes) -> None:
-    """Let the caps count again what an open dispute had left out of them."""
+    """Let the caps count again the excess that an open dispute had left out."""
     changes.add(_scopes(row), Spent(disputed_micro=-(row.excess_micro or 0)))
 
 

@@ -1,8 +1,8 @@
-"""Erasure and retention in the journal: a loop over what its schema declares.
+"""Erasure and retention in the journal, as loops over the declarations in its schema.
 
-An erased person's rows go. Calls stay as tombstones: run, check, times and cost, so that every
-naira still adds up, but no pseudonym and no consent reference. Whose identifiers are meant, and
-what is too old, is decided in `privacy/`; files are rewritten by `files/run_folder.py`.
+An erased person's rows are deleted. Calls stay as tombstones with run, check, times and cost, so
+that every naira still adds up, but without pseudonym and consent reference. `privacy/` decides
+whose data and which age; `files/run_folder.py` rewrites files.
 """
 
 from __future__ import annotations
@@ -42,54 +42,54 @@ if TYPE_CHECKING:
     from nightscreen.journal.storage import Storage
 
 _PAGES = "removed_pages"
-"""Name in `meta` of the note that the database's files may still hold what was removed."""
+"""Name in `meta` of the note that the database's files may still have removed data."""
 _COUNTED = {answers: "answers", calls: "calls", sightings: "sightings", audit: "entries"}
-"""As what rows count that go; all others are states."""
+"""How removed rows are counted; rows of other tables count as states."""
 
 
 class Removed(NamedTuple):
-    """What goes from the journal."""
+    """Numbers of data removed from the journal."""
 
     answers: int = 0  # answers deleted
     calls: int = 0  # calls left as tombstones
-    states: int = 0  # states of customers, their history, records and what consent brought, deleted
-    cost_micro: int = 0  # what the tombstones' calls cost
+    states: int = 0  # customers' states, history, records and consented data deleted
+    cost_micro: int = 0  # the cost of the tombstones' calls
     sightings: int = 0  # sightings deleted
-    entries: int = 0  # entries of the audit that name the customer no more
+    entries: int = 0  # entries of the audit that no longer name the customer
 
     def numbers(self) -> dict[str, Any]:
-        """Return it as JSON has it, without the audit's entries."""
+        """Return it as a JSON document, without the audit's entries."""
         counted = {name: getattr(self, name) for name in ("answers", "calls", "states")}
         return {**counted, "sightings": self.sightings, "cost": naira_text(self.cost_micro)}
 
 
 class _Going(NamedTuple):
-    """Rows of a table that go, or that are left with other values."""
+    """Rows of a table to delete, or to overwrite with other values."""
 
     table: Table
     which: ColumnElement[bool]
-    leaves: Mapping[str, bytes | None] | None = None  # those values; None where the rows go
-    counts: bool = True  # they count as removed
+    leaves: Mapping[str, bytes | None] | None = None  # the values; None to delete the rows
+    counts: bool = True  # whether they count as removed
 
 
 @dataclass(frozen=True, slots=True)
 class Erasures:
-    """Removes people and what is too old from the journal; the audit of it is the caller's."""
+    """Removes persons and old data from the journal; the caller writes the audit."""
 
     _journal: Storage = field(repr=False)
 
     def held_of(self, person: ErasedPseudonyms) -> Removed:
-        """Return what the journal holds of a person."""
+        """Return the numbers of data that the journal holds about a person."""
         with self._journal.database.reading() as connection:
             return _number(connection, _of_person(person))
 
     def held_before(self, cutoffs: Mapping[str, int], applicants: Sequence[str] = ()) -> Removed:
-        """Return what the journal holds that is too old, as `purge` would remove it."""
+        """Return the numbers of old data that `purge` would remove."""
         with self._journal.database.reading() as connection:
             return _number(connection, _before(cutoffs, applicants))
 
     def erase(self, person: ErasedPseudonyms) -> Removed:
-        """Remove a person in one transaction; return what went.
+        """Remove a person in one transaction; return the numbers.
 
         Raises:
             InputError: a run is under way, or a call about the person.
@@ -101,21 +101,21 @@ class Erasures:
             return self._remove(connection, list(_of_person(person)), person.audited)
 
     def purge(self, cutoffs: Mapping[str, int], applicants: Sequence[str] = ()) -> Removed:
-        """Remove what is too old by its ground; return what went.
+        """Remove data that are older than the period of their ground; return the numbers.
 
         Args:
             cutoffs: the instant of each ground.
-            applicants: runs of applicants that are past their period: what was answered in them
-                goes; each call stays with its cost and consent, and is found by nobody's pseudonym.
+            applicants: runs of applicants past their period: their answers are deleted; each call
+                stays with its cost and consent, but without a pseudonym.
         """
         with self._journal.database.writing() as connection:
             return self._remove(connection, list(_before(cutoffs, applicants)))
 
     def require_rest(self, connection: Connection, subjects: Collection[bytes] = ()) -> None:
-        """Refuse to erase while a run is under way: it may have the person, and writes its files.
+        """Refuse to erase while a run is under way, since it may write the person's data.
 
         Raises:
-            InputError: one is, or a call about one of the pseudonyms.
+            InputError: a run is under way, or a call about one of the pseudonyms.
         """
         holders = self._journal.holders
         for run_id in living_runs(connection, holders):
@@ -146,7 +146,7 @@ class Erasures:
 
 
 def _kept_tables() -> Iterator[Table]:
-    """Yield tables in the order of their declaration: what a condition looks at comes first."""
+    """Yield tables in the order of their declaration: a condition's tables come first."""
     yield from (table for table in metadata.tables.values() if table not in PASSING_TABLES)
 
 
@@ -168,7 +168,7 @@ def _of_person(person: ErasedPseudonyms) -> Iterator[_Going]:
 
 
 def _named(column: Column[Any], whose: Ownership, person: ErasedPseudonyms) -> ColumnElement[bool]:
-    """Return which rows are a person's by a column that holds a pseudonym."""
+    """Return the condition of a person's rows, by a column with a pseudonym."""
     if whose.owner is not Owner.ANYWHERE:
         return column.in_(getattr(person, whose.owner.value))
     meant = person.anywhere.items()
@@ -211,12 +211,12 @@ def _number(connection: Connection, going: Iterator[_Going] | Sequence[_Going]) 
 
 
 def scrub_database(journal: Storage) -> bool:
-    """Leave nothing of what was removed in the database's own files; tell whether that was done.
+    """Remove deleted data from the database's own files; return whether that was possible now.
 
-    SQLite overwrites what it deletes, but its write-ahead log keeps older pages until it is
-    emptied, and a page that was split or merged may keep a stale copy: the file is written anew,
-    where no run is under way that would wait for it. PostgreSQL gives the space of dead rows back
-    for use. Where something stands in the way, it is done by the next call.
+    SQLite overwrites deleted rows, but its write-ahead log has older pages until it is emptied, and
+    a page that was split or merged may have a stale copy. So the file is rewritten, unless a run is
+    under way, which would have to wait. PostgreSQL frees the space of dead rows for reuse. If it is
+    not possible now, the next call does it.
     """
     with journal.database.reading() as connection:
         if not read_meta(connection, _PAGES):
@@ -239,6 +239,6 @@ def scrub_database(journal: Storage) -> bool:
 
 
 def _empty_log(journal: Storage) -> bool:
-    """Empty SQLite's write-ahead log; False where a reader kept part of it in use."""
+    """Empty SQLite's write-ahead log; return False if a reader still uses part of it."""
     busy, *_ = journal.database.run_alone("PRAGMA wal_checkpoint(TRUNCATE)") or (1,)
     return not busy

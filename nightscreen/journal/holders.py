@@ -1,4 +1,4 @@
-"""Who holds an intent: each process has a lock that dies with it.
+"""Holders: the processes that hold intents. Each has a lock that ends with the process.
 
 Under SQLite it is a file lock in a folder beside the journal's file, under PostgreSQL an advisory
 lock on a separate connection. An intent without an outcome is in doubt as soon as its holder's lock
@@ -45,11 +45,11 @@ _LOOK_AGAIN_S = 0.1  # twenty looks within `SURE_AFTER_S`
 
 
 class Holders(ABC):
-    """Has a lock of this process, unless it only looks, and knows which others hold theirs.
+    """Holds this process's lock, unless it only reads, and knows which others hold theirs.
 
     Attributes:
-        name: this process, as the journal knows it; empty where it has no lock.
-        was_lost: the lock was gone for a while and is held again; the code that handled this resets
+        name: this process's name in the journal; empty if it has no lock.
+        was_lost: the lock was lost for a while and is held again; the code that handles this resets
             it.
     """
 
@@ -64,9 +64,9 @@ class Holders(ABC):
         """
 
     def dead(self, holder: str, connection: Connection | None = None) -> bool:
-        """Return whether the process of this name is dead for sure, before its work is taken over.
+        """Return whether the process of this name is certainly dead, before its work is taken over.
 
-        Within a transaction it is not waited for long; else as long as needed.
+        Within a transaction the check does not wait long; otherwise as long as needed.
         """
         return not self.alive(holder, connection)
 
@@ -75,16 +75,16 @@ class Holders(ABC):
         """Make sure that this process still holds its own lock.
 
         Raises:
-            JournalError: it was lost for good, so that others take this process for dead.
+            JournalError: it is lost for good, so that others treat this process as dead.
         """
 
     @abstractmethod
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
 
 
 def pid_of(holder: str) -> int | None:
-    """Return the process that a lock's name tells of, None where it tells of none."""
+    """Return the process id in a lock's name, or None."""
     pid = holder.partition("-")[0]
     return int(pid) if pid.isdecimal() else None
 
@@ -108,8 +108,8 @@ class FileHolders(Holders):
     def alive(self, holder: str, connection: Connection | None = None) -> bool:  # noqa: ARG002 - as of all holders
         """Return whether the process of this name still holds its lock.
 
-        Askers share the lock for an instant, so that two who ask at once do not see each other. Who
-        has a lock removes the file of a process that is gone.
+        The check takes a shared lock for an instant, so that two checks at once do not mistake each
+        other for the holder. A process with a lock removes the files of dead processes.
         """
         if holder == self.name or self._is_locked(holder):
             return True
@@ -136,7 +136,7 @@ class FileHolders(Holders):
         return [file.stem for file in self._folder.glob("*.lock") if self.alive(file.stem)]
 
     def assure(self, connection: Connection) -> None:  # noqa: ARG002 - as of all holders
-        """Make sure that the lock's file is still there for others to see."""
+        """Make sure that the lock's file still exists for other processes."""
         if not self._path(self.name).exists():
             raise JournalError(
                 f"the lock of this process under {self._folder} was removed, so that others take "
@@ -144,7 +144,7 @@ class FileHolders(Holders):
             )
 
     def release(self) -> None:
-        """Give the lock back and remove its file."""
+        """Release the lock and remove its file."""
         if self.name:
             self._lock.release()
 
@@ -152,11 +152,11 @@ class FileHolders(Holders):
 class AdvisoryHolders(Holders):
     """A PostgreSQL advisory lock for each process, on a separate connection.
 
-    The database drops the lock with the connection, and with all connections when it restarts,
-    while the process lives on. So a thread takes the lock again at once, no process counts as dead
-    at the first look, and after a restart every process has time. The name says when the database
-    that first gave the lock was started. The lock is a shared one: it can be taken again while the
-    database still has an old session of the same process.
+    The database drops the lock with the connection, and when it restarts, while the process lives
+    on. So a thread takes the lock again at once, no process counts as dead at the first check, and
+    after a restart every process has some time. The name includes the start time of the database
+    that first gave the lock. The lock is shared, so that it can be taken again while the database
+    still has an old session of the same process.
     """
 
     def __init__(self, database: Database, *, takes_lock: bool = True) -> None:
@@ -175,19 +175,19 @@ class AdvisoryHolders(Holders):
         """Return a connection that holds this process's lock."""
         connection = self._database.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()
-        me = f"nightscreen {os.getpid()} {socket.gethostname()}"  # for who looks at the server
+        me = f"nightscreen {os.getpid()} {socket.gethostname()}"  # for administrators of the server
         connection.execute(text("SELECT set_config('application_name', :me, false)"), {"me": me})
         connection.execute(text("SELECT pg_advisory_lock_shared(:n)"), {"n": self._number})
         return connection
 
     def _keep(self) -> None:
-        """Look after the lock until it is released."""
+        """Renew the lock until it is released."""
         while not self._released.wait(_PULSE_S):
             with suppress(DBAPIError, PoolTimeoutError):
                 self._renew()
 
     def _renew(self) -> None:
-        """Take the lock again where its connection is gone."""
+        """Take the lock again if its connection is lost."""
         with self._guard:
             if self._released.is_set():
                 return
@@ -208,7 +208,7 @@ class AdvisoryHolders(Holders):
                 connection.close()
 
     def alive(self, holder: str, connection: Connection | None = None) -> bool:
-        """Return whether some session still holds this process's lock, or may soon again."""
+        """Return whether a session holds the process's lock, or may soon hold it again."""
         itself = bool(self.name) and holder == self.name
         return itself or self._look(holder, connection) is not _Lock.FREE
 
@@ -219,10 +219,10 @@ class AdvisoryHolders(Holders):
             return _look_at(own, holder)
 
     def dead(self, holder: str, connection: Connection | None = None) -> bool:
-        """Return whether a lock stays free; looks more than once at one not known to be dead.
+        """Return whether a lock stays free; it is checked repeatedly unless known to be dead.
 
-        After a restart of the database it is not known at once: within a transaction, which others
-        may wait for, that counts as alive, else it is waited for.
+        Shortly after a restart of the database the state is unknown: within a transaction, which
+        others may wait for, that counts as alive; otherwise this waits.
         """
         if holder == self.name:
             return False
@@ -240,12 +240,12 @@ class AdvisoryHolders(Holders):
             time.sleep(_LOOK_AGAIN_S)
 
     def assure(self, connection: Connection) -> None:
-        """Make sure that the database knows this process's lock; take it again where it does not.
+        """Make sure that the database has this process's lock; take it again if not.
 
         `was_lost` means that others may have counted this process as dead meanwhile.
 
         Raises:
-            JournalError: it was given back, so that others take this process for dead.
+            JournalError: it was released, so that others treat this process as dead.
         """
         if self._released.is_set():
             raise JournalError(
@@ -257,9 +257,9 @@ class AdvisoryHolders(Holders):
             self._renew()
 
     def release(self) -> None:
-        """Give the lock back, and close the connection.
+        """Release the lock, and close the connection.
 
-        The server notices a close in its own time: whoever looks next would find the lock held.
+        Closing alone is not enough: the server notices it late, and others would see the lock held.
         """
         self._released.set()
         with self._guard:
@@ -293,7 +293,7 @@ class _Lock(Enum):
 
 
 def _look_at(connection: Connection, holder: str) -> _Lock:
-    """Return how the advisory lock of a process of this name is found."""
+    """Return the state of the advisory lock of a process of this name."""
     name = _NAME.fullmatch(holder)
     if name is None:
         return _Lock.FREE

@@ -1,7 +1,7 @@
-"""What the service's invoice says of a call whose cost was not believed, or is not known.
+"""Costs by the service's invoice, for calls whose cost was not believed or is unknown.
 
-A person enters it, and every value is kept. Below what was reserved it counts once a second person
-has confirmed it, where the desk has users.
+A person enters the cost, and all values are stored. If the desk has users, a cost below the
+reserved one counts only after a second person has confirmed it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from nightscreen.journal.actor import Actor
     from nightscreen.journal.storage import Storage
 
-# the highest number that the database holds: a higher one that somebody types is an error there
+# the highest number in the database: a higher one that is typed would be an error there
 _HIGHEST_ID = 2**63 - 1
 
 
 class DisputedCall(NamedTuple):
-    """A call whose cost was not believed or not known, and what became of it.
+    """A call whose cost was not believed or is unknown, and its dispute.
 
     Attributes:
         at: when it was sent.
-        state: what is known of its cost, a `DisputeState`.
-        named_micro: what the answer named; None where it named nothing.
-        counted_micro: what counts; None where it is not known, and the reservation counts.
-        before_micro: what counted before the invoice's figure.
-        confirmed_by: who confirmed it; None where nobody had to, or has.
-        settled_at: since when it counts; None where it waits for a second person.
+        state: the state of its cost, a `DisputeState`.
+        named_micro: the cost in the answer, or None.
+        counted_micro: the cost that counts; None if it is unknown, and the reservation counts.
+        before_micro: the cost that counted before the invoice's.
+        confirmed_by: the second person, or None.
+        settled_at: since when the invoice's cost counts; None while it waits for a second person.
     """
 
     call_id: int
@@ -59,11 +59,11 @@ class DisputedCall(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        """Return whether the invoice's figure waits for a second person."""
+        """Return whether the invoice's cost waits for a second person."""
         return self.invoice_micro is not None and self.settled_at is None
 
     def document(self) -> dict[str, Any]:
-        """Return it for programs; money as decimal text in naira, instants in UTC."""
+        """Return it as a JSON document; money is decimal text in naira, instants are UTC."""
         return {
             "call_id": self.call_id,
             "check": self.check,
@@ -85,14 +85,14 @@ def disputed_calls(journal: Storage, run_id: str = "", *, limit: int = 0) -> lis
 
 
 def settle_call(journal: Journal, actor: Actor, call_id: int, cost_micro: int) -> DisputedCall:
-    """Enter what the service's invoice says of a call; what it counted as before is kept.
+    """Record a call's cost by the service's invoice; the cost that counted before is stored too.
 
-    Below what was reserved, a figure of the desk counts once a second person has confirmed it.
-    Calls of processes that died are put in doubt before; a call under way is refused.
+    A cost below the reserved one, if entered at the desk, counts after a second person has
+    confirmed it. Calls of dead processes are first put in doubt; a call under way is refused.
 
     Raises:
         NotAllowedError: the actor may not settle costs.
-        InputError: the cost of the call is neither disputed nor unknown, or the amount is none.
+        InputError: the call's cost is neither disputed nor unknown, or the amount is impossible.
     """
     actor.require(journal, SETTLE)
     journal.calls.recover()
@@ -122,13 +122,13 @@ def settle_call(journal: Journal, actor: Actor, call_id: int, cost_micro: int) -
 
 
 def confirm_invoice(journal: Journal, actor: Actor, call_id: int, seen: str) -> DisputedCall:
-    """Let a figure that was entered count: a second person has confirmed it.
+    """Confirm, as a second person, a cost that was entered; it counts from then on.
 
-    `seen` is the figure that the person saw, as `DisputedCall.document` has it.
+    `seen` is the cost that the person saw, as in `DisputedCall.document`.
 
     Raises:
-        NotAllowedError: the actor may not settle costs, or entered the figure.
-        InputError: that figure does not wait.
+        NotAllowedError: the actor may not settle costs, or entered the cost.
+        InputError: that cost does not wait for confirmation.
     """
     actor.require(journal, SETTLE)
     with journal.database.writing() as connection:
@@ -148,7 +148,7 @@ def confirm_invoice(journal: Journal, actor: Actor, call_id: int, seen: str) -> 
 
 
 def _apply(connection: Connection, journal: Storage, call_id: int) -> None:
-    """Let the figure of the invoice count."""
+    """Make the invoice's cost the one that counts."""
     query = OF_CALL.where(calls.c.call_id == call_id)
     row = connection.execute(query.with_for_update()).one()
     changes = Changes()
@@ -169,7 +169,7 @@ def _settleable(connection: Connection, call_id: int, cost_micro: int) -> Row[An
 
     Raises:
         InputError: there is no such call, its cost is known and believed, it is under way, or the
-            amount is none.
+            amount is impossible.
     """
     if not 0 <= cost_micro <= MOST_COST_MICRO:
         raise InputError(f"a call costs between ₦0 and {naira_words(MOST_COST_MICRO)}")
@@ -207,4 +207,4 @@ _DISPUTED = OF_CALL.with_only_columns(
     *(disputes.c[name] for name in ("before_micro", "invoice_micro", "entered_by")),
     *(disputes.c.confirmed_by, disputes.c.invoice_at),
 )
-"""Calls as `DisputedCall` has them."""
+"""Selects the fields of `DisputedCall`."""

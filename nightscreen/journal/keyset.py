@@ -1,10 +1,10 @@
 """The keyset: data keys that seal, wrapped by the lender's key; and the journal's other keys.
 
-Rotating adds a data key and wraps them all by a new key of the lender, which takes no longer for a
-large journal. What was sealed before stays under the data key of its day. Whoever has the old key
-of the lender and a copy of the journal from before can read what that copy holds; of what is
-sealed from then on they can read nothing. The key of pseudonyms is sealed like data and never
-changes. The key that signs links is of its own: whoever learns it learns no pseudonym.
+A rotation adds a data key and wraps all data keys with a new key of the lender, which takes no
+longer for a large journal. Older data stay sealed under their data key. A person with the lender's
+old key and an old copy of the journal can read that copy, but nothing that is sealed later. The key
+of pseudonyms is sealed like data and never changes. The key that signs links is separate, so it
+reveals no pseudonym.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from nightscreen.journal.storage import Storage
 
 LENDER_KEY = "lender_key"
-"""Name in `meta` of the fingerprint of the lender's key that is in force."""
+"""Name in `meta` of the fingerprint of the lender's current key."""
 PSEUDONYM_KEY = "pseudonym_key"
 LINK_KEYS = "link_keys"
 LINKS_LAST = timedelta(days=90)
-"""How long a link may be valid, and so how long the key before the present one is accepted."""
+"""How long a link may be valid, and so how long the previous key is accepted."""
 _WRAPPED = b"data key"
 
 
@@ -62,9 +62,9 @@ _WRAPPED = b"data key"
 
 
 def first_keys(connection: Connection, lender: bytes) -> None:
-    """Write the keys of a new journal: a data key, that of pseudonyms, that of links.
+    """Write the keys of a new journal: data key, key of pseudonyms, key of links.
 
-    The audit's beginning is sealed with them.
+    The initial end of the audit is sealed with them.
     """
     put_meta(connection, LENDER_KEY, fingerprint(lender))
     data_key = new_key()
@@ -77,7 +77,7 @@ def first_keys(connection: Connection, lender: bytes) -> None:
 
 
 def _wrap(connection: Connection, lender: bytes, keys: dict[int, bytes]) -> None:
-    """Write data keys, by their numbers, wrapped by a key of the lender."""
+    """Write data keys, by their numbers, wrapped with a lender's key."""
     wrapping = Sealer(lender)
     rows = [
         {
@@ -91,7 +91,7 @@ def _wrap(connection: Connection, lender: bytes, keys: dict[int, bytes]) -> None
 
 
 def _unwrapped(connection: Connection, lender: bytes) -> dict[int, bytes]:
-    """Return the data keys that a key of the lender wraps, by their numbers, the newest last."""
+    """Return the data keys wrapped with a lender's key, by their numbers, the newest last."""
     query = select(data_keys.c.number, data_keys.c.wrapped).order_by(data_keys.c.number)
     rows = connection.execute(query.where(data_keys.c.wrapped_by == fingerprint(lender))).all()
     wrapping = Sealer(lender)
@@ -99,12 +99,12 @@ def _unwrapped(connection: Connection, lender: bytes) -> dict[int, bytes]:
 
 
 def lender_key_of(database: Database, key: bytes | None, home: Path) -> bytes:
-    """Return the lender's key once it is known to open the journal.
+    """Return the lender's key after checking that it opens the journal.
 
-    A rotation that was cut off after its commit is finished: its key lies ready under HOME.
+    A rotation that was interrupted after its commit is completed: its key is prepared under HOME.
 
     Raises:
-        JournalKeyError: the key is missing, or another journal's.
+        JournalKeyError: the key is missing, or of another journal.
     """
     if key is None:
         raise JournalKeyError(
@@ -128,7 +128,7 @@ def lender_key_of(database: Database, key: bytes | None, home: Path) -> bytes:
 
 
 def make_sealer(database: Database, lender: bytes, home: Path) -> Sealer:
-    """Return what seals and opens in a journal, given a lender's key that opens it."""
+    """Return the sealer of a journal, given a lender's key that opens it."""
 
     def read(key: bytes) -> list[bytes]:
         with database.reading() as connection:
@@ -152,18 +152,19 @@ def make_sealer(database: Database, lender: bytes, home: Path) -> Sealer:
 def rotate_key(
     journal: Storage, *, configured: str = "", new: bytes | None = None
 ) -> tuple[str, ...]:
-    """Add a data key, and wrap all of them by a new key of the lender.
+    """Add a data key, and wrap all data keys with a new key of the lender.
 
-    Return the runs under way until whose end the old key opens the journal too.
-
-    The old key of the lender opens the journal until the runs that are under way have ended; one
-    of the settings until the journal is first opened with the new one.
+    The lender's old key opens the journal until the runs under way have ended; an old key of the
+    settings until the journal is first opened with the new one.
 
     Args:
         journal: the open journal.
-        configured: the lender's key of the settings; empty where it is kept under HOME, and then
-            replaced there.
+        configured: the lender's key in the settings; empty if it is under HOME, where it is then
+            replaced.
         new: the new key; a random one by default.
+
+    Returns:
+        The runs under way, until whose end the old key opens the journal too.
 
     Raises:
         UsageError: the new key is the old one.
@@ -184,7 +185,7 @@ def rotate_key(
                 f"the key before this one is still in use by {', '.join(waiting)}: nothing was "
                 "changed; rotate again once that has ended"
             )
-        # another process may commit first: then nothing is left to replace
+        # if another process commits first, nothing is left to replace
         replaced = (
             update(meta)
             .where(meta.c.name == LENDER_KEY, meta.c.value == fingerprint(old))
@@ -207,10 +208,10 @@ def rotate_key(
 
 
 def require_in_force(journal: Storage) -> None:
-    """Refuse to hand on a key of the lender that was rotated since the journal was opened.
+    """Refuse to pass on a lender's key that was rotated since the journal was opened.
 
     Raises:
-        JournalKeyError: another is in force.
+        JournalKeyError: another key is current.
     """
     with journal.database.reading() as connection:
         in_force = read_meta(connection, LENDER_KEY)[LENDER_KEY]
@@ -219,9 +220,9 @@ def require_in_force(journal: Storage) -> None:
 
 
 def retire_old_key(database: Database, holders: Holders, lender: bytes) -> None:
-    """Forget what an old key of the lender wraps, once no run is left that may hold it.
+    """Delete data keys wrapped with an old key, if no run that may use it is left.
 
-    A journal that was opened with the old one retires nothing.
+    A journal that was opened with the old key deletes nothing.
     """
     with database.reading() as connection:
         wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
@@ -232,7 +233,7 @@ def retire_old_key(database: Database, holders: Holders, lender: bytes) -> None:
 
 
 def _retire(connection: Connection, holders: Holders) -> tuple[str, ...]:
-    """Forget what keys of the lender wrap that are not in force; return the runs that hold them."""
+    """Delete data keys wrapped with old keys; return the runs that still need them."""
     under_way = living_runs(connection, holders).items()
     living = tuple(run_id for run_id, holder in under_way if holder != holders.name)
     if not living:
@@ -245,9 +246,9 @@ def _retire(connection: Connection, holders: Holders) -> tuple[str, ...]:
 
 
 def _new_link_keys(key: bytes, before: bytes | None, until: int) -> bytes:
-    """Return what `meta` keeps of the keys of links, not sealed yet.
+    """Return the link keys as stored in `meta`, before sealing.
 
-    `key` signs links from now on; the one before is accepted until an instant, microseconds.
+    `key` signs new links; the previous one is accepted until an instant, microseconds.
     """
     kept = {"key": b64encode(key).decode(), "until": until}
     return json.dumps(kept | ({"before": b64encode(before).decode()} if before else {})).encode()
@@ -265,9 +266,9 @@ def link_keys(journal: Storage) -> list[bytes]:
 
 
 def rotate_link_key(journal: Storage, *, at_once: bool = False) -> None:
-    """Sign links with a new key from now on.
+    """Replace the key that signs links.
 
-    Links that are out end at once, or the key before is accepted until they have ended.
+    Existing links end `at_once`, or the previous key is accepted until they have expired.
     """
     with journal.database.writing() as connection:
         sealed = read_meta(connection, LINK_KEYS)[LINK_KEYS]

@@ -37,20 +37,20 @@ RUNNING = "running"
 KILLED = "killed"
 _RECENT = 5000
 _RECENT_OUTCOMES = 200_000
-"""So many of the newest answers tell a quote what is charged: those of the last nights."""
+"""The number of newest answers from which a quote estimates the charged share."""
 _DATE_ORDER = "date_order {}"
-"""Name in `meta` of what was answered for a batch name."""
+"""Name in `meta` of the order of dates that a person chose for a batch."""
 _NEWEST = select(runs).order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run as the journal remembers it; instants in microseconds, money in micro-naira.
+    """One run in the journal; instants in microseconds, money in micro-naira.
 
-    Parameters and report are read of their text where they are asked for: a list of a thousand runs
-    needs few, and reading a report takes a millisecond. Its holder is the living process that works
-    on it. The states of its customers were first and last written at two instants; None where they
-    never were.
+    Parameters and report are parsed on demand: parsing a report takes a millisecond, and a list of
+    a thousand runs needs few. `holder` is the living process that works on the run.
+    `states_first_at` and `states_last_at` are when its customers' states were first and last
+    written; None if never.
     """
 
     run_id: str
@@ -73,24 +73,24 @@ class RunRecord:
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """Return what the run was given."""
+        """Return the run's parameters."""
         found: dict[str, Any] = json.loads(self._parameters)
         return found
 
     @cached_property
     def report(self) -> dict[str, Any] | None:
-        """Return the run's report; None where it has not ended."""
+        """Return the run's report; None if it has not ended."""
         return None if self._report is None else json.loads(self._report)
 
 
 def upload_of(home: Path, run: RunRecord) -> str:
-    """Return the id of the upload that a run screens; empty where its file came another way."""
+    """Return the id of the upload that a run screens; empty if its file was not uploaded."""
     path = Path(run.parameters.get("input") or "").resolve()
     return path.stem if path.parent == (home / UPLOADS).resolve() else ""
 
 
 def living_runs(connection: Connection, holders: Holders) -> dict[str, str]:
-    """Return the runs that are under way in a living process, each with that process."""
+    """Return the runs under way in a living process, each with that process."""
     query = select(runs.c.run_id, runs.c.holder).where(runs.c.state == RUNNING)
     return {
         run_id: holder
@@ -100,10 +100,10 @@ def living_runs(connection: Connection, holders: Holders) -> dict[str, str]:
 
 
 class RunActivity(NamedTuple):
-    """What is known of a run's calls; instants in microseconds, money in micro-naira.
+    """A summary of a run's calls; instants in microseconds, money in micro-naira.
 
     Attributes:
-        last_answer_at: when the last answer arrived, None where none did.
+        last_answer_at: when the last answer arrived, or None.
         answered: answers by check.
         troubles: attempts without an answer, by check and kind.
         in_doubt: calls that may have been charged; `in_doubt_micro` is their worst cost.
@@ -117,7 +117,7 @@ class RunActivity(NamedTuple):
 
 
 class RunHead(NamedTuple):
-    """What of a run is read quickly, for lists of very many."""
+    """The fields of a run that are read quickly, for long lists."""
 
     run_id: str
     batch: str
@@ -145,7 +145,7 @@ class Runs:
         cap_micro: int | None,
         parameters: Mapping[str, Any],
     ) -> RunRecord:
-        """Write a run down as running, a new one or one resumed, and return it."""
+        """Save a new or resumed run as running, and return it."""
         now = self._clock()
         values = {
             "flow": flow,
@@ -172,13 +172,13 @@ class Runs:
         return run
 
     def discard(self, run_id: str) -> None:
-        """Forget a run that came to nothing; calls it may have made are kept."""
+        """Delete a run without effect; calls it may have made stay."""
         self._database.execute(delete(runs).where(runs.c.run_id == run_id))
 
     def finish(
         self, run_id: str, *, state: str, stop_reason: str | None, report: Mapping[str, Any]
     ) -> None:
-        """Write down how a run ended, with its report."""
+        """Save how a run ended, with its report."""
         ended: dict[str, str | int | None] = {
             "state": state,
             "stop_reason": stop_reason,
@@ -187,15 +187,15 @@ class Runs:
         self._change(run_id, ended | {"report": json.dumps(report)})
 
     def keep_report(self, run_id: str, report: Mapping[str, Any]) -> None:
-        """Keep the report of a run as it is now."""
+        """Replace the report of a run."""
         self._change(run_id, {"report": json.dumps(report)})
 
     def set_cap(self, run_id: str, cap_micro: int) -> None:
-        """Write down another cap of a run that is under way."""
+        """Change the cap of a run that is under way."""
         self._change(run_id, {"cap_micro": cap_micro})
 
     def moved_input(self, run_id: str, path: str) -> None:
-        """Write down where the file of a run lies now, so that the run can be resumed."""
+        """Save the new path of a run's input, so that the run can be resumed."""
         run = self.find(run_id)
         if run is not None:
             moved = json.dumps({**run.parameters, "input": path}, sort_keys=True)
@@ -215,7 +215,7 @@ class Runs:
         return next(iter(self._select(select(runs).where(runs.c.run_id == run_id))), None)
 
     def newest(self, *, batch: str | None = None, limit: int | None = 100) -> list[RunRecord]:
-        """Return runs, newest first; all of them where there is no limit."""
+        """Return runs, newest first; all of them if `limit` is None."""
         query = _NEWEST if batch is None else _NEWEST.where(runs.c.batch == batch)
         return self._select(query.limit(limit))
 
@@ -226,7 +226,7 @@ class Runs:
         return self._select(query.order_by(*latest).limit(limit))
 
     def that_wrote_states(self) -> dict[str, list[tuple[str, int]]]:
-        """Return by batch name the runs that wrote its customers' states, in order, and when."""
+        """Return by batch the runs that wrote its customers' states, in order, and when."""
         at = runs.c.states_last_at
         found: dict[str, list[tuple[str, int]]] = {}
         query = select(runs.c.batch, runs.c.run_id, at).where(at.is_not(None)).order_by(at)
@@ -235,7 +235,7 @@ class Runs:
         return found
 
     def find_all(self, heads: Iterable[RunHead | RunRecord]) -> list[RunRecord]:
-        """Return runs whole, newest first."""
+        """Return the full records of runs, newest first."""
         return self._select(_NEWEST.where(runs.c.run_id.in_([head.run_id for head in heads])))
 
     def heads(self) -> list[RunHead]:
@@ -263,7 +263,7 @@ class Runs:
     ) -> Iterator[Sequence[Row[Any]]]:
         """Yield a run's calls in blocks, in the order of their intents.
 
-        As columns, `call_id` first, or with all of them where none is named.
+        The rows have the named columns, `call_id` first, or all columns if none is named.
         """
         columns = [calls.c[name] for name in names or calls.c.keys()]
         of_run = calls.c.run_id == run_id
@@ -271,7 +271,7 @@ class Runs:
         ((first, last),) = self._database.fetch(ends)
         if first is None:
             return
-        whose = calls.c.run_id.concat("")  # by an index of runs, each block would sort them all
+        whose = calls.c.run_id.concat("")  # with the index of runs, each block would sort all calls
         query = (
             select(*columns)
             .where(whose == run_id, calls.c.call_id.between(bindparam("first"), last))
@@ -283,9 +283,9 @@ class Runs:
             first = rows[-1][0] + 1
 
     def activity(self, run_id: str, *, alive: bool) -> RunActivity:
-        """Return what became of a run's calls so far.
+        """Return a summary of a run's calls so far.
 
-        Where a process works on the run, an intent is in flight, not in doubt.
+        If a process works on the run (`alive`), an intent is in flight, not in doubt.
         """
         doubtful = {CallState.IN_DOUBT.value, *(() if alive else (CallState.INTENT.value,))}
         kept = calls.c
@@ -313,9 +313,9 @@ class Runs:
         """Return the lookups of a run that have no answer from it.
 
         Returns:
-            For each (check, subject) `unreadable` where an answer came that cannot be read, else
-            `in_doubt` where any attempt may have been charged, else `failed` where it will not be
-            tried again, else `pending`.
+            For each (check, subject) `unreadable` if an answer came that cannot be read, else
+            `in_doubt` if any attempt may have been charged, else `failed` if it will not be tried
+            again, else `pending`.
         """
         doubt = (CallState.IN_DOUBT.value, CallState.INTENT.value)
         unread = calls.c.state == CallState.UNREADABLE.value
@@ -344,9 +344,9 @@ class Runs:
         }
 
     def decisive_call(self, run_id: str, check: str, subject: bytes) -> Row[Any] | None:
-        """Return the call of a run about a subject that tells most; None where it made none.
+        """Return the most conclusive call of a run about a subject; None if it made none.
 
-        It is the one that was answered, else one that may have been acted on, else the last.
+        It is the answered one, else one that may have had an effect, else the last.
         """
         mine = (calls.c.run_id == run_id, calls.c.check == check, calls.c.subject == subject)
         order = (
@@ -364,7 +364,7 @@ class Runs:
 
     @with_retries
     def in_doubt(self) -> list[Row[Any]]:
-        """Return every call that may have been charged without our knowing, oldest first."""
+        """Return every call with an unknown cost that may have been charged, oldest first."""
         unknown = (UNSETTLED, calls.c.cost_micro.is_(None))
         query = select(calls).where(*unknown).order_by(calls.c.call_id)
         with self._database.reading() as connection:
@@ -382,7 +382,7 @@ class Runs:
         return bool(self._database.fetch(query))
 
     def charges_of_late(self) -> dict[tuple[str, str], SeenCharges]:
-        """Return what was answered and charged of late, by check and kind of identity."""
+        """Return recent answers and charges, by check and kind of identity."""
         is_hit = calls.c.outcome.in_(HITS).cast(Integer).label("hit")
         answered = select(calls.c.check, calls.c.kind, is_hit).where(calls.c.state.in_(KEPT_STATES))
         recent = answered.order_by(calls.c.call_id.desc()).limit(_RECENT_OUTCOMES).subquery()
@@ -392,7 +392,7 @@ class Runs:
         return {(check, kind): SeenCharges(*map(int, sums)) for check, kind, *sums in rows}
 
     def seconds_per_answer(self) -> dict[str, float]:
-        """Return the mean seconds an answer took of late, by check."""
+        """Return the recent mean seconds to an answer, by check."""
         recent = (
             select(calls.c.check, calls.c.sent_at, calls.c.settled_at)
             .where(calls.c.state == CallState.ANSWERED.value, calls.c.sent_at.is_not(None))
@@ -406,18 +406,18 @@ class Runs:
         return {check: float(mean) / MICROS for check, mean in self._database.fetch(query)}
 
     def date_order(self, batch: str) -> str:
-        """Return the order of dates that was answered last for a batch name; empty if none was."""
+        """Return the order of dates that was last chosen for a batch, or an empty text."""
         name = _DATE_ORDER.format(batch)
         with self._database.reading() as connection:
             return read_meta(connection, name).get(name, "")
 
     def keep_date_order(self, batch: str, order: str) -> None:
-        """Keep the order of dates that a person named for a batch name."""
+        """Save the order of dates that a person chose for a batch."""
         with self._database.writing() as connection:
             put_meta(connection, _DATE_ORDER.format(batch), order)
 
     def last_balance(self) -> int | None:
-        """Return the newest balance the service told, in micro-naira."""
+        """Return the newest balance in an answer, in micro-naira."""
         query = (
             select(calls.c.balance_micro)
             .where(calls.c.balance_micro.is_not(None))

@@ -1,17 +1,17 @@
 """The journal's schema: every table, declared once, the same on SQLite and PostgreSQL.
 
 Money is whole micro-naira, instants are microseconds since 1970 in UTC, identifiers are keyed
-pseudonyms of sixteen bytes. A column says in its `info` what its table's loops go by: erasure and
+pseudonyms of sixteen bytes. The `info` of a column declares how other modules treat it: erasure and
 purge (`erasure`), verification (`verify`), backup and restore (`copying`).
 
-- `whose`: it holds a pseudonym, and this is what an erasure does to the row (`Ownership`).
-- `seal`: it is sealed, and this is what binds it to its row (`Seal`).
-- `digest`: bytes that are neither: a digest, or a key under another key.
-- `ground`: its row goes once it is older than the period of that ground.
+- `whose`: it has a pseudonym; declares what an erasure does to the row (`Ownership`).
+- `seal`: it is sealed; declares what binds the value to its row (`Seal`).
+- `digest`: other bytes: a digest, or a wrapped key.
+- `ground`: the row is purged when it is older than the period of that ground.
 
-A table whose rows go by another rule says so in its own `info`, as `old`; one that says `kept` has
-rows that stay as long as the journal (`WITH_JOURNAL`) or hold nothing that outlives a run or a
-session (`PASSING`), which no backup has. Nothing here reads or writes but the journal's own facts.
+The `info` of a table has `old` if its rows are purged by another rule. With `kept`, its rows stay
+as long as the journal (`WITH_JOURNAL`), or have nothing that outlives a run or a session
+(`PASSING`), and are in no backup. This module reads and writes only the table `meta`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 metadata = MetaData()
 
 TOMBSTONE = bytes(SUBJECT_BYTES)
-"""Stands where the pseudonym of an erased person's call stood."""
+"""Replaces the pseudonym in an erased person's calls."""
 WITH_JOURNAL: Final = "with the journal"
 PASSING: Final = "passing"
 
@@ -87,25 +87,25 @@ _Id = BigInteger().with_variant(Integer(), "sqlite")
 
 
 class Owner(StrEnum):
-    """Whom the pseudonym in a column names, as `ErasedPseudonyms` has them."""
+    """What the pseudonym in a column names, by the fields of `ErasedPseudonyms`."""
 
     SUBJECT = "subjects"
     """An identifier."""
     CUSTOMER = "customers"
-    """A customer in one batch name."""
+    """A customer in one batch."""
     ANYWHERE = "anywhere"
-    """A customer, the same in every batch name."""
+    """A customer, the same in every batch."""
     AUDIT = "audited"
     """A customer in the desk's audit."""
 
 
 class Ownership(NamedTuple):
-    """Whose a row is.
+    """To whom a row belongs.
 
     Attributes:
-        owner: whom the pseudonym names.
-        leaves: what an erasure writes into the row, which stays; None where the row goes.
-        batch: the batch name that the row is of, whatever its own column `batch` says.
+        owner: what the pseudonym names.
+        leaves: values that an erasure writes into the row, which stays; None to delete the row.
+        batch: the batch of the row, in place of its column `batch`.
     """
 
     owner: Owner
@@ -114,10 +114,10 @@ class Ownership(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """What a sealed value is bound to, so that it cannot stand in another row.
+    """What binds a sealed value to its row, so that it cannot be moved to another row.
 
     Attributes:
-        label: what the column is; empty for answers, which their check names.
+        label: the column's label; empty for answers, which have their check.
         bound_by: columns of the row.
     """
 
@@ -125,7 +125,7 @@ class Seal(NamedTuple):
     bound_by: tuple[str, ...]
 
     def context(self, *values: bytes | str | int) -> bytes:
-        """Return what binds a value, from those of `bound_by`."""
+        """Return the context that binds a value, given the values of `bound_by`."""
         parts = (self.label, *values) if self.label else values
         return b"\x1f".join(p if isinstance(p, bytes) else str(p).encode() for p in parts)
 
@@ -172,8 +172,8 @@ data_keys = Table(
     Column("wrapped", LargeBinary, nullable=False, info={"digest": True}),
     info={"kept": WITH_JOURNAL},
 )
-"""Each data key, sealed under the lender's key whose fingerprint `wrapped_by` is. After a rotation
-both keys of the lender open it, until no run is left that began under the old one."""
+"""Each data key, sealed under the lender's key with the fingerprint `wrapped_by`. After a rotation
+both keys of the lender open it, until no run is left that started under the old one."""
 
 # --- runs, calls and money ---
 
@@ -185,12 +185,12 @@ runs = Table(
     Column("state", Text, nullable=False),  # running, completed, stopped, test_mode
     *_optional(Text, "stop_reason", "holder"),
     Column("started_at", BigInteger, nullable=False),
-    Column("begun_at", BigInteger, nullable=False),  # when it was last begun, or resumed
+    Column("begun_at", BigInteger, nullable=False),  # when it was last started or resumed
     Column("finished_at", BigInteger),
     *_required(Text, "input_digest", "folder"),
     Column("cap_micro", BigInteger),
-    *_optional(BigInteger, "states_first_at", "states_last_at"),  # its customers' were written
-    # long texts last: SQLite walks over them to read what stands behind
+    *_optional(BigInteger, "states_first_at", "states_last_at"),  # when it wrote customers' states
+    # long texts last: SQLite reads through them to reach later columns
     Column("parameters", Text, nullable=False),  # JSON, no personal data
     Column("report", Text),  # JSON, no personal data
     Index("runs_by_batch", "batch", "started_at"),
@@ -249,7 +249,7 @@ answers = Table(
     Column("run_id", Text, nullable=False),
     Column("cost_micro", BigInteger),
     _sealed("body", Seal("", ("check", "subject"))),
-    # holds all that a plan reads, so that a warm night never touches the bodies
+    # covers all that a plan reads, so that a run with many fresh answers never reads the bodies
     Index(
         "answers_by_subject",
         "subject",
@@ -271,7 +271,7 @@ spend = Table(
     Column("spent_micro", BigInteger, nullable=False),
     Column("reserved_micro", BigInteger, nullable=False),  # open intents and calls in doubt
     Column("calls", BigInteger, nullable=False),
-    Column("disputed_micro", BigInteger, nullable=False),  # the part of it that is not believed
+    Column("disputed_micro", BigInteger, nullable=False),  # the part of spent that is not believed
     info={"kept": WITH_JOURNAL},
 )
 
@@ -280,8 +280,8 @@ prices = Table(
     metadata,
     Column("check", Text, primary_key=True),
     *_required(BigInteger, "latest_micro", "highest_micro"),
-    Column("seen_at", BigInteger, nullable=False),  # when the highest was charged last
-    Column("charged_at", BigInteger, nullable=False),  # when any was
+    Column("seen_at", BigInteger, nullable=False),  # when the highest was last charged
+    Column("charged_at", BigInteger, nullable=False),  # when any was last charged
     info={"kept": WITH_JOURNAL},
 )
 
@@ -289,11 +289,11 @@ disputes = Table(
     "disputes",
     metadata,
     Column("call_id", _Id, primary_key=True, autoincrement=False),
-    Column("dispute", Text, nullable=False),  # as `DisputeState`
-    Column("named_micro", BigInteger),  # what the answer named; at least that, where it is the most
-    Column("excess_micro", BigInteger, nullable=False),  # what the caps leave out while it is open
+    Column("dispute", Text, nullable=False),  # a `DisputeState`
+    Column("named_micro", BigInteger),  # the cost in the answer, or the highest possible number
+    Column("excess_micro", BigInteger, nullable=False),  # left out by the caps while it is open
     Column("found_at", BigInteger, nullable=False),
-    Column("before_micro", BigInteger),  # what counted when the invoice's figure was entered
+    Column("before_micro", BigInteger),  # the cost that counted before the invoice's
     Column("invoice_micro", BigInteger),
     Column("entered_by", Text),
     Column("confirmed_by", Text),
@@ -301,7 +301,7 @@ disputes = Table(
     info={"kept": WITH_JOURNAL},
 )
 
-# --- what a run under way has to ask; nothing of it outlives the run ---
+# --- lookups of runs under way; nothing outlives the run ---
 
 LOOKUP = Seal("lookup", ("lookup_id", "subject"))
 _LEFT_INDEX = text("state IN (0, 10)")
@@ -317,7 +317,7 @@ lookups = Table(
     Column("worst_micro", BigInteger, nullable=False),
     Column("consent_reference", Text),
     Column("consent_ends_at", BigInteger),
-    Column("state", Integer, nullable=False),  # as `LookupStatus`
+    Column("state", Integer, nullable=False),  # a `LookupStatus`
     Column("attempts", Integer, nullable=False),
     Column("holder", Text),
     _sealed("sealed", LOOKUP),  # JSON: identity, second identity, row
@@ -345,7 +345,7 @@ lookup_runs = Table(
     Column("run_id", Text, primary_key=True),
     Column("holder", Text, nullable=False),
     *_required(BigInteger, "first_id", "end_id"),
-    Column("closer_id", BigInteger),  # kept for the closing balance
+    Column("closer_id", BigInteger),  # reserved for the closing balance
     Column("terms", Text, nullable=False),  # JSON, no personal data
     info={"kept": PASSING},
 )
@@ -364,12 +364,12 @@ askers = Table(
     metadata,
     Column("run_id", Text, primary_key=True),
     Column("holder", Text, primary_key=True),
-    Column("caps", Text, nullable=False),  # JSON: the cap of each check or family that is shared
-    Column("numbers", Text, nullable=False),  # JSON: how far it has come, no personal data
+    Column("caps", Text, nullable=False),  # JSON: the shared cap of each check or family
+    Column("numbers", Text, nullable=False),  # JSON: its progress, no personal data
     info={"kept": PASSING},
 )
 
-# --- customers: last answers, their history, who was seen with what ---
+# --- customers: last answers, their history, sightings of identifiers ---
 
 STATE = Seal("customer state", ("customer",))
 
@@ -382,7 +382,7 @@ customer_states = Table(
     _kept_by("decided_at", "decisions"),
     Column("gone_run_id", Text),
     _sealed("state", STATE),
-    # holds all that tells who is gone, so that no state is touched for it
+    # covers the query of gone customers, so that it reads no state
     Index("customer_states_by_batch", "batch", "customer", "gone_run_id"),
 )
 
@@ -407,14 +407,14 @@ sightings = Table(
     _whose("identifier", _OF_SUBJECT, primary_key=True),
     _whose("customer", Ownership(Owner.ANYWHERE), primary_key=True),
     Column("batch", Text, primary_key=True),
-    # of an account: the BVN it stood under
+    # for an account: the BVN in the same row
     Column("bvn", LargeBinary, info={"whose": Ownership(Owner.SUBJECT, {"bvn": None})}),
     Column("first_at", BigInteger, nullable=False),
     _kept_by("last_at", "decisions"),
     sqlite_with_rowid=False,
 )
 
-# --- what people decided; each kind of record is a model (`schemas/records.py`) ---
+# --- records of people's decisions; each kind is a model (`schemas/records.py`) ---
 
 KINDS: Final[tuple[type[JournalRecord], ...]] = (
     *(Review, OpenCase, Contest, SentNotice, CustomerAction, Confirmation, PolicyVersion),
@@ -443,7 +443,7 @@ def _records_of_person(person: ErasedPseudonyms) -> ColumnElement[bool]:
 
 
 def _old_records(cutoffs: Mapping[str, int]) -> ColumnElement[bool]:
-    """What waits stays whatever its age: an open contest, or a policy in force."""
+    """Records that wait stay at any age: an open contest, or a policy in force."""
     kept = records.c
     periods = {model.kind: cutoffs[model.ground] for model in KINDS}
     waiting = [
@@ -462,11 +462,11 @@ records = Table(
     metadata,
     Column("record_id", _Id, primary_key=True, autoincrement=True),
     *_required(Text, "kind", "key"),
-    # whose these two are, the kind says; empty where it is about a run
+    # the kind defines to whom `customer` and `subject` belong; empty if it is about a run
     Column("customer", LargeBinary, nullable=False, info={"by_kind": True}),
     *_required(Text, "batch", "run_id", "state"),
     Column("created_at", BigInteger, nullable=False),
-    Column("updated_at", BigInteger, nullable=False),  # its period counts from here
+    Column("updated_at", BigInteger, nullable=False),  # the start of its retention period
     _sealed("sealed", RECORD),  # the whole record, as JSON
     Column("subject", LargeBinary, info={"by_kind": True}),
     Index("records_by_key", "kind", "key", unique=True),
@@ -479,13 +479,13 @@ records = Table(
     info={"of_person": _records_of_person, "old": _old_records},
 )
 
-# --- what was pulled of who consented ---
+# --- records pulled for customers who consented ---
 
 TRANSACTION = Seal("transaction", ("customer", "record_key"))
 
 
 def _old_transactions(cutoffs: Mapping[str, int]) -> ColumnElement[bool]:
-    """What was replaced or removed, and all of those whose grants ended before the period."""
+    """Old replaced or removed records, and all records of customers whose grants ended long ago."""
     kept, answered = transaction_records.c, cutoffs["journal_answers"]
     is_live = records.c.state == GrantState.LIVE.value
     lately = select(records.c.customer).where(
@@ -500,17 +500,17 @@ transaction_records = Table(
     metadata,
     Column("record_id", _Id, primary_key=True, autoincrement=True),
     _whose("customer", _OF_PULLS),
-    # of its id, or of its content; and a keyed hash of all it holds
+    # a keyed hash of its id, or else of its content; and one of its whole content
     Column("record_key", LargeBinary, nullable=False, info={"digest": True}),
     Column("content", LargeBinary, nullable=False, info={"digest": True}),
     Column("problem", Text),  # why it could not be read
     Column("occurred_at", BigInteger),
     Column("first_seen_at", BigInteger, nullable=False),
-    Column("run_id", Text, nullable=False),  # the pull that brought it
+    Column("run_id", Text, nullable=False),  # the pull that found it
     Column("told_as", Text, nullable=False),  # added, modified
-    Column("ended_at", BigInteger),  # replaced, or not answered any more
+    Column("ended_at", BigInteger),  # when it was replaced, or missing from an answer
     Column("ended_as", Text),  # modified, removed
-    Column("ended_by", Text),  # the pull that told it
+    Column("ended_by", Text),  # the pull that found its end
     _sealed("sealed", TRANSACTION),  # the record as it came
     Column("kind", Text, nullable=False),  # a PulledKind
     Index("transaction_records_by_customer", "customer", "ended_at"),
@@ -541,9 +541,9 @@ audit = Table(
     Column("at", BigInteger, nullable=False),
     *_required(Text, "user", "action", "run_id"),
     Column("detail", Text, nullable=False),  # JSON, no personal data
-    # whom it is about: nobody is named any more after an erasure (`journal/audit.py`)
+    # the customer it is about; after an erasure it names nobody (`journal/audit.py`)
     Column("customer", LargeBinary, info={"whose": Ownership(Owner.AUDIT, {})}),
-    _sealed("sealed", AUDITED, nullable=True),  # the customer's id; empty once that is erased
+    _sealed("sealed", AUDITED, nullable=True),  # the customer's id; empty after its erasure
     Column("mark", LargeBinary, nullable=False, info={"digest": True}),
     Index("audit_by_customer", "customer", "number"),
     Index("audit_by_run", "run_id", "number"),
@@ -561,8 +561,8 @@ class ErasedPseudonyms(NamedTuple):
 
     Attributes:
         subjects: of the identifiers.
-        customers: of the customer in each batch name.
-        anywhere: of the customer whatever the batch name, each with the batch names that are meant.
+        customers: of the customer in each batch.
+        anywhere: of the customer over all batches, each with the batches to erase.
         audited: of the customer in the desk's audit.
     """
 
@@ -573,7 +573,7 @@ class ErasedPseudonyms(NamedTuple):
 
     @property
     def all(self) -> list[bytes]:
-        """Return every one of them."""
+        """Return all of them."""
         return [*self.subjects, *self.customers, *self.anywhere, *self.audited]
 
 
@@ -581,21 +581,21 @@ class ErasedPseudonyms(NamedTuple):
 
 
 def read_meta(connection: Connection, *names: str) -> dict[str, str]:
-    """Return those of the journal's own facts that are named and there, by name."""
+    """Return the named values of `meta` that exist, by name."""
     query = select(meta.c.name, meta.c.value).where(meta.c.name.in_(names))
     rows = connection.execute(query)
     return {row.name: row.value for row in rows}
 
 
 def put_meta(connection: Connection, name: str, value: str | None) -> None:
-    """Write one of the journal's own facts; None removes it."""
+    """Write a value of `meta`; None removes it."""
     connection.execute(delete(meta).where(meta.c.name == name))
     if value is not None:
         connection.execute(insert(meta), {"name": name, "value": value})
 
 
 def sealed_text(sealer: Sealer, value: bytes, name: str) -> str:
-    """Return bytes sealed for `meta`, bound to their name there."""
+    """Return bytes sealed for `meta`, bound to their name."""
     return b64encode(sealer.seal(value, f"meta\x1f{name}".encode())).decode()
 
 
@@ -611,7 +611,7 @@ VERSION: Final = "schema"
 
 @cache
 def declared_version() -> str:
-    """Return the version of the journals that this program makes: a digest of what is above."""
+    """Return the version of this program's journals: a digest of the declared tables."""
     lines = (line for table in metadata.sorted_tables for line in sorted(_declared(table)))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
@@ -630,7 +630,7 @@ def require_declared(facts: Mapping[str, str]) -> None:
     """Refuse a journal of another version.
 
     Raises:
-        JournalDamagedError: it does not say which version it has.
+        JournalDamagedError: it has no version.
         JournalVersionError: another version of the program made it.
     """
     found = facts.get(VERSION)

@@ -38,9 +38,9 @@ _KEPT_STATES = sorted(state.value for state in KEPT_STATES)
 
 
 def verify_journal(journal: Storage) -> list[str]:
-    """Return a sentence for each thing that is wrong; empty where the journal is sound.
+    """Return a sentence for each problem; empty if the journal is sound.
 
-    Everything is read from one instant of the journal, so that runs may go on meanwhile.
+    Everything is read from one snapshot, so that runs can continue meanwhile.
     """
     with journal.database.snapshot() as connection:
         return [
@@ -60,9 +60,9 @@ def _database(connection: Connection) -> list[str]:
 
 
 def broken_seals(journal: Storage, connection: Connection) -> list[str]:
-    """Return a sentence for each table where what is sealed does not open under the data key.
+    """Return a sentence for each table with sealed values that the data key does not open.
 
-    Of the audit the entries themselves are named.
+    The audit is left out: its own check names the entries.
     """
     broken = Counter(
         table.name
@@ -78,7 +78,7 @@ def broken_seals(journal: Storage, connection: Connection) -> list[str]:
 
 
 def _broken(journal: Storage, connection: Connection, sealed: Column[bytes]) -> Iterator[Row[Any]]:
-    """Yield the rows in which a sealed column does not open."""
+    """Yield the rows whose value in a sealed column does not open."""
     seal: Seal = sealed.info["seal"]
     binding = (sealed.table.c[name] for name in seal.bound_by)
     query = select(sealed, *binding).where(sealed.is_not(None))
@@ -111,7 +111,7 @@ def _count(connection: Connection, *conditions: ColumnElement[bool]) -> int:
 
 
 def _money(connection: Connection) -> list[str]:
-    """Add up every call again and compare with the counters the caps rest on."""
+    """Add up all calls again and compare the sums with the counters of the caps."""
     truth = Changes()
     for run_id, check, day, *sums in connection.execute(_SUMS):
         at = int(day) * DAY_MICROS + NOON_MICROS

@@ -1,8 +1,8 @@
-"""The wallet between two runs: what left it, or was added, while no run asked.
+"""The wallet between two runs: money that left it, or was added, while no run was under way.
 
-It is the closing balance of one run, less the opening balance of the next, less every call that the
-journal knows in between. It is not worked out where another run was under way at either of them:
-the time of a charge is not known to the second.
+It is the closing balance of one run, less the opening balance of the next, less every known call in
+between. It is not computed if another run was under way at either end, since the exact time of a
+charge is unknown.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ if TYPE_CHECKING:
     from nightscreen.journal.opening import Journal
     from nightscreen.journal.runs import RunRecord
 
-_LOOKED_AT = 50  # runs before this one that are looked at for a closing balance; most runs have one
+_LOOKED_AT = 50  # earlier runs that are searched for a closing balance; most runs have one
 LONGEST_REASON = 500  # a choice: characters, some sentences; the desk's field takes as many
 
 
 class OpeningBalance(NamedTuple):
-    """A run's balance before its first call, in micro-naira, and whether that is exact."""
+    """A run's balance before its first call, in micro-naira, and whether it is exact."""
 
     micro: int
     exact: bool
 
 
 class BetweenRuns(NamedTuple):
-    """What the wallet lost between two runs."""
+    """The wallet's loss between two runs."""
 
     run_before: str  # the earlier run
-    micro: int  # micro-naira that left it unexplained; negative where money was added
+    micro: int  # micro-naira that left it unexplained; negative if money was added
 
 
 def between_runs(
     journal: Journal, run_id: str, balance: OpeningBalance, *, under_way: int
 ) -> BetweenRuns | None:
-    """Return what the wallet lost since the last run that ended before a run began.
+    """Return the wallet's loss since the last run that ended before a run started.
 
     Args:
         journal: the open journal.
-        run_id: the run, which has asked.
+        run_id: the run.
         balance: its opening balance.
-        under_way: calls that a run may have under way at once. A balance that is not exact may be
-            wrong by what so many of its run's calls cost; a loss within that is none.
+        under_way: the most calls that a run has under way at once. An inexact balance may be wrong
+            by the cost of so many calls; a loss within that margin does not count.
 
     Returns:
-        None where nothing was lost or added, or where it is not known.
+        None if nothing was lost or added, or if it is unknown.
     """
     run = journal.runs.find(run_id)
     before = None if run is None else _run_before(journal, run)
@@ -80,7 +80,7 @@ def between_runs(
 
 
 def _run_before(journal: Journal, run: RunRecord) -> RunRecord | None:
-    """Return the last run that ended before a run began and knows its closing balance."""
+    """Return the last run that ended before a run started and has a closing balance."""
     for each in journal.runs.ended_before(run.started_at, limit=_LOOKED_AT):
         if ((each.report or {}).get("balance") or {}).get("closing") is not None:
             return each
@@ -88,7 +88,7 @@ def _run_before(journal: Journal, run: RunRecord) -> RunRecord | None:
 
 
 def _others_under_way(connection: Connection, before: RunRecord, run: RunRecord) -> bool:
-    """Return whether a third run was under way when one of two ended or the other began."""
+    """Return whether a third run was under way when one ended or the other started."""
     ended, begun = before.finished_at, run.started_at
     last_call = (
         select(func.max(calls.c.intent_at)).where(calls.c.run_id == runs.c.run_id).scalar_subquery()
@@ -105,9 +105,9 @@ def _others_under_way(connection: Connection, before: RunRecord, run: RunRecord)
 
 
 def _known_between(connection: Connection, before: str, run_id: str) -> tuple[int, int]:
-    """Return what the calls between two runs cost, and what those in doubt may have cost.
+    """Return the cost of calls between two runs, and the worst cost of those in doubt.
 
-    The doubts of the earlier run are among them: the service may have charged them late.
+    Calls in doubt of the earlier run are included: the service may have charged them late.
     """
     ends = select(func.min(calls.c.call_id), func.max(calls.c.call_id))
     _, last = connection.execute(ends.where(calls.c.run_id == before)).one()
@@ -126,7 +126,7 @@ def _known_between(connection: Connection, before: str, run_id: str) -> tuple[in
 
 
 def _at_an_end(connection: Connection, run_id: str, number: int, *, first: bool = False) -> int:
-    """Return what a run's first or last calls may have cost together, in micro-naira."""
+    """Return the most that a run's first or last calls cost together, in micro-naira."""
     by_time = calls.c.call_id.asc() if first else calls.c.call_id.desc()
     worst = func.coalesce(calls.c.cost_micro, calls.c.reserved_micro).label("worst")
     some = select(worst).where(calls.c.run_id == run_id).order_by(by_time).limit(number).subquery()
@@ -135,9 +135,9 @@ def _at_an_end(connection: Connection, run_id: str, number: int, *, first: bool 
 
 
 def keep_gap(journal: Journal, run_id: str, found: BetweenRuns, at: int) -> None:
-    """Keep money that is missing, open until somebody notes the reason.
+    """Save missing money, which stays open until a person notes the reason.
 
-    A resumed run keeps the reason that was noted, unless the amount is another now.
+    A resumed run keeps a noted reason, unless the amount has changed.
     """
     kept = Records(journal, WalletGap)
     gap = WalletGap(
@@ -151,17 +151,17 @@ def keep_gap(journal: Journal, run_id: str, found: BetweenRuns, at: int) -> None
 
 
 def open_gaps(journal: Journal) -> list[WalletGap]:
-    """Return the money that is missing and has no reason yet, oldest first."""
+    """Return the missing amounts without a reason, oldest first."""
     return Records(journal, WalletGap).all(state=OPEN)
 
 
 def explain_gap(journal: Journal, actor: Actor, run_id: str, reason: str) -> WalletGap:
-    """Note where missing money went.
+    """Note the reason of missing money.
 
-    `run_id` is the run before which it was missing.
+    `run_id` is the run before which it went missing.
 
     Raises:
-        InputError: there is no reason, none is needed, or somebody was quicker.
+        InputError: the reason is blank, none is needed, or another user was faster.
         NotAllowedError: the actor may not.
     """
     actor.require(journal, SETTLE)

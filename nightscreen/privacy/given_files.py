@@ -61,7 +61,7 @@ class DroppedFile:
 
     @property
     def place(self) -> str:
-        """Return its folder's name without the file's name, which may contain personal data."""
+        """Return its folder, without the file's name, which may contain personal data."""
         return "/".join(self.path.parent.parts[-2:])
 
 
