@@ -1,7 +1,7 @@
-"""Asking for BVN consent: which customers of a file are sent a one-time password.
+"""Requests for BVN consent: have the service send a one-time password to customers of a file.
 
-A customer is asked once; again only on purpose. Consent is judged as for the ecosystem lookup, when
-the file is read and again before sending.
+A customer is asked once, and again only with `--again`. Consent is judged as for the ecosystem
+lookup, when the file is read and again before sending.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ _REFUSED = NoAnswer.REFUSED.value
 
 @dataclass(slots=True, kw_only=True)
 class Requested(Recorded):
-    """One row of the file; its word is a `NoAnswer`, or empty where its request counts."""
+    """One row of the file; its word is a `NoAnswer`, or empty if its request counts."""
 
     line: int
     customer_id: str
     consent_reference: str | None
     consent_ends_at: int
-    # what the request would hold; None if no request can be made for the row
+    # the customer's data for the request; None if no request can be made for the row
     held: HeldCustomer | None = field(repr=False)
 
 
@@ -93,7 +93,7 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
         return parameters.batch or batch_name(path), file_digest(path)
 
     def load_people(self) -> list[Requested]:
-        """Read the customers; write quarantine; judge eligibility and consent of each row."""
+        """Read the customers, write the quarantine, and judge the rows' eligibility and consent."""
         run, source = self.run, open_customers(self.parameters)
         orders = DateOrders(source, run.journal.runs.date_order(run.batch))
         intake = Intake(source.header, orders=orders)
@@ -131,10 +131,10 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
             )
 
     def _choose(self, found: list[Requested]) -> Iterator[Problem]:
-        """Leave a request to be made only where none was, or where another is wanted on purpose.
+        """Keep requests pending only for customers without one, or if another is wanted (`again`).
 
-        A row whose consent has ended or been renewed passes that on to its earlier request. One
-        that was refused for its contact is made again where the file has another by now.
+        A changed consent of a row is copied to its earlier request. A request that was refused for
+        its contact is repeated if the file has another contact now.
         """
         again = self.parameters.again
         known = self.newest({each.customer for each in found})
@@ -167,7 +167,7 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
                 yield Problem(each.line, "bvn", *finding, Action.INVALID)
 
     def apply_record(self, person: Requested, record: BvnRequest | None) -> None:
-        """Take the newest request for the row's BVN; one of this run is not made again."""
+        """Use the newest request for the row's BVN; one of this run is not repeated."""
         if record is not None and record.subject != person.subject:
             record = None
         person.record = record
@@ -190,7 +190,7 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
         )
 
     def call(self, caller: Caller, person: Requested) -> LookupTask:
-        """Return the call that has a password sent."""
+        """Return the call that makes the service send a password."""
         held = person.record.held
         return self.consented(caller, person.record, wire.bvn_start(held.bvn, held.contact))
 
@@ -210,7 +210,7 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
         return BvnRecord(row.customer_id, self.run.batch, word, request, link)
 
     def quoted_more(self) -> dict[str, Any]:
-        """Return what confirming would cost after it: the charge falls there."""
+        """Return the cost of confirming later, which is when the service charges."""
         return {"to_come": self._to_come(len(self.due()))}
 
     def _to_come(self, calls: int) -> dict[str, str | None]:
@@ -218,7 +218,7 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
 
 
 def _judge(row: dict[str, Any], contact: str, *, lawful: bool) -> tuple[str, HeldCustomer | None]:
-    """Return why a row cannot be asked, the first reason that applies, and what is held of it."""
+    """Return the first reason why a row cannot be asked, or pending, and the customer's data."""
     usable = {
         "phone": None if row["flaws"] & Flaw.PHONE else row["phone"],
         "email": None if row["flaws"] & Flaw.EMAIL else row["email"],

@@ -1,12 +1,12 @@
-"""A customer's way to the consent screen and back: links, the state of each redirect, codes.
+"""A customer's consent: links to the consent screen, the state of each redirect, and codes.
 
-A link may be opened as often as anybody likes until a consent was kept with it: mail programs open
+A link can be opened any number of times until a consent is saved with it, since mail programs open
 links too. Each redirect from it has its own state, which works once, for ten minutes, and in the
 same browser. Both are signed and contain nothing about the customer, who is sealed in the journal.
 
-A code is exchanged once, by a call like any other: written into the journal before it is sent,
-under every cap. It is repeated only where the service surely did not act; a lost answer means that
-the customer is asked again. Pages and addresses are made elsewhere.
+A code is exchanged once, by a normal call: saved in the journal before it is sent, under every cap.
+It is repeated only if the service certainly did not act; after a lost answer the customer is asked
+again.
 """
 
 from __future__ import annotations
@@ -47,32 +47,32 @@ if TYPE_CHECKING:
     from nightscreen.journal import Journal
     from nightscreen.schemas.consented import Grant, GrantState, TokenAnswer
 
-DEPARTURE = timedelta(minutes=10)  # how long a customer may take on the consent screen
+DEPARTURE = timedelta(minutes=10)  # the time a customer has on the consent screen
 USUAL = timedelta(days=7)
 LONGEST = LINKS_LAST
 KEPT = 30 * DAY_MICROS
-"""How long a link is remembered after its end, so that a late customer learns why."""
-_REFERENCE_DIGITS = 12  # hex: 48 bits tell links apart, and are short enough to be read out
+"""How long a link is stored after its end, so that a late customer is told why it fails."""
+_REFERENCE_DIGITS = 12  # hex: 48 bits distinguish links, and are short enough to read aloud
 _LINK, _STATE = "consent link", "consent state"
-_ID_BYTES = 24  # 192 bits: nobody guesses one
+_ID_BYTES = 24  # 192 bits cannot be guessed
 
 
 def signed(journal: Journal, purpose: str, value: object) -> str:
-    """Return a short value as text that `read_signed` accepts for the same purpose alone."""
+    """Return a short value as signed text that `read_signed` accepts for the same purpose."""
     return str(_signing(journal, purpose).dumps(value))
 
 
 def read_signed(journal: Journal, purpose: str, text: str, max_age_s: int | None = None) -> Any:  # noqa: ANN401 - what was signed
-    """Return a value that was signed here, None where the text is not ours or too old."""
+    """Return a value signed by `signed`; None if the signature is wrong or too old."""
     with suppress(BadData):
         return _signing(journal, purpose).loads(text, max_age=max_age_s)
     return None
 
 
 def _signing(journal: Journal, purpose: str) -> URLSafeTimedSerializer:
-    """Return what signs short values for one purpose, with the journal's keys of links.
+    """Return the signer of short values for one purpose, with the journal's link keys.
 
-    All processes of a journal agree on it; links in somebody's mail survive a rotation of the key
+    It is the same in all processes of a journal. Links already sent survive a rotation of the key
     until they end, unless it was rotated at once.
     """
 
@@ -106,9 +106,9 @@ class Refusal(StrEnum):
 class Link:
     """A new link."""
 
-    # the secret in its address; anybody who has it can consent in the customer's name
+    # the secret in its address; a person who has it can consent in the customer's name
     token: str = field(repr=False)
-    reference: str  # its name in logs and evidence, which opens nothing
+    reference: str  # its name in logs and evidence, which gives no access
     expires_at: int  # instant from which it no longer works, microseconds
 
 
@@ -118,13 +118,13 @@ class AskedConsent:
 
     customer_id: str = field(repr=False)
     scopes: tuple[str, ...]
-    # the link's id; empty where the customer was sent to the consent screen itself
+    # the link's id; empty if the customer was sent directly to the consent screen
     link: str = field(default="", repr=False)
-    reference: str = ""  # names link or state in logs and evidence; empty of a code alone
+    reference: str = ""  # the name of link or state in logs and evidence; empty for a code alone
 
 
 class ConsentLinks:
-    """Makes links and states, and judges those that come back."""
+    """Makes links and states, and checks those that come back."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -140,7 +140,7 @@ class ConsentLinks:
     ) -> Link:
         """Return a new link of the portal, or a state for the consent screen's own address.
 
-        Such a state is bound to no browser.
+        Such a state is not bound to a browser.
 
         Raises:
             UsageError: there is no customer or scope, the customer's id is an identifier in
@@ -152,7 +152,7 @@ class ConsentLinks:
         return Link(token, reference_of(opened), self._journal.clock() + span_micros(valid_for))
 
     def _open(self, customer_id: str, scopes: Iterable[str], valid_for: timedelta) -> str:
-        """Return the id of a new link or state, of which only the hash is kept."""
+        """Return the id of a new link or state; the journal stores only its hash."""
         if not timedelta(0) < valid_for <= LONGEST:
             raise UsageError(f"a consent link is valid for at most {LONGEST.days} days")
         wanted = tuple(dict.fromkeys(scopes))
@@ -175,7 +175,7 @@ class ConsentLinks:
         return opened
 
     def resolve_link(self, token: str) -> AskedConsent | Refusal:
-        """Return what a link asks for, and leave it as it is."""
+        """Return the consent that a link asks for, without using the link up."""
         link_id = read_signed(self._journal, _LINK, token)
         if link_id is None:
             return Refusal.TAMPERED
@@ -185,7 +185,7 @@ class ConsentLinks:
         return AskedConsent(found.customer_id, found.scopes, link_id, reference_of(link_id))
 
     def start_redirect(self, asked: AskedConsent, browser: str) -> str:
-        """Return the state of a redirect that begins now in a browser."""
+        """Return the state of a new redirect in a browser."""
         state_id = self._open(asked.customer_id, asked.scopes, DEPARTURE)
         held = {"state": state_id, "link": asked.link, "browser": _digest("browser", browser)}
         return signed(self._journal, _STATE, held)
@@ -193,12 +193,12 @@ class ConsentLinks:
     def consume_state(
         self, state: str, browser: str | None = None, *, of: str | None = None
     ) -> AskedConsent | Refusal:
-        """Use a state up and return what the customer was asked for.
+        """Use a state up and return the consent that the customer was asked for.
 
-        A state that comes back in another browser is refused and not used up: the right one may
-        still use it. So is one that an operator took from an address, in no browser of the
-        customer's, where it belongs to another customer than the operator says (`of`). A state is
-        also refused if its link has led to a consent meanwhile.
+        A state from another browser is refused and not used up, since the right browser may still
+        use it. If an operator enters the state from an address (`of` is the customer), no browser
+        is checked, but a state of another customer is refused. A state is also refused if its link
+        has led to a consent meanwhile.
         """
         held: dict[str, str] | None = read_signed(self._journal, _STATE, state)
         if held is None:
@@ -225,22 +225,22 @@ class ConsentLinks:
         return Refusal.EXPIRED if self._journal.clock() >= found.expires_at else found
 
     def _use(self, found: ConsentLink) -> bool:
-        """Use a link or state up; of two who try, one succeeds."""
+        """Use a link or state up; of two concurrent attempts, one succeeds."""
         now = self._journal.clock()
         return self._records.replace(found.model_copy(update={"used_at": now}), found, now)
 
     def consume_link(self, asked: AskedConsent) -> None:
-        """Let a link work no more, now that a consent was kept with it."""
+        """Use a link up after a consent was saved with it."""
         if asked.link and isinstance(found := self._good(asked.link), ConsentLink):
             self._use(found)
 
     def reissue_token(self, asked: AskedConsent) -> str:
-        """Return the token of a link once more; empty where there was none."""
+        """Return the token of a link again; empty if there was no link."""
         return signed(self._journal, _LINK, asked.link) if asked.link else ""
 
 
 def reference_of(opened: str) -> str:
-    """Return what names a link or a state without opening it."""
+    """Return the name of a link or state, which gives no access."""
     return _digest("consent", opened)[:_REFERENCE_DIGITS]
 
 
@@ -251,7 +251,7 @@ def _digest(what: str, secret: str) -> str:
 # --- codes ---
 
 PATIENCE_S = 40.0
-"""How long a customer is kept waiting in all; the code itself does not live much longer."""
+"""How long a customer waits at most; the code itself is not valid much longer."""
 
 
 class ExchangeEnd(StrEnum):
@@ -259,13 +259,13 @@ class ExchangeEnd(StrEnum):
 
     KEPT = "kept"
     NOTHING_GRANTED = "nothing_granted"
-    """The customer allowed nothing of what was asked; an earlier consent stays as it is."""
+    """The customer granted none of the scopes; an earlier consent stays unchanged."""
     CODE_REFUSED = "code_refused"  # the code was used, expired, or made for another address
     IN_DOUBT = "in_doubt"  # the answer was lost: the code is gone, and the customer is asked again
     BUSY = "busy"  # the service was not reached, or had no time; nothing was exchanged
     CAPPED = "capped"  # a cap leaves no room for the call
     KEY_REFUSED = "key_refused"
-    """The key, the wallet or the address is not right: the lender must fix it."""
+    """The key, the wallet or the address is wrong: the lender must correct it."""
     TEST_MODE = "test_mode"
 
 
@@ -283,7 +283,7 @@ class Redeemed:
 
     ending: ExchangeEnd
     grant: Grant | None = None
-    trouble: str = ""  # the client's word for what went wrong, for the person who fixes it
+    trouble: str = ""  # the client's failure reason, for the person who corrects it
     missing: tuple[str, ...] = ()  # scopes that were requested and not granted
 
 
@@ -297,14 +297,14 @@ async def redeem(
     transport: Transport | None = None,
     patience_s: float = PATIENCE_S,
 ) -> Redeemed:
-    """Exchange a code, keep the grant and use up its link; never raises for what the service does.
+    """Exchange a code, save the grant and use up its link; a fault of the service never raises.
 
-    Without scopes nobody knows any more what was asked for. A call that was sent is waited for
-    however little patience there is.
+    Without scopes it is unknown which were requested. A call that was sent is always waited for,
+    even beyond `patience_s`.
 
     Raises:
         UsageError: the settings are wrong.
-        JournalError: the journal could not be written; an answer that came is in doubt there.
+        JournalError: the journal could not be written; an answer that came stays in doubt.
     """
     request = exchange(code, settings.redirect_uri)
     async with single_call(
@@ -349,16 +349,16 @@ def _kept(
 
 
 def _grants_nothing(token: TokenAnswer, asked: Sequence[str]) -> bool:
-    """Return whether an answer names no scope of those asked for; saying nothing of scopes is all.
+    """Return whether an answer grants none of the requested scopes.
 
-    A scope that is there and empty grants nothing.
+    An answer without the field grants all requested ones; an empty field grants nothing.
     """
     if token.scopes is None:
         return not asked
     return not token.scopes or (bool(asked) and not set(token.scopes) & set(asked))
 
 
-# --- at the lender's desk: a redirect read by hand, grants listed, a grant revoked ---
+# --- for operators: enter a redirect by hand, list grants, revoke a grant ---
 
 TOOK_BACK = "taken back"
 _REFUSED = {
@@ -370,10 +370,10 @@ _REFUSED = {
 
 
 def read_code(text: str) -> tuple[str, str]:
-    """Return the code of a redirect, given alone or as the whole address, and its state if any.
+    """Return code and state of a redirect, given as the code alone or as the whole address.
 
     Raises:
-        InputError: the customer did not allow it, or there is no code.
+        InputError: the customer refused, or there is no code.
     """
     text = text.strip()
     if "://" not in text and "?" not in text:
@@ -398,10 +398,10 @@ def read_code(text: str) -> tuple[str, str]:
 def consume_manual_state(
     journal: Journal, customer_id: str, state: str, scopes: Iterable[str]
 ) -> AskedConsent:
-    """Return what a customer was asked for, whose code an operator brings; the state is used up.
+    """Return the consent behind a code that an operator enters, and use its state up.
 
-    The operator says who the customer is, and the scopes where they know; a state made here knows
-    better. It is empty where none came back with the code.
+    The operator names the customer and, if known, the scopes; a state, if there is one, overrides
+    the scopes.
 
     Raises:
         InputError: the state does not work, or belongs to another customer.
@@ -420,7 +420,7 @@ def consume_manual_state(
 
 
 def grant_rows(journal: Journal, *, state: GrantState | None = None) -> list[dict[str, Any]]:
-    """Return every grant, newest first, without its tokens; the customer's id is in clear."""
+    """Return every grant, newest first, with the customer's id and without its tokens."""
     now = journal.clock()
     return [
         {
@@ -441,10 +441,10 @@ def grant_rows(journal: Journal, *, state: GrantState | None = None) -> list[dic
 
 
 def revoke(journal: Journal, customer_id: str) -> dict[str, Any]:
-    """End a customer's live grant and destroy its tokens; one that has ended stays as it is.
+    """End a customer's live grant and delete its tokens; an ended grant stays unchanged.
 
     Raises:
-        InputError: the customer never consented here.
+        InputError: the customer has no consent in this journal.
         UsageError: there is no customer id.
     """
     if not customer_id:

@@ -1,9 +1,9 @@
-"""A lender's loan book, one row per loan and day: read, judged, and tied to decisions.
+"""A lender's loan book, one row per loan and day: read it, judge it, and link loans to decisions.
 
-Headings, mapping, absent words, amounts and dates are those of every file (`runs/intake`); here is
-what a row of a loan must have, and what follows where it is silent. Mistakes are values. An import
-is a separate run, so that erasure and purge find its quarantine; it makes no call and spends
-nothing. The same file again changes nothing. `results/outcomes` reports outcomes.
+Headings, mapping, absent values, amounts and dates are read as in every file (`runs/intake`); this
+module has the required columns of a loan's row and the defaults of the others. Mistakes are values.
+An import is a separate run, so that erasure and purge find its quarantine; it makes no call and
+spends nothing. Importing the same file again changes nothing. `results/outcomes` reports outcomes.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ STATUS_UNKNOWN = _WARNED(
     "The loan's status is no known word: what the row says of days and amounts counts alone. Add "
     "the word to data/loan_statuses.csv.",
 )
-_AHEAD_DAYS = 366  # a year, a leap year too: a day beyond it is a slip of the pen
+_AHEAD_DAYS = 366  # a year, or a leap year: a later day is a typing mistake
 _DAYS = re.compile(r"(-?)(\d{1,5})(?:\.0+)?\s*(?:d|days?)?", re.IGNORECASE)
 _YES = frozenset({"yes", "y", "true", "t", "1", "restructured", "rescheduled"})
 _AMOUNTS = ("principal", "due", "paid", "outstanding")
@@ -91,11 +91,11 @@ _ENDED = (LoanStanding.CLOSED, LoanStanding.NOT_LENT)
 
 
 class LoanBook:
-    """Judges the rows of one file and takes them in, a block at a time; the same again is nothing.
+    """Judges and imports the rows of one file in blocks; a repeated import changes nothing.
 
     Attributes:
-        rows: how many rows were `read`, taken (`screened`) and `quarantined`.
-        counts: how many loans are `new` or `changed`, and with how many a decision can be tied.
+        rows: how many rows were `read`, imported (`screened`) and `quarantined`.
+        counts: how many loans are `new` or `changed`, and how many are linked to a decision.
     """
 
     def __init__(self, journal: Journal, header: Header, now: int) -> None:
@@ -109,7 +109,7 @@ class LoanBook:
         self.counts: Counter[str] = Counter(new=0, changed=0, decided=0, never_decided=0)
 
     def import_batch(self, batch: SourceBatch) -> tuple[list[RefusedRow], list[Problem]]:
-        """Take in the rows that are sound; return those refused, and all that was found."""
+        """Import the valid rows; return the refused ones, and all problems."""
         issues = Issues.blank(batch.lines)
         refusals: dict[int, tuple[str, Issue]] = {}
         loans: dict[str, LoanOutcome] = {}
@@ -130,7 +130,7 @@ class LoanBook:
         return refused, sorted([*issues.problems, *broken], key=lambda problem: problem.line)
 
     def _rows(self, batch: SourceBatch, issues: Issues) -> Iterator[dict[str, Any]]:
-        """Yield the rows with every cell that can be judged by itself."""
+        """Yield the rows with each cell judged on its own."""
 
         def undated(trouble: InstantProblem) -> Issue:
             code, hint = trouble.value
@@ -157,7 +157,7 @@ class LoanBook:
     def _judge(
         self, row: Mapping[str, Any], number: int, issues: Issues
     ) -> LoanOutcome | tuple[str, Issue]:
-        """Return what a row says of its loan, or the column and the issue it is refused for."""
+        """Return a row's loan, or the column and issue it is refused for."""
         if wrong := self._wrong(row):
             return wrong
         customer, loan, as_of = row["customer_id"], row["loan_id"], row["as_of"]
@@ -189,7 +189,7 @@ class LoanBook:
         )
 
     def _wrong(self, row: Mapping[str, Any]) -> tuple[str, Issue] | None:
-        """Return why a row does not say whose loan it is, which, or of which day."""
+        """Return why a row lacks a valid customer, loan id or day, or None."""
         customer, as_of = row["customer_id"], row["as_of"]
         if customer is None:
             return "customer_id", ID_MISSING
@@ -205,7 +205,7 @@ class LoanBook:
         return ("as_of", DAY_AHEAD) if ahead else None
 
     def _save_outcomes(self, loans: list[LoanOutcome]) -> None:
-        """Tie loans to the decisions that stood when their money went out, and keep them."""
+        """Save loans with the decisions that were in force at their disbursement."""
         paid_out = [(each.customer_id, each.disbursed_at) for each in loans]
         tied = []
         for each, stood in zip(loans, decisions_as_of(self._journal, paid_out), strict=True):
@@ -219,11 +219,11 @@ class LoanBook:
 
 
 def _day(row: Mapping[str, Any]) -> LoanDay:
-    """Return a loan's status, and what follows if the row does not say it."""
+    """Return a loan's state on a day, with defaults for missing values."""
     days, word = row["days_past_due"], row["restructured"]
     standing = _standing(row)
     restructured = word is not None and fold(word) in _YES
-    if days is None:  # how long it is past its maturity date with anything still owed
+    if days is None:  # the days since its maturity date, if anything is still owed
         due, paid, owed = row["due"], row["paid"], row["outstanding"]
         is_settled = owed is not None and not owed
         is_settled |= owed is None and due is not None and paid is not None and paid >= due
@@ -245,7 +245,7 @@ def _day(row: Mapping[str, Any]) -> LoanDay:
 
 
 def _judge_days(text: str) -> Validated[int]:
-    """Judge days past due; a negative number is days still to come, and so none."""
+    """Judge days past due; a negative number is days until it is due, and counts as 0."""
     found = _DAYS.fullmatch(text.replace(",", ""))
     if found is None:
         return Validated(None, (DAYS_UNREADABLE,))
@@ -267,7 +267,7 @@ def _standing(row: Mapping[str, Any]) -> LoanStanding:
     return LoanStanding.PAST_DUE if row["days_past_due"] else LoanStanding.OPEN
 
 
-BLOCK = 20_000  # rows whose decisions are looked up and whose outcomes are written down at once
+BLOCK = 20_000  # rows whose decisions are looked up and whose outcomes are saved together
 
 
 def import_outcomes(
@@ -276,7 +276,7 @@ def import_outcomes(
     """Import a loan book; return the report, which is stored with the run.
 
     Raises:
-        UsageError: the file, the mapping or the folder cannot be used; nothing was taken in.
+        UsageError: the file, the mapping or the folder cannot be used; nothing was imported.
         JournalError: the journal cannot be used.
     """
     headings = None if mapping is None else read_mapping(mapping, LOAN_DAYS)

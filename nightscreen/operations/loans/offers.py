@@ -1,13 +1,13 @@
-"""Offering: one link for each customer and product, whatever folder, run or process asks for it.
+"""Loan offers: one link for each customer and product, whichever run or process asks for it.
 
-Only a finished run that may be published is offered from, and of a portfolio run only rows with a
-request, unless unsolicited offers are chosen on purpose. A row's decision is the newest valid one:
-a review is valid for the evidence it was made on, and a later run may have decided differently.
+Offers are made only from finished runs that may be published; from a portfolio run only for rows
+with a request, unless unsolicited offers are chosen. A row's decision is the newest valid one: a
+review is valid for the evidence it was made on, and a later run may have decided differently.
 
-An offer is written into the journal before its call may be sent, under a key that only one process
-can write. A call whose answer was lost is never made again by machine. `offers.parquet` and
-`offers.csv`, ready for a mail merge, hold names, contacts, references and links; report, calls and
-manifest hold none of them.
+An offer is saved in the journal before its call is sent, under a key that only one process can
+write. A call whose answer was lost is never repeated automatically. `offers.parquet` and
+`offers.csv`, ready for a mail merge, have names, contacts, references and links; report, calls and
+manifest have none of them.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ _READ = ("customer_id", *NAME_FIELDS, "email", "phone", "decision", *REQUESTED)
 
 @dataclass(frozen=True, slots=True)
 class OfferSource:
-    """A screening run that may be offered from."""
+    """A screening run from which offers may be made."""
 
     run_id: str
     batch: str
     parts: tuple[Path, ...]  # its enriched rows, in order
-    # rows without a request get offers too: they are applications, or the lender has chosen
+    # whether rows without a request get offers too: they are applications, or the lender has chosen
     # unsolicited offers
     every_row: bool
 
@@ -95,23 +95,23 @@ class Offered(Recorded):
 
     @property
     def problem(self) -> str | None:
-        """Return why the call of this session brought no link."""
+        """Return why this session's call gave no link, or None."""
         reading = None if self.task is None else self.task.reading
         return None if reading is None or reading.trouble is None else reading.trouble.value
 
     @property
     def link(self) -> Offer | None:
-        """Return the offer whose reference and link are known."""
+        """Return the row's offer if its reference and link are known."""
         linked = self.word in {OfferWord.OFFERED, OfferWord.ALREADY_OFFERED}
         return self.record if linked else None
 
 
 def read_source(parameters: OfferLoans) -> OfferSource:
-    """Read the folder of the run to offer from.
+    """Read the folder of the run from which offers are made.
 
     Raises:
-        InputError: it is no folder of a finished screening run, must not be published, or nobody in
-            it asked for a loan.
+        InputError: it is not the folder of a finished screening run, it may not be published, or no
+            row of it has a request.
     """
     folder = Path(parameters.run_dir)
     report, manifest = _document(folder / REPORT), _document(folder / MANIFEST)
@@ -150,7 +150,7 @@ def _document(path: Path) -> dict[str, Any] | None:
 
 
 def _why_not(run_id: str, report: Mapping[str, Any], *, is_finished: bool) -> str:
-    """Return why nothing may be offered from a run, and what to do; empty where it may."""
+    """Return why no offer may be made from a run, and what to do; empty if offers may be made."""
     state = report.get("state")
     if "flow" in report:
         return (
@@ -193,9 +193,9 @@ def _parts(folder: Path, run_id: str, manifest: Mapping[str, Any]) -> Iterator[P
 def candidates(
     journal: Journal, source: OfferSource, parameters: OfferLoans
 ) -> tuple[list[Offered], int]:
-    """Return the rows with a chosen decision in their order, and how many rows there are in all.
+    """Return the rows with a chosen decision, in order, and the number of all rows.
 
-    A row to which nothing is offered, whatever was before, has another word than `PENDING`.
+    A row that must not get an offer has another word than `PENDING`.
     """
     names, wanted = journal.pseudonyms, frozenset(parameters.decisions)
     reviews = current_reviews(journal, source.batch)
@@ -258,7 +258,7 @@ def _sound(text: str | None, judge: Callable[[str], Validated[str]]) -> str | No
 
 
 _LEFT_OUT = frozenset({OfferWord.SUPERSEDED, OfferWord.NO_REQUEST, OfferWord.CONTESTED})
-"""Words of rows to which nothing is offered, whatever was before."""
+"""Words of rows that must not get an offer, even if they had one before."""
 
 
 # --- the run ---
@@ -296,7 +296,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
 
     @classmethod
     def identify(cls, parameters: OfferLoans, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - as of every kind
-        """Look at the screening run's folder; a run is about one product and one screening run."""
+        """Check the screening run's folder; a run is for one product and one screening run."""
         if not parameters.run_dir:
             raise InputError("name the folder of a finished screening run, such as out/RUN_ID")
         if not parameters.product:
@@ -315,7 +315,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         return found
 
     def _contacts(self, person: Offered) -> dict[str, str]:
-        """Return what is sent to the service about a customer."""
+        """Return the customer's contacts that are sent to the service."""
         given = {"email": person.email, "phone": person.phone}
         return {name: text for name in self.parameters.prefill if (text := given[name])}
 
@@ -326,10 +326,10 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         return {each.customer: each for each in found if each.product_id == product}
 
     def apply_record(self, person: Offered, record: Offer | None) -> None:
-        """Take the customer's newest offer, and say what it makes of the row.
+        """Use the customer's newest offer to decide the row's word.
 
-        Another link is made on purpose alone, and only where the last one is in doubt or its loan
-        has ended: an open offer has its link.
+        Another link is made only with `again`, and only if the last one is in doubt or its loan has
+        ended.
         """
         if person.word in _LEFT_OUT:
             return
@@ -357,12 +357,12 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         return sum(row.word == OfferWord.OFFERED for row in self.people)
 
     def pending_people(self) -> list[Offered]:
-        """Return who has no link yet, as many as may have one."""
+        """Return the customers without a link, up to the most that may get one."""
         waiting, most = super().pending_people(), self.parameters.most
         return waiting if most is None else waiting[: max(0, most - self._made)]
 
     def intent(self, person: Offered) -> Offer:
-        """Return a new offer, under a key that one process gets."""
+        """Return a new offer, under a key that only one process can write."""
         contacts = self._contacts(person)
         return Offer(
             subject=person.subject,
@@ -393,10 +393,9 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
     # --- closing ---
 
     def write(self) -> ReportParts:
-        """Write the offers twice, for programs and for spreadsheets.
+        """Write the offers as Parquet and as CSV.
 
-        The phone stays unchanged, for the person who sends the messages: it is `+234` and ten
-        digits.
+        The phone, `+234` and ten digits, gets no formula guard, so that messages can be sent to it.
         """
         folder = self.run.folder
         offers = OFFERS.table(self.people)
@@ -419,7 +418,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         return ReportParts({"offered": self._made}, more)
 
     def _head(self) -> dict[str, Any]:
-        """Return what the run is about."""
+        """Return the report's part on source and product."""
         source, given = self._source, self.parameters
         return {
             "source": {
@@ -432,12 +431,12 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         }
 
     def _counts(self) -> dict[str, int]:
-        """Return how many rows have a chosen decision, and of them how many have which word."""
+        """Return the number of rows with a chosen decision, and their numbers by word."""
         words = Counter(str(row.word) for row in self.people)
         return {"chosen": len(self.people), **{word.value: words[word] for word in OfferWord}}
 
     def quoted_more(self) -> dict[str, Any]:
-        """Return how many links it would be."""
+        """Return the quote's part on links and offers."""
         return {**self._head(), "links": len(self.due()), "offers": self._counts()}
 
 
@@ -467,11 +466,11 @@ OFFERS = OutputTable[Offered](
 
 
 async def list_products(settings: Settings) -> LoanProducts:
-    """Return the active products by themselves; the call is in the journal, a run is not.
+    """Return the active products; the call is saved in the journal, but no run.
 
     Raises:
-        StoppedError: the list did not come, and why.
-        UsageError: the settings are wrong, the address among them.
+        StoppedError: there was no list; the message says why.
+        UsageError: the settings are wrong, for example the address.
     """
     async with single_call(settings, Operation.LOAN_PRODUCTS) as caller:
         run, kind = caller.run, SubjectKind.PRODUCT

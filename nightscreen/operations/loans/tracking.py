@@ -1,10 +1,10 @@
-"""Following loans: every open reference is asked about, and what differs is reported once.
+"""Track loans: ask about every open reference, and report each change once.
 
-A loan has ended where its word is one of `CLOSED_WORDS`; any other word, a new one too, is kept and
-followed. An offer keeps each view that showed something new, and the run that reports it, so that
-two runs at once never report the same change; what a dead run saw is reported by the next.
-`loans.parquet` names customers by their `customer_id`, since the lender must know whose loan it is;
-`changes.parquet` by pseudonym and reference; the report holds numbers and status words alone.
+A loan has ended if its status is one of `CLOSED_WORDS`; any other status, even an unknown one, is
+saved and tracked further. An offer stores each view with a change, and the run that reports it, so
+that two runs at once never report the same change; the next run reports what a dead run has seen.
+`loans.parquet` has customers by `customer_id`, since the lender must know whose loan it is;
+`changes.parquet` has pseudonym and reference; the report has only numbers and statuses.
 """
 
 from __future__ import annotations
@@ -56,29 +56,29 @@ if TYPE_CHECKING:
     from nightscreen.calling.run import Run
     from nightscreen.client.classify import CallOutcome
 
-_TOO_MUCH = Decimal(10) ** 15  # an amount beyond what a column of naira holds is no amount of money
+_TOO_MUCH = Decimal(10) ** 15  # more than a column of naira can hold is not a valid amount
 
 REFERENCE = "reference"
 KNOWN, UNKNOWN = "known", "unknown"
 _AMOUNTS, _FLAGS = ("loan_amount", "amount_disbursed", "paid"), ("can_request", "can_cancel")
 _TOLD = ("status", *_AMOUNTS, "reject_reason", "can_request")
-_NOTHING = frozenset({None, "0.00", "true"})  # values that are no news at the first view of a loan
+_NOTHING = frozenset({None, "0.00", "true"})  # values not reported at the first view of a loan
 
 
 @dataclass(slots=True, kw_only=True)
 class Followed(Person):
-    """One loan there is a reference for; its word is a `LoanWord`."""
+    """One loan with a reference; its word is a `LoanWord`."""
 
     offer: Offer = field(repr=False)
 
     @property
     def seen(self) -> LoanSnapshot:
-        """Return what was last seen of it."""
+        """Return its last view."""
         return self.offer.seen or LoanSnapshot()
 
 
 class LoanChange(NamedTuple):
-    """One field of a loan that differed at a view of it."""
+    """One field of a loan that changed at a view."""
 
     view: LoanView
     offer: Offer
@@ -88,7 +88,7 @@ class LoanChange(NamedTuple):
 
 
 class LoanTracking(PersonRun[TrackLoans, Followed]):
-    """A run that follows loans, in the order they were offered."""
+    """A run that tracks loans, in the order they were offered."""
 
     flow, name, batch = "track_loans", "loans", "loan-tracking"
     operation, kind = Operation.LOAN_VIEW, SubjectKind.LOAN
@@ -98,7 +98,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         self._offers = Records(run.journal, Offer)
 
     def load_people(self) -> list[Followed]:
-        """Find every loan with a reference, and take over what dead runs did not report."""
+        """Find every loan with a reference, and take over the unreported views of dead runs."""
         LoanOffers.learn_dead(self.run.journal)
         offers, runs = linked_offers(self.run.journal), self.run.journal.runs
         others = {view.run_id for offer in offers for view in offer.history} - {self.run.run_id}
@@ -111,7 +111,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         return found
 
     def _taken_over(self, offer: Offer, dead: Collection[str]) -> Offer:
-        """Return an offer as it is now, with the views that dead runs did not report as ours."""
+        """Return an offer after assigning the unreported views of dead runs to this run."""
         history = tuple(
             replace(view, run_id=self.run.run_id) if view.run_id in dead else view
             for view in offer.history
@@ -121,12 +121,12 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         return self._kept(offer, offer.model_copy(update={"history": history}))
 
     def _kept(self, before: Offer, after: Offer) -> Offer:
-        """Write an offer down; return it as it is now: of two who change it, one does."""
+        """Save an offer; return the saved one, which another process may have changed first."""
         is_ours = self._offers.replace(after, before, self.run.clock())
         return after if is_ours else self._offers.find(before.key) or after
 
     async def ask_person(self, caller: Caller, person: Followed) -> bool:
-        """Ask about a loan, whoever else does: a view changes nothing."""
+        """Ask about a loan, even if another process does: a view changes nothing."""
         request = wire.loan_view(person.offer.reference or "")
         task = caller.task(request, kind=self.kind, subject=person.subject)
         person.task = await caller.make_call(task)
@@ -134,9 +134,9 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         return True
 
     def save_result(self, person: Followed, task: LookupTask) -> None:
-        """Write down what was seen of a loan, with what is new of it.
+        """Save a loan's view and its changes.
 
-        Where another process has seen it meanwhile, that one reports what it saw.
+        If another process has saved a view meanwhile, that process reports its changes.
         """
         before, now = person.offer, self.run.clock()
         seen = _seen(before, task.reading)
@@ -154,7 +154,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         person.offer = self._kept(before, before.model_copy(update=viewed))
 
     def write(self) -> ReportParts:
-        """Write the loans and what changed."""
+        """Write the loans and their changes."""
         LOANS.write(self.run.folder, LOANS_FILE, self.people)
         changes = [
             LoanChange(view, each.offer, *different)
@@ -184,7 +184,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
 
 
 def _seen(offer: Offer, reading: CallOutcome | None) -> LoanSnapshot | None:
-    """Return what an answer says of a loan; None if there was none."""
+    """Return a loan's view from an answer; None without an answer."""
     if reading is None or reading.verdict is not ChargeStatus.ANSWERED:
         return None
     if reading.outcome is Outcome.NOT_FOUND:
@@ -198,12 +198,12 @@ def _seen(offer: Offer, reading: CallOutcome | None) -> LoanSnapshot | None:
 
 
 def _naira(amount: Decimal | None) -> Decimal | None:
-    """Return an amount to the kobo; None of what a column of naira cannot hold."""
+    """Return an amount rounded to kobo; None if a column of naira cannot hold it."""
     return None if amount is None or abs(amount) >= _TOO_MUCH else round(amount, 2)
 
 
 def has_ended(seen: LoanSnapshot) -> bool:
-    """Return whether a loan is not to be asked about any more."""
+    """Return whether a loan has ended, so that it is no longer asked about."""
     return seen.known and (seen.status or "").strip().upper() in CLOSED_WORDS
 
 
@@ -211,7 +211,7 @@ def has_ended(seen: LoanSnapshot) -> bool:
 
 
 def _account(changes: Sequence[LoanChange]) -> dict[str, Any]:
-    """Return what changed, in numbers."""
+    """Return the numbers of changes for the report."""
     names = Counter(change.name for change in changes)
     moves = Counter(
         f"{change.old or '(none)'} > {change.new}" for change in changes if change.name == "status"
@@ -226,10 +226,7 @@ def _account(changes: Sequence[LoanChange]) -> dict[str, Any]:
 def differences(
     before: LoanSnapshot | None, now: LoanSnapshot
 ) -> Iterator[tuple[str, str | None, str | None]]:
-    """Yield field, old and new value of all that differs.
-
-    At a first view what is worth reporting.
-    """
+    """Yield field, old and new value of each change; at a first view only notable values."""
     was = before or LoanSnapshot()
     if was.known != now.known:
         yield REFERENCE, *((KNOWN, UNKNOWN) if was.known else (UNKNOWN, KNOWN))

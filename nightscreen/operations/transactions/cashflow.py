@@ -1,11 +1,10 @@
-"""Cash flow: typed transactions become one row of figures for each customer.
+"""Cash flow: compute one row of figures for each customer from typed transactions.
 
-DuckDB does the work under the policy's lock-down. Distinct texts of narrations are matched first,
-by the rules of `data/narrations.toml`, which a lender can correct, and taken away: the definitions
-of `data/features.sql` see categories and numbers, never a text, so that no figure can rest on whom
-somebody gives to. Of a pull, whose consent is live and whose list was kept has a row, in the
-journal and in the run's folder; nobody else. A pull of accounts works the figures out again, for
-the balance of today.
+DuckDB does the work, locked down as for policies. Distinct narrations are first matched by the
+rules of `data/narrations.toml`, which a lender can correct, and then removed: the definitions of
+`data/features.sql` see categories and numbers, never a text, so that no figure can depend on whom a
+customer pays. Only customers of a pull with live consent and a saved list get a row, in the journal
+and in the run's folder. A pull of accounts computes the figures again, with the current balance.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.pulls import Pulled
 
 
-# --- the words of narrations ---
+# --- rules of narrations ---
 
 NARRATIONS: Final = DATA / "narrations.toml"
 
@@ -60,8 +59,8 @@ UNIONS NLC TUC ASUU NUT NURTW NUPENG PENGASSAN NMA
 PARTY APC PDP APGA ADC SDP NNPP CAMPAIGN POLITICAL
 """
 SENSITIVE: Final = frozenset(_SENSITIVE.split())
-"""No rule may rest on such words: they tell of faith, health, union or party. A bank is called
-Union: that word is refused beside dues only."""
+"""No rule may use these words: they reveal religion, health, union or party. Since a bank is called
+Union, that word is refused only together with dues."""
 _DUES: Final = (
     *("UNION DUE", "UNION DUES", "UNION FEE", "UNION FEES", "UNION LEVY", "UNION CHECK OFF"),
     "CHECK OFF DUES",
@@ -87,7 +86,7 @@ class NarrationRule(BaseModel):
 
     @model_validator(mode="after")
     def _refuse_words(self) -> Self:
-        """Refuse words that tell of what is nobody's business, or that no pattern can hold."""
+        """Refuse words on sensitive matters, and words that cannot be part of a pattern."""
         for phrase in self.words:
             plain = phrase.upper()
             words = re.findall(r"[A-Z0-9]+", plain)
@@ -108,12 +107,12 @@ class NarrationRule(BaseModel):
 
     @property
     def pattern(self) -> str:
-        """Return what finds one of the words in a padded text."""
+        """Return the pattern that finds one of the words in a padded text."""
         return pattern_of(self.words)
 
     @property
     def exception(self) -> str:
-        """Return what finds one of the words that stand against it."""
+        """Return the pattern that finds one of the words that exclude a match."""
         if not self.broad:
             return pattern_of(self.unless)
         return pattern_of((*self.unless, *sorted(SENSITIVE), *_DUES))
@@ -139,7 +138,7 @@ class Narrations(BaseModel):
 
 
 def pattern_of(words: tuple[str, ...]) -> str:
-    """Return an RE2 pattern that finds one of some words in a text that is padded with blanks."""
+    """Return an RE2 pattern that finds one of some words in a text padded with spaces."""
     return f" (?:{'|'.join(map(_one, words))}) "
 
 
@@ -152,8 +151,8 @@ def load_narrations(path: Path | None = None) -> Narrations:
     """Return the rules of `data/narrations.toml`, or of a file like it.
 
     Raises:
-        SettingsError: it cannot be read, has a mistake, or a rule rests on what is nobody's
-            business; file and line are named.
+        SettingsError: it cannot be read, has a mistake, or a rule uses sensitive words; the message
+            names file and line.
     """
     return read_model(path or NARRATIONS, Narrations)[1]
 
@@ -161,7 +160,7 @@ def load_narrations(path: Path | None = None) -> Narrations:
 # --- figures ---
 
 DEFINITIONS: Final = DATA / "features.sql"
-MEMORY: Final = "512MB"  # enough for the blocks that `cashflow` gives; nothing is spilled to disk
+MEMORY: Final = "512MB"  # enough for one `BLOCK`; nothing is spilled to disk
 
 TRANSACTIONS: Final = pa.schema(
     [
@@ -172,7 +171,7 @@ TRANSACTIONS: Final = pa.schema(
         *(pa.field(name, INSTANT) for name in ("transaction_date", "deleted_on")),
     ]
 )
-"""The columns of typed transactions that are used. Of equal instants the newer stands first."""
+"""The columns of typed transactions that are used. At equal instants the newer row comes first."""
 CUSTOMERS: Final = pa.schema(
     [pa.field("customer_id", pa.string()), pa.field("checked_at", INSTANT)]
 )
@@ -191,18 +190,18 @@ _LAGOS: Final = "INTERVAL 1 HOUR"  # the whole year
 _PADDED: Final = (
     "' ' || trim(regexp_replace(upper(strip_accents({0})), '[^A-Z0-9]+', ' ', 'g')) || ' '"
 )
-_NAIRA_WORDS: Final = ("NGN", "NAIRA", "")  # words of `currency` that are naira
+_NAIRA_WORDS: Final = ("NGN", "NAIRA", "")  # values of `currency` that mean naira
 _NOT_SETTLED: Final = (
     *("pending", "processing", "failed", "failure", "declined", "cancelled", "canceled"),
     *("rejected", "reversed", "error", "abandoned"),
 )
-"""Words of `status` under which no money has moved, or none any more."""
+"""Values of `status` with which no money has moved, or it was returned."""
 _ABOUT: Final = "see the head of data/features.sql"
 
 
 @dataclass(frozen=True, slots=True)
 class CashFlow:
-    """The rules and definitions of a lender, read once."""
+    """A lender's rules and definitions, read once."""
 
     narrations: Narrations
     definitions: str
@@ -210,7 +209,7 @@ class CashFlow:
 
     @classmethod
     def of(cls, settings: Settings) -> CashFlow:
-        """Return what the settings name, HOME has, or the package brings, in this order.
+        """Return those named in the settings, else those under HOME, else the package's.
 
         Raises:
             SettingsError: a file cannot be read or has a mistake; it is named.
@@ -222,7 +221,7 @@ class CashFlow:
             raise SettingsError(f"{path} cannot be read: {error}") from None
         narrations = settings.own_table("narrations")
         found = cls(load_narrations(narrations), definitions, str(path))
-        if narrations is not None or path != DEFINITIONS:  # mistakes show before anything is asked
+        if narrations is not None or path != DEFINITIONS:  # find mistakes before any call is made
             found.features(TRANSACTIONS.empty_table(), CUSTOMERS.empty_table())
         return found
 
@@ -232,14 +231,13 @@ class CashFlow:
         """Return one row of `CASHFLOW_SCHEMA` for each customer, in their order.
 
         Args:
-            transactions: of the columns of `TRANSACTIONS`, those of these customers, as they stand
-                now.
-            customers: of those of `CUSTOMERS`, each once.
-            accounts: of those of `ACCOUNTS`: linked accounts, where they were pulled.
+            transactions: the customers' current transactions, in the columns of `TRANSACTIONS`.
+            customers: the customers, each once, in the columns of `CUSTOMERS`.
+            accounts: their linked accounts, if pulled, in the columns of `ACCOUNTS`.
 
         Raises:
-            SettingsError: a definition is no SQL, reaches for what it must not, or gives a customer
-                two rows.
+            SettingsError: a definition is invalid SQL, uses something that is not allowed, or gives
+                a customer two rows.
         """
         with self._matched(transactions, customers, accounts) as connection:
             connection.execute("DROP TABLE texts")
@@ -265,9 +263,9 @@ class CashFlow:
     def matches(
         self, transactions: pa.Table, customers: pa.Table, accounts: pa.Table = NO_ACCOUNTS
     ) -> list[dict[str, Any]]:
-        """Return which rules took which transactions, as JSON has it, the most naira first.
+        """Return how transactions matched rules as JSON documents, the most naira first.
 
-        The words are those of the rules; of a narration nothing else is shown.
+        Of a narration only the words of the rule are shown.
         """
         with self._matched(transactions, customers, accounts) as connection:
             rows = connection.sql(
@@ -290,7 +288,7 @@ class CashFlow:
     def _matched(
         self, transactions: pa.Table, customers: pa.Table, accounts: pa.Table
     ) -> Iterator[DuckDBPyConnection]:
-        """Give a connection with the tables that the definitions begin with, and `texts`."""
+        """Yield a connection with the tables that the definitions use, and `texts`."""
         with closing(locked_connection(MEMORY)) as connection:
             for name, table in (
                 ("raw", transactions.select(TRANSACTIONS.names)),
@@ -310,7 +308,7 @@ class CashFlow:
             yield connection
 
     def _texts(self) -> str:
-        """Return SQL that matches every distinct text once."""
+        """Return the SQL that matches every distinct text once."""
         rules, words = [], []
         for number, rule in enumerate(self.narrations.rule):
             holds = f"regexp_matches(whole, '{rule.pattern}')"
@@ -352,7 +350,7 @@ class CashFlow:
             """  # noqa: S608 - from checked words only
 
     def _gathered(self, connection: DuckDBPyConnection) -> pa.Table:
-        """Return the customers with each feature beside them."""
+        """Return the customers with all features."""
         made = {
             name
             for (name,) in connection.execute(
@@ -372,7 +370,7 @@ class CashFlow:
         typed = connection.from_arrow(CASHFLOW_SCHEMA.empty_table())
         in_sql = dict(zip(typed.columns, typed.dtypes, strict=True))
         for name, kind in FEATURES.items():
-            # One by one: to plan a join of all of them takes longer than to work them out.
+            # One by one: planning a join of all takes longer than computing them.
             column = connection.sql(
                 f"SELECT CAST(value AS {in_sql[name]}) FROM customers "  # noqa: S608
                 f"LEFT JOIN (FROM {name}) AS made (customer_id, value) USING (customer_id) "
@@ -433,8 +431,8 @@ _SETTLED: Final = f"""
         AND raw.amount IS NOT NULL
     QUALIFY credit IS NOT NULL
     """  # noqa: S608 - constants
-"""SQL: customers, their linked accounts and own names, and every transaction by which money has
-moved, as one kind of row, whatever its source."""
+"""SQL: customers, their linked accounts and own names, and every transaction that moved money, in
+one form for all sources."""
 
 _TRANSACTIONS: Final = """
     CREATE TABLE transactions AS
@@ -465,12 +463,12 @@ _TRANSACTIONS: Final = """
     ALTER TABLE texts DROP COLUMN plain;
     ALTER TABLE texts DROP COLUMN text
     """
-"""SQL: transactions as the definitions see them. The other side is the customer where two of their
-own names stand there and nobody else's, or the number of another of their accounts."""
+"""SQL: transactions for the definitions. The other side is the customer if the narration has two of
+their own names and no other name, or the number of another of their accounts."""
 
 
 def _for_duckdb(table: pa.Table) -> pa.Table:
-    """Return a table whose instants have no zone, so that none of the machine's can move them."""
+    """Return a table with naive instants, so that the machine's time zone cannot shift them."""
     for place, column in enumerate(table.schema):
         if column.type == INSTANT:
             values = table[column.name].cast(pa.timestamp("us"))
@@ -478,15 +476,15 @@ def _for_duckdb(table: pa.Table) -> pa.Table:
     return table
 
 
-BLOCK = 250_000  # transactions that are worked on at once: some 400 MB with the program's own
+BLOCK = 250_000  # transactions processed together: some 400 MB with the program's own
 _Tables: TypeAlias = tuple[pa.Table, pa.Table, pa.Table]
-"""Transactions, customers and accounts, as `CashFlow` takes them."""
+"""Transactions, customers and accounts, the arguments of `CashFlow.features`."""
 
 
 def write_cash_flow(
     run: Run, store: PullStore, cash_flow: CashFlow, pulls: Iterable[Pulled]
 ) -> int:
-    """Write `cashflow.parquet` and keep its rows in the journal; return how many there are.
+    """Write `cashflow.parquet` and save its rows in the journal; return their number.
 
     Raises:
         SettingsError: a definition has a mistake.
@@ -495,7 +493,7 @@ def write_cash_flow(
     """
 
     def kept(figures: Sequence[CashFigures], tables: Sequence[_Tables]) -> pa.Table:
-        """Return the figures of some customers, and keep them."""
+        """Return the figures of some customers, and save them."""
         table = cash_flow.features(*map(pa.concat_tables, zip(*tables, strict=True)))
         rows = zip(figures, table.to_pylist(), strict=True)
         found = [each.model_copy(update={"figures": figures_document(row)}) for each, row in rows]
@@ -520,7 +518,7 @@ def write_cash_flow(
 def _consenting(
     run: Run, store: PullStore, pulls: Iterable[Pulled]
 ) -> Iterator[tuple[CashFigures, str]]:
-    """Yield figures to be filled in, and the customer's id, where consent is live."""
+    """Yield empty figures and customer id of each customer with live consent."""
     live = Consents(run.journal).grants(GrantState.LIVE, Scope.TRANSACTION_LIST)
     grants = {each.customer: each for each in live}
     for each in pulls:
@@ -545,7 +543,7 @@ def _consenting(
 
 
 def _typed(store: PullStore, figures: CashFigures, customer_id: str) -> _Tables:
-    """Return a customer's records as they stand now; the unreadable are left out."""
+    """Return a customer's current records without unreadable ones."""
 
     def table(kind: PulledKind, schema: pa.Schema) -> pa.Table:
         fields = load_fields(kind)
@@ -569,10 +567,10 @@ def _typed(store: PullStore, figures: CashFigures, customer_id: str) -> _Tables:
 def explain_cash_flow(
     journal: Journal, cash_flow: CashFlow, customer_id: str
 ) -> dict[str, Any] | None:
-    """Return a customer's newest figures, and which rule took which transactions, as JSON has them.
+    """Return a customer's newest figures and the matched rules as a JSON document.
 
-    None where no consent is live or nothing was pulled. Of a narration nothing is shown but the
-    words of a rule: whom somebody pays is not for the page.
+    None if no consent is live or nothing was pulled. Of a narration only the words of the rule are
+    shown, so that the page does not reveal whom the customer pays.
     """
     customer = journal.pseudonyms.customers_anywhere([customer_id])
     figures = live_figures(journal, [customer]).get(customer)

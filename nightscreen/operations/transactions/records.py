@@ -1,13 +1,12 @@
-"""Records of area A: JSON with every number to the letter, typed columns of it, every version kept.
+"""Records of area A: JSON with numbers exactly as written, typed columns, and all versions.
 
-The fields stand in `data/transaction_fields.toml` and the like, where a lender can correct a name.
-Nothing that a record holds is lost: what is not known, or cannot be read, stands in `extra`.
+`data/transaction_fields.toml` and similar files declare the fields; a lender can correct a name
+there. Nothing of a record is lost: unknown and unreadable fields go into `extra`.
 
-In the journal lies every version of every record, sealed, and how each pull ended. One database
-transaction compares a list with what is known and saves it, so that a crash leaves all of it or
-nothing. The service has no cursor: every pull brings the whole list, or as much of it as the
-service cares to send. A list that lacks suspiciously much removes nothing until another pull
-confirms it.
+The journal has every version of every record, sealed, and the outcome of each pull. One database
+transaction compares a list with the known records and saves it, so that a crash leaves all of it or
+nothing. The service has no cursor: every pull returns the whole list, or a part that the service
+chooses. A list that lacks suspiciously many records removes nothing until another pull confirms it.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     from nightscreen.files.sealing import Pseudonyms
     from nightscreen.journal import Journal
 
-MONEY: Final = pa.decimal128(38, 6)  # naira, or whatever `currency` says
+MONEY: Final = pa.decimal128(38, 6)  # in naira, or in the record's `currency`
 _MONEY_DIGITS, _MONEY_PLACES = 32, 6
 NOT_A_RECORD, TOO_DEEP, REPEATED_ID = "not_a_record", "too_deep", "repeated_id"
 HINTS: Final = {
@@ -67,9 +66,9 @@ HINTS: Final = {
     "text_unreadable": "the field holds no text",
     "words_unreadable": "the field holds no list of texts",
 }
-"""What each code of a pull's quarantine means."""
+"""The meaning of each code in a pull's quarantine."""
 DRIFT: Final = ("new", "missing", "unreadable", "shape")
-OTHER_NAME: Final = "(another name)"  # stands for a field's name that may be a value
+OTHER_NAME: Final = "(another name)"  # replaces a field's name that may be a value
 _NAME = re.compile(r"(?!(.*\d){5})[A-Za-z0-9_.-]{1,64}")  # fewer digits than any identifier has
 _MOST_NAMES = 100
 _DEEP = '{"nested": "beyond reason"}'
@@ -79,11 +78,11 @@ BEFORE: Final = (
     pa.field("change", pa.dictionary(pa.int32(), pa.string()), nullable=False),
     pa.field("seen_at", INSTANT, nullable=False),
 )
-"""Columns that we add: whose it is, what it is the same under, whether it is new, since when."""
+"""Columns added to a record: its customer, its key, whether it is new, and since when."""
 EXTRA: Final = pa.field("extra", pa.string())
 
 
-# --- JSON to the letter ---
+# --- JSON with exact numbers ---
 
 
 class NumberText(str):
@@ -93,9 +92,9 @@ class NumberText(str):
 
 
 def read_list(body: bytes, *, only_lists: bool = True) -> RawRecords | None:
-    """Return the records of a list and where they lay; None where the body holds no list.
+    """Return the records of a list and where they were found; None if the body has no list.
 
-    Where only lists are wanted, one record alone, as of a profile, is no answer.
+    With `only_lists`, a single record, such as a profile, is not accepted.
     """
     try:
         document = json.loads(
@@ -113,14 +112,14 @@ def _refuse(word: str) -> object:
 
 
 def json_text(value: object, *, ordered: bool = False) -> str:
-    """Return a value as JSON text in ASCII, numbers as they were written.
+    """Return a value as JSON text in ASCII, with numbers exactly as they were written.
 
     Args:
-        value: what `read_list` gave.
-        ordered: bring the fields of objects into order, so that equal content is equal text.
+        value: a value from `read_list`.
+        ordered: sort the fields of objects, so that equal content is equal text.
 
     Raises:
-        RecursionError: it is nested beyond reason.
+        RecursionError: it is nested too deep.
     """
     match value:
         case NumberText():
@@ -138,7 +137,7 @@ def json_text(value: object, *, ordered: bool = False) -> str:
 
 
 def parse_text(text: bytes) -> object:
-    """Return what `json_text` wrote."""
+    """Parse text written by `json_text`."""
     return json.loads(text, parse_float=NumberText, parse_int=NumberText)
 
 
@@ -146,7 +145,7 @@ def parse_text(text: bytes) -> object:
 
 
 class FieldKind(StrEnum):
-    """What a field becomes."""
+    """The type of a field."""
 
     TEXT = "text"
     MONEY = "money"
@@ -174,27 +173,27 @@ class _Table(BaseModel):
 
 
 class Drift(Counter[tuple[str, str]]):
-    """How records differ from what is known: how often, by word of `DRIFT` and name.
+    """Differences of records from the declared fields: counts by kind of `DRIFT` and name.
 
-    A field was `new`, `missing` or `unreadable`; `shape` counts where in the answers lists were.
+    A field was `new`, `missing` or `unreadable`; `shape` counts where lists were in the answers.
     """
 
     def document(self) -> dict[str, dict[str, int]]:
-        """Return it as the journal and the report have it: counts by names, nobody's values."""
+        """Return it for the journal and the report: counts by name, without values."""
         found: dict[str, Counter[str]] = {word: Counter() for word in DRIFT}
         for (word, name), number in self.items():
             found[word][name if _NAME.fullmatch(name) else OTHER_NAME] += number
         return {word: dict(sorted(safe.most_common(_MOST_NAMES))) for word, safe in found.items()}
 
     def add(self, document: Mapping[str, Mapping[str, int]]) -> None:
-        """Add what `document` gave."""
+        """Add the counts of a document."""
         for word, names in document.items():
             self.update({(word, name): number for name, number in names.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class TypedRecord:
-    """One record's typed columns, or why it has none; `occurred_at` in microseconds."""
+    """One record's typed columns, or the problem; `occurred_at` is in microseconds."""
 
     values: dict[str, Any] = field(repr=False)
     occurred_at: int | None = None
@@ -216,7 +215,7 @@ class RecordFields:
         self.schema = pa.schema([*BEFORE, *typed, EXTRA])
 
     def typed(self, raw: bytes, columns: Container[str] | None = None) -> dict[str, Any]:
-        """Return a stored record's typed columns, all or some; absent where it has none."""
+        """Return a stored record's typed columns, all or some, without missing ones."""
         return self.view(parse_text(raw), columns=columns).values
 
     def view(
@@ -225,7 +224,7 @@ class RecordFields:
         drift: Drift | None = None,
         columns: Container[str] | None = None,
     ) -> TypedRecord:
-        """Return the typed view of a record; how it differs from the known is added to `drift`."""
+        """Return the typed view of a record; add its differences to `drift`."""
         drift = drift if drift is not None else Drift()
         if not isinstance(record, dict):
             return TypedRecord({}, problem=NOT_A_RECORD)
@@ -257,10 +256,10 @@ class RecordFields:
     def read(
         self, records: Sequence[object], pseudonyms: Pseudonyms, customer: bytes, drift: Drift
     ) -> tuple[list[Answered], int]:
-        """Return each record of a list once, ready to be kept, and how many stood there again.
+        """Return each record of a list once, ready to be saved, and the number of repeats.
 
-        A record is the same under its id, or under its content where it has none. Equal ids of two
-        customers or two kinds are two records.
+        A record is identified by its id or, without one, by its content. Equal ids of two customers
+        or two kinds are two records.
         """
         kind, whose = self._kind, customer.hex()
         contents: Counter[bytes] = Counter()
@@ -299,10 +298,10 @@ class RecordFields:
 def load_fields(
     kind: PulledKind = PulledKind.TRANSACTION, path: Path | None = None
 ) -> RecordFields:
-    """Return the fields of a kind of record, from `data/`, or those of a file.
+    """Return the fields of a kind of record, from `data/` or from a file.
 
     Raises:
-        SettingsError: the file cannot be read, is no TOML, or has a mistake.
+        SettingsError: the file cannot be read, is not valid TOML, or has a mistake.
     """
     path = path or DATA / f"{kind}_fields.toml"
     _, table = read_model(path, _Table)
@@ -314,7 +313,7 @@ def load_fields(
 
 
 def _flat(record: dict[str, Any], objects: set[str]) -> dict[str, Any]:
-    """Lay the known objects of a record flat; other objects stay whole."""
+    """Flatten the known objects of a record; other objects stay as they are."""
     flat: dict[str, Any] = {}
     for name, value in record.items():
         if name in objects and isinstance(value, dict):
@@ -325,19 +324,19 @@ def _flat(record: dict[str, Any], objects: set[str]) -> dict[str, Any]:
 
 
 def _text(value: object) -> str | None:
-    """Return text as it is, a number as it was written, true and false as JSON has them."""
+    """Return text unchanged, a number as it was written, and a boolean as in JSON."""
     if isinstance(value, str):
         return _whole(str(value))
     return json_text(value) if isinstance(value, bool) else None
 
 
 def _whole(text: str) -> str:
-    """Return text that can be written as UTF-8: half a character pair becomes a mark."""
+    """Return text that can be written as UTF-8: a lone surrogate is replaced."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _money(value: object) -> Decimal | None:
-    """Return an exact amount; None where there is none that six places can keep."""
+    """Return an exact amount; None if six places cannot hold it."""
     number = read_number(value)
     if number is None:
         return None
@@ -347,7 +346,7 @@ def _money(value: object) -> Decimal | None:
 
 
 def _words(value: object) -> list[str] | None:
-    """Return a list of texts; one text alone is a list of it."""
+    """Return a list of texts; a single text becomes a list."""
     given = value if isinstance(value, list) else [value]
     texts = [_whole(str(each)) for each in given if isinstance(each, str)]
     return texts if len(texts) == len(given) else None
@@ -356,29 +355,29 @@ def _words(value: object) -> list[str] | None:
 _KINDS: Final = {
     FieldKind.TEXT: (pa.string(), _text),
     FieldKind.MONEY: (MONEY, _money),
-    # without a zone an instant is UTC, as all of the service are
+    # an instant without a zone is UTC, like all of the service
     FieldKind.INSTANT: (
         INSTANT,
         lambda it: None if isinstance(it, NumberText) else read_instant(it),
     ),
     FieldKind.WORDS: (pa.list_(pa.string()), _words),
 }
-"""The type of a column of each kind, and what reads a value of it; None: it cannot be read."""
+"""The column type of each kind, and the reader of its values, which returns None on failure."""
 
 
 # --- in the journal ---
 
 HELD_SHARE = 0.5
-"""A list that lacks more than this share of what was known is suspicious; so is an empty one."""
+"""A list that lacks more than this share of the known records is suspicious; so is an empty one."""
 HELD_TAIL = 5  # so is one that lacks this many of the oldest in a row: it may have been cut short
-LONG_LIST = 100  # records from which on a list may be as much as the service cares to send
-_BLOCK = 2000  # records written or read at once: bounds memory, as each comes with its body
+LONG_LIST = 100  # a list with this many records may be only a part that the service chose
+_BLOCK = 2000  # records written or read at once: bounds memory, since each has its body
 _ADDED, _MODIFIED, _REMOVED = TransactionChange
 _records = transaction_records.c
 
 
 class Version(NamedTuple):
-    """One version of a record, opened; instants in microseconds."""
+    """One decrypted version of a record; instants in microseconds."""
 
     customer: bytes
     key: bytes
@@ -394,15 +393,15 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnsweredList:
-    """What the service listed of one customer."""
+    """A list from the service about one customer."""
 
-    kind: PulledKind  # what the records are
+    kind: PulledKind  # the kind of the records
     records: Sequence[Answered]  # each record once
-    summary: dict[str, Any]  # what is noted of the answer itself
+    summary: dict[str, Any]  # facts about the answer itself
 
 
 class PullStore:
-    """Keeps records in an open journal; `pulls` are how customers were pulled."""
+    """Reads and writes records in the journal; `pulls` has the outcome of each customer's pull."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -415,7 +414,7 @@ class PullStore:
         self.pulls.put([pulled], self._journal.clock())
 
     def last_kept(self, customer: bytes, kind: PulledKind) -> Pulled | None:
-        """Return the pull of a customer whose list was kept and answered last."""
+        """Return the customer's latest pull whose list was saved."""
         with self._journal.database.reading() as connection:
             return self._last(connection, customer, kind)
 
@@ -429,16 +428,16 @@ class PullStore:
         mine = [each for each in found if each.pulled is kind]
         return max(mine, key=lambda each: each.answered_at or 0, default=None)
 
-    # --- keeping lists ---
+    # --- saving lists ---
 
     def save_lists(
         self, pulled: Pulled, lists: Iterable[AnsweredList], *, old_before: int
     ) -> Pulled:
-        """Store lists beside what is known; return the customer's new state.
+        """Save lists after comparing them with the known records; return the customer's new state.
 
-        That of the pull's own kind decides the outcome. A later answer that another run has kept
-        meanwhile stays: then nothing is kept. What occurred before `old_before`, microseconds, may
-        be older than what the service lists.
+        The list of the pull's own kind decides the outcome. If another run has saved a later answer
+        meanwhile, nothing is saved. Records from before `old_before`, microseconds, may be too old
+        for the service's list.
         """
         kind, now = pulled.pulled, self._journal.clock()
         with self._journal.database.writing() as connection:
@@ -513,13 +512,13 @@ class PullStore:
         yield from self._versions((_records.run_id == run_id) & (_records.kind == kind.value))
 
     def of_customer(self, customer: bytes) -> Iterator[list[Version]]:
-        """Yield in blocks every version that is kept of a customer."""
+        """Yield in blocks every stored version of a customer's records."""
         yield from self._versions(_records.customer == customer)
 
     def current(
         self, customer: bytes, kind: PulledKind = PulledKind.TRANSACTION
     ) -> Iterator[list[Version]]:
-        """Yield in blocks a customer's present records, in the order in which they were stored."""
+        """Yield in blocks a customer's current records, in the order in which they were stored."""
         yield from self._versions(_of(customer, kind))
 
     def _versions(self, which: ColumnElement[bool]) -> Iterator[list[Version]]:
@@ -546,7 +545,7 @@ class PullStore:
                 yield list(map(version, rows))
 
     def changes(self, run_id: str) -> Iterator[Row[Any]]:
-        """Yield what a run added and modified, then what it removed; no record is opened.
+        """Yield the records that a run added and modified, then those it removed, still sealed.
 
         Each has `customer`, `record_key`, `change`, `problem` and `at`, microseconds.
         """
@@ -562,7 +561,7 @@ class PullStore:
 
 
 def _of(customer: bytes, kind: PulledKind) -> ColumnElement[bool]:
-    """Return the condition of a customer's present records of a kind."""
+    """Return the condition of a customer's current records of a kind."""
     stands = (_records.customer == customer) & _records.ended_at.is_(None)
     return stands & (_records.kind == kind.value)
 
@@ -573,17 +572,17 @@ def _of(customer: bytes, kind: PulledKind) -> ColumnElement[bool]:
 def compare(
     known: Iterable[Known], answered: Sequence[Answered], *, confirms: bool, old_before: int
 ) -> Difference:
-    """Return what a list says beside what is known.
+    """Return the differences between a list and the known records.
 
-    Where it `confirms`, the pull before held removals back: what still lacks is gone. What occurred
-    before `old_before`, microseconds, may be older than what the service lists.
+    If it `confirms`, the pull before held removals back: records that are still missing are
+    removed. Records from before `old_before`, microseconds, may be too old for the service's list.
     """
     here = {each.key: each for each in answered}
     before = {each.key: each for each in known}
     lacking = [each for key, each in before.items() if key not in here]
     times = [each.occurred_at for each in answered if each.occurred_at is not None]
     oldest = min(times, default=None)
-    reach = None  # a long list may be a window: what is older than both is not told by it
+    reach = None  # a long list may be a window, which says nothing about records older than both
     if oldest is not None and len(answered) >= LONG_LIST:
         reach = min(oldest, old_before)
     within = [each for each in lacking if not _is_before(each, reach)]
