@@ -1,9 +1,9 @@
-"""Approvals of spending: who asked and with which quote, who decided what, for how much, and when.
+"""Approvals of spending: requests with their quotes, and decisions with amount, person and time.
 
-A run that needs one writes its request and ends, so that what waits is a record and no process.
-Each request, and each decision that replaces another, is a record of its own: none is overwritten.
-A decision comes by the command, at the terminal or at the desk, and is used when the run is
-resumed. Who must ask is decided in `planning/price.py`.
+A run that needs an approval saves a request and ends, so that no process has to wait. Each request,
+and each decision that replaces another, is a separate record: none is overwritten. A decision is
+made by command, at the terminal or at the desk, and is used when the run is resumed.
+`planning/price.py` decides which runs need one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Approvals:
         return Records(self._journal, Approval)
 
     def ask(self, run_id: str, **asked: Any) -> Approval:  # noqa: ANN401 - as `Approval` has it
-        """Write down that a run waits for approval; an earlier request of the run is replaced."""
+        """Save a run's request for approval; it replaces an earlier request of the run."""
         with self._journal.database.writing() as connection:
             key = Approval.next_key(run_id, self._of_run(connection, run_id))
             found = Approval(key=key, run_id=run_id, at=self._journal.clock(), **asked)
@@ -66,24 +66,22 @@ class Approvals:
         max_spend_micro: int | None = None,
         seen: str | None = None,
     ) -> Approval:
-        """Approve or refuse the spending of a run that waits.
+        """Approve or refuse the spending of a waiting run.
 
-        A decision may be replaced by another until the run spends on it, and again once the run
-        has stopped.
+        A decision may be replaced until the run uses it, and again after the run has stopped.
 
         Args:
             actor: who decides.
             run_id: the run.
-            decision: what was decided.
-            note: why.
-            max_spend_micro: what the whole run may spend; what was offered where none is named.
-            seen: key of the record that the approver looked at; None where they name the run alone.
+            decision: the decision.
+            note: the reason.
+            max_spend_micro: what the whole run may spend; by default the requested amount.
+            seen: key of the record that the approver saw; None if they only named the run.
 
         Raises:
-            NotAllowedError: the actor may not approve, or asked for it and somebody else can
-                decide.
-            InputError: the run never asked, spends on its approval now, is completed, or another
-                record has taken the place of the one that was seen.
+            NotAllowedError: the actor may not approve, or asked for it and another user can decide.
+            InputError: the run never asked, is spending on its approval, is completed, or another
+                record has replaced the one that was seen.
         """
         actor.require(self._journal, SPENDING)
         asked, run = self.newest(run_id), self._journal.runs.find(run_id)
@@ -135,10 +133,10 @@ class Approvals:
         return done
 
     def is_own(self, actor: Actor, asked: Approval, run: RunRecord) -> bool:
-        """Tell whether an actor asked for a run's spending, and is not the only one who can decide.
+        """Return whether the actor asked for a run's spending, and another user can decide.
 
-        Who uploaded its file asked, and who resumed it last. A file that was not uploaded was asked
-        for by whoever, or whatever, started its run.
+        The person who uploaded its file asked for it, and the person who last resumed the run. If
+        the file was not uploaded, the person or deployment that started the run asked for it.
         """
         if actor.alone:
             return False
@@ -147,10 +145,10 @@ class Approvals:
         return actor.is_one_of([asked.asked_by if uploaded is None else uploaded.user, last or ""])
 
     def use(self, run_id: str, *, valid: timedelta, cap_micro: int | None) -> Approval | None:
-        """Return the approval that a run may spend on, and note that it does; None where none is.
+        """Return the approval that a run may spend on, and record its use; None if there is none.
 
-        One that is unused for longer than `valid` (APPROVAL_TIMEOUT) is void; it covers no run
-        without a cap, nor one above what was approved.
+        An approval unused for longer than `valid` (APPROVAL_TIMEOUT) is void. It does not cover a
+        run without a cap, or with a cap above the approved amount.
         """
         with self._journal.database.writing() as connection:
             found = next(reversed(self._of_run(connection, run_id)), None)
@@ -165,13 +163,13 @@ class Approvals:
             return found
 
     def newest(self, run_id: str) -> Approval | None:
-        """Return a run's newest request, with its decision; None: none, or the key is missing."""
+        """Return a run's newest request, with its decision; None if none, or without the key."""
         if self._journal.key_trouble is not None:
             return None
         return next(reversed(self.of_run(run_id)), None)
 
     def state_of(self, run: RunRecord, *, valid: timedelta) -> ApprovalState | None:
-        """Return how the approval of a run stands that ended for want of it; None of any other."""
+        """Return the state of the approval that a run stopped for; None for other runs."""
         if run.stop_reason != StopReason.APPROVAL:
             return None
         found = self.newest(run.run_id)
@@ -189,9 +187,9 @@ class Approvals:
         return sorted(found, key=lambda each: each.number)
 
     def waiting(self) -> list[Approval]:
-        """Return what nobody has decided yet, oldest first: one request a run that ended for it.
+        """Return undecided requests, oldest first, one for each run that stopped for approval.
 
-        A run that goes on without a decision, as `--yes` lets it, waits no more.
+        A run that was resumed without a decision, with `--yes`, no longer waits.
         """
         stopped = select(runs.c.run_id).where(
             runs.c.state == _STOPPED, runs.c.stop_reason == StopReason.APPROVAL.value
@@ -203,6 +201,6 @@ class Approvals:
 
 
 def upload_of_run(journal: Storage, run: RunRecord) -> Upload | None:
-    """Return the upload that a run screens; None where its file came another way."""
+    """Return the upload that a run screens; None if its file was not uploaded."""
     kept = Records(journal, Upload)
     return kept.find(upload_of(journal.home, run)) or next(iter(kept.of_run(run.run_id)), None)

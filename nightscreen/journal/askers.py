@@ -1,8 +1,8 @@
-"""Who asks at present: the processes that share a cap on calls under way, and a run's workers.
+"""Askers: the processes that make calls now, workers included, which share caps on calls under way.
 
-Each has a row while it asks, with the caps that it shares and how far it has come. A claim gives
-it an equal part of each cap. Nothing here lasts: rows of dead processes are removed by those who
-live, and no backup holds them.
+Each has a row while it asks, with the caps that it shares and its progress. A claim gives it an
+equal part of each cap. The rows are temporary: living processes remove those of dead ones, and no
+backup has them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.database import Database
     from nightscreen.journal.holders import Holders
 
-_NO_CAPS = "{}"  # what a process shares that asks no more
+_NO_CAPS = "{}"  # the caps of a process that no longer asks
 ASKING = select(askers.c.holder)
 """The processes that have a row."""
 
@@ -44,26 +44,26 @@ def remove(connection: Connection, holders: Collection[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Askers:
-    """Writes and reads who asks for runs."""
+    """Reads and writes the processes that ask for runs."""
 
     _database: Database = field(repr=False)
     _holders: Holders = field(repr=False)
 
     @with_retries
     def join(self, run_id: str, caps: Mapping[str, int]) -> None:
-        """Say that this process asks for a run, and which caps it shares."""
+        """Record that this process asks for a run, and which caps it shares."""
         shared = json.dumps(dict(caps))
         row = (run_id, self._holders.name, shared, "{}")
         with self._database.recording() as connection:
             insert_rows(connection, askers, [row], changed="caps = excluded.caps")
 
     def report(self, run_id: str, numbers: Mapping[str, Any]) -> None:
-        """Write down how far this process has come."""
+        """Save this process's progress."""
         numbered = update(askers).values(numbers=json.dumps(numbers))
         self._database.execute(numbered.where(*self._mine(run_id)))
 
     def leave(self, run_id: str, *, forget: bool) -> None:
-        """Say that this process asks no more; its numbers stay for the run to read, or go too."""
+        """Record that this process no longer asks; its figures stay readable unless `forget`."""
         left = delete(askers) if forget else update(askers).values(caps=_NO_CAPS)
         self._database.execute(left.where(*self._mine(run_id)))
 
@@ -71,7 +71,7 @@ class Askers:
         return askers.c.run_id == run_id, askers.c.holder == self._holders.name
 
     def others(self, run_id: str) -> dict[str, dict[str, Any]]:
-        """Return how far the other processes of a run have come, by process, dead ones too."""
+        """Return the progress of a run's other processes, by process, including dead ones."""
         query = select(askers.c.holder, askers.c.numbers).where(
             askers.c.run_id == run_id, askers.c.holder != self._holders.name
         )
@@ -87,5 +87,5 @@ class Askers:
         return any(self._holders.alive(row.holder) for row in self._database.fetch(query))
 
     def clear(self, run_id: str) -> None:
-        """Forget who asked for a run."""
+        """Delete the rows of a run."""
         self._database.execute(delete(askers).where(askers.c.run_id == run_id))

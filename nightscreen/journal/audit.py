@@ -1,10 +1,10 @@
 """The audit: who did or saw what and when, at the desk and by command, as a chain of digests.
 
-An entry's mark is a keyed digest of it and of the mark before it; where the chain begins and ends
-is kept sealed. So an entry that was changed, removed or moved is named by its number, a cut tail
-too. A customer stands in an entry by a keyed pseudonym, to be found by, and sealed, to be shown to
-those who may. The chain has only that there is one: an erasure removes the pseudonym and seals
-nothing in the place of the id, which nobody without the journal's key can do.
+An entry's mark is a keyed digest of the entry and of the previous mark; the beginning and end of
+the chain are stored sealed. So verification names every entry that was changed, removed or moved,
+even at the end. An entry has a customer's keyed pseudonym, to search by, and the sealed id, to show
+to authorised people. The digest covers only whether there is a customer: an erasure removes the
+pseudonym and replaces the id by a sealed empty text, which needs the journal's key.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from nightscreen.journal.storage import Storage
 
 ENDS: Final = "audit"
-"""Name in `meta` of where the chain begins and ends, sealed."""
+"""Name in `meta` of the sealed beginning and end of the chain."""
 NEWEST: Final = 2**62
-"""No entry has a number like that, or an instant."""
+"""Higher than the number or instant of any entry."""
 RUN_STOPPED, RUN_RESUMED = "run stopped", "run resumed"
-"""What an entry says of who stopped a run at the desk, or resumed it there."""
+"""Actions of entries about stopping and resuming a run at the desk."""
 _BATCH = "desk audit"
 _NAMED = 20
 """This many findings are named, the rest counted."""
@@ -44,11 +44,11 @@ _ENDS_CHANGED = "where the desk's audit begins and ends was changed or removed"
 
 
 class _Ends(NamedTuple):
-    """From where to where the chain reaches; marks are hexadecimal.
+    """The beginning and end of the chain; marks are hexadecimal.
 
     Attributes:
-        first: number of the oldest entry that is kept.
-        before: the mark of the one before that.
+        first: number of the oldest stored entry.
+        before: the mark of the entry before it.
         last: number of the newest entry; 0 for none yet.
         mark: its mark.
     """
@@ -66,15 +66,15 @@ NO_ENTRIES: Final = _Ends().text()
 
 
 class AuditQuery(NamedTuple):
-    """Which entries are asked for; what is empty or None does not narrow.
+    """A search for entries; empty and None fields match all.
 
     Attributes:
-        action: exactly.
-        customer_id: exactly.
-        search: words that stand in user, action, run or detail; or a customer id, or a number.
+        action: the exact action.
+        customer_id: the exact customer id.
+        search: words in user, action, run or detail; or a customer id, or an entry's number.
         since: the first instant, in microseconds.
         until: the instant after the last one.
-        by_customer: a search finds a customer, too.
+        by_customer: whether `search` may be a customer id.
     """
 
     action: str = ""
@@ -99,7 +99,7 @@ class Audit:
     def write(
         self, user: str, action: str, *, run_id: str = "", customer_id: str = "", **detail: object
     ) -> None:
-        """Write down what a user did or saw, at the chain's end."""
+        """Append an entry on what a user did or saw."""
         entry: dict[str, Any] = {
             "at": self._journal.clock(),
             "user": user,
@@ -115,7 +115,7 @@ class Audit:
             row = connection.execute(newest).first()
             number, before = (0, b"") if row is None else (row.number, bytes(row.mark))
             if ends is not None and ends.last >= number:
-                # what somebody else put behind the chain's end is left for `journal verify` to find
+                # rows added after the chain's end by other means are left for `journal verify`
                 number, before = ends.last, bytes.fromhex(ends.mark)
             entry["number"] = number = number + 1
             if customer_id:
@@ -133,16 +133,16 @@ class Audit:
         customer_id: str = "",
         **detail: Any,  # noqa: ANN401 - as `write` takes it
     ) -> None:
-        """Write down what a command did or showed, under whose account on this machine it ran."""
+        """Append an entry on what a command did or showed, with this machine's account."""
         about = {"run_id": run_id, "customer_id": customer_id}
         self.write(user_name(), action, **about, **detail, by_command=True)
 
     def customer(self, customer_id: str) -> bytes:
-        """Return the pseudonym a customer has in the audit."""
+        """Return a customer's pseudonym in the audit."""
         return self._journal.pseudonyms.customer(_BATCH, customer_id)
 
     def forget(self, connection: Connection, customers: Collection[bytes]) -> None:
-        """Take erased customers out of their entries; who did what, and when, stays."""
+        """Remove erased customers from their entries; user, action and time stay."""
         theirs = audit.c.customer.in_(customers)
         for number in connection.execute(select(audit.c.number).where(theirs)).scalars():
             erased = {"customer": None, "sealed": self._sealed(number, "")}
@@ -155,14 +155,14 @@ class Audit:
         return self._journal.sealer.open(bytes(sealed), AUDITED.context(number)).decode()
 
     def before(self, instant: int) -> int:
-        """Return how many entries at the beginning are older than an instant."""
+        """Return how many of the oldest entries are from before an instant."""
         with self._journal.database.reading() as connection:
             older = _older(connection, instant)
             query = select(func.count()).where(audit.c.number <= older)
             return int(connection.execute(query).scalar_one())
 
     def drop_before(self, instant: int) -> int:
-        """Remove the oldest entries, up to the first that is not older than an instant."""
+        """Delete the oldest entries from before an instant; return their number."""
         with self._journal.database.writing() as connection:
             ends, older = self._ends(connection), _older(connection, instant)
             mark = connection.execute(select(audit.c.mark).where(audit.c.number == older)).scalar()
@@ -179,13 +179,13 @@ class Audit:
     def find(
         self, asked: AuditQuery = EVERY_ENTRY, *, limit: int = 500, before: int = NEWEST
     ) -> list[dict[str, Any]]:
-        """Return the entries below a number that are asked for, newest first."""
+        """Return matching entries below a number, newest first."""
         query = select(audit).where(self._condition(asked), audit.c.number < before)
         query = query.order_by(audit.c.number.desc()).limit(limit)
         return [self._entry(row) for row in self._journal.database.fetch(query)]
 
     def stopped_by(self, run: RunRecord) -> str | None:
-        """Return who stopped a run at the desk since it was last begun; None where nobody did."""
+        """Return who stopped a run at the desk since it last started, or None."""
         if run.stop_reason != StopReason.CANCELLED:
             return None
         return self.last_user(run.run_id, RUN_STOPPED, since=run.begun_at)
@@ -193,7 +193,7 @@ class Audit:
     def last_user(
         self, run_id: str, action: str, *, since: int = 0, until: int = NEWEST
     ) -> str | None:
-        """Return who did something to a run last, from one instant to another."""
+        """Return the last user with an action on a run between two instants."""
         kept = audit.c
         about = (kept.run_id == run_id, kept.action == action, kept.at.between(since, until))
         newest = select(kept.user).where(*about).order_by(kept.number.desc()).limit(1)
@@ -201,7 +201,7 @@ class Audit:
         return found
 
     def number_of(self, asked: AuditQuery) -> int:
-        """Return how many entries are asked for."""
+        """Return the number of matching entries."""
         query = select(func.count()).select_from(audit).where(self._condition(asked))
         return int(self._journal.database.fetch_value(query))
 
@@ -240,14 +240,14 @@ class Audit:
     # --- the chain ---
 
     def _mark(self, entry: Mapping[str, Any] | RowMapping, before: bytes) -> bytes:
-        """Return a digest of an entry and of those before it, which takes the journal's key."""
+        """Return the keyed digest of an entry and the previous mark."""
         key = hmac.digest(self._journal.pseudonyms.key, b"nightscreen desk audit", "sha256")
         names = ("number", "at", "user", "action", "run_id", "detail")
         told = [*(entry[name] for name in names), entry.get("sealed") is not None, before.hex()]
         return hmac.digest(key, json.dumps(told).encode(), "sha256")
 
     def _ends(self, connection: Connection) -> _Ends | None:
-        """Return where the chain begins and ends; None where that was changed or removed."""
+        """Return the beginning and end of the chain; None if they were changed or removed."""
         kept = read_meta(connection, ENDS).get(ENDS, "")
         try:
             return _Ends(*json.loads(open_text(self._journal.sealer, kept, ENDS)))
@@ -258,7 +258,7 @@ class Audit:
         put_meta(connection, ENDS, sealed_text(self._journal.sealer, ends.text(), ENDS))
 
     def findings(self, connection: Connection) -> list[str]:
-        """Return a sentence for each entry that is not as it was written, or not there."""
+        """Return a sentence for each entry that was changed or is missing."""
         ends = self._ends(connection)
         found = [] if ends is not None else [_ENDS_CHANGED]
         expected = 0 if ends is None else ends.first
@@ -267,7 +267,7 @@ class Audit:
         for row in rows:
             if expected and row["number"] > expected:
                 found.append(_missing(expected, row["number"] - 1))
-                before = None  # which mark it follows is not known
+                before = None  # the previous mark is unknown
             mark = bytes(row["mark"])
             if before is not None and mark != self._mark(row, before):
                 found.append(f"entry {row['number']} of the desk's audit was changed or moved")
@@ -280,7 +280,7 @@ class Audit:
         return [*found[:_NAMED], *([f"{rest} more entries of the desk's audit"] * (rest > 0))]
 
     def _is_of_entry(self, row: RowMapping) -> bool:
-        """Return whether pseudonym and sealed id are those of the entry, or were erased by us."""
+        """Return whether pseudonym and sealed id match the entry, or were properly erased."""
         if row["sealed"] is None:
             return not row["customer"]
         try:
@@ -291,7 +291,7 @@ class Audit:
 
 
 def _older(connection: Connection, instant: int) -> int:
-    """Return the number of the last entry before the first that is not older than an instant."""
+    """Return the number of the last of the oldest entries from before an instant, or 0."""
     kept = audit.c
     younger = select(func.min(kept.number)).where(kept.at >= instant)
     first = connection.execute(younger).scalar()

@@ -1,8 +1,8 @@
-"""Each customer's last answered state, sealed, and as it was before any run replaced it.
+"""Customers' last answered states, sealed, and the earlier states that runs replaced.
 
-A state is never lost by a run that is resumed: what it replaced lies in the history, so that
-the run is always compared with the state before it. What differs is judged in
-`results/changes.py`; reviews are in `cases`.
+A resumed run loses no state: the states it replaced are in the history, so that it is always
+compared with the states from before it. `results/changes.py` judges what differs; `cases` has
+reviews.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from nightscreen.journal.storage import Storage
     from nightscreen.schemas.decisions import State
 
-_SCAN_ROWS = 20_000  # rows fetched at once: bounds what is held beside the 24 bytes of each
+_SCAN_ROWS = 20_000  # rows fetched at once: bounds memory, apart from 24 bytes for each customer
 _SIXTEEN = "S16"
-_KEPT = ("customer", "run_id", "decided_at", "gone_run_id", "state")  # of a state replaced
+_KEPT = ("customer", "run_id", "decided_at", "gone_run_id", "state")  # copied to the history
 
 
 class StateWrite(NamedTuple):
-    """A customer's new state; `differs` where a value changed, so that the old one is kept."""
+    """A customer's new state; if it `differs` in a value, the old one goes to the history."""
 
     customer: bytes
     sealed: bytes
@@ -51,10 +51,10 @@ class Members:
 
     customers: NDArray[np.bytes_]  # pseudonyms
     gone: NDArray[np.bool_]  # whether a run reported each gone
-    gone_before: NDArray[np.bool_]  # whether that was another run than the one at hand
+    gone_before: NDArray[np.bool_]  # whether that was another run than the current one
 
     def places(self, subjects: bytes) -> NDArray[np.int64]:
-        """Return the place of each of some joined pseudonyms, -1 where it is not known."""
+        """Return the index of each of some joined pseudonyms, -1 if unknown."""
         asked = np.frombuffer(subjects, _SIXTEEN)
         if not len(self.customers):
             return np.full(len(asked), -1, np.int64)
@@ -83,7 +83,7 @@ class Customers:
         return KnownCustomer(state, row.run_id, row.decided_at, row.gone_run_id)
 
     def known(self, customers: Sequence[bytes]) -> dict[bytes, KnownCustomer]:
-        """Return the present state of each customer that has one."""
+        """Return the current state of each customer that has one."""
         found: dict[bytes, KnownCustomer] = {}
         for block in blocks(customers):
             query = select(customer_states).where(customer_states.c.customer.in_(block))
@@ -92,7 +92,7 @@ class Customers:
         return found
 
     def known_before(self, customers: Sequence[bytes], instant: int) -> dict[bytes, KnownCustomer]:
-        """Return the state each customer had before an instant; none of those not yet known."""
+        """Return each customer's state before an instant, without those not known then."""
         now, then = customer_states.c, customer_history.c
         present = select(customer_states).where(now.first_at < instant)
         earlier = select(customer_history).where(then.replaced_at >= instant)
@@ -108,7 +108,7 @@ class Customers:
         return {customer: self._known(row) for customer, row in rows.items()}
 
     def members(self, batch: str, run_id: str) -> Members:
-        """Return a batch name's customers; 24 bytes each."""
+        """Return a batch's customers, in 24 bytes each."""
         kept = customer_states.c
         query = select(kept.customer, kept.gone_run_id).where(kept.batch == batch)
         customers: list[bytes] = []
@@ -125,7 +125,7 @@ class Customers:
         )
 
     def begin(self, run_id: str) -> int:
-        """Note that a run's states are about to be written; return an instant of its own."""
+        """Record that a run starts to write states; return a unique instant for it."""
         kept = runs.c
         with self._journal.database.writing() as connection:
             latest = connection.execute(select(func.max(kept.states_last_at))).scalar() or 0
@@ -136,7 +136,7 @@ class Customers:
         return at
 
     def replace(self, run_id: str, batch: str, at: int, writes: Sequence[StateWrite]) -> None:
-        """Put new states in the place of old ones, and the old ones into the history."""
+        """Replace states by new ones, and move the old ones to the history."""
         differing = [each.customer for each in writes if each.differs]
         rows = [(each.customer, batch, run_id, at, at, None, each.sealed) for each in writes]
         with self._journal.database.writing() as connection:
@@ -149,13 +149,13 @@ class Customers:
             insert_rows(connection, customer_states, rows, changed=_AS_NOW)
 
     def mark_gone(self, run_id: str, customers: Sequence[bytes]) -> None:
-        """Note which customers a run reported gone."""
+        """Record which customers a run reported gone."""
         mark = update(customer_states).values(gone_run_id=run_id)
         some = [mark.where(customer_states.c.customer.in_(block)) for block in blocks(customers)]
         self._journal.database.execute(*some)
 
     def history(self, customer: bytes) -> list[KnownCustomer]:
-        """Return the states a customer had before the present one, oldest first."""
+        """Return a customer's states before the current one, oldest first."""
         query = (
             select(customer_history)
             .where(customer_history.c.customer == customer)

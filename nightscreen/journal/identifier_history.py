@@ -1,9 +1,8 @@
 """Sightings: which customer was seen with which BVN, account, phone, email and photograph.
 
-Keyed pseudonyms on both sides, never an identifier; a customer has one pseudonym for all batch
-names, so that the same `customer_id` of a lender counts once. A sighting of an account tells the
-BVN it stood under. What sharing means is counted in `planning/shared_identifiers.py`; how a
-person's sightings go is in `erasure`.
+Both are keyed pseudonyms; a customer has one pseudonym for all batches, so that the same
+`customer_id` of a lender counts once. A sighting of an account has the BVN in the same row.
+`planning/shared_identifiers.py` counts shared identifiers; `erasure` deletes a person's sightings.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
 
 BLOCK = 4000
 REWRITTEN_AFTER = 7 * DAY_MICROS
-"""A sighting is written again a week after it was last written, not every night."""
-_WRITE_ROWS = 20_000  # of one transaction: between two of them other writers have their turn
+"""A sighting is updated only if a week has passed since it was last written."""
+_WRITE_ROWS = 20_000  # in one transaction, so that other writers can write in between
 _NEVER = 2**63 - 1  # the highest number that the database holds: nothing was seen after it
 
 
 class IdentifierUse(NamedTuple):
-    """One sighting that is kept of a customer; instants in microseconds."""
+    """One stored sighting of a customer; instants in microseconds."""
 
     kind: str
     identifier: bytes
@@ -44,9 +43,9 @@ class Seen(NamedTuple):
     """A sighting of an identifier.
 
     Attributes:
-        elsewhere: it is of another batch name than the one at hand.
-        bvn: of an account, the BVN it stood under.
-        lately: it is of the batch at hand and was written in the last week.
+        elsewhere: whether it is of another batch than the current one.
+        bvn: for an account, the BVN in the same row.
+        lately: whether it is of the current batch and was written in the last week.
     """
 
     identifier: bytes
@@ -71,14 +70,14 @@ class Sightings:
         before: int | None = None,
         at: int | None = None,
     ) -> list[Seen]:
-        """Return what was seen with some identifiers of a kind, at most `BLOCK` of them.
+        """Return the sightings of some identifiers of a kind, at most `BLOCK` of them.
 
         Args:
-            kind: of the identifiers.
-            identifiers: in ascending order, as the index has them.
-            batch: the batch name at hand.
-            before: only what was first seen before this instant; None for everything.
-            at: the present instant, from which lately counts back; None where nothing is lately.
+            kind: the kind of the identifiers.
+            identifiers: in ascending order, like the index.
+            batch: the current batch.
+            before: only sightings first seen before this instant; None for all.
+            at: the current instant, from which the last week counts; None for `lately` never true.
         """
         kept = sightings.c
         since = _NEVER if at is None else at - REWRITTEN_AFTER
@@ -89,16 +88,16 @@ class Sightings:
     def keep(
         self, kind: str, batch: str, seen: Iterable[tuple[bytes, bytes, bytes | None]], *, at: int
     ) -> None:
-        """Write sightings down, or that they were seen again; the same twice is once.
+        """Save sightings, or update when they were last seen; safe to repeat.
 
-        One that is there and was written in the last week is left alone.
+        A sighting that was written in the last week is not updated.
 
         Args:
-            kind: of the identifiers.
-            batch: the batch name they were seen in.
-            seen: identifier, customer and BVN of each, None where there is none; in ascending
-                order, which keeps neighbours on the same pages. A customer has an identifier once.
-            at: the instant they count from.
+            kind: the kind of the identifiers.
+            batch: the batch they were seen in.
+            seen: identifier, customer and BVN (or None) of each, in ascending order, which keeps
+                neighbours on the same pages. A customer has an identifier once.
+            at: the instant of the sightings.
         """
         every = iter(seen)
         while block := list(islice(every, _WRITE_ROWS)):
@@ -107,7 +106,7 @@ class Sightings:
                 insert_rows(connection, sightings, rows, changed=_SEEN_AGAIN, where=_REWRITTEN)
 
     def last_seen_with(self, kind: str, identifier: bytes) -> dict[bytes, bool]:
-        """Return who was seen with an identifier, and whether with no other of its kind later."""
+        """Return the customers seen with an identifier, and whether none of its kind came later."""
         kept = sightings.c
         seen = select(kept.customer, func.max(kept.last_at)).where(kept.kind == kind)
         database = self._journal.database
@@ -120,7 +119,7 @@ class Sightings:
     def of_customers(
         self, customers: Collection[bytes], batches: Collection[str]
     ) -> list[IdentifierUse]:
-        """Return what is kept of some customers in some batch names, oldest first."""
+        """Return the stored sightings of some customers in some batches, oldest first."""
         kept = sightings.c
         query = (
             select(kept.kind, kept.identifier, kept.batch, kept.first_at, kept.last_at)

@@ -1,7 +1,7 @@
-"""Money of the journal: what is spent and reserved, by run, day, month and check.
+"""Money in the journal: what is spent and reserved, by run, day, month and check.
 
-A reservation is taken with the intent and given back with the outcome; that of a call in doubt is
-kept. The counters are kept in the same transaction as the calls, so that a cap holds over all
+A reservation is made with the intent and released with the outcome; that of a call in doubt stays.
+The counters are updated in the same transaction as the calls, so that a cap holds over all
 processes of a journal.
 """
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 RESERVING = frozenset({CallState.INTENT, CallState.IN_DOUBT, CallState.ANSWERED})
-"""The states of calls whose worst cost stays reserved while their cost is not known."""
+"""The states of calls whose worst cost stays reserved while their cost is unknown."""
 
 
 def keeps_reservation(state: str, cost_micro: int | None) -> bool:
     """Return whether a call's worst cost stays reserved.
 
-    It does until there is an outcome, where the outcome is in doubt, and where an answer was
-    charged without our being told how much; until its cost is settled by the service's invoice.
+    It does until there is an outcome with a known cost: so also for a call in doubt, and for an
+    answer without a cost, until the service's invoice settles it.
     """
     return cost_micro is None and state in RESERVING
 
@@ -43,10 +43,10 @@ class Spent(NamedTuple):
     """One scope's counters, or a change of them, in micro-naira.
 
     Attributes:
-        spent_micro: what calls cost.
-        reserved_micro: the worst cost of calls whose cost is not known.
-        calls: how many were sent, or may be.
-        disputed_micro: the part of what is spent that is beyond belief, and that no balance has
+        spent_micro: the known cost of calls.
+        reserved_micro: the worst cost of calls with an unknown cost.
+        calls: calls that were sent, or may have been.
+        disputed_micro: the part of `spent_micro` that is not believed, and that no balance has
             confirmed or contradicted.
     """
 
@@ -61,21 +61,21 @@ class Spent(NamedTuple):
 
     @property
     def bound_micro(self) -> int:
-        """What is spent or may yet turn out to be; of a disputed cost, what is believed."""
+        """What is spent or may turn out to be; a disputed cost counts at the believed price."""
         return self.spent_micro + self.reserved_micro - self.disputed_micro
 
 
 class Changes(dict[str, Spent]):
-    """What a transaction changes of the counters, by scope."""
+    """The changes of counters in one transaction, by scope."""
 
     def add(self, scopes: Iterable[str], change: Spent) -> None:
-        """Let some scopes change."""
+        """Add a change to some scopes."""
         for scope in scopes:
             self[scope] = self.get(scope, Spent()).plus(change)
 
 
 def settled(outcome: CallResult, reserved_micro: int) -> Spent:
-    """Return what an outcome changes: a reservation becomes spending; a doubt keeps it."""
+    """Return an outcome's change: its reservation becomes spending, or stays if in doubt."""
     if keeps_reservation(outcome.state, outcome.cost_micro):
         return Spent()
     not_sent = outcome.state is CallState.NOT_SENT
@@ -84,15 +84,15 @@ def settled(outcome: CallResult, reserved_micro: int) -> Spent:
 
 @dataclass(slots=True)
 class Room:
-    """What still fits under the caps while a block is granted.
+    """What is left under the caps while a block is granted.
 
     Attributes:
-        micro: money, None where no cap binds.
-        calls: calls of the check today, None where their number is not limited.
-        limit_micro: what a call may cost while its price is not confirmed; None where it is.
-        risk_micro: what calls under way whose price is not confirmed may cost beyond their
+        micro: money, None without a cap.
+        calls: calls of the check today, None without a quota.
+        limit_micro: the most a call may cost while its price is unconfirmed; None if confirmed.
+        risk_micro: what calls under way with an unconfirmed price may cost beyond their
             reservation.
-        slots: calls that may be added to those under way, None where their number is not limited.
+        slots: calls that may be added to those under way, None if not limited.
     """
 
     micro: int | None
@@ -104,9 +104,9 @@ class Room:
     def refusal(self, worst_micro: int) -> ReservationStatus | None:
         """Return why one more call does not fit, or None.
 
-        Calls whose price is not confirmed are under way together only where all of them fit at the
-        highest price that is believed; else there is one of them at a time, and nothing beside it
-        that would not fit if it cost as much. So at most one call can take a run past its cap.
+        Several calls with an unconfirmed price are under way together only if all of them fit at
+        the highest believed price. Otherwise there is one at a time, and no other call that would
+        not fit if it cost that much. So at most one call can exceed a cap.
         """
         if self.calls is not None and self.calls < 1:
             return ReservationStatus.QUOTA
@@ -121,7 +121,7 @@ class Room:
         return ReservationStatus.LATER
 
     def take(self, worst_micro: int) -> None:
-        """Take one call's worst cost out of what is left."""
+        """Subtract one call from what is left."""
         if self.micro is not None:
             self.micro -= worst_micro
         if self.calls is not None:
@@ -141,7 +141,7 @@ def scopes_of(run_id: str, check: str, at: int) -> tuple[str, str, str, str]:
 def headroom(counters: Mapping[str, Spent], caps: Caps, scopes: Sequence[str], check: str) -> Room:
     """Return how much money and how many calls still fit under every cap.
 
-    The scopes are as `scopes_of` gives them.
+    The scopes are those of `scopes_of`.
     """
     month, day, run, day_check = scopes
     limits = ((run, caps.run_micro), (day, caps.day_micro), (month, caps.month_micro))
@@ -154,7 +154,7 @@ def headroom(counters: Mapping[str, Spent], caps: Caps, scopes: Sequence[str], c
 
 
 def read_scopes(connection: Connection, scopes: Collection[str]) -> dict[str, Spent]:
-    """Return the counters of each scope; zeros where nothing was ever counted."""
+    """Return the counters of each scope, zeros if it has none."""
     rows = connection.execute(_COUNTERS.where(spend.c.scope.in_(scopes)))
     return {scope: Spent() for scope in scopes} | _by_scope(rows)
 
@@ -170,8 +170,8 @@ _ADDED = ", ".join(f"{name} = spend.{name} + excluded.{name}" for name in Spent.
 def enter_changes(connection: Connection, changes: Changes) -> None:
     """Add changes to the counters.
 
-    PostgreSQL locks a row that is written until the commit. Whoever writes counters does so last,
-    and in one order, so that no two wait for each other for good.
+    PostgreSQL locks a written row until the commit. So a transaction writes counters last and in
+    one order, which prevents deadlocks.
     """
     rows = [(scope, *each) for scope, each in sorted(changes.items())]
     insert_rows(connection, spend, rows, changed=_ADDED)
@@ -179,7 +179,7 @@ def enter_changes(connection: Connection, changes: Changes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """Reads what was spent, and the prices seen."""
+    """Reads spending, and the prices seen."""
 
     _database: Database = field(repr=False)
     _clock: Clock = field(repr=False)
@@ -189,11 +189,11 @@ class Money:
         return self._one(f"run:{run_id}")
 
     def today(self) -> Spent:
-        """Return the present day's counters, over all runs."""
+        """Return the current day's counters, over all runs."""
         return self._one(f"day:{spending_day(self._clock())}")
 
     def this_month(self) -> Spent:
-        """Return the present month's counters, over all runs."""
+        """Return the current month's counters, over all runs."""
         return self._one(f"month:{spending_day(self._clock())[:7]}")
 
     def _one(self, scope: str) -> Spent:
@@ -211,7 +211,7 @@ class Money:
         return [(day, check, counters) for (_, day, check), counters in parts]
 
     def by_run(self) -> dict[str, Spent]:
-        """Return the counters of every run that has asked for anything."""
+        """Return the counters of every run that has made calls."""
         return {scope.removeprefix("run:"): each for scope, each in self._all("run:%").items()}
 
     def prices(self) -> dict[str, SeenPrice]:
@@ -219,9 +219,9 @@ class Money:
         return {row.check: SeenPrice(*row[1:4]) for row in self._database.fetch(select(prices))}
 
     def price_rises(self, run_id: str) -> int:
-        """Return by how much a run's calls cost more than was reserved for them, in micro-naira.
+        """Return how much more than reserved a run's calls cost, in micro-naira.
 
-        This is the most by which a cap can be passed: prices rose while calls were in flight.
+        A cap can be exceeded by this at most: prices rose while calls were in flight.
         """
         excess = calls.c.cost_micro - calls.c.reserved_micro
         query = select(func.sum(excess)).where(calls.c.run_id == run_id, excess > 0)

@@ -1,8 +1,7 @@
-"""Opening a journal: one that is there is recognised by its key, a strange one is refused.
+"""Open a journal: an existing one is recognised by its key, another HOME's journal is refused.
 
-A look is an open that takes no lock and changes nothing, for whoever asks what is wrong.
-
-The journal's parts hang on the `Journal` that this module gives; what they do is in their modules.
+Opening read-only takes no lock and changes nothing, for diagnosis. `Journal` combines the parts of
+the journal, each from its own module.
 """
 
 from __future__ import annotations
@@ -60,12 +59,12 @@ JOURNAL_FILE = "journal.sqlite"
 MARKER = "journal.json"
 _ID = "journal_id"
 PATIENCE_S = 3.0
-"""How long a look waits where another process has the journal locked."""
+"""How long read-only opening waits if another process has locked the journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Journal(Storage):
-    """An open journal, with the parts that a run asks with."""
+    """An open journal, with the parts that runs use."""
 
     calls: Calls = field(repr=False)
     answers: Answers = field(repr=False)
@@ -83,14 +82,14 @@ def open_journal(
     clock: Clock = system_clock,
     busy_timeout_s: float = BUSY_TIMEOUT_S,
 ) -> Journal:
-    """Open the journal of a HOME, making it where there never was one.
+    """Open the journal of a HOME, or create it if there never was one.
 
     Args:
         home: folder for state; made with mode 0700.
         url: SQLAlchemy URL; empty for SQLite under HOME.
-        data_key: base64 key of the settings; empty for the one kept under HOME.
-        clock: gives the present instant.
-        busy_timeout_s: how long to wait where another process has the journal locked.
+        data_key: base64 key in the settings; empty for the one under HOME.
+        clock: gives the current instant.
+        busy_timeout_s: how long to wait if another process has locked the journal.
 
     Raises:
         JournalKeyError: the key is missing or is another journal's.
@@ -121,7 +120,7 @@ def journal_of(
     clock: Clock = system_clock,
     busy_timeout_s: float = BUSY_TIMEOUT_S,
 ) -> Journal:
-    """Open the journal that settings name, as `open_journal` does."""
+    """Open the journal of the settings, like `open_journal`."""
     return open_journal(
         settings.home,
         url=settings.journal_url,
@@ -132,10 +131,10 @@ def journal_of(
 
 
 def open_read_only(settings: Settings, *, clock: Clock = system_clock) -> Journal | None:
-    """Look into the journal that settings name; None where there never was one.
+    """Open the journal of the settings read-only; None if there never was one.
 
-    Nothing is made, locked, recovered or put in doubt, so that it works on a full disk and beside a
-    run. It works without the key too: then `key_trouble` says why nothing sealed opens.
+    Nothing is created, locked, recovered or put in doubt, so that it works on a full disk and
+    during a run. It also works without the key: `key_trouble` then says why no sealed value opens.
 
     Raises:
         JournalError: it is damaged, locked, of another version, unreachable, or has vanished.
@@ -165,7 +164,7 @@ def pids_at_work(settings: Settings) -> list[int]:
 
 
 def _facts_of(database: Database, home: Path) -> dict[str, str] | None:
-    """Return a journal's own facts, by name; None where there never was one.
+    """Return a journal's values of `meta`, by name; None if there never was a journal.
 
     Raises:
         JournalError: it is damaged, of another version, or has vanished.
@@ -185,7 +184,7 @@ def _refuse(trouble: NightscreenError) -> NoReturn:
 
 
 class _NoPseudonyms(Pseudonyms):
-    """Of a journal whose key is not at hand."""
+    """The pseudonyms of a journal without its key: none can be made."""
 
     def _of(self, *_parts: str) -> bytes:
         raise JournalKeyError("without the journal's data key nobody has a pseudonym")
@@ -200,7 +199,7 @@ def _unlocked(
     *,
     looks_only: bool = False,
 ) -> Journal:
-    """Open a journal by its key and take this process's lock; a look takes none, and needs no key.
+    """Open a journal by its key and take this process's lock; read-only needs neither.
 
     Raises:
         JournalKeyError: the key is missing or is another journal's.
@@ -244,13 +243,13 @@ def journal_url(home: Path) -> str:
 
 
 def journal_exists(home: Path, url: str = "") -> bool:
-    """Return whether there is a journal to look into, without making one."""
+    """Return whether there is a journal, without creating one."""
     file = Database(url or journal_url(home)).file
     return file is None or file.exists()
 
 
 def _make_holders(database: Database, *, takes_lock: bool) -> Holders:
-    """Take this process's lock where every process of the journal looks for it, or only look."""
+    """Take this process's lock among those of the journal, or only read the others."""
     folder = database.holders_folder
     if folder is not None:
         return FileHolders(folder, takes_lock=takes_lock)
@@ -259,10 +258,10 @@ def _make_holders(database: Database, *, takes_lock: bool) -> Holders:
 
 
 def _private_from_birth(database: Database, home: Path) -> None:
-    """Make the journal's file before SQLite does, so that nobody else may ever read it.
+    """Create the journal's file before SQLite does, so that other users can never read it.
 
-    A file that is there is not even opened: closing it again would drop the locks that another
-    connection of this process holds on it.
+    An existing file is not opened: closing it would drop the locks that another connection of this
+    process holds on it.
     """
     file = database.file
     if file is None or file.exists():
@@ -277,7 +276,7 @@ def _private_from_birth(database: Database, home: Path) -> None:
 
 
 def make_private_file(file: Path) -> None:
-    """Make an empty file that only its owner can read; one that is there stays as it is.
+    """Create an empty file that only its owner can read; an existing file stays unchanged.
 
     Raises:
         JournalError: it cannot be made.
@@ -294,7 +293,7 @@ def make_private_file(file: Path) -> None:
 
 
 def _remembered(home: Path) -> str | None:
-    """Return the id of the journal that HOME remembers, None where it remembers none."""
+    """Return the id of the journal in HOME's marker, or None."""
     marker = home / MARKER
     try:
         return str(json.loads(marker.read_text("utf-8"))[_ID])
@@ -308,10 +307,10 @@ def _remembered(home: Path) -> str | None:
 
 
 def _refuse_vanished(home: Path) -> None:
-    """Refuse to begin anew where HOME remembers a journal: that would buy everything again.
+    """Refuse a new journal if HOME's marker names one: all answers would be bought again.
 
     Raises:
-        JournalError: it remembers one.
+        JournalError: there is a marker.
     """
     if (home / MARKER).exists():
         raise JournalError(
@@ -322,10 +321,10 @@ def _refuse_vanished(home: Path) -> None:
 
 
 def _recognise(home: Path, remembered: str | None, journal_id: str) -> None:
-    """Refuse a journal that is not the one HOME remembers; remember the first.
+    """Refuse a journal other than the one in HOME's marker; write the marker for the first.
 
     Raises:
-        JournalError: it is another one.
+        JournalError: it is another journal.
     """
     if remembered is None:
         marker = json.dumps({_ID: journal_id}).encode()
@@ -339,7 +338,7 @@ def _recognise(home: Path, remembered: str | None, journal_id: str) -> None:
 
 
 def _create(database: Database, home: Path, data_key: str) -> None:
-    """Make the tables and the keys, unless another process has done so in this very moment."""
+    """Create the tables and the keys, unless another process has just done so."""
     with database.writing() as connection:
         if inspect(connection).has_table(meta.name):
             return

@@ -1,6 +1,6 @@
-"""What every part of an open journal works with: its database, its keys, who holds it, its clock.
+"""The storage that every part of an open journal uses: database, keys, holders and clock.
 
-`opening` makes it, and hangs the parts on it that a run asks with (`Journal`).
+`opening` makes it, and adds the parts that runs use (`Journal`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """An open journal without its parts.
+    """An open journal without the parts that runs use.
 
     Attributes:
-        key_trouble: why nothing sealed opens, where the journal is looked into without its key.
-        fingerprint: of the lender's key that is in force.
+        key_trouble: why no sealed value opens, if the journal is read without its key.
+        fingerprint: the fingerprint of the lender's current key.
     """
 
     database: Database = field(repr=False)
@@ -39,7 +39,7 @@ class Storage:
     fingerprint: str
 
     def close(self) -> None:
-        """Give back the lock and all connections."""
+        """Release the lock and all connections."""
         self.holders.release()
         self.database.engine.dispose()
 
