@@ -1,10 +1,9 @@
-"""Runs that ask person by person: opened, resumed, asked, asked again, and closed by one driver.
+"""Runs that ask person by person, with one driver that opens, resumes, asks, retries and closes.
 
-`run_people` is the whole of such a run, from top to bottom: the engine's flows, the command line
-and tests all call it. What a flow asks, of whom, and what its files hold is its own kind of
-`PersonRun`. A record of the journal is written before a person's call; what came of a call whose
-process died is learnt from the journal of calls, by the method that reads a call that came back,
-`RecordRun.after`.
+`run_people` is a whole run from top to bottom: the engine's flows, the command line and tests all
+call it. Each flow has its own kind of `PersonRun`, which defines the people, the calls and the
+files. A record is saved in the journal before a person's call. `RecordRun.after` updates it after
+the call, also for a call whose process died, whose result is read from the journal.
 """
 
 from __future__ import annotations
@@ -57,21 +56,21 @@ if TYPE_CHECKING:
     from nightscreen.schemas.records import JournalRecord
 
 PENDING, FAILED = "pending", "failed"
-"""Words of every flow for whoever waits for a call, and for whoever's call surely did nothing."""
+"""Words of every flow for a person whose call is due, or whose call certainly had no effect."""
 _WORDS = {
     LookupStatus.WAITING: PENDING,
     LookupStatus.FAILED: FAILED,
     LookupStatus.LAPSED: NoAnswer.REFUSED.value,
 }
-"""Of people after a call that came to nothing."""
+"""The words of people after a call without effect."""
 LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UNREADABLE.value})
-"""States of a call of which nobody knows what it did, though an unreadable one is paid for."""
+"""States of a call with an unknown effect; an unreadable one was paid for."""
 
 _TURNS_A_CALL = 2
-"""People whose turn it is at once for each call in flight: one is asked, one is written down."""
-_WAIT_S = 0.5  # how long to wait before looking again at people whom other processes ask
+"""People processed at once for each call in flight: one is asked while another is saved."""
+_WAIT_S = 0.5  # wait before checking again on people whom other processes ask
 _SECONDS_A_CALL = 5.0
-"""What a call takes as long as none was made yet: about what the service's calls take at night."""
+"""The duration of a call until one was made: about that of the service's calls at night."""
 _BLOCK = 4096  # rows made at once: bounds memory, however many there are
 
 P = TypeVar("P", bound=ApiRunParameters)
@@ -80,10 +79,10 @@ X = TypeVar("X")
 
 @dataclass(slots=True, kw_only=True)
 class Person:
-    """One person's turn in a run."""
+    """One person in a run."""
 
-    subject: bytes = field(default=b"", repr=False)  # pseudonym that the person's call is found by
-    # how it stands, in the flow's own words; `PENDING` while there is a call to be made
+    subject: bytes = field(default=b"", repr=False)  # pseudonym of the person's call
+    # the state, in the flow's own words; `PENDING` while a call is due
     word: str = PENDING
     task: LookupTask | None = None  # the call that was made in this session
 
@@ -92,32 +91,32 @@ T = TypeVar("T", bound=Person)
 
 
 class ReportParts(NamedTuple):
-    """What a flow's report says beside its calls."""
+    """The parts of a flow's report besides its calls."""
 
-    answers: Mapping[str, int]  # what the operation's calls came to, in the flow's own words
+    answers: Mapping[str, int]  # the results of the operation's calls, in the flow's own words
     more: Mapping[str, Any] = {}  # further parts of the report
     cost: Mapping[str, Any] = {}  # further parts of its part `cost`
 
 
 class PersonRun(ABC, Generic[P, T]):
-    """One run under way. A flow's own kind says who is asked, how, and what is reported.
+    """One run. Each flow's kind defines who is asked, how, and what is reported.
 
-    Where a record of the journal stands for each call, `RecordRun` writes and reads it.
+    `RecordRun` is for flows with a record in the journal for each call.
 
     Attributes:
-        people: whom the run is about, in their order.
+        people: the people of the run, in order.
         rows_read: rows of the input; of them `rows_refused` are in quarantine.
     """
 
-    flow: ClassVar[str]  # the flow as the journal has it
-    name: ClassVar[str]  # names the flow's runs in the engine
-    batch: ClassVar[str] = ""  # what its nights are compared by, where its input does not say
-    operation: ClassVar[Operation]  # what its calls are counted under
-    kind: ClassVar[SubjectKind]  # what the subjects of its calls are pseudonyms of
+    flow: ClassVar[str]  # the flow's name in the journal
+    name: ClassVar[str]  # the name of the flow's runs in the engine
+    batch: ClassVar[str] = ""  # the batch name, unless the input gives one
+    operation: ClassVar[Operation]  # the operation of its calls
+    kind: ClassVar[SubjectKind]  # the kind of its calls' subjects
     first_alone: ClassVar[bool] = (
-        False  # where the key may not ask, the service hears of one person
+        False  # so that a key without the right reveals only one person to the service
     )
-    re_entered: ClassVar[bool] = False  # a fault that nobody foresaw may be met by asking on
+    re_entered: ClassVar[bool] = False  # whether asking may be repeated after an unexpected fault
 
     def __init__(self, run: Run, parameters: P) -> None:
         self.run = run
@@ -125,37 +124,37 @@ class PersonRun(ABC, Generic[P, T]):
         self.people: list[T] = []
         self.rows_read = self.rows_refused = 0
 
-    # --- what a flow's own kind says ---
+    # --- defined by each flow's kind ---
 
     @classmethod
     def identify(cls, parameters: P, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - of a kind with an input
-        """Return what the run's nights are compared by, and the digest of its input, if any.
+        """Return the batch name, and the digest of the input, if any.
 
         Raises:
-            UsageError: parameters or input are wrong; nothing was written down yet.
+            UsageError: parameters or input are wrong; nothing was saved yet.
         """
         return cls.batch, ""
 
     @abstractmethod
     def load_people(self) -> list[T]:
-        """Read the input and return whom the run is about."""
+        """Read the input and return the people of the run."""
 
     def reload(self) -> None:
-        """Learn what came of calls whose process died, and bring people up to date with it."""
+        """Read the results of calls whose process died, and update people."""
 
     @abstractmethod
     async def ask_person(self, caller: Caller, person: T) -> bool:
-        """Ask one person and write down what came of it; False where another process asks them."""
+        """Ask one person and save the result; return False if another process asks them."""
 
     @abstractmethod
     def write(self) -> ReportParts:
-        """Write the flow's own files, all from the journal; return what its report says."""
+        """Write the flow's own files, all from the journal; return its parts of the report."""
 
     def discard_secrets(self) -> None:
         """Delete what must not outlive the calls, such as passwords."""
 
     def quoted_more(self) -> dict[str, Any]:
-        """Return what the quote says beside the money."""
+        """Return further parts of the quote."""
         return {}
 
     # --- opening ---
@@ -191,17 +190,17 @@ class PersonRun(ABC, Generic[P, T]):
     # --- asking ---
 
     def pending_people(self) -> list[T]:
-        """Return whose call is still to be made, in their order."""
+        """Return the people whose call is still due, in order."""
         return [each for each in self.people if each.word == PENDING]
 
     def due(self) -> list[T]:
-        """Return those of them whose call was not tried in this session."""
+        """Return the pending people whose call was not tried in this session."""
         return [each for each in self.pending_people() if each.task is None]
 
     async def ask(self, caller: Caller) -> None:
-        """Make every call that is left, until none is or something stops the run.
+        """Make every call that is due, until none is left or the run is stopped.
 
-        Whoever is asked by another process is waited for: it may yet give them back.
+        People whom another process asks are waited for: it may still release them.
 
         Raises:
             NightscreenError: the journal could not be written.
@@ -232,7 +231,7 @@ class PersonRun(ABC, Generic[P, T]):
         return not caller.short and self.run.stops.may_send(self.operation, self.run.clock(), at)
 
     def requeue_failed(self) -> None:
-        """Let people whose call failed or was not made be asked; one in doubt is not."""
+        """Queue people whose call failed or was not made; a call in doubt is not repeated."""
         lost = []
         for each in self.people:
             if each.task is not None and each.word in {PENDING, FAILED}:
@@ -247,7 +246,7 @@ class PersonRun(ABC, Generic[P, T]):
         return {"read": read, "screened": read - refused, "quarantined": refused}
 
     def quoted(self) -> dict[str, Any]:
-        """Return what the run would cost; nothing of it stays."""
+        """Return the quote of the run, of which nothing is saved."""
         self.discard_secrets()
         found = self.run.quote or Quote()
         return {
@@ -260,10 +259,10 @@ class PersonRun(ABC, Generic[P, T]):
         }
 
     def close(self) -> dict[str, Any]:
-        """Write files, calls, report and manifest, note the run's end; return the report.
+        """Write files, calls, report and manifest, save the run's end, and return the report.
 
-        All of it is made from the journal, so that a run that was cancelled is closed as honestly
-        as one that went through.
+        All of it is made from the journal, so that a cancelled run ends the same way as a complete
+        one.
         """
         self.discard_secrets()
         self.reload()
@@ -307,7 +306,7 @@ class PersonRun(ABC, Generic[P, T]):
 
 @dataclass(slots=True, kw_only=True)
 class Recorded(Person):
-    """A person for whose call a record stands: the one that counts for them now, if any."""
+    """A person with the record of their call that is current, if any."""
 
     customer: bytes = field(default=b"", repr=False)
     record: Any = field(default=None, repr=False)
@@ -317,10 +316,10 @@ S = TypeVar("S", bound=Recorded)
 
 
 class RecordRun(PersonRun[P, S]):
-    """A run in which a record stands for each call, written down before the call is sent."""
+    """A run with a record for each call, which is saved before the call is sent."""
 
     model: ClassVar[type[JournalRecord]]
-    under_way: ClassVar[str]  # how a record stands while its call is made, or as its process died
+    under_way: ClassVar[str]  # a record's state while its call is made, or if its process died
 
     def __init__(self, run: Run, parameters: P) -> None:
         super().__init__(run, parameters)
@@ -334,14 +333,14 @@ class RecordRun(PersonRun[P, S]):
     @staticmethod
     @abstractmethod
     def after(journal: Journal, end: CallEnd | None, record: Any) -> Any:  # noqa: ANN401 - of the model
-        """Return a record as it is after its call, None where it is to be forgotten.
+        """Return a record after its call; None to delete it.
 
-        No end: nothing was sent for it.
+        `end` is None if nothing was sent for it.
         """
 
     @classmethod
     def learn_dead(cls, journal: Journal, run_id: str = "") -> None:
-        """Learn what came of calls whose process died, and of those of a run that is closed."""
+        """Update the records of calls whose process died, and of a run that is being closed."""
         kept: Records[Any] = Records(journal, cls.model)
         for record in kept.all(state=cls.under_way):
             worker, operation = cls.made_by(record)
@@ -350,12 +349,12 @@ class RecordRun(PersonRun[P, S]):
                 kept.change(record.key, partial(cls.after, journal, end), journal.clock())
 
     def reload(self) -> None:
-        """Learn what came of calls whose process died, and of those of this run."""
+        """Update the records of calls whose process died and of this run, then the people."""
         self.learn_dead(self.run.journal, self.run.run_id)
         self.look_up(self.people)
 
     def look_up(self, people: Sequence[S]) -> None:
-        """Bring people up to date with their records in the journal."""
+        """Update people from their records in the journal."""
         newest = self.newest({each.customer for each in people})
         for each in people:
             self.apply_record(each, newest.get(each.customer))
@@ -366,18 +365,18 @@ class RecordRun(PersonRun[P, S]):
 
     @abstractmethod
     def apply_record(self, person: S, record: Any) -> None:  # noqa: ANN401 - of the model
-        """Take a person's newest record; who is not to be asked any more gets another word."""
+        """Use a person's newest record; change the word of a person who need not be asked."""
 
     @abstractmethod
     def intent(self, person: S) -> Any:  # noqa: ANN401 - of the model
-        """Return a person's record as it is while the call is made; None: no call is to be made."""
+        """Return a person's record for the time of the call; None if no call is to be made."""
 
     @abstractmethod
     def call(self, caller: Caller, person: S) -> LookupTask:
-        """Return the call to be made for a person."""
+        """Return the call for a person."""
 
     async def ask_person(self, caller: Caller, person: S) -> bool:
-        """Write the intent down, make the call, and write down what came of it."""
+        """Save the intent, make the call, and save its result."""
         if not await asyncio.to_thread(self.begin, person):
             return False
         if person.word == PENDING:
@@ -386,7 +385,7 @@ class RecordRun(PersonRun[P, S]):
         return True
 
     def begin(self, person: S) -> bool:
-        """Write the intent to ask a person down; False where another process asks them now."""
+        """Save the intent to ask a person; return False if another process asks them now."""
         self.look_up([person])
         before = person.record
         if person.word != PENDING:
@@ -403,7 +402,7 @@ class RecordRun(PersonRun[P, S]):
         return bool(self.kept.add([intent]))
 
     def save_result(self, person: S, task: LookupTask) -> None:
-        """Write down what came of a call, and what it makes of the person."""
+        """Save the result of a call, and update the person."""
         end = _end_of(task, self.run.clock())
         after = partial(self.after, self.run.journal, end)
         record = self.kept.change(person.record.key, after, self.run.clock())
@@ -412,7 +411,7 @@ class RecordRun(PersonRun[P, S]):
         self.apply_record(person, record)
 
 
-# --- the way of a run ---
+# --- a run from top to bottom ---
 
 
 async def run_people(
@@ -424,7 +423,7 @@ async def run_people(
     clock: Clock = system_clock,
     runner: Runner | None = None,
 ) -> dict[str, Any]:
-    """Make a run of a kind and return its report, or its quote where no more is wanted.
+    """Make a run of a kind and return its report, or only its quote if requested.
 
     Raises:
         UsageError: parameters, settings or input are wrong; nothing is left of a new run.
@@ -439,7 +438,7 @@ async def run_people(
             if run.only_quotes:
                 return await asyncio.to_thread(work.quoted)
             async with runner.asking(work.close):
-                while True:  # once more after each stop that passes before the deadline
+                while True:  # again after each stop that passes before the deadline
                     caller = Caller(run=run, transport=transport)
                     async with runner.calling(caller):
                         ask = partial(work.ask, caller)
@@ -463,10 +462,10 @@ async def single_call(
     clock: Clock = system_clock,
     transport: Transport | None = None,
 ) -> AsyncIterator[Caller]:
-    """Give what makes a call that belongs to no run: a typed password, a list of products.
+    """Yield a caller for a call that belongs to no run: a typed password, a list of products.
 
-    It is written into the journal before it is sent, retried by the one table, and counts under
-    every cap; there is no run and no report of it.
+    The call is saved in the journal before it is sent, retried by the same table as others, and
+    counts under every cap; there is no record of a run and no report.
 
     Raises:
         UsageError: the settings are wrong.
@@ -489,19 +488,19 @@ async def single_call(
         yield caller
 
 
-# --- what came of calls ---
+# --- results of calls ---
 
 
 @dataclass(frozen=True, slots=True)
 class CallEnd:
-    """How a call ended, be it one that came back now or one whose process died."""
+    """How a call ended: one that has just ended, or one whose process died."""
 
     state: str  # its state in the journal (`CallState`)
-    trouble: str | None = None  # why it has no answer; None where it has one
+    trouble: str | None = None  # why it has no answer; None if it has one
     cost_micro: int | None = None
-    # when that was known, microseconds; None of one that never settled
+    # when it settled, in microseconds; None if it never did
     settled_at: int | None = None
-    body: bytes = field(default=b"", repr=False)  # what was answered
+    body: bytes = field(default=b"", repr=False)  # the answer
     # the masked contact that a refused BVN start shows as the registered one
     contact: str | None = field(default=None, repr=False)
 
@@ -512,16 +511,16 @@ class CallEnd:
 
     @property
     def is_lost(self) -> bool:
-        """Return whether nobody knows what the call did."""
+        """Return whether the effect of the call is unknown."""
         return self.state in LOST
 
 
 def _end_of(task: LookupTask, now: int) -> CallEnd | None:
-    """Return how a call that has just come back ended; None if it was never sent."""
+    """Return how a call of this process ended; None if it was never sent."""
     reading = task.reading
     if reading is None or task.status is LookupStatus.LAPSED:
         return None
-    is_doubtful = task.status is LookupStatus.IN_DOUBT  # by an earlier attempt, it may be
+    is_doubtful = task.status is LookupStatus.IN_DOUBT  # perhaps because of an earlier attempt
     state = CallState.IN_DOUBT if is_doubtful else CALL_STATES[reading.verdict]
     return CallEnd(
         state.value,
@@ -544,7 +543,7 @@ def is_under_way(journal: Journal, run_id: str) -> bool:
 def _end_in_journal(
     journal: Journal, run_id: str, operation: Operation, subject: bytes
 ) -> CallEnd | None:
-    """Return how a run's calls about a subject ended; None where it made none."""
+    """Return how a run's calls about a subject ended; None if it made none."""
     last = journal.runs.decisive_call(run_id, operation, subject)
     if last is None:
         return None
@@ -557,10 +556,10 @@ def _end_in_journal(
 def _call_ends(
     run: Run, operation: Operation, waiting: set[bytes]
 ) -> dict[Operation, Counter[LookupStatus]]:
-    """Return how the questions of a run ended, over all its sessions, as the journal has it.
+    """Return how a run's calls ended, over all its sessions, by operation.
 
-    Nothing of the run is in flight; `waiting` are the subjects that are still to be asked about by
-    the operation, whatever came of earlier calls.
+    No call of the run is in flight; `waiting` are the subjects that the operation must still ask
+    about, whatever the result of earlier calls.
     """
     found: dict[tuple[str, bytes], LookupStatus] = {}
     for row in chain.from_iterable(run.journal.runs.calls(run.run_id)):
@@ -587,14 +586,14 @@ _TELLING_MOST = (
     *(LookupStatus.PAID, LookupStatus.FREE),
     *(LookupStatus.IN_DOUBT, LookupStatus.FAILED),
 )
-"""How one of several calls about a subject ended counts, the first of these that is there."""
+"""Of several calls about a subject, the first of these ends counts."""
 
 
 # --- money and tables ---
 
 
 def quote(run: Run, operation: Operation, kind: SubjectKind, calls: int) -> Quote:
-    """Return what a number of calls would cost: nothing at the least, each charged at the most."""
+    """Return the quote of a number of calls: from nothing to the worst cost of each."""
     if not calls:
         return Quote(cap_micro=run.caps.run_micro)
     latest, worst = known_prices(run.journal, run.settings)
@@ -616,9 +615,9 @@ def quote(run: Run, operation: Operation, kind: SubjectKind, calls: int) -> Quot
 
 
 class OutputTable(Generic[X]):
-    """A Parquet file of a run: each column is declared once, with its type and what it shows.
+    """A Parquet file of a run: each column is declared once, with its type and its value.
 
-    Instants may be microseconds.
+    Instants may be given in microseconds.
     """
 
     def __init__(self, **columns: tuple[pa.DataType, Callable[[X], Any]]) -> None:
@@ -626,22 +625,22 @@ class OutputTable(Generic[X]):
         self.schema = pa.schema([pa.field(name, kind) for name, (kind, _) in columns.items()])
 
     def row(self, each: X) -> dict[str, Any]:
-        """Return the row of one thing."""
+        """Return the row of one object."""
         return {name: shown(each) for name, (_, shown) in self._columns.items()}
 
     def table(self, things: Iterable[X]) -> pa.Table:
-        """Return a row for each thing."""
+        """Return a table with a row for each object."""
         return pa.Table.from_pylist([self.row(each) for each in things], self.schema)
 
     def write(self, folder: RunFolder, name: str, things: Iterable[X]) -> int:
-        """Write a row for each thing; return their number."""
+        """Write a row for each object; return their number."""
         return write_rows(folder, name, map(self.row, things), self.schema)
 
 
 def write_rows(
     folder: RunFolder, name: str, rows: Iterable[dict[str, Any]], schema: pa.Schema
 ) -> int:
-    """Write rows as one Parquet file of a schema, a block at a time; return their number."""
+    """Write rows as one Parquet file of a schema, in blocks; return their number."""
     left = iter(rows)
     blocks = iter(lambda: list(islice(left, _BLOCK)), [])
     return folder.write_parquet(

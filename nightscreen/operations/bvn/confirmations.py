@@ -1,10 +1,10 @@
-"""Confirming BVN consent: one-time passwords, of a file or typed under a link, are sent on.
+"""Confirm BVN consent: send one-time passwords, from a file or typed under a link, to the service.
 
-The charge falls here. A password is in memory alone, and only until it is sent: no finding,
-quarantine or repr holds one. A wrong one is never tried again, one whose answer was lost never sent
-again, by machine. A link is signed with a key that only the journal has and so never stored; it
-ends with its request, when too much time has passed, or after too many wrong passwords. The pages
-that customers see are the portal's.
+This is the call that is charged. A password is only in memory, and only until it is sent: no
+problem, quarantine or repr contains one. A wrong password is never tried again, and one whose
+answer was lost is never sent again automatically. A link is signed with a key that only the journal
+has, and is not stored; it ends with its request, after some time, or after too many wrong
+passwords. The portal has the pages for customers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ OTP_HEADINGS = frozenset(
     {"otp", "otpcode", "otps", "onetimepassword", "onetimepasscode", "onetimepin", "passcode"}
 )
 QUARANTINED = (SourceColumn("customer_id", "customer_id", "customer_id"),)
-"""All that the quarantine of such a file shows of a row: nothing that could be a password."""
+"""The only columns in the quarantine of such a file: nothing that could be a password."""
 BROKEN = "The row could not be split into the columns of the file; nothing was sent."
 _ASK_AGAIN = "ask the customer again on purpose: bvn request --again."
 HINTS = {
@@ -101,9 +101,9 @@ _DIGITS = re.compile(r"[0-9]+")
 
 @dataclass(slots=True)
 class OtpFile:
-    """The contents of a file of passwords: rows that can be sent on, and all others."""
+    """The contents of a file of passwords: rows that can be sent, and refused ones."""
 
-    digits: int  # that a password has
+    digits: int  # the length of a password
     # line and password by the customer's id
     supplied: dict[str, tuple[int, str]] = field(default_factory=dict, repr=False)
     refused: list[RefusedRow] = field(default_factory=list)
@@ -114,21 +114,21 @@ class OtpFile:
         self.refused.append(RefusedRow(line, column, code, hint, (customer_id,)))
 
     def shown(self, customer_id: str) -> str:
-        """Return an id that nothing vouches for, unless it could be a password in its place."""
+        """Return an unknown id for the quarantine; empty if it could be a password."""
         return "" if tidy_otp(customer_id, self.digits) else customer_id
 
 
 @dataclass(slots=True, kw_only=True)
 class Given(Recorded):
-    """One customer's password on its way, held in memory alone; gone once it was sent."""
+    """One customer's password, only in memory, and deleted after it is sent."""
 
     record: BvnRequest
     otp: str = field(repr=False)
-    tries: int  # wrong passwords that were known when this one was taken
+    tries: int  # the number of wrong passwords when this one was accepted
 
 
 class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
-    """A run that sends on the passwords of a file."""
+    """A run that sends the passwords of a file to the service."""
 
     flow, name = "confirm_bvns", "confirm-bvns"
     operation = Operation.BVN_FINISH
@@ -137,9 +137,10 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
 
     @classmethod
     def identify(cls, parameters: ConfirmBvns, settings: Settings) -> tuple[str, str]:
-        """Return the one batch name that the customers were asked in, and the file's digest.
+        """Return the batch in which the customers were asked, if it is one, and the file's digest.
 
-        It is keyed by the journal: from a plain one the few digits of a password could be guessed.
+        The digest is keyed by the journal: from an unkeyed one the few digits of a password could
+        be guessed.
         """
         path, file = Path(parameters.input), read_passwords(parameters, settings)
         with journal_of(settings) as journal:
@@ -150,7 +151,7 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
         return asked.pop() if len(asked) == 1 else batch_name(path), f"keyed:{digest}"
 
     def load_people(self) -> list[Given]:
-        """Read the passwords into memory and judge each customer's request; write quarantine."""
+        """Read the passwords into memory, judge the customers' requests, write the quarantine."""
         file = read_passwords(self.parameters, self.run.settings)
         self.rows_read = len(file.supplied) + len(file.refused)
         self._batches = set()
@@ -187,18 +188,18 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
                 yield given_to(request, otp)
 
     def apply_record(self, person: Given, record: BvnRequest | None) -> None:
-        """Take the request as it is now; one that was erased or asked anew needs no password."""
+        """Use the current request; one that was erased or repeated needs no password."""
         is_same = record is not None and record.key == person.record.key
         if record is not None and is_same:
             person.record = record
         is_done = person.record.finish_run_id == self.run.run_id
         if person.word == PENDING and (is_done or not is_same):
             person.word = ""
-        if person.word not in {PENDING, FAILED}:  # else it surely did not arrive
+        if person.word not in {PENDING, FAILED}:  # otherwise it certainly did not arrive
             person.otp = ""
 
     def intent(self, person: Given) -> BvnRequest | None:
-        """Take the request for this call; one that has changed is judged again first."""
+        """Return the request for this call, or None if it has changed and refuses the password."""
         request = person.record
         code = refusal(request, self.run.settings.bvn_consent, self.run.clock())
         if code or request.attempts != person.tries:
@@ -207,7 +208,7 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
         return request.model_copy(update={"finishing": self.run.run_id})
 
     def call(self, caller: Caller, person: Given) -> LookupTask:
-        """Return the call that sends the password on; it is kept nowhere."""
+        """Return the call that sends the password, which is not stored."""
         finish = wire.bvn_finish(person.record.held.bvn, person.otp)
         return self.consented(caller, person.record, finish)
 
@@ -217,16 +218,13 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
             each.otp = ""
 
     def write(self) -> ReportParts:
-        """Write the table of every customer of the batch names that the file is about.
-
-        So those who supplied nothing are seen too.
-        """
+        """Write the table of every customer of the file's batches, even without a password."""
         states = write_bvns(self.run, lines_of(self.run.journal, self._batches))
         return ReportParts(states, {"states": states})
 
 
 def given_to(request: BvnRequest, otp: str) -> Given:
-    """Return a password that is to be sent on for a request."""
+    """Return a password to send for a request."""
     return Given(
         subject=request.subject,
         customer=request.customer,
@@ -237,7 +235,7 @@ def given_to(request: BvnRequest, otp: str) -> Given:
 
 
 def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> str:
-    """Return the code of why a password for a request may not be sent on; empty if it may."""
+    """Return why a password for a request may not be sent, as a code; empty if it may."""
     if request.state in _ENDED:
         return _ENDED[request.state]
     if request.doubt is Doubt.FINISH:
@@ -253,7 +251,7 @@ def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> str:
 
 
 def tidy_otp(text: str, digits: int) -> str | None:
-    """Return a password without blanks, dashes and spreadsheet marks; None if it is none."""
+    """Return a password without spaces, dashes and spreadsheet marks; None if it is malformed."""
     bare = bare_digits(text)
     return bare if len(bare) == digits and _DIGITS.fullmatch(bare) else None
 
@@ -271,7 +269,7 @@ def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
     """Read the file of passwords; it needs the columns `customer_id` and `otp`, others are ignored.
 
     Raises:
-        InputError: there is none, or it cannot be read as such a file.
+        InputError: there is no file, or it cannot be read as a file of passwords.
     """
     if not parameters.input:
         raise InputError(
@@ -307,7 +305,7 @@ def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
 # --- links under which customers supply their passwords themselves ---
 
 PATH = "/otp/"  # the portal's path of the page; the token follows
-_LINK = "bvn request"  # what such a token is signed for
+_LINK = "bvn request"  # the purpose that such a token is signed for
 
 
 class LinkWord(StrEnum):
@@ -319,10 +317,10 @@ class LinkWord(StrEnum):
     MALFORMED = "malformed"  # it cannot be a password; nothing was sent, and it does not count
     EXPIRED = "expired"  # the password or the request is too old, or the service knows of none
     CLOSED = "closed"  # there is no such link, it has been used, or too many passwords were wrong
-    BUSY = "busy"  # a password is being looked at right now
+    BUSY = "busy"  # another password is being sent now
     IN_DOUBT = "in_doubt"  # the password was sent and its answer lost: it is not sent again
     UNAVAILABLE = "unavailable"
-    """Nothing was sent: the service is away, or a limit of the lender's is reached; try later."""
+    """Nothing was sent: the service is unreachable, or a limit of the lender is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +340,7 @@ _WORDS = {
     "finish_in_doubt": LinkWord.IN_DOUBT,
     "under_way": LinkWord.BUSY,
 }
-"""What a customer is told where no password is sent on; `CLOSED` for any other reason."""
+"""What a customer sees if no password is sent, by the code why; `CLOSED` for any other code."""
 
 
 def token_for(journal: Journal, request: BvnRequest) -> str:
@@ -351,21 +349,21 @@ def token_for(journal: Journal, request: BvnRequest) -> str:
 
 
 def link_for(journal: Journal, settings: Settings, request: BvnRequest) -> str:
-    """Return a request's link, at the portal's host where that is known."""
+    """Return a request's link, with the portal's host if it is known."""
     parts = urlsplit(settings.portal_url or settings.redirect_uri)
     host = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
     return f"{host}{PATH}{token_for(journal, request)}"
 
 
 def resolve_link(journal: Journal, settings: Settings, token: str) -> LinkView:
-    """Return what a link is good for at this moment; nothing is sent."""
+    """Return the current state of a link; nothing is sent."""
     return _resolve(journal, settings, token)[1]
 
 
 def _resolve(
     journal: Journal, settings: Settings, token: str
 ) -> tuple[BvnRequest | None, LinkView]:
-    """Return a link's request too; None if the token was not made here, or the request is gone."""
+    """Return a link's request and state; None if the token is not valid, or the request is gone."""
     key, kept = read_signed(journal, _LINK, token), requests_of(journal)
     request = None if key is None else kept.find(key)
     known = {} if request is None else kept.newest([request.customer])
@@ -375,7 +373,7 @@ def _resolve(
 
 
 def view(request: BvnRequest, settings: Settings, now: int) -> LinkView:
-    """Return what the link of a request is good for at an instant in microseconds."""
+    """Return the state of a request's link at an instant in microseconds."""
     given = settings.bvn_consent
     contact = request.held.masked_contact
     left = max(0, given.otp_attempts - request.attempts)
@@ -396,10 +394,10 @@ async def accept_otp(
     clock: Clock = system_clock,
     transport: Transport | None = None,
 ) -> LinkView:
-    """Send on a password that a customer typed under their link, at once, and return the result.
+    """Send a password that a customer typed under their link, and return the result.
 
-    The password is kept nowhere. The call is written into the journal before it is sent and counts
-    under every cap; two at a time for one link are one.
+    The password is not stored. The call is saved in the journal before it is sent and counts under
+    every cap; of two concurrent attempts for one link, one is sent.
 
     Raises:
         UsageError: the settings are wrong.
@@ -407,7 +405,7 @@ async def accept_otp(
     """
 
     def resolve_first() -> tuple[BvnRequest | None, LinkView]:
-        """Look before a run is opened, so that a link that is none costs nothing."""
+        """Check the link before a run is opened, so that an invalid link costs nothing."""
         with journal_of(settings, clock=clock) as journal:
             recover_requests(journal, settings.bvn_consent)
             return _resolve(journal, settings, token)

@@ -1,11 +1,11 @@
-"""BVN consent: how the state of a request follows from its two calls, and what is shown of it.
+"""BVN consent: the state of a request after its two calls, and the output.
 
-The same rule reads a call that has just come back and one whose process died. A call whose answer
-was lost is never made again by machine. `requests` decides which customers to ask, `confirmations`
-which passwords are sent on. In the output an answer is shown only where the customer's consent
-counts at this moment; a record is compared with the lender's data, and each result explained for
-the analyst, by quoting what was compared. A record may be incomplete (specification, BVN details):
-a missing field counts against nobody.
+The same rule is used for a call that has just ended and for one whose process died. A call whose
+answer was lost is never repeated automatically. `requests` decides which customers to ask,
+`confirmations` which passwords to send. In the output an answer is shown only if the customer's
+consent is valid now. A record is compared with the lender's data, and each result is explained to
+the analyst by quoting both sides. A record may be incomplete (specification, BVN details): a
+missing field is not a contradiction.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _NOT_SENT = {
     FailureReason.WRONG_CONTACT.value: BvnState.WRONG_CONTACT,
 }
 _MASKS = frozenset("*•xX#")
-_SHOWN_FIRST, _SHOWN_LAST = 4, 3  # of a phone number: `+234` and the last three digits
+_SHOWN_FIRST, _SHOWN_LAST = 4, 3  # characters of a phone number: `+234` and the last three digits
 
 
 def requests_of(journal: Journal) -> Records[BvnRequest]:
-    """Return the requests that a journal keeps."""
+    """Return the records of requests in a journal."""
     return Records(journal, BvnRequest)
 
 
@@ -80,7 +80,7 @@ def after_start(request: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
     if end is None:
         return None
     contact = end.contact
-    if end.body:  # it says where the password was sent
+    if end.body:  # it has the contact that the password was sent to
         answer = parse_answer(Operation.BVN_START, end.body)
         contact = answer.masked_contact if isinstance(answer, BvnStarted) else None
     held = replace(request.held, masked_contact=masked(contact))
@@ -98,9 +98,9 @@ def after_start(request: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
 
 
 def after_finish(request: BvnRequest, end: CallEnd | None) -> BvnRequest:
-    """Return a request after its second call, free again for another password if it may have one.
+    """Return a request after its second call, free for another password if one is allowed.
 
-    A wrong password is counted; one whose answer was lost may have been used up and charged.
+    A wrong password is counted; a password whose answer was lost may have been used and charged.
     """
     free = request.model_copy(update={"finishing": None})
     if end is None:
@@ -123,7 +123,7 @@ def after_finish(request: BvnRequest, end: CallEnd | None) -> BvnRequest:
 
 
 def masked(contact: str | None) -> str | None:
-    """Return a contact as the service masked it, masked by ourselves where it did not."""
+    """Return a contact as masked by the service, or masked here if it did not."""
     if contact is None or _MASKS & set(contact):
         return contact
     name, at, host = contact.partition("@")
@@ -133,9 +133,9 @@ def masked(contact: str | None) -> str | None:
 
 
 def recover_requests(journal: Journal, settings: BvnConsent, run_id: str = "") -> None:
-    """Learn what came of calls whose process died, and give up what has waited too long.
+    """Update requests whose process died during a call, and abandon those that waited too long.
 
-    Calls of the run that is resumed or closed are not under way.
+    `run_id` is a run that is being resumed or closed, so its calls are not under way.
     """
     BvnRun.learn_dead(journal, run_id)
     kept, now = requests_of(journal), journal.clock()
@@ -148,7 +148,7 @@ def recover_requests(journal: Journal, settings: BvnConsent, run_id: str = "") -
 
 
 class BvnRun(RecordRun[P, S]):
-    """A run of either stage."""
+    """A run of one of the two stages."""
 
     kind = SubjectKind.BVN
     model, under_way = BvnRequest, UNDER_WAY
@@ -166,13 +166,13 @@ class BvnRun(RecordRun[P, S]):
         return after_finish(record, end) if record.finishing else after_start(record, end)
 
     def reload(self) -> None:
-        """Learn what came of calls whose process died; give up what has waited too long."""
+        """Update requests of dead processes, and abandon those that waited too long."""
         run = self.run
         recover_requests(run.journal, run.settings.bvn_consent, run.run_id)
         self.look_up(self.people)
 
     def consented(self, caller: Caller, request: BvnRequest, sent: Request) -> LookupTask:
-        """Return a call about a request's BVN, made under its customer's consent."""
+        """Return a call about a request's BVN, under its customer's consent."""
         return caller.task(
             sent,
             kind=self.kind,
@@ -228,31 +228,31 @@ EXPLAINED = {
 
 @dataclass(frozen=True, slots=True)
 class BvnRecord:
-    """One row of the output; the last four are of this moment, and filled in as it is written."""
+    """One row of the output; the last four attributes are filled in when it is written."""
 
-    customer_id: str  # of the lender
+    customer_id: str  # the lender's id
     batch: str
-    why: str = ""  # why there is no request to be shown; empty where there is one
+    why: str = ""  # why there is no request to show; empty if there is one
     request: BvnRequest | None = None
-    link: str | None = None  # where the customer can type the password
-    shown: BvnRequest | None = None  # the request; None where nothing of it may be shown
+    link: str | None = None  # the page where the customer can type the password
+    shown: BvnRequest | None = None  # the request; None if it may not be shown
     checked_at: int | None = None
     answer: BvnDetails | None = None  # the service's record of a confirmed customer
     compared: BvnComparison | None = None
 
     @property
     def state(self) -> str:
-        """Return the request's state, or why there is none to be shown."""
+        """Return the request's state, or why there is none to show."""
         return self.shown.state.value if self.shown else self.why or NoAnswer.REFUSED.value
 
     @property
     def doubt(self) -> str | None:
-        """Return which call was sent and its answer lost."""
+        """Return which call's answer was lost, or None."""
         return self.shown.doubt.value if self.shown and self.shown.doubt else None
 
     @property
     def accounts(self) -> list[dict[str, Any]] | None:
-        """Return the linked accounts; None where the answer has none."""
+        """Return the linked accounts; None if the answer has none."""
         told = self.answer.accounts if self.answer else ()
         return [{name: getattr(each, name) for name in _ACCOUNT_FIELDS} for each in told] or None
 
@@ -264,7 +264,7 @@ def _whole(told: bool | None) -> int | None:
 def _of(
     part: str, name: str, kind: pa.DataType = TEXT
 ) -> tuple[pa.DataType, Callable[[BvnRecord], Any]]:
-    """Return a column that shows a field of a part of a row; empty where the part is not there."""
+    """Return a column that shows a field of a part of a row; null if the part is missing."""
     return kind, lambda row: (found := getattr(row, part)) and getattr(found, name)
 
 
@@ -316,7 +316,7 @@ def write_bvns(run: Run, lines: Sequence[BvnRecord]) -> dict[str, int]:
 
 
 def _shown(journal: Journal, lines: Sequence[BvnRecord], now: int) -> Iterator[BvnRecord]:
-    """Fill in what may be shown at this moment."""
+    """Yield the lines with everything that may be shown now."""
     check = Operation.BVN_FINISH
     subjects = [line.request.subject for line in lines if line.request is not None]
     stored = journal.answers.latest(check.value, subjects)
@@ -336,7 +336,7 @@ def _shown(journal: Journal, lines: Sequence[BvnRecord], now: int) -> Iterator[B
 
 
 def lines_of(journal: Journal, batches: Iterable[str]) -> list[BvnRecord]:
-    """Return a line for the newest request of each customer of some batch names."""
+    """Return a line for the newest request of each customer of some batches."""
     asked = requests_of(journal).select(records.c.batch.in_(sorted(set(batches))))
     last = {each.customer: each.key for each in asked}
     return [
@@ -357,7 +357,7 @@ PERSONAL = tuple(
 def is_theirs(answer: BvnDetails, rows: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether a BVN answer agrees with the customer by any of their rows.
 
-    A record that contradicts them may be somebody else's.
+    A record that contradicts them may be another person's.
     """
     names = ("phone", *NAME_FIELDS, "date_of_birth")
     held = (HeldCustomer("", "", "", **{name: row.get(name) for name in names}) for row in rows)
@@ -370,7 +370,7 @@ def is_theirs(answer: BvnDetails, rows: Iterable[Mapping[str, Any]]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BvnComparison:
-    """The result: a grade or a truth for each, None if one side is missing, and why."""
+    """The result for each field: a grade or a truth value, None if one side is missing, and why."""
 
     name_match: str | None
     name_explained: str
@@ -381,7 +381,7 @@ class BvnComparison:
 
 
 def compare(held: HeldCustomer, answer: BvnDetails) -> BvnComparison:
-    """Compare a customer with a BVN answer: with the details where it has any."""
+    """Compare a customer with a BVN answer, by its details or else by its accounts."""
     if answer.only_accounts():
         name, explained = _best_account(held, answer.accounts)
         return BvnComparison(name, explained, None, _NOT_IN_ACCOUNTS, None, _NOT_IN_ACCOUNTS)
@@ -397,7 +397,7 @@ def compare(held: HeldCustomer, answer: BvnDetails) -> BvnComparison:
 
 
 def _best_account(held: HeldCustomer, accounts: Sequence[BvnAccount]) -> tuple[str | None, str]:
-    """Return how well the best of the accounts' names agrees."""
+    """Return the best grade of the accounts' names, and its explanation."""
     matches = [match_names(held.names, account.account_name) for account in accounts]
     known = [match for match in matches if match is not None]
     if not known:
@@ -422,7 +422,7 @@ def _dates(ours: date | None, theirs: date | None) -> tuple[bool | None, str]:
 
 
 def _phones(ours: str | None, theirs: str | None) -> tuple[bool | None, str]:
-    """Compare the last ten digits; digits the service masks agree with anything."""
+    """Compare the last ten digits; digits masked by the service match any digit."""
     own, others = _national(ours), _national(theirs)
     if not others:
         return None, _NOT_IN_RECORD

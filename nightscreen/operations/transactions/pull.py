@@ -1,10 +1,9 @@
-"""Pulling what customers consented to: who is due, how one of them is asked, what a pull leaves.
+"""Pull data that customers consented to: transactions, or linked accounts with the profile.
 
-Transactions, or linked accounts with the profile beside them where that was granted. An access
-token is used until the service refuses it; then it is refreshed once, by one task of one process,
-and tried once more. Files, notices and report are made from the journal alone, so that a pull that
-was stopped or killed is closed as honestly as one that went through. What a list says beside the
-last one is `records`', how a run goes is the driver's (`operations/person_run.py`).
+An access token is used until the service refuses it; then it is refreshed once, by one task of one
+process, and tried once more. Files, notices and report are made only from the journal, so that a
+pull that was stopped or killed ends the same way as a complete one. `records` compares a list with
+the last one; `operations/person_run.py` drives the run.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ CHANGES_SCHEMA = pa.schema(
     ]
 )
 """One row for each record added, modified or removed, by pseudonyms; and one for each customer
-whose list was suspiciously short, with how many removals wait."""
+whose list was suspiciously short, with the number of removals that wait."""
 _QUARANTINED = tuple(SourceColumn(name, None, name) for name in ("customer_id", "record_key"))
 NOTICES = {
     "lapsed": "consents lapsed, since the service does not renew them any more: ask these "
@@ -97,7 +96,7 @@ NOTICES = {
     "refused": "refreshes were refused and no other call under this key was answered: check "
     "NIGHTSCREEN_API_KEY, then resume the run; no consent was given up",
 }
-"""What a person should know of how a pull went; the number of customers stands before it."""
+"""Notices about a pull; the number of customers is put before the text."""
 _COUNTS = (*(each.value for each in TransactionChange), "held", "out_of_reach")
 
 OPERATION_OF: Final = {
@@ -107,7 +106,7 @@ OPERATION_OF: Final = {
 }
 REFUSED = "the service refused to renew the access"
 """Why a grant lapsed, as `consent list` shows it."""
-_LEASE_POLL_S = 0.2  # how soon it is noticed that another has renewed the access
+_LEASE_POLL_S = 0.2  # how often to check whether another task has refreshed the token
 _UNDER_KEY = (Operation.AGGREGATOR_REFRESH.value, Operation.AGGREGATOR_EXCHANGE.value)
 _ANSWERED = frozenset({LookupStatus.PAID, LookupStatus.FREE})
 _LOST = {
@@ -119,20 +118,19 @@ _FAILURES = frozenset(outcome.value for outcome in _LOST.values())
 
 @dataclass(slots=True, kw_only=True)
 class PulledCustomer(Person):
-    """A customer to be pulled."""
+    """A customer whose data are pulled."""
 
-    pulled: Pulled  # how it went, as the journal has it
-    grant: Grant | None = None  # what they are asked under, once it is their turn
-    # of each list the answer as it came, or why there is none
+    pulled: Pulled  # the state in the journal
+    grant: Grant | None = None  # the consent, when the customer is asked
+    # the answer for each list, or why there is none
     came: dict[PulledKind, bytes | PullOutcome] = field(default_factory=dict)
 
 
 class Pull(PersonRun[PullTransactions, PulledCustomer]):
-    """One pull under way."""
+    """One pull."""
 
     kind: ClassVar[SubjectKind] = SubjectKind.CUSTOMER
-    # what is pulled. The first decides who is due; the others come beside it where they were
-    # granted.
+    # the kinds of records. The first decides who is due; the others are pulled too if granted.
     kinds: ClassVar[tuple[PulledKind, ...]]
     re_entered: ClassVar[bool] = True
 
@@ -145,7 +143,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
 
     @classmethod
     def identify(cls, parameters: PullTransactions, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - no input
-        """Return the batch name of pulls; a lender's own tables are read before anything is asked.
+        """Return the batch name of pulls; a lender's own tables are read before any call.
 
         Raises:
             SettingsError: the table of narrations or of features has a mistake.
@@ -154,7 +152,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         return PULLS, ""
 
     def load_people(self) -> list[PulledCustomer]:
-        """Write down who is due, or find out who still is in a run that is resumed.
+        """Save who is due, or find who is still due in a resumed run.
 
         Raises:
             InputError: a grant that was named is not live.
@@ -196,9 +194,9 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
     # --- one customer's turn ---
 
     async def ask_person(self, caller: Caller, person: PulledCustomer) -> bool:
-        """Ask for each list that was granted, and write down what came.
+        """Ask for each granted list, and save the answers.
 
-        The live grant counts: a newer consent may be there, or none any more.
+        The current live grant counts: there may be a newer consent, or none any more.
         """
         person.came, own = {}, scope_of(self.kinds[0])
         person.grant = await to_thread(self.consents.live, person.subject, own)
@@ -224,7 +222,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
     async def _list(
         self, caller: Caller, person: PulledCustomer, given: Grant, kind: PulledKind
     ) -> bytes | PullOutcome | None:
-        """Ask for a list, once more where its token could be refreshed; None on a stop."""
+        """Ask for a list, again if its token could be refreshed; None on a stop."""
         grant = given
         while True:
             request = list_request(grant, kind, self.run.settings.aggregator_path)
@@ -246,7 +244,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         return _LOST.get(task.status)
 
     async def _call(self, caller: Caller, grant: Grant, request: Request) -> LookupTask:
-        """Make a call in the customer's name, under their consent; the journal keeps no body."""
+        """Make a call under the customer's consent; its answer is not stored."""
         task = caller.task(
             request,
             kind=self.kind,
@@ -257,7 +255,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         return await caller.make_call(task)
 
     async def _fresh(self, caller: Caller, grant: Grant) -> Tokens | PullOutcome | None:
-        """Return a newer access token, asking for one where no other task has; None on a stop."""
+        """Return a newer access token, refreshed here or by another task; None on a stop."""
         grant_id, used = grant.grant_id, grant.tokens
         while self.run.stops.reason is None:
             lease = await to_thread(self.consents.take_lease, grant_id)
@@ -301,7 +299,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
             return PullOutcome.FAILED
         return await to_thread(self.consents.refreshed, grant.grant_id, answer) or PullOutcome.ENDED
 
-    # --- what came ---
+    # --- answers ---
 
     def _settle(self, person: PulledCustomer, outcome: PullOutcome) -> None:
         pulled = _as_begun(person).model_copy(update={"state": outcome})
@@ -309,9 +307,9 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         person.pulled, person.word = pulled, outcome.value
 
     def save_result(self, person: PulledCustomer) -> None:
-        """Read what was answered, compare it with what is known, and keep what is new of it.
+        """Read the answers, compare them with the known records, and save what is new.
 
-        What comes beside the first list never spoils it: how it failed stands in the summary.
+        A failure of a further list never affects the first one; it is recorded in the summary.
         """
         lists = []
         summary: dict[str, dict[str, str]] = {}
@@ -352,14 +350,14 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         return AnsweredList(kind, records, noted)
 
     def requeue_failed(self) -> None:
-        """Let customers whose list failed be asked, and those whose list was lost: it is a list."""
+        """Queue customers whose list failed or was lost, since asking for a list again is safe."""
         for each in self.people:
             if each.task is not None and each.word == PullOutcome.IN_DOUBT:
                 each.word = FAILED
         super().requeue_failed()
 
     def _watch(self) -> None:
-        """Stop where too many customers failed."""
+        """Stop the run if too many customers failed."""
         done = [each for each in self.people if each.task is not None and each.word != PENDING]
         failed = sum(each.word in _FAILURES for each in done)
         tolerated = self.run.settings.tolerated_failure_pct * len(done)
@@ -410,14 +408,14 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         return ReportParts(outcomes, more)
 
     def _write_files(self, pulls: Sequence[Pulled]) -> dict[PulledKind, int]:
-        """Write what the run's pulls brought; return how many typed records of each kind."""
+        """Write the results of the run's pulls; return the number of typed records of each kind."""
         ids = {each.customer: each.customer_id for each in self.consents.grants()}
         written = dict.fromkeys(self.kinds, 0)
         if self.run.stops.ending()[0] != TEST_MODE:
             written = {kind: self._write_typed(kind, pulls, ids) for kind in self.kinds}
             write_cash_flow(self.run, self.store, CashFlow.of(self.run.settings), pulls)
         write_rows(self.run.folder, CHANGES_FILE, self._changes(pulls), CHANGES_SCHEMA)
-        refused = (  # whose record it is, its place in the list, and why; what it says stays sealed
+        refused = (  # customer, position in the list and cause; the record itself stays sealed
             RefusedRow(
                 line=place,
                 column=column,
@@ -435,18 +433,18 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         return written
 
     def _part(self, kind: PulledKind) -> Path:
-        """Return where the typed records of the run lie: a part of their own, by day in Lagos."""
+        """Return the path of the run's typed records, by day in Lagos."""
         folder, day = self.run.folder.path, lagos_day(self.run.started_at).isoformat()
         return folder.parent / kind.folder / f"pulled_on={day}" / f"{folder.name}.parquet"
 
     def _write_typed(
         self, kind: PulledKind, pulls: Sequence[Pulled], ids: Mapping[bytes, str]
     ) -> int:
-        """Write typed records; return how many.
+        """Write typed records; return their number.
 
-        Of transactions those that the run brought, added or modified; of accounts and profiles all
-        that stand for the customers it pulled. No file appears where there are none, and one of an
-        earlier session of the run is replaced.
+        For transactions these are the records that the run added or modified; for accounts and
+        profiles all current records of the customers it pulled. Without records there is no file,
+        and the file of an earlier session of the run is replaced.
         """
         path, fields = self._part(kind), self.fields[kind]
 
@@ -503,10 +501,10 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
                 }
 
     def _judge_refused(self) -> int:
-        """Judge refused refreshes over the whole run; return how many grants lapsed.
+        """Judge the run's refused refreshes together; return how many grants lapsed.
 
-        Where another call under the API key was answered in the run, the key is good and the grants
-        are not honoured any more. Otherwise no grant lapses, and the run's stop is `auth`.
+        If another call with the API key was answered in the run, the key is valid and the service
+        no longer accepts the grants. Otherwise no grant lapses, and the run's stop is `auth`.
         """
         pulls = self.store.pulls.of_run(self.run.run_id)
         refused = [each for each in pulls if each.state is PullOutcome.REFRESH_REFUSED]
@@ -535,7 +533,7 @@ class TransactionPull(Pull):
 
 
 class AccountPull(Pull):
-    """A pull of linked accounts, with the profile where it was granted."""
+    """A pull of linked accounts, with the profile if granted."""
 
     flow, name = "pull_accounts", "accounts"
     operation = Operation.AGGREGATOR_ACCOUNTS
@@ -543,7 +541,7 @@ class AccountPull(Pull):
 
 
 def _as_begun(person: PulledCustomer) -> Pulled:
-    """Return a customer's state before anything is known, under the grant they are asked by."""
+    """Return a customer's initial state, under the grant that is used."""
     begun: dict[str, Any] = {"state": PullOutcome.DUE, "answered_at": None, "summary": {}}
     if person.grant is not None:
         begun["grant_id"] = person.grant.grant_id
@@ -551,7 +549,7 @@ def _as_begun(person: PulledCustomer) -> Pulled:
 
 
 def scope_of(kind: PulledKind) -> wire.Scope:
-    """Return the scope under which a kind of record may be asked for."""
+    """Return the scope that a kind of record needs."""
     return wire.SCOPED[OPERATION_OF[kind]].scope
 
 
