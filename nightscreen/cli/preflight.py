@@ -15,7 +15,7 @@ from nightscreen.config.settings import overridden
 from nightscreen.files.keys import decode_key
 from nightscreen.files.places import is_url, try_to_write
 from nightscreen.files.private_files import make_private_folder
-from nightscreen.files.sealed_file import input_in_clear, is_sealed
+from nightscreen.files.sealed_file import is_sealed, unsealed_input
 from nightscreen.journal import journal_of
 from nightscreen.journal.opening import journal_exists
 from nightscreen.policy.load import load_policy
@@ -102,7 +102,7 @@ def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
                 "karma_identities": [kind.value for kind in resolved.wanted.karma_kinds],
             }
             _refuse_changes(parameters, resolved.parameters.model_copy(update=begun_with))
-        with input_in_clear(resolved.input, journal.sealer) as clear:
+        with unsealed_input(resolved.input, journal.sealer) as clear:
             if not parameters.input or is_sealed(resolved.input):
                 _check_input(clear, resolved.parameters)
             if resolved.earlier is not None:

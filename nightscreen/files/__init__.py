@@ -1,1 +1,1 @@
-"""Disk: HOME, sealed files, output places and the run's folder, the inbox, the frame."""
+"""Files on disk: HOME, sealed files, run folders, output URLs, the inbox; and the frame."""

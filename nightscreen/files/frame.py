@@ -1,9 +1,9 @@
-"""Frame: what is worked out about all rows of a run, as SQL over keyed pseudonyms.
+"""The frame: SQL over all rows of a run, with keyed pseudonyms, in one DuckDB connection.
 
-One DuckDB connection in memory. What does not fit its limit is written, unsealed, into the run's
-private folder, because DuckDB cannot seal what it writes. So nothing may enter that names a
-person: the frame takes whole numbers, truth values and pseudonyms, and no text at all. Rows in
-clear stay in the sealed workspace and meet the frame's results by their number.
+Data beyond its memory limit are written, unsealed, into the run's private folder, because DuckDB
+cannot seal them. So nothing may enter that names a person: the frame takes whole numbers, booleans
+and pseudonyms, and no text. The rows themselves stay in the sealed workspace and are joined with
+the frame's results by row number.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MEMORY: Final = "200MB"
-"""With it the plan of a million rows peaks at 550 MB of the whole process: three checks, two
-identities of karma, a first night. That is what it took before by hand."""
+"""With this limit, planning a million rows (three checks, two identities of karma, a first night)
+peaks at 550 MB for the whole process."""
 PSEUDONYM: Final = pa.uuid()
-"""Sixteen bytes. DuckDB has them as one whole number that sorts as the bytes do: groups and joins
-of a million take 0.7 of the CPU that texts of sixteen bytes take."""
+"""Sixteen bytes. DuckDB stores them as one integer that sorts like the bytes: grouping and joining
+a million takes 0.7 of the CPU time of sixteen-byte texts."""
 _SECTION = "-- name: "
-_PORTION = 16_384  # rows fetched at once: as many as a chunk of a run's input, so that few wait
+_PORTION = 16_384  # rows fetched at once: as many as a chunk of a run's input
 _NO_ROOM = ("Out of Memory", "No space left", "File too large", "quota exceeded")
 _IO_ERROR = "IO Error"
 
@@ -46,18 +46,18 @@ _CONFIG: dict[str, str] = {
 def read_queries(file: Path) -> dict[str, list[str]]:
     """Return the statements of each section of an SQL file, by the section's name.
 
-    A section begins with a line `-- name: its name`; each statement ends with a semicolon that
-    ends its line.
+    A section begins with a line `-- name: its name`; each statement ends with a semicolon at the
+    end of a line.
     """
-    found: dict[str, list[str]] = {}
+    queries: dict[str, list[str]] = {}
     for section in file.read_text("utf-8").split(_SECTION)[1:]:
         name, _, text = section.partition("\n")
-        found[name.strip()] = text.split(";\n")[:-1]  # behind the last are comments alone
-    return found
+        queries[name.strip()] = text.split(";\n")[:-1]  # only comments follow the last one
+    return queries
 
 
 def pseudonym_column(joined: bytes) -> pa.Array:
-    """Return pseudonyms, joined, as a column."""
+    """Return joined pseudonyms as a column."""
     texts = pa.Array.from_buffers(
         SUBJECT, len(joined) // SUBJECT_BYTES, [None, pa.py_buffer(joined)]
     )
@@ -65,7 +65,7 @@ def pseudonym_column(joined: bytes) -> pa.Array:
 
 
 def plain(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column of a result in one piece: pseudonyms as sixteen bytes, truth as a bit."""
+    """Return a result's column in one chunk: pseudonyms as sixteen bytes, booleans as bits."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if whole.type == PSEUDONYM:
         return whole.storage
@@ -87,10 +87,10 @@ class Frame:
 
     Args:
         queries: the statements of each section (`read_queries`).
-        spill: folder for what does not fit the memory, made where it is needed and removed at
-            the end; inside the run's workspace, which is swept after a crash. None writes nothing.
-        memory: most that it may use.
-        threads: one leaves the other cores to the run's neighbours.
+        spill: folder for data beyond the memory limit, made if needed and removed at the end. It
+            is inside the run's workspace, which is swept after a crash. None for no spilling.
+        memory: memory limit.
+        threads: one leaves the other cores to other processes.
     """
 
     def __init__(
@@ -103,9 +103,9 @@ class Frame:
     ) -> None:
         self._queries = queries
         self._spill = spill
-        place = "" if spill is None else str(spill)
+        folder = "" if spill is None else str(spill)
         config = {**_CONFIG, "memory_limit": memory, "threads": str(threads)}
-        self._connection = duckdb.connect(config={**config, "temp_directory": place})
+        self._connection = duckdb.connect(config={**config, "temp_directory": folder})
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
 
@@ -116,16 +116,16 @@ class Frame:
         self.close()
 
     def close(self) -> None:
-        """Forget everything, and what was spilled."""
+        """Discard all tables and spilled data."""
         self._connection.close()
         if self._spill is not None:
             shutil.rmtree(self._spill, ignore_errors=True)
 
     def make(self, name: str, block: pa.Table) -> None:
-        """Make a table of some rows, in place of one of that name.
+        """Make or replace a table.
 
         Raises:
-            TypeError: a column could hold what names a person.
+            TypeError: a column has a type that could name a person.
         """
         self._enter(f"CREATE OR REPLACE TABLE {name} AS FROM block", name, block)
 
@@ -133,7 +133,7 @@ class Frame:
         """Add rows to a table.
 
         Raises:
-            TypeError: a column could hold what names a person.
+            TypeError: a column has a type that could name a person.
         """
         self._enter(f"INSERT INTO {name} BY NAME FROM block", name, block)
 
@@ -148,42 +148,42 @@ class Frame:
         self._connection.unregister("block")
 
     def run(self, section: str, **values: str | int) -> None:
-        """Carry out the statements of a section, with values in place of their names in braces."""
+        """Execute the statements of a section, with values in place of names in braces."""
         for statement in self._queries[section]:
             with self._room():
                 self._connection.execute(statement.format_map(values))
 
     def table(self, section: str, **values: str | int) -> pa.Table:
-        """Return what the only statement of a section selects."""
+        """Return the result of a section's only statement."""
         with self._room():
             return self._select(section, values).to_arrow_table()
 
     def pieces(self, section: str, sizes: Iterable[int], **values: str | int) -> Iterator[pa.Table]:
-        """Yield what the only statement of a section selects, in portions of the given sizes.
+        """Yield the result of a section's only statement in portions of the given sizes.
 
-        Nothing else may be asked of the frame meanwhile.
+        The frame must not be used otherwise meanwhile.
 
         Raises:
-            RuntimeError: there are more or fewer rows: the portions would be those of other rows.
+            RuntimeError: there are more or fewer rows, so that portions would not fit the rows.
         """
         with self._room():
             reader = self._select(section, values).to_arrow_reader(_PORTION)
-        held = reader.schema.empty_table()
+        rest = reader.schema.empty_table()
         for size in sizes:
-            while held.num_rows < size:
+            while rest.num_rows < size:
                 block = self._next(reader)
                 if block is None:
                     raise RuntimeError(f"{section} has too few rows")
-                held = pa.concat_tables([held, pa.table(block)])
-            yield held.slice(0, size).combine_chunks()
-            held = held.slice(size)
-        while held.num_rows == 0 and (block := self._next(reader)) is not None:
-            held = pa.table(block)
-        if held.num_rows:
+                rest = pa.concat_tables([rest, pa.table(block)])
+            yield rest.slice(0, size).combine_chunks()
+            rest = rest.slice(size)
+        while rest.num_rows == 0 and (block := self._next(reader)) is not None:
+            rest = pa.table(block)
+        if rest.num_rows:
             raise RuntimeError(f"{section} has too many rows")
 
     def _next(self, reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
-        """Return the next rows of a result, None at its end."""
+        """Return the next rows of a result; None at its end."""
         with self._room():
             try:
                 return reader.read_next_batch()
@@ -191,29 +191,29 @@ class Frame:
                 return None
 
     def row(self, section: str, **values: str | int) -> dict[str, Any]:
-        """Return the only row that the only statement of a section selects."""
-        found: dict[str, Any] = self.table(section, **values).to_pylist()[0]
-        return found
+        """Return the only row of the result of a section's only statement."""
+        row: dict[str, Any] = self.table(section, **values).to_pylist()[0]
+        return row
 
     @contextmanager
     def _room(self) -> Iterator[None]:
-        """Say what to do where neither memory nor disk has room for what is worked out.
+        """Raise an OutputError that says what to do if memory and disk are full.
 
-        In the middle of a result DuckDB's errors arrive as Arrow's, which are the system's.
+        In the middle of a result DuckDB's errors arrive as Arrow's, which are OSErrors.
         """
         try:
             yield
         except (duckdb.OutOfMemoryException, duckdb.IOException, OSError) as error:
-            said = str(error)
+            text = str(error)
             where = "" if self._spill is None else f" below {self._spill.parent.parent}"
-            if any(word in said for word in _NO_ROOM):
+            if any(cause in text for cause in _NO_ROOM):
                 raise OutputError(
                     f"there is no room{where} for working out what a batch of this size needs: "
                     "free some disk space, a gigabyte for a million rows, then start the run again"
                 ) from error
-            if _IO_ERROR in said:
+            if _IO_ERROR in text:
                 raise OutputError(
-                    f"what is worked out cannot be written{where} ({said.splitlines()[0]}): mend "
+                    f"what is worked out cannot be written{where} ({text.splitlines()[0]}): mend "
                     "that, then start the run again"
                 ) from error
             raise

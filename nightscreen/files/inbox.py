@@ -1,9 +1,9 @@
-"""The inbox on disk: files as they arrive, taken by one watcher only, put where they end up.
+"""The inbox on disk: find dropped files, claim each for one process, move it to its final folder.
 
-`INBOX/` is where people drop files; `taken/` holds those being screened, each in its own folder (a
-*ticket*); `waiting/` those whose run waits for approval, in a folder of its id; `done/` and
-`failed/` those that are finished. `inbox.file_intake` decides whether a file has arrived whole,
-and what to do with it.
+People drop files into `INBOX/`. `taken/` holds files being screened, each in its own folder (a
+*ticket*); `waiting/` those whose run waits for approval, in a folder named by the run's id; `done/`
+and `failed/` finished ones. `inbox.file_intake` decides whether a file has arrived, and what to do
+with it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _UNFINISHED = (
 )
 _NOT_OURS = ("thumbs.db", "desktop.ini", "ehthumbs.db")
 _PARQUET = b"PAR1"
-_PARQUET_LEAST = 12  # bytes: the mark at both ends, and the length of the footer
+_PARQUET_LEAST = 12  # bytes: the magic at both ends, and the length of the footer
 _ZIP = b"PK\x03\x04"
 _LINE_ENDS = (b"\n", b"\r", b"\0")
-_F_SETSIG = 10  # the number of fcntl's F_SETSIG on Linux, which not every build of Python names
+_F_SETSIG = 10  # fcntl's F_SETSIG on Linux, which not every build of Python defines
 
 
 class Stamp(NamedTuple):
-    """The properties that change while a file is being copied."""
+    """Properties of a file that change while it is being copied."""
 
     size: int
     changed_at: int
@@ -52,41 +52,37 @@ class Stamp(NamedTuple):
 
 @dataclass(slots=True)
 class Ticket:
-    """A file that was taken, alone in its folder, and held by this process until it is released."""
+    """A claimed file, alone in its folder, locked by this process until it is released."""
 
     folder: Path  # `taken/ID/`
-    # the file's name as it was dropped; may hold anything, so it is shown only to the person who
-    # looks into the inbox
+    # the file's name as dropped; may hold anything, so it is shown only inside the inbox
     name: str
-    file: Path  # the file under a name that may be shown
+    file: Path  # the file, under a name that may be shown
     lock: FileLock
-    attempts: int = 0  # how often it was started
+    attempts: int = 0  # how often screening it was begun
 
     @property
     def renamed(self) -> bool:
-        """Return whether the file goes by another name than it was dropped under."""
+        """Return whether the file's name was changed."""
         return self.name != self.file.name
 
     def count_attempt(self) -> int:
-        """Write down that it is begun on, and return how often that was."""
+        """Save that screening begins, and return how often it did."""
         self.attempts += 1
         note = {"name": self.name, "attempts": self.attempts}
         write_private(self.folder / NOTE, json.dumps(note).encode())
         return self.attempts
 
     def write(self, name: str, text: str) -> None:
-        """Write a small text beside the file."""
+        """Write a text into the file's folder."""
         write_private(self.folder / name, text.encode())
 
     def release(self) -> None:
-        """Let others have it."""
+        """Let other processes claim the file."""
         self.lock.release()
 
     def move(self, folder: Path, file: Path) -> None:
-        """Move the file and the texts beside it, and remove the ticket.
-
-        The texts go into `folder`.
-        """
+        """Move the file to `file` and its texts into `folder`, and remove the ticket."""
         make_private_folder(file.parent, ours=False)
         make_private_folder(folder, ours=False)
         for name in INBOX_TEXTS:
@@ -99,18 +95,18 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
-    """The folder and its parts."""
+    """The inbox with its subfolders."""
 
     path: Path
     _digests: Path = field(repr=False)
 
     @classmethod
     def open(cls, path: Path, home: Path) -> Self:
-        """Make the inbox and its parts where they are missing.
+        """Open the inbox; make missing folders.
 
         Args:
-            path: the inbox; one that exists keeps its permissions, since others drop files there.
-            home: folder of the locks of contents, which all watchers of a journal share.
+            path: the inbox; an existing folder keeps its permissions, because others drop files.
+            home: HOME, with the locks on contents, which all watches of a journal share.
 
         Raises:
             OutputError: it cannot be made or written.
@@ -122,7 +118,7 @@ class Inbox:
 
     @property
     def waiting(self) -> Path:
-        """Files whose run waits for approval, each in a folder of the run's id."""
+        """Files whose run waits for approval, each in a folder named by the run's id."""
         return self.path / WAITING
 
     @property
@@ -136,37 +132,37 @@ class Inbox:
         return self.path / FAILED
 
     def look(self) -> dict[str, Stamp]:
-        """Return the files there, without those that nobody dropped for screening."""
-        found: dict[str, Stamp] = {}
+        """Return the files that were dropped for screening."""
+        files: dict[str, Stamp] = {}
         try:
             with os.scandir(self.path) as entries:
                 for entry in entries:
                     if not is_dropped(entry.name):
                         continue
                     with suppress(FileNotFoundError):
-                        seen = entry.stat(follow_symlinks=False)
-                        if stat.S_ISREG(seen.st_mode):
-                            found[entry.name] = Stamp(seen.st_size, seen.st_mtime_ns, seen.st_ino)
+                        info = entry.stat(follow_symlinks=False)
+                        if stat.S_ISREG(info.st_mode):
+                            files[entry.name] = Stamp(info.st_size, info.st_mtime_ns, info.st_ino)
         except OSError as error:
             raise OutputError(
                 f"the inbox {self.path} cannot be read: {error.strerror}; fix it and watch again"
             ) from None
-        return found
+        return files
 
-    def claim(self, name: str, told_as: str, ticket: str) -> Ticket | None:
-        """Take a file by an atomic rename; None if another process was quicker.
+    def claim(self, name: str, safe_name: str, ticket: str) -> Ticket | None:
+        """Claim a file by an atomic rename; None if another process was quicker.
 
         Args:
             name: the file's name in the inbox.
-            told_as: its name from now on, in paths that others see; none of `INBOX_TEXTS`.
+            safe_name: its new name, which paths show; none of `INBOX_TEXTS`.
             ticket: a new id.
         """
         folder = make_private_folder(self.path / TAKEN / f"{ticket}-{secrets.token_hex(3)}")
         lock = FileLock.take(folder / _LOCK)
-        if lock is None:  # another watcher cleared the folder away in between
+        if lock is None:  # another watch removed the folder in between
             return None
         write_private(folder / NOTE, json.dumps({"name": name, "attempts": 0}).encode())
-        file = folder / told_as
+        file = folder / safe_name
         try:
             (self.path / name).rename(file)
         except OSError as error:
@@ -180,14 +176,14 @@ class Inbox:
         return Ticket(folder, name, file, lock)
 
     def orphaned_tickets(self) -> Iterable[Ticket]:
-        """Yield files that were taken by a process that is no more, oldest first."""
+        """Yield files claimed by a process that is gone, oldest first."""
         for folder in sorted((self.path / TAKEN).iterdir()):
             ticket = _take_again(folder)
             if ticket is not None:
                 yield ticket
 
     def move_to_waiting(self, ticket: Ticket, run_id: str) -> None:
-        """Leave a file until its run is approved or refused; no process holds it meanwhile."""
+        """Move a file to `waiting` until its run is approved or refused; its lock is released."""
         folder = self.waiting / run_id
         ticket.move(folder, folder / ticket.file.name)
         write_private(folder / NOTE, json.dumps({"name": ticket.name, "attempts": 0}).encode())
@@ -197,28 +193,28 @@ class Inbox:
         return sorted(folder.name for folder in self.waiting.iterdir() if folder.is_dir())
 
     def take_waiting(self, run_id: str) -> Ticket | None:
-        """Take a file that waited; None if another process has it, or it is not there."""
+        """Claim a file that waited; None if another process has it, or it is not there."""
         return _take_again(self.waiting / run_id)
 
     def lock_content(self, digest: str) -> FileLock | None:
-        """Take the lock on a content, so that it is never screened twice at a time."""
+        """Lock a content, so that two processes never screen it at the same time."""
         return FileLock.take(self._digests / f"{digest.rpartition(':')[2]}.lock")
 
 
 def is_dropped(name: str) -> bool:
-    """Return whether a file of this name was dropped for screening.
+    """Return whether a file with this name was dropped for screening.
 
-    Hidden files, locks of office programs, and what copying programs call unfinished are not.
+    Hidden files, locks of office programs and unfinished copies were not.
     """
     lower = name.casefold()
     return not (lower.startswith((".", "~")) or lower.endswith(_UNFINISHED) or lower in _NOT_OURS)
 
 
 def is_whole(path: Path) -> bool:
-    """Return whether a file looks as if it ended where it should.
+    """Return whether a file seems to be complete.
 
-    A workbook and a Parquet file have their directory at the end; a text ends with a line. A text
-    without a last line end may be whole all the same, and so may what is neither.
+    Workbooks and Parquet files have a directory at the end; text ends with a line end. A text
+    without one may still be complete, and so may other files.
     """
     try:
         with path.open("rb") as file:
@@ -239,15 +235,15 @@ def is_whole(path: Path) -> bool:
 def is_being_written(path: Path) -> bool:
     """Return whether some process of this machine has a file open for writing.
 
-    The system gives a read lease only on a file that nobody writes. Where this cannot be known
-    (another owner, a network share), the answer is no.
+    Linux gives a read lease only on a file that no process writes. If that cannot be known (another
+    owner, a network share), the answer is False.
     """
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:
         return False
     try:
-        # a writer who comes during the lease causes a signal, which is ignored
+        # a process that opens the file during the lease causes a signal, which is ignored
         fcntl.fcntl(handle, _F_SETSIG, signal.SIGURG)
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(handle, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -261,7 +257,7 @@ def is_being_written(path: Path) -> bool:
 
 
 def _take_again(folder: Path) -> Ticket | None:
-    """Take the file in a ticket's folder; a folder without one is removed."""
+    """Claim the file in a ticket's folder; a folder without a file is removed."""
     lock = FileLock.take(folder / _LOCK) if folder.is_dir() else None
     if lock is None:
         return None
@@ -275,7 +271,7 @@ def _take_again(folder: Path) -> Ticket | None:
 
 
 def _note_of(folder: Path) -> dict[str, Any]:
-    """Return the note beside a dropped file; empty where there is none that can be read."""
+    """Return a ticket's note; empty if there is none or it cannot be read."""
     try:
         note = json.loads((folder / NOTE).read_bytes())
     except (OSError, ValueError):
@@ -284,12 +280,12 @@ def _note_of(folder: Path) -> dict[str, Any]:
 
 
 def _is_ours(name: str) -> bool:
-    """Return whether a file of a ticket's folder was made here, and is not the dropped one."""
+    """Return whether a file in a ticket's folder is ours, not the dropped one."""
     return name.startswith(".") or name in INBOX_TEXTS
 
 
 def _clear(folder: Path, lock: FileLock) -> None:
-    """Remove a ticket's folder that holds no file any more."""
+    """Remove a ticket's folder without a dropped file."""
     for name in (NOTE, *INBOX_TEXTS):
         (folder / name).unlink(missing_ok=True)
     lock.release()

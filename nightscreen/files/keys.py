@@ -1,6 +1,6 @@
-"""The lender's key: taken from the settings, or made once under HOME for a new journal.
+"""The lender's key: from the settings, or made once under HOME for a new journal.
 
-It wraps the data keys, which lie in the journal (`journal.keyset`); sealing itself is in `sealing`.
+It wraps the data keys, which are in the journal (`journal.keyset`); `sealing` seals data.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KEY_FILE = "data.key"
 SEALED_KEY_FILE = "data.key.sealed"
 LEAST_PASSPHRASE = 12
 _COST = {"n": 2**17, "r": 8, "p": 1, "maxmem": 2**28}
-"""Parameters of scrypt: 128 MB and about half a second a guess."""
+"""Parameters of scrypt: 128 MB and about half a second per guess."""
 _SEALED_AS = b"scrypt-131072-8-1"
 _SALT_BYTES = 16  # 128 bits, as NIST SP 800-132 asks
 
@@ -59,12 +59,12 @@ def decode_key(text: str, source: str) -> bytes:
 
 
 def encode_key(key: bytes) -> bytes:
-    """Return a key as the line a key file holds."""
+    """Return the content of a key file."""
     return base64.b64encode(key) + b"\n"
 
 
 def seal_key(key: bytes, passphrase: str) -> bytes:
-    """Return a key sealed to a passphrase, as the line of a file.
+    """Return the content of a file with a key sealed to a passphrase.
 
     Raises:
         UsageError: the passphrase is too short.
@@ -80,12 +80,13 @@ def unseal_key(line: bytes, passphrase: str) -> bytes:
     """Return the key that `seal_key` sealed.
 
     Raises:
-        JournalKeyError: the passphrase is another, or the line is damaged.
+        JournalKeyError: the passphrase is wrong, or the line is damaged.
     """
     try:
         form, text = line.split()
-        held = base64.b64decode(text, validate=True)
-        return Sealer(_stretched(passphrase, held[:_SALT_BYTES])).open(held[_SALT_BYTES:], form)
+        salted = base64.b64decode(text, validate=True)
+        sealer = Sealer(_stretched(passphrase, salted[:_SALT_BYTES]))
+        return sealer.open(salted[_SALT_BYTES:], form)
     except (ValueError, JournalDamagedError, JournalKeyError):
         raise JournalKeyError(
             "the passphrase does not open the backup's key, or the file was changed; give the one "
@@ -94,7 +95,7 @@ def unseal_key(line: bytes, passphrase: str) -> bytes:
 
 
 def read_passphrase(file: Path | None) -> str:
-    """Return the first line of a file, or of standard input where it is `-`; empty for none.
+    """Return the first line of a file, or of standard input for `-`; empty for None.
 
     Raises:
         SettingsError: the file cannot be read, or its first line is empty.
@@ -116,7 +117,7 @@ def _stretched(passphrase: str, salt: bytes) -> bytes:
 
 
 def read_key(file: Path) -> bytes | None:
-    """Return the key of a file, or None where there is no such file.
+    """Return the key of a file; None if there is no such file.
 
     Raises:
         JournalKeyError: the file cannot be read.
@@ -136,21 +137,21 @@ def read_key(file: Path) -> bytes | None:
 
 
 def configured_key(home: Path, configured: str) -> bytes | None:
-    """Return the key of the settings, else the one kept under HOME, else None."""
+    """Return the key of the settings, else the one under HOME, else None."""
     if configured:
         return decode_key(configured, "NIGHTSCREEN_DATA_KEY")
     return read_key(home / KEY_FILE)
 
 
 def new_key() -> bytes:
-    """Return a new random key; it is kept nowhere yet."""
+    """Return a new random key, without saving it."""
     return secrets.token_bytes(KEY_BYTES)
 
 
 def make_key(home: Path) -> bytes:
-    """Make a new data key and keep it under HOME (mode 0600); one that is there stays.
+    """Make a new data key and save it under HOME (mode 0600); an existing one is returned instead.
 
-    Two processes that begin at once get the same key.
+    Two processes that do so at the same time get the same key.
     """
     make_private_folder(home)
     write_private_once(home / KEY_FILE, encode_key(new_key()))
@@ -160,21 +161,21 @@ def make_key(home: Path) -> bytes:
     return key
 
 
-def prepared_file(home: Path, wanted: str) -> Path:
-    """Return where a rotation keeps the key of a fingerprint until it takes the place of the old.
+def prepared_file(home: Path, key_fingerprint: str) -> Path:
+    """Return the file of a rotation's new key until it replaces the old one.
 
-    Each has a file of its own, so that two rotations never replace each other's key.
+    Each key has its own file, so that two rotations never overwrite each other's key.
     """
-    return home / f"{KEY_FILE}.{wanted[:16]}"
+    return home / f"{KEY_FILE}.{key_fingerprint[:16]}"
 
 
 def prepare_key(home: Path, key: bytes) -> None:
-    """Keep a key beside the one under HOME, before anything is wrapped by it."""
+    """Save a new key next to the one under HOME, before anything is wrapped with it."""
     write_private(prepared_file(home, fingerprint(key)), encode_key(key))
 
 
 def put_in_force(home: Path, key: bytes) -> None:
-    """Put a prepared key in the place of the one under HOME."""
+    """Replace the key under HOME with a prepared key."""
     prepared_file(home, fingerprint(key)).replace(home / KEY_FILE)
     sync_folder(home)
 

@@ -1,7 +1,7 @@
-"""Which Prefect server runs for a HOME on this machine: `nightscreen up` writes it, others read it.
+"""The Prefect server of a HOME on this machine: `nightscreen up` saves it, other commands read it.
 
-A lock that dies with its process says whether the note is true. The server's login is in a private
-file beside it. Nothing is started here.
+A lock that ends with its process shows whether the note is current. The server's login is in a
+separate private file.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 NOTE, _LOCK = "up.json", "up.lock"
 LOGIN_FILE = "engine.login"
-"""As Prefect's own settings and its pages take it, user and password divided by a colon."""
+"""Holds user and password separated by a colon, as Prefect's settings and pages take them."""
 
 
 class RunningEngine(NamedTuple):
-    """A server of ours: its address, and the login that is for this address alone."""
+    """A server: its address, and its login, which is only for this address."""
 
     url: str
     login: str
@@ -32,12 +32,12 @@ class RunningEngine(NamedTuple):
 
 @contextmanager
 def announcing(home: Path) -> Iterator[Callable[[str, str], None]]:
-    """Hold a HOME's place for one `up`; yield what saves its server's address and login.
+    """Lock a HOME for one `up`; yield a function that saves its server's address and login.
 
-    The login is empty where the server is not ours.
+    The login is empty for a server that `up` did not start.
 
     Raises:
-        UsageError: another process holds it.
+        UsageError: another `up` runs for this HOME.
     """
     make_private_folder(home)
     lock = FileLock.take(home / _LOCK)
@@ -63,21 +63,21 @@ def announcing(home: Path) -> Iterator[Callable[[str, str], None]]:
 
 
 def running_engine(home: Path) -> RunningEngine | None:
-    """Return the server that an `up` of this HOME uses now; None: none does."""
+    """Return the server that a running `up` of this HOME uses; None if there is none."""
     url, login = _noted(home).get("prefect_api_url"), home / LOGIN_FILE
     if not url:
         return None
     lock = FileLock.take(home / _LOCK, shared=True)  # several commands may ask at once
-    if lock is not None:  # nobody holds it: the note is of one that is gone
+    if lock is not None:  # no `up` holds it: the note is out of date
         lock.release()
         return None
-    with suppress(OSError):  # it is written anew just now
+    with suppress(OSError):  # it is being rewritten
         return RunningEngine(url, login.read_text("utf-8") if login.exists() else "")
     return None
 
 
 def _noted(home: Path) -> dict[str, Any]:
-    """Return what the last `up` wrote down; nothing where that cannot be read."""
+    """Return the note of the last `up`; empty if it cannot be read."""
     try:
         note = json.loads((home / NOTE).read_text("utf-8"))
     except (OSError, ValueError):

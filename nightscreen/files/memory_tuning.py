@@ -1,8 +1,8 @@
-"""Allocation: freed memory goes back to the system; a night does not hold its widest station.
+"""Memory tuning: freed memory is returned to the system, so that a run's peak does not last.
 
-glibc keeps what was freed for the next that asks, and the more it sees of large arrays the more it
-keeps; Arrow's own allocator keeps more still. A run works in stations, each with its own arrays:
-the next cannot fill without gaps what one frees.
+glibc keeps freed memory for later allocations, the more the larger the arrays; Arrow's own
+allocator keeps even more. A run works in stations, each with its own arrays, and the next station
+cannot reuse freed memory without gaps.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import sys
 _LARGE_BYTES = 16 << 20
 """Allocations from this size on are separate mappings, returned once freed.
 
-The arrays of a whole batch. Those of a chunk are made and freed so often that mapping each of them
-took a tenth of a night; they are returned when a station ends.
+These are the arrays of a whole batch. Those of a chunk are allocated so often that mapping each
+took a tenth of a run; they are returned when a station ends.
 """
-_WISHES = (
+_OPTIONS = (
     (-3, _LARGE_BYTES),  # M_MMAP_THRESHOLD of malloc.h
     (-1, 64 << 20),  # M_TRIM_THRESHOLD
     (-8, 2),  # M_ARENA_MAX
 )
 _COLLECT_AFTER = (50_000, 10, 10)
-"""When Python looks for garbage: new objects, then rounds of the young and of the middle-aged."""
+"""Thresholds of Python's garbage collector, by generation."""
 
 
 def collect_seldom() -> None:
-    """Have Python look for garbage seldom; call this before much is loaded.
+    """Make Python collect garbage seldom; call this before much is loaded.
 
     Loading a command makes some 200,000 objects that stay, and blocks of rows are lists of
-    thousands. With Python's own 700 it looks through all of them again and again: a tenth of the
-    CPU to the first lookup and of a night, a third of what a worker does.
+    thousands. With Python's default of 700, scanning them repeatedly takes a tenth of the CPU time
+    to the first lookup and of a run, and a third of a worker's.
     """
     gc.set_threshold(*_COLLECT_AFTER)
 
@@ -47,24 +47,21 @@ def choose_allocator() -> None:
 
 
 def tune_allocator() -> bool:
-    """Make glibc return large freed memory at once, in the whole process; return if it accepts."""
+    """Make glibc return large freed memory at once; return whether it accepted all options."""
     glibc = _glibc()
-    heeded = [glibc is not None and glibc.mallopt(*wish) == 1 for wish in _WISHES]
-    return all(heeded)
+    accepted = [glibc is not None and glibc.mallopt(*option) == 1 for option in _OPTIONS]
+    return all(accepted)
 
 
 def trim_memory() -> None:
-    """Return free memory between arrays in use, as one station ends and the next begins.
-
-    It takes some milliseconds.
-    """
+    """Return free memory to the system between stations; takes some milliseconds."""
     if (glibc := _glibc()) is not None:
         glibc.malloc_trim(0)
 
 
 def _glibc() -> ctypes.CDLL | None:
-    """Return glibc; None under another C library, where nothing is done."""
+    """Return glibc; None with another C library, where nothing is tuned."""
     if not sys.platform.startswith("linux"):
         return None
-    found = ctypes.CDLL(None)
-    return found if hasattr(found, "mallopt") else None
+    library = ctypes.CDLL(None)
+    return library if hasattr(library, "mallopt") else None

@@ -1,8 +1,8 @@
-"""Every file that a run writes or keeps, declared once, and how each is treated.
+"""The declaration of every file that a run writes or keeps.
 
 Erasure, retention, subject access, the record of processing and the desk's download rights are
-loops over `OUTPUTS`. A file that matches no declaration fails the tests (`tests/laws.py`). Writing
-and rewriting a run's folder is in `run_folder`; what the files say is decided in other rooms.
+loops over `OUTPUTS`. A file without a declaration fails the tests (`tests/laws.py`). `run_folder`
+writes and rewrites a run's folder.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ CASHFLOW_FILE = "cashflow.parquet"
 ENRICHED_PARTS: Final = "enriched/part-*.parquet"
 OFFERS_FILE, OFFERS_CSV, LOANS_FILE = "offers.parquet", "offers.csv", "loans.parquet"
 INPUT: Final = "input"
-"""Folder of the dropped file in a run's folder, where no output can have its name."""
+"""Subfolder of the dropped file in a run's folder, where no output can have its name."""
 INBOX_TEXTS: Final = (
     *("quote.txt", "result.txt", "what-is-wrong.txt"),
     *("already-screened.txt", "waits-for-approval.txt"),
 )
-"""What is written beside a file of the inbox for the person who dropped it."""
+"""Texts put with a file of the inbox for the person who dropped it."""
 
 
 class Whose(StrEnum):
     """The column by which a file's rows name the person they are about.
 
-    A file with a column `batch` too is of several batch names: a row is the person's where both
+    A file that also has a column `batch` holds several batch names: a row is the person's if both
     agree.
     """
 
     NOBODY = ""
-    IN_CLEAR = "customer_id, bvn"  # either of the two; the rows tell the person's other identifiers
+    IN_CLEAR = "customer_id, bvn"  # either of the two; rows hold the person's other identifiers too
     LISTED = "customer_id"
     BY_PSEUDONYM = "customer"
     BY_CALL = "pseudonym"
@@ -57,30 +57,30 @@ class Erasing(StrEnum):
 
     KEEP = "keep"
     DROP_ROWS = "drop rows"
-    BLANK = "blank"  # rows stay, without what they name the person by
-    DELETE = "delete"  # the whole file goes: it is not ours, or it takes others to be made again
+    BLANK = "blank"  # rows stay, without the columns that name the person
+    DELETE = "delete"  # the whole file is removed: it is not ours, or others make it again
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
     """One kind of file."""
 
-    # its path in the run's folder; with `beside`, in the folder of all runs, where `RUN_ID` stands
-    # for the run's id
+    # its path in the run's folder; with `beside`, in the folder of all runs, with `RUN_ID` for the
+    # run's id
     pattern: str
-    holds: str = ""  # what it holds, in a line for a page
-    whose: Whose = Whose.NOBODY  # by which column its rows name a person
-    ground: str = ""  # on which ground it is kept: `RETENTION__<GROUND>_DAYS`; empty where it stays
-    erasing: Erasing = Erasing.KEEP  # what becomes of it when that person is erased
-    right: str = "export"  # what a user of the desk must have to download it
-    of_branches: bool = True  # it says something of customers, and so of every branch at once
-    # under which name subject access shows a customer's rows of it; empty where what they hold is
-    # shown from the journal, or is shown in another file
+    holds: str = ""  # its content, as one line for pages
+    whose: Whose = Whose.NOBODY  # the column by which its rows name a person
+    ground: str = ""  # its retention period, `RETENTION__<GROUND>_DAYS`; empty if it stays
+    erasing: Erasing = Erasing.KEEP  # what an erasure does to it
+    right: str = "export"  # the right that a user of the desk needs to download it
+    of_branches: bool = True  # it is about customers, and so about all branches
+    # its section in a subject access; empty if its content is shown from the journal, or from
+    # another file
     section: str = ""
-    beside: bool = False  # it lies outside the run's folder
+    beside: bool = False  # it is outside the run's folder
 
     def files(self, folder: Path) -> list[Path]:
-        """Return the files of this kind that a run has, in the order of their rows."""
+        """Return a run's files of this kind, in the order of their rows."""
         root = folder.parent if self.beside else folder
         return sorted(root.glob(self.pattern.replace("RUN_ID", folder.name)))
 
@@ -183,21 +183,21 @@ OUTPUTS: Final = (
         for name in INBOX_TEXTS
     ),
 )
-"""In the order in which an erasure goes through them: rows in clear, by which the person is known,
-last. So one that was cut short can go on."""
+"""In the order in which an erasure processes them: files with the person's identifiers last, so
+that an interrupted erasure can be resumed."""
 
 
 def declaration_of(name: str) -> Output | None:
-    """Return the declaration of a file by its path in a run's folder; None where there is none."""
-    found = (each for each in OUTPUTS if not each.beside and fnmatchcase(name, each.pattern))
-    return next(found, None)
+    """Return the declaration of a file by its path in a run's folder; None if there is none."""
+    matches = (each for each in OUTPUTS if not each.beside and fnmatchcase(name, each.pattern))
+    return next(matches, None)
 
 
 def declared_as(*whose: Whose) -> Sequence[Output]:
-    """Return the declarations of files whose rows name people by some columns."""
+    """Return the declarations of files whose rows name people by these columns."""
     return [each for each in OUTPUTS if each.whose in whose]
 
 
 def enriched_parts(folder: Path) -> list[Path]:
-    """Return the parts of a run's enriched rows, in the order of the rows; none where all went."""
+    """Return the parts of a run's enriched rows, in the order of the rows."""
     return sorted(folder.glob(ENRICHED_PARTS))

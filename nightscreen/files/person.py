@@ -1,4 +1,4 @@
-"""The names by which records say who did something."""
+"""Names of persons and machine accounts in records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ACCOUNT = " (account "
 
 
 def user_name() -> str:
-    """Return who runs this process, as the machine knows them."""
+    """Return the machine account that runs this process."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container whose user has no name
@@ -18,23 +18,25 @@ def user_name() -> str:
 
 
 def named_by_account(name: str) -> str:
-    """Return who does something by a command: the machine's account, beside who is named."""
+    """Return a name for records of a command: the name given, with the machine's account."""
     name, account = " ".join(name.split()), user_name()
     return account if same_person(name, account) or not name else f"{name}{_ACCOUNT}{account})"
 
 
 def same_person(one: str, other: str) -> bool:
-    """Tell whether two recorded names are of one person, however they are written.
+    """Return whether two recorded names are of the same person, in any spelling.
 
-    The machine's account beside a name is held against names that stand alone.
+    If only one of them has an account, this is compared with the other name too.
     """
-    (name, account), (second, by) = _parts(one), _parts(other)
-    beside = bool(account) != bool(by)
-    return name == second or (beside and ((account or by) == (second if account else name)))
+    (name, account), (other_name, other_account) = _parts(one), _parts(other)
+    if name == other_name:
+        return True
+    has_one_account = bool(account) != bool(other_account)
+    return has_one_account and (account or other_account) == (other_name if account else name)
 
 
 def _parts(recorded: str) -> tuple[str, str]:
-    """Return who is named and the account beside it, to compare; no account where none stands."""
+    """Return the name and the account of a recorded name, normalised; the account may be empty."""
     text = " ".join(unicodedata.normalize("NFKC", recorded).casefold().split())
     name, between, account = text.rpartition(_ACCOUNT)
     return (name, account.removesuffix(")")) if between else (text, "")

@@ -1,9 +1,9 @@
-"""Output places beyond this machine: any URL that fsspec knows, such as s3://bucket/path.
+"""Output to URLs of fsspec, such as s3://bucket/path.
 
-A run's files are made in a folder under HOME, on which every command works; every change there,
-erasure included, is copied to the URL. Each file appears there whole, by one upload; the manifest
-is removed first and written last, so that a manifest always matches the files beside it. Access,
-address and credentials are the place's own.
+A run's files are made in a folder under HOME, which all commands use; every change there, erasure
+included, is copied to the URL. Each file appears there whole, by one upload; the manifest is
+removed first and written last, so that it always matches the files. Access, address and
+credentials are the driver's settings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-MADE_HERE = "outputs"  # folder of HOME in which the files of runs are made that go to a URL
+MADE_HERE = "outputs"  # folder under HOME for runs whose output goes to a URL
 
 
 def is_url(place: str) -> bool:
@@ -34,7 +34,7 @@ def is_url(place: str) -> bool:
 
 @contextmanager
 def remote_place(url: str) -> Iterator[Any]:
-    """Give everything below a URL as a file system of fsspec; its errors become ours.
+    """Yield the fsspec file system below a URL; its errors become OutputErrors.
 
     Raises:
         OutputError: the URL contains a password, no driver for it is installed, or it fails.
@@ -45,7 +45,7 @@ def remote_place(url: str) -> Iterator[Any]:
             f"the {parts.scheme} address must not hold a user name or password: it is kept in "
             "clear; give them by the file system's own settings"
         )
-    from fsspec.core import url_to_fs  # noqa: PLC0415 - only where wanted: it costs a tenth of a second
+    from fsspec.core import url_to_fs  # noqa: PLC0415 - only if needed: it costs a tenth of a second
     from fsspec.implementations.dirfs import DirFileSystem  # noqa: PLC0415 - as above
 
     try:
@@ -58,7 +58,7 @@ def remote_place(url: str) -> Iterator[Any]:
     files.invalidate_cache()
     try:
         yield DirFileSystem(str(root).rstrip("/"), files)
-    except Exception as error:  # noqa: BLE001 - each driver has errors of its own
+    except Exception as error:  # noqa: BLE001 - each driver has its own errors
         raise OutputError(
             f"cannot use {url} ({type(error).__name__}): correct the address, its credentials or "
             "its network, then resume the run"
@@ -66,16 +66,16 @@ def remote_place(url: str) -> Iterator[Any]:
 
 
 def names_at(place: Any) -> list[str]:  # noqa: ANN401 - fsspec has no types
-    """Return the name of every file of a place, sorted."""
+    """Return the names of all files of a place, sorted."""
     place.invalidate_cache()
     return sorted(place.find(""))
 
 
 def try_to_write(url: str) -> None:
-    """Write a file below a URL and take it away again.
+    """Write a file below a URL and remove it again.
 
     Raises:
-        OutputError: that cannot be done.
+        OutputError: that failed.
     """
     with remote_place(url) as place:
         name = f".trial-{secrets.token_hex(4)}"
@@ -84,27 +84,27 @@ def try_to_write(url: str) -> None:
 
 
 def folder_to_publish(home: Path, url: str, run_id: str) -> Path:
-    """Return the folder under HOME in which a run's files are made before they go to a URL.
+    """Return the folder under HOME for a run's files before they are copied to a URL.
 
-    Reports of the run that are only at the URL are fetched, so that a run that another machine
-    began keeps them.
+    The run's reports that are only at the URL are fetched, so that a run begun on another machine
+    has them.
 
     Raises:
         OutputError: the URL cannot be used.
     """
     folder = make_private_folder(make_private_folder(home / MADE_HERE) / run_id)
-    there = f"{url.rstrip('/')}/{run_id}"
+    run_url = f"{url.rstrip('/')}/{run_id}"
     if not _note(folder).exists():
-        with remote_place(there) as place:
+        with remote_place(run_url) as place:
             for name in names_at(place):
                 if name.startswith("report") and name.endswith(".json"):
                     write_private(folder / name, place.cat_file(name))
-    _remember(folder, there, {})
+    _remember(folder, run_url, {})
     return folder
 
 
 def withdraw_manifest(folder: Path) -> None:
-    """Take the manifest away from the copy, before files are replaced."""
+    """Remove the manifest of the copy, before files are replaced."""
     known = _known(folder)
     if known is not None:
         with remote_place(known["url"]) as place:
@@ -115,7 +115,7 @@ def publish(folder: Path) -> None:
     """Update the copy at a URL from a run's folder; nothing if there is no copy.
 
     Raises:
-        OutputError: the URL cannot be used; what is there is then without a manifest.
+        OutputError: the URL cannot be used; the copy then has no manifest.
     """
     known = _known(folder)
     if known is None:
@@ -159,16 +159,16 @@ def discard_folder(folder: Path) -> None:
 
 
 def _note(folder: Path) -> Path:
-    """Return the path of the record of a folder's URL, and of the files copied there."""
+    """Return the path of the note with a folder's URL and the files copied there."""
     return folder.with_name(f"{folder.name}.published")
 
 
 def _known(folder: Path) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = json.loads(_note(folder).read_text("utf-8"))
+        note: dict[str, Any] = json.loads(_note(folder).read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found
+    return note
 
 
 def _remember(folder: Path, url: str, files: dict[str, str]) -> None:

@@ -1,8 +1,4 @@
-"""Private files: folders of mode 0700, files of mode 0600, each appearing whole or not at all.
-
-This module knows nothing about contents, only how to write a file safely, and how much room there
-is for it.
-"""
+"""Private files: folders of mode 0700, files of mode 0600, each appearing whole or not at all."""
 
 from __future__ import annotations
 
@@ -20,15 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# nobody but the owner: what is in them tells of customers
+# for the owner only: they hold customers' data
 _FOLDER_MODE = 0o700
 _FILE_MODE = 0o600
 
 
 def make_private_folder(path: Path, *, ours: bool = True) -> Path:
-    """Make a folder, and the parents it lacks, that only their owner can enter.
+    """Make a folder, and missing parents, that only the owner can enter.
 
-    One that is ours is made private also where it was there before.
+    With `ours`, an existing folder is made private too.
 
     Raises:
         OutputError: it cannot be made or written.
@@ -51,13 +47,13 @@ def make_private_folder(path: Path, *, ours: bool = True) -> Path:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a whole file at once; a crash leaves the old file or the new one, never a part."""
+    """Write a whole file; a crash leaves the old file or the new one, never a part."""
     with atomic_write(path) as partial:
         partial.write_bytes(data)
 
 
 def write_unsynced(path: Path, data: bytes) -> None:
-    """Write a whole file that nobody needs after a crash of the machine: nothing is synced.
+    """Write a whole file that is not needed after a power loss, without syncing.
 
     Other processes see the old file or the new one, never a part.
     """
@@ -66,9 +62,9 @@ def write_unsynced(path: Path, data: bytes) -> None:
 
 
 def write_private_once(path: Path, data: bytes) -> bool:
-    """Write a whole file unless one is there already; return whether it was written.
+    """Write a whole file unless it exists; return whether it was written.
 
-    Of several processes that do so at once exactly one succeeds.
+    If several processes do so at the same time, exactly one succeeds.
     """
     partial = _partial(path)
     try:
@@ -91,10 +87,9 @@ def write_private_once(path: Path, data: bytes) -> bool:
 
 @contextmanager
 def atomic_write(path: Path, *, lasting: bool = True) -> Iterator[Path]:
-    """Give a temporary path beside `path`; on a clean exit it is synced and takes its place.
+    """Yield a temporary path that replaces `path` on a clean exit; it is synced if `lasting`.
 
-    On an exception the temporary file is removed and `path` stays as it was. What need not survive
-    a power loss is not synced.
+    On an exception the temporary file is removed and `path` is unchanged.
     """
     partial = _partial(path)
     try:
@@ -115,7 +110,7 @@ def atomic_write(path: Path, *, lasting: bool = True) -> Iterator[Path]:
 
 
 def _partial(path: Path) -> Path:
-    """Name a file beside `path` that no other process or thread names."""
+    """Return a file name in the same folder that no other process or thread uses."""
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
 
 
@@ -127,7 +122,7 @@ def _cannot_write(path: Path, error: OSError) -> OutputError:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename last through a power loss."""
+    """Sync a folder, so that a rename in it survives a power loss."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -136,7 +131,7 @@ def sync_folder(folder: Path) -> None:
 
 
 class FileLock:
-    """A file lock that dies with its process; the file goes with one that is not shared."""
+    """A file lock that ends with its process; releasing an exclusive one removes the file."""
 
     def __init__(self, path: Path, file: IO[bytes], *, shared: bool = False) -> None:
         self._path = path
@@ -145,11 +140,11 @@ class FileLock:
 
     @classmethod
     def take(cls, path: Path, *, shared: bool = False) -> Self | None:
-        """Take the lock, or return None where somebody else holds it; `shared` ones go together."""
+        """Take the lock, or return None if another holds it; `shared` locks do not conflict."""
         while True:
             try:
                 file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE), "r+b")
-            except FileNotFoundError:  # the folder itself is gone: its file was dealt with
+            except FileNotFoundError:  # the folder itself is gone: its file was processed
                 return None
             try:
                 fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -160,10 +155,10 @@ class FileLock:
                 return None
             except FileNotFoundError:
                 pass
-            file.close()  # its holder removed it just now: the lock is another file by now
+            file.close()  # its holder has just removed it: the lock is now another file
 
     def release(self) -> None:
-        """Give the lock back; again is nothing."""
+        """Release the lock; safe to repeat."""
         if not self._file.closed:
             if not self._shared:
                 self._path.unlink(missing_ok=True)
@@ -171,7 +166,7 @@ class FileLock:
 
 
 LEAST_FREE_BYTES = 500_000_000
-"""Free bytes below which a disk counts as nearly full: a large night writes about as much."""
+"""Free bytes below which a disk counts as nearly full: a large run writes about as much."""
 
 
 def free_bytes(folder: Path) -> int | None:

@@ -1,7 +1,6 @@
-"""Refused rows and findings: `quarantine.csv`, which can be fixed and fed back, and `problems.csv`.
+"""Write and read `quarantine.csv`, whose rows can be fixed and submitted again, and `problems.csv`.
 
-The formula guard lives here too, both ways, since reading a quarantine file back takes it off.
-`runs/` decides what is refused, and why.
+The guard against spreadsheet formulas is here too, because reading a quarantine file removes it.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ GUARDED_PATTERN = f"^'('*[{TRIGGERS}])"
 def escape_formula(cell: str) -> str:
     """Put an apostrophe before a cell that a spreadsheet might take for a formula.
 
-    A cell that already begins with apostrophes before such a character gets one more, so that
-    `unescape_formula` gives back every cell exactly.
+    A cell that already has apostrophes before such a character gets one more, so that
+    `unescape_formula` restores every cell exactly.
     """
     return f"'{cell}" if _DANGEROUS.match(cell) else cell
 
 
 def unescape_formula(cell: str) -> str:
-    """Take the guard off a cell again; the exact inverse of `escape_formula`."""
+    """Remove the guard from a cell; the exact inverse of `escape_formula`."""
     return cell[1:] if cell.startswith("'") and _DANGEROUS.match(cell) else cell
 
 
@@ -49,7 +48,7 @@ def unescape_formula(cell: str) -> str:
 def _csv_file(
     path: Path, names: Sequence[str]
 ) -> Iterator[Callable[[Sequence[str | int]], object]]:
-    """Give what writes a row of a private CSV file, which appears whole on a clean exit."""
+    """Yield a function that writes a row of a private CSV file; it appears on a clean exit."""
     with atomic_write(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         plain = csv.writer(file, lineterminator="\n")
         quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
@@ -67,11 +66,11 @@ def _csv_file(
 def quarantine_file(
     path: Path, columns: Sequence[SourceColumn]
 ) -> Iterator[Callable[[Iterable[RefusedRow]], None]]:
-    """Give what adds rows to `quarantine.csv`: under the file's own headings, then where and why.
+    """Yield a function that adds rows to `quarantine.csv`.
 
-    Plain UTF-8 without a mark, comma separated. Columns: those of the source in their order, then
-    `line`, `column`, `code`, `hint`; a row with fewer values is filled up with blanks. Holds
-    identifiers in clear.
+    UTF-8 without a byte order mark, separated by commas. Columns: those of the source in their
+    order, then `line`, `column`, `code`, `hint`; a row with fewer values is filled with blanks. It
+    holds identifiers in plain text.
     """
     width = len(columns)
     with _csv_file(path, [*(each.heading for each in columns), *QUARANTINE_COLUMNS]) as write_row:
@@ -87,7 +86,7 @@ def quarantine_file(
 
 @contextmanager
 def problems_file(path: Path) -> Iterator[Callable[[Iterable[Problem]], None]]:
-    """Give what adds findings to `problems.csv`: line, column, code, hint, action; no value."""
+    """Yield a function that adds problems to `problems.csv`: line, column, code, hint, action."""
     with _csv_file(path, PROBLEM_COLUMNS) as write_row:
 
         def write(problems: Iterable[Problem]) -> None:
@@ -103,7 +102,7 @@ def _problem_row(problem: Problem) -> list[str | int]:
 
 
 def append_problems(path: Path, problems: Iterable[Problem]) -> None:
-    """Add findings that were made later to a `problems.csv`; it is replaced whole."""
+    """Add later problems to a `problems.csv`; the file is replaced whole."""
     with atomic_write(path) as partial:
         shutil.copyfile(path, partial)
         with partial.open("a", encoding="utf-8", newline="") as file:
@@ -111,7 +110,7 @@ def append_problems(path: Path, problems: Iterable[Problem]) -> None:
 
 
 def records(file: Path) -> Iterator[tuple[list[str], str]]:
-    """Yield the cells of each record of a CSV file, without guards, and its text unchanged."""
+    """Yield the cells of each record of a CSV file, without guards, and its unchanged text."""
     with file.open(encoding="utf-8", newline="") as content:
         consumed: list[str] = []
 
@@ -126,7 +125,7 @@ def records(file: Path) -> Iterator[tuple[list[str], str]]:
 
 
 def quarantined(path: Path) -> Iterator[tuple[str, ...]]:
-    """Yield line, column, code and hint of each row of a `quarantine.csv`, and nothing else."""
+    """Yield only line, column, code and hint of each row of a `quarantine.csv`."""
     if not path.exists():
         return
     for cells, _ in islice(records(path), 1, None):

@@ -1,7 +1,6 @@
-"""A run's output folder: written file by file, each whole or not at all, the manifest last.
+"""Write a run's output folder, each file whole or not at all, and rewrite those of past runs.
 
-A past run's folder is rewritten here too. `outputs` declares which files there are; `results/`
-decides what they hold, `privacy/` which rows and files of past runs go.
+`outputs` declares the files; `privacy/` decides which rows and files of past runs are removed.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ if TYPE_CHECKING:
 
 PART_ROWS = 131_072
 GROUP_ROWS = 4096
-"""Rows of a group, which is read whole for one customer: of 16,384 rows and 150 columns that takes
-47 ms of CPU, of 4,096 14 ms; files are 6 % larger for it."""
-NOTE = ".rewriting.part"  # beside a run's files while they are rewritten; holds file names only
+"""Rows of a group, which is read whole for one customer: with 150 columns 16,384 rows take 47 ms of
+CPU, 4,096 rows 14 ms; files are 6 % larger."""
+NOTE = ".rewriting.part"  # in a run's folder while it is rewritten; holds file names only
 _BETWEEN = "\x1f"
 _REMAINS = re.compile(r"\..+\.part|(tmp|openpyxl\.)[a-z0-9_]{8}")
 
 
 @dataclass(slots=True)
 class RunFolder:
-    """`OUTPUT/RUN_ID/` and what was written into it."""
+    """`OUTPUT/RUN_ID/`, with the number of rows of each file written."""
 
     path: Path
     rows: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def at(cls, output: str, run_id: str, home: Path) -> Self:
-        """Make the folder of a run in a folder, or the one under HOME that goes to a URL.
+        """Make the folder of a run in an output folder, or under HOME if the output is a URL.
 
         Raises:
             OutputError: it cannot be made or written, or the URL cannot be used.
@@ -72,7 +71,7 @@ class RunFolder:
         return cls(make_private_folder(output / run_id))
 
     def begin(self) -> None:
-        """Withdraw an earlier manifest and keep its report, before files are replaced."""
+        """Remove an earlier manifest and keep the earlier report, before files are replaced."""
         withdraw_manifest(self.path)
         (self.path / MANIFEST).unlink(missing_ok=True)
         report = self.path / REPORT
@@ -92,7 +91,7 @@ class RunFolder:
 
     @contextmanager
     def file(self, name: str, rows: int | None = None) -> Iterator[Path]:
-        """Give a temporary path for a file that appears whole on a clean exit."""
+        """Yield a temporary path for a file that appears whole on a clean exit."""
         with atomic_write(self.path / name) as partial:
             yield partial
         if rows is not None:
@@ -102,16 +101,19 @@ class RunFolder:
     def findings(
         self, columns: Sequence[SourceColumn]
     ) -> Iterator[Callable[[Sequence[RefusedRow], Sequence[Problem]], None]]:
-        """Give what writes refused rows and problems of an input; both files appear at the end."""
+        """Yield a function that writes an input's refused rows and problems.
+
+        Both files appear at the end.
+        """
         counts = {QUARANTINE: 0, PROBLEMS: 0}
         with (
-            quarantine_file(self.path / QUARANTINE, columns) as quarantine,
-            problems_file(self.path / PROBLEMS) as found,
+            quarantine_file(self.path / QUARANTINE, columns) as write_refused,
+            problems_file(self.path / PROBLEMS) as write_problems,
         ):
 
             def write(refused: Sequence[RefusedRow], problems: Sequence[Problem]) -> None:
-                quarantine(refused)
-                found(problems)
+                write_refused(refused)
+                write_problems(problems)
                 counts[QUARANTINE] += len(refused)
                 counts[PROBLEMS] += len(problems)
 
@@ -139,7 +141,7 @@ class RunFolder:
                 while table is not None and rows < PART_ROWS:
                     writer.write_table(table, row_group_size=GROUP_ROWS)
                     rows += table.num_rows
-                    table = None  # before the next is made
+                    table = None  # frees it before the next is made
                     table = next(rest, None)
             self.rows[part] = rows
             written.append(part)
@@ -159,55 +161,55 @@ class RunFolder:
         return rows
 
     def files(self) -> dict[str, dict[str, Any]]:
-        """Return name, bytes, rows and SHA-256 of the folder's files.
+        """Return bytes, rows and SHA-256 of the folder's files, by name.
 
-        The manifest is none of them, nor what the inbox writes beside them once the run has ended.
+        The manifest and the inbox's texts are left out.
         """
-        found: dict[str, dict[str, Any]] = {}
+        files: dict[str, dict[str, Any]] = {}
         for path in sorted(self.path.rglob("*")):
             name = path.relative_to(self.path).as_posix()
-            ours = name not in {MANIFEST, *INBOX_TEXTS} and not path.name.endswith(".part")
-            if path.is_file() and ours:
-                found[name] = _entry(path, self.rows.get(name))
-        return found
+            is_output = name not in {MANIFEST, *INBOX_TEXTS} and not path.name.endswith(".part")
+            if path.is_file() and is_output:
+                files[name] = _entry(path, self.rows.get(name))
+        return files
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Finds rows by what they have in one column, or in some columns together."""
+    """Finds rows by their values in one column, or in several together."""
 
-    # columns, and the values by which a row is found. A file without these columns has no such row.
+    # columns, and the values of matching rows; a file without these columns has no such row
     any_of: Sequence[tuple[tuple[str, ...], AbstractSet[tuple[str, ...]]]] = field(repr=False)
 
     @property
     def columns(self) -> list[str]:
-        """Return all columns that are looked at."""
+        """Return all columns that are compared."""
         return [name for names, _ in self.any_of for name in names]
 
     def of_rows(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Tell of each row of a table whether it is found."""
-        found = pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
-        for names, wanted in self.any_of:
-            if not wanted or not {*names} <= {*rows.column_names}:
+        """Return, for each row of a table, whether it matches."""
+        matching = pa.chunked_array([pa.array([False] * rows.num_rows, pa.bool_())])
+        for names, values in self.any_of:
+            if not values or not {*names} <= {*rows.column_names}:
                 continue
             texts = [rows[name].cast(pa.string()) for name in names]
             joined = pc.binary_join_element_wise(*texts, _BETWEEN) if texts[1:] else texts[0]
-            among = pa.array(sorted(map(_BETWEEN.join, wanted)), pa.string())
-            found = pc.or_(found, pc.is_in(joined, value_set=among))
-        return found
+            value_set = pa.array(sorted(map(_BETWEEN.join, values)), pa.string())
+            matching = pc.or_(matching, pc.is_in(joined, value_set=value_set))
+        return matching
 
     def matches(self, row: Mapping[str, str]) -> bool:
-        """Tell of a record whether it is found."""
+        """Return whether a record matches."""
         return any(
-            tuple(row.get(name) for name in names) in wanted for names, wanted in self.any_of
+            tuple(row.get(name) for name in names) in values for names, values in self.any_of
         )
 
     def count(self, file: Path) -> int:
-        """Return how many rows of a CSV or Parquet file are found."""
+        """Return the number of matching rows of a CSV or Parquet file."""
         return sum(1 for _ in self.found(file))
 
     def found(self, file: Path) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a CSV or Parquet file that are found."""
+        """Yield the matching rows of a CSV or Parquet file."""
         if file.suffix == ".csv":
             lines = records(file)
             head, _ = next(lines, ([], ""))
@@ -215,30 +217,30 @@ class RowFilter:
             yield from filter(self.matches, rows)
             return
         with pq.ParquetFile(file) as content:
-            names = [each for each in content.schema_arrow.names if each in self.columns]
+            names = [name for name in content.schema_arrow.names if name in self.columns]
             for group in range(content.num_row_groups):
-                going = self.of_rows(content.read_row_group(group, columns=names))
-                if pc.any(going).as_py():
-                    yield from content.read_row_group(group).filter(going).to_pylist()
+                matching = self.of_rows(content.read_row_group(group, columns=names))
+                if pc.any(matching).as_py():
+                    yield from content.read_row_group(group).filter(matching).to_pylist()
 
 
 @dataclass(slots=True)
 class RunFiles:
     """A past run's folder, being rewritten.
 
-    Each file appears whole. A note beside the files names the changed ones until the manifest is
-    written, so that `finish` repairs a crash in between. Rows that stay keep their order.
+    Each file appears whole. A note in the folder lists the changed files until the manifest is
+    written, so that `finish` repairs a crash in between. Remaining rows keep their order.
     """
 
     path: Path  # the folder
-    reason: str  # why, as the manifest will say
-    # the files changed or removed so far, by their path in the folder
+    reason: str  # for the manifest
+    # files changed or removed so far, by their path in the folder
     touched: list[str] = field(default_factory=list)
-    beside: int = 0  # how many files outside the folder were changed; no manifest tells of them
+    beside: int = 0  # number of changed files outside the folder, which no manifest lists
 
     @classmethod
     def of(cls, path: Path, reason: str) -> Self:
-        """Return a folder to rewrite; what a crash left unfinished there is resumed."""
+        """Return a folder to rewrite; a rewriting interrupted by a crash is resumed."""
         try:
             note = json.loads((path / NOTE).read_text("utf-8"))
         except FileNotFoundError:
@@ -263,9 +265,9 @@ class RunFiles:
             file.unlink(missing_ok=True)
 
     def drop(self, file: Path, rows: RowFilter) -> int:
-        """Take rows out of a CSV or Parquet file; return how many. Without any it stays as it is.
+        """Remove rows from a CSV or Parquet file; return how many.
 
-        The other records of a CSV file stay byte for byte as they were.
+        The other records of a CSV file stay unchanged, byte for byte.
         """
         number = rows.count(file)
         if not number:
@@ -281,23 +283,23 @@ class RunFiles:
             lines = records(file)
             head, raw = next(lines)
             written.write(raw)
-            named = ((dict(zip(head, cells, strict=False)), raw) for cells, raw in lines)
-            written.writelines(raw for row, raw in named if not rows.matches(row))
+            rest = ((dict(zip(head, cells, strict=False)), raw) for cells, raw in lines)
+            written.writelines(raw for row, raw in rest if not rows.matches(row))
         return number
 
-    def blank(self, file: Path, rows: RowFilter, fresh: Mapping[str, str | None]) -> int:
-        """Put other values into columns of some rows of a Parquet file; return how many."""
+    def blank(self, file: Path, rows: RowFilter, values: Mapping[str, str | None]) -> int:
+        """Replace values of some rows of a Parquet file, by column; return how many rows."""
         number = rows.count(file)
         if not number:
             return 0
 
         def blanked(group: pa.Table) -> pa.Table:
-            going = rows.of_rows(group)
-            for name, value in fresh.items():
-                place = group.schema.get_field_index(name)
-                kind = group.schema.field(place)
-                column = pc.if_else(going, pa.scalar(value, kind.type), group[name])
-                group = group.set_column(place, kind, column)
+            matching = rows.of_rows(group)
+            for name, value in values.items():
+                index = group.schema.get_field_index(name)
+                kind = group.schema.field(index)
+                column = pc.if_else(matching, pa.scalar(value, kind.type), group[name])
+                group = group.set_column(index, kind, column)
             return group
 
         self.touch(file)
@@ -305,7 +307,7 @@ class RunFiles:
         return number
 
     def sweep(self) -> None:
-        """Remove parts of files that a killed run left."""
+        """Remove partial files that a killed run left."""
         for file in sorted(self.path.rglob("*")):
             if file.is_file() and file.name != NOTE and _REMAINS.fullmatch(file.name):
                 file.unlink(missing_ok=True)
@@ -327,45 +329,45 @@ class RunFiles:
         return len(self.touched) + self.beside
 
     def _files_now(self, files: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """Return the manifest's list of files, the touched ones as they are now."""
-        found = {}
+        """Return the manifest's list of files with the changed ones updated."""
+        updated = {}
         for name in [*files, *(each for each in self.touched if each not in files)]:
             path = self.path / name
             if name not in self.touched:
-                found[name] = files[name]
+                updated[name] = files[name]
             elif path.exists():
-                counted = name not in files or files[name]["rows"] is not None
-                found[name] = _entry(path, rows_in(path) if counted else None)
-        return found
+                has_rows = name not in files or files[name]["rows"] is not None
+                updated[name] = _entry(path, rows_in(path) if has_rows else None)
+        return updated
 
 
 def _entry(path: Path, rows: int | None) -> dict[str, Any]:
-    """Return what a manifest says of a file."""
+    """Return a file's entry in a manifest."""
     return {"bytes": path.stat().st_size, "rows": rows, "sha256": sha256_of(path)}
 
 
 def _copy(file: Path, change: Callable[[pa.Table], pa.Table]) -> None:
-    """Write a Parquet file anew, row group by row group."""
+    """Rewrite a Parquet file, row group by row group."""
     with (
         pq.ParquetFile(file) as old,
         atomic_write(file) as partial,
         _parquet_writer(partial, old.schema_arrow) as writer,
     ):
         for group in range(old.num_row_groups):
-            kept = change(old.read_row_group(group))
-            if kept.num_rows:
-                writer.write_table(kept)
+            changed = change(old.read_row_group(group))
+            if changed.num_rows:
+                writer.write_table(changed)
 
 
 def read_columns(file: Path, columns: Sequence[str]) -> pa.Table:
-    """Return those of some columns that a Parquet file has."""
+    """Return a Parquet file's columns among those named."""
     with pq.ParquetFile(file) as content:
         present = [name for name in content.schema_arrow.names if name in columns]
         return content.read(columns=present)
 
 
 def rows_in(path: Path) -> int | None:
-    """Return how many rows a CSV or Parquet file has; None of another."""
+    """Return the number of rows of a CSV or Parquet file; None for another file."""
     if path.suffix == ".parquet":
         with pq.ParquetFile(path) as content:
             return int(content.metadata.num_rows)
@@ -373,7 +375,7 @@ def rows_in(path: Path) -> int | None:
 
 
 def _parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    words = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    encoded = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     return pq.ParquetWriter(
-        path, schema, compression="zstd", compression_level=1, use_dictionary=words
+        path, schema, compression="zstd", compression_level=1, use_dictionary=encoded
     )

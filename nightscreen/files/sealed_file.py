@@ -1,8 +1,8 @@
-"""Files sealed at rest under the data key: uploads, piece by piece, and what a run has to remember.
+"""Files sealed under the data key: uploads, and a run's workspace.
 
-An upload stays sealed until its run is over. A reader gets an anonymous file in memory under a
-path of this process: nothing in clear outlives it. A run's workspace under HOME holds its rows and
-lookups between the stations as Arrow tables; tasks pass names of pieces, never rows. It goes when
+An upload stays sealed until its run is over. A reader gets an anonymous file in memory, with a path
+of this process, so that no plain text outlives the process. A run's workspace under HOME holds rows
+and lookups between stations as Arrow tables; tasks pass their names, never rows. It is removed when
 the run completes.
 """
 
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
     from nightscreen.files.sealing import Sealer
 
 SUFFIX: Final = ".sealed"
-RESUMABLE_DAYS: Final = 7  # a sealed input is kept for so long after its run was stopped
+RESUMABLE_DAYS: Final = 7  # how long a sealed input is kept after its run was stopped
 MAGIC: Final = b"nightscreen sealed 1\n"
-_PIECE = 1 << 20  # sealed and opened at once: bounds memory, however large the file is
+_PIECE = 1 << 20  # bytes sealed at once: bounds memory, however large the file is
 _LENGTH_BYTES = 4  # of the length before each piece
-_END = 0xFFFFFFFF  # in the place of a length: the highest that fits there, and no piece is as long
+_END = 0xFFFFFFFF  # in place of a length, marks the end; no piece is so long
 
 
 @dataclass(slots=True)
 class SealedWriter:
-    """Seals what is written, as it comes."""
+    """Seals data piece by piece as they are written."""
 
     _file: BinaryIO
     _name: str
     _sealer: Sealer = field(repr=False)
-    size: int = 0  # bytes in clear so far
+    size: int = 0  # plain bytes so far
     _digest: hashlib._Hash = field(default_factory=hashlib.sha256)
     _waiting: bytearray = field(default_factory=bytearray, repr=False)
     _pieces: int = 0
 
     def write(self, data: bytes) -> None:
-        """Take some more."""
+        """Seal more data."""
         self._waiting += data
         self._digest.update(data)
         self.size += len(data)
@@ -59,7 +59,7 @@ class SealedWriter:
 
     @property
     def digest(self) -> str:
-        """Return `sha256:` and the digest of what came so far."""
+        """Return `sha256:` and the digest of the data so far."""
         return f"sha256:{self._digest.hexdigest()}"
 
     def _put(self, plain: bytes) -> None:
@@ -68,7 +68,7 @@ class SealedWriter:
         self._pieces += 1
 
     def finish(self) -> None:
-        """Write the last piece, and the end: a file without it was cut short."""
+        """Write the last piece and the end mark, without which a file counts as cut short."""
         if self._waiting:
             self._put(bytes(self._waiting))
             self._waiting.clear()
@@ -78,7 +78,7 @@ class SealedWriter:
 
 @contextmanager
 def sealed_writer(path: Path, sealer: Sealer) -> Iterator[SealedWriter]:
-    """Give what seals into a file; it appears whole on a clean exit, else not at all."""
+    """Yield a writer that seals into a file; the file appears whole on a clean exit."""
     with atomic_write(path) as partial, partial.open("wb") as file:
         file.write(MAGIC)
         writer = SealedWriter(file, path.stem, sealer)
@@ -99,13 +99,13 @@ def is_sealed(path: Path) -> bool:
 
 @contextmanager
 def unsealed(path: Path, sealer: Sealer) -> Iterator[Path]:
-    """Give a path under which this process reads a sealed file in clear, for as long as it is held.
+    """Yield a path at which this process can read a sealed file's plain text.
 
     Raises:
         InputError: it is gone, or cut short.
         JournalError: it was sealed under another key, or changed.
     """
-    with _anonymous_file() as (sink, clear):
+    with _anonymous_file() as (sink, plain_path):
         try:
             with path.open("rb") as file:
                 _unseal(file, sink, path, sealer)
@@ -114,21 +114,21 @@ def unsealed(path: Path, sealer: Sealer) -> Iterator[Path]:
                 "the uploaded file was removed, as it is once its run is over: upload it again"
             ) from None
         sink.flush()
-        yield clear
+        yield plain_path
 
 
 @contextmanager
 def in_memory(data: bytes) -> Iterator[Path]:
-    """Yield a path under which this process reads data that is on no disk in clear."""
-    with _anonymous_file() as (sink, clear):
+    """Yield a path at which this process can read data that are on no disk in plain text."""
+    with _anonymous_file() as (sink, plain_path):
         sink.write(data)
         sink.flush()
-        yield clear
+        yield plain_path
 
 
 @contextmanager
 def _anonymous_file() -> Iterator[tuple[BinaryIO, Path]]:
-    """Give a file that has no name on any disk, and a path of this process to it."""
+    """Yield a file without a name on any disk, and this process's path to it."""
     in_memory = hasattr(os, "memfd_create")
     with (
         os.fdopen(os.memfd_create("input", os.MFD_CLOEXEC), "wb")
@@ -140,24 +140,24 @@ def _anonymous_file() -> Iterator[tuple[BinaryIO, Path]]:
 
 
 @contextmanager
-def input_in_clear(path: Path, sealer: Sealer) -> Iterator[Path]:
-    """Give a path under which an input is read, which may be sealed or not.
+def unsealed_input(path: Path, sealer: Sealer) -> Iterator[Path]:
+    """Yield a path at which an input can be read, whether it is sealed or not.
 
     Raises:
-        InputError: as for `unsealed`.
-        JournalError: as for `unsealed`.
+        InputError: as in `unsealed`.
+        JournalError: as in `unsealed`.
     """
     if not is_sealed(path):
         yield path
         return
-    with unsealed(path, sealer) as clear:
-        yield clear
+    with unsealed(path, sealer) as plain_path:
+        yield plain_path
 
 
 def drop_sealed(folder: Path) -> int:
-    """Remove sealed inputs of a folder that no run can be resumed with any more.
+    """Remove sealed inputs of a folder that are older than `RESUMABLE_DAYS`; return how many files.
 
-    Files beside an input, such as its mapping, go by the same age.
+    Other files there, such as a mapping, are removed at the same age.
     """
     before = time.time() - RESUMABLE_DAYS * 86_400
     old = [path for path in folder.glob("*") if path.is_file() and path.stat().st_mtime < before]
@@ -189,12 +189,12 @@ def _context(name: str, number: int) -> bytes:
 # --- a run's workspace ---
 
 
-_PACKED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # read twice, soon gone
+_PACKED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)  # fast: soon removed
 _ONE_THREAD = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 def sweep_workspaces(home: Path, alive: Callable[[str], bool]) -> None:
-    """Remove what killed runs left between their stations.
+    """Remove the workspaces and quotes of killed runs.
 
     Folders of workspaces and of quotes are named `<run id>@<holder>`.
     """
@@ -206,10 +206,10 @@ def sweep_workspaces(home: Path, alive: Callable[[str], bool]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Sealed pieces of one run."""
+    """Sealed tables of one run."""
 
-    folder: Path  # their folder
-    run_id: str  # the run they belong to; a piece does not open in another run's name
+    folder: Path
+    run_id: str  # a table cannot be opened for another run
     _sealer: Sealer = field(repr=False)
 
     @classmethod
@@ -222,7 +222,7 @@ class Workspace:
         return f"workspace\x1f{self.run_id}\x1f{name}".encode()
 
     def put(self, name: str, table: pa.Table | pa.RecordBatch) -> None:
-        """Seal a table under a name, replacing what was there."""
+        """Seal a table under a name; replace an earlier one."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema, options=_PACKED) as writer:
             writer.write(table)
@@ -230,10 +230,10 @@ class Workspace:
         write_unsynced(self.folder / f"{name}.sealed", sealed)
 
     def get(self, name: str) -> pa.Table:
-        """Return the table of a name.
+        """Return the table with a name.
 
         Raises:
-            JournalError: it is not there, or does not open.
+            JournalError: it is missing, or cannot be opened.
         """
         try:
             sealed = (self.folder / f"{name}.sealed").read_bytes()
@@ -246,9 +246,9 @@ class Workspace:
         return pa.ipc.open_stream(opened, options=_ONE_THREAD).read_all()
 
     def has(self, name: str) -> bool:
-        """Return whether there is a table of a name."""
+        """Return whether there is a table with a name."""
         return (self.folder / f"{name}.sealed").exists()
 
     def clear(self) -> None:
-        """Remove every piece."""
+        """Remove all tables."""
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,8 +1,8 @@
 """Sealing of data at rest, and the pseudonyms that replace identifiers.
 
-AES-256-GCM under a data key; each sealed text carries the id of its key and is bound to what it is
-(its `context`), so that a sealed answer cannot be moved to another person. Pseudonyms have their
-own key, which never rotates. `journal.keyset` keeps the data keys, `keys` the lender's key.
+Data are encrypted with AES-256-GCM under a data key. Sealed data hold the id of their key and are
+bound to a `context`, so that a sealed answer cannot be moved to another person. Pseudonyms have
+their own key, which never rotates. `journal.keyset` stores the data keys, `keys` the lender's key.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-_NONCE_BYTES = 12  # what AES-GCM takes
-KEY_ID_BYTES = 4  # of a digest: enough to tell the few keys of a journal apart
-SUBJECT_BYTES = 16  # of a digest: 128 bits, so that no two are the same by chance
+_NONCE_BYTES = 12  # of AES-GCM
+KEY_ID_BYTES = 4  # of a digest: enough for the few keys of a journal
+SUBJECT_BYTES = 16  # of a digest: 128 bits, so that no two are equal by chance
 
 
 def pieces_of(joined: bytes) -> list[bytes]:
-    """Return pseudonyms, each of them, that were made joined to one piece of bytes."""
+    """Return the single pseudonyms of joined ones."""
     return [joined[at : at + SUBJECT_BYTES] for at in range(0, len(joined), SUBJECT_BYTES)]
 
 
 def key_id(key: bytes) -> bytes:
-    """Return the four bytes by which a sealed text names its key; they reveal nothing of it."""
+    """Return the id of a key in sealed data, four bytes that reveal nothing about the key."""
     return hmac.digest(key, b"nightscreen key id", "sha256")[:KEY_ID_BYTES]
 
 
 def fingerprint(key: bytes) -> str:
-    """Return the text by which a journal recognises the lender's key."""
+    """Return the fingerprint by which a journal recognises the lender's key."""
     return hmac.digest(key, b"nightscreen key fingerprint", "sha256").hex()
 
 
 class Sealer:
-    """Seals bytes under the newest data key; opens what any of them sealed.
+    """Seals bytes under the newest data key; opens bytes sealed under any of them.
 
     Args:
         keys: data keys of 32 bytes each, the newest last.
-        reread: gives the keys there are by now, in the same order: it is called where something was
-            sealed under a key that is not at hand, as after a rotation by another process.
+        reread: returns the present keys in the same order; called if data were sealed under an
+            unknown key, as after a rotation by another process.
     """
 
     def __init__(self, *keys: bytes, reread: Callable[[], Sequence[bytes]] | None = None) -> None:
@@ -63,7 +63,7 @@ class Sealer:
             self._newest = key_id(key)
 
     def seal(self, plain: bytes | memoryview, context: bytes) -> bytes:
-        """Return key id, nonce and ciphertext in one."""
+        """Return key id, nonce and ciphertext, joined."""
         newest = self._newest
         nonce = os.urandom(_NONCE_BYTES)
         return newest + nonce + self._ciphers[newest].encrypt(nonce, plain, context)
@@ -72,13 +72,13 @@ class Sealer:
         """Return the plain bytes.
 
         Raises:
-            JournalKeyError: sealed under a key that is not at hand.
-            JournalDamagedError: the sealed bytes were changed, or belong to something else.
+            JournalKeyError: sealed under an unknown key.
+            JournalDamagedError: the sealed bytes were changed, or have another context.
         """
-        named = sealed[:KEY_ID_BYTES]
-        if named not in self._ciphers and self._reread is not None:
+        sealed_by = sealed[:KEY_ID_BYTES]
+        if sealed_by not in self._ciphers and self._reread is not None:
             self._take(self._reread())
-        cipher = self._ciphers.get(named)
+        cipher = self._ciphers.get(sealed_by)
         if cipher is None:
             raise JournalKeyError(
                 "a stored answer was sealed under a data key that the journal does not have: "
@@ -96,20 +96,20 @@ class Sealer:
 
 @dataclass(frozen=True, slots=True)
 class Pseudonyms:
-    """Turns identifiers into keyed pseudonyms of sixteen bytes, always the same for the same one.
+    """Makes keyed pseudonyms of sixteen bytes, always the same for the same identifier.
 
-    The subject of a lookup is its kind and identity, not its check: a BVN has one pseudonym in
-    karma and ecosystem alike, so that an auditor can follow one person.
+    They depend on kind and identity, not on the check: a BVN has the same pseudonym in karma and
+    ecosystem, so that an auditor can follow one person.
     """
 
     key: bytes = field(repr=False)
 
     def subject(self, kind: str, identity: str, together_with: str | None = None) -> bytes:
-        """Return the pseudonym of an identifier (of two, where a check asks by both)."""
+        """Return the pseudonym of an identifier, or of two if a check asks by both."""
         return self._of(kind, identity, *([] if together_with is None else [together_with]))
 
     def subjects(self, kind: str, identities: Iterable[str]) -> bytes:
-        """Return the pseudonyms of many identifiers of one kind, joined; the same as `subject`."""
+        """Return the joined pseudonyms of many identifiers of one kind, as in `subject`."""
         return b"".join(self._of(kind, identity) for identity in identities)
 
     def customer(self, batch: str, customer_id: str) -> bytes:
@@ -117,15 +117,15 @@ class Pseudonyms:
         return self._of("customer", batch, customer_id)
 
     def customers(self, batch: str, customer_ids: Iterable[str]) -> bytes:
-        """Return the pseudonyms of many customers, joined; the same as `customer`."""
-        return b"".join(self._of("customer", batch, each) for each in customer_ids)
+        """Return the joined pseudonyms of many customers, as in `customer`."""
+        return b"".join(self._of("customer", batch, customer_id) for customer_id in customer_ids)
 
     def customers_anywhere(self, customer_ids: Iterable[str]) -> bytes:
-        """Return the pseudonyms of a lender's customers, joined: one for all batch names.
+        """Return the joined pseudonyms of a lender's customers that hold for all batch names.
 
         The same `customer_id` in two batches of a lender is the same customer.
         """
-        return b"".join(self._of("customer anywhere", each) for each in customer_ids)
+        return b"".join(self._of("customer anywhere", customer_id) for customer_id in customer_ids)
 
     def _of(self, *parts: str) -> bytes:
         return hmac.digest(self.key, "\x1f".join(parts).encode(), "sha256")[:SUBJECT_BYTES]

@@ -1,4 +1,4 @@
-"""Templates of a folder, as every page and text of the product reads them."""
+"""Jinja environments for all pages and texts."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 def html_templates(folder: Path) -> Environment:
-    """Return what renders the pages of a folder: values escaped, an unknown name an error."""
+    """Return the environment for a folder's HTML pages: values are escaped, unknown names fail."""
     return _templates(folder, escapes=True)
 
 
 def text_templates(folder: Path) -> Environment:
-    """Return what renders plain texts, which no browser takes for a page."""
+    """Return the environment for a folder's plain texts, without escaping."""
     return _templates(folder, escapes=False)
 
 
 def _templates(folder: Path, *, escapes: bool) -> Environment:
     return Environment(
         loader=FileSystemLoader(folder),
-        autoescape=escapes,  # noqa: S701 - a text that is no page needs none
+        autoescape=escapes,  # noqa: S701 - plain text needs none
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

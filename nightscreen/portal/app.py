@@ -1,14 +1,12 @@
-"""The portal as one ASGI application: its addresses, and the pages behind links.
+"""The portal as one ASGI application, wrapped by `web.guard`.
 
-Behind a link a customer consents, or types a one-time password for a BVN; `web.guard` wraps it all.
+With a link a customer consents, or types a one-time password for a BVN. `operations/` checks links,
+states and codes. A password is never shown again, and is in no address, log or cookie.
 
-Links, states and codes are judged in `operations/`; here an answer becomes a page. A password is
-never shown again, and is in no address, log or cookie.
-
-Of consent there are the link, the departure to the consent screen, the way back, what came. After
-the way back the browser is sent on to a clean address, so that code and state leave its address
-bar. One signed cookie has a random word, which ties a redirect to the browser that started it and
-identifies no person, and what the next page is to say.
+For consent there are four pages: the link, the redirect to the consent screen, the callback, and
+the result. After the callback the browser is redirected to a clean address, so that code and state
+leave its address bar. A signed cookie holds a random token, which ties a redirect to the browser
+that started it and identifies no person, and the result for the next page.
 """
 
 from __future__ import annotations
@@ -59,12 +57,12 @@ if TYPE_CHECKING:
 
     View = Callable[[Portal, Request], Awaitable[Response]]
 
-LONGEST_BODY = 8192  # bytes; nothing but short forms is sent
+LONGEST_BODY = 8192  # bytes; only short forms are sent
 LINK: Final = "/consent/{token}"
 TOLD: Final = "/consent/told"
 OTP_LINK: Final = f"{PATH}{{token}}"
-_LONGEST_TOKEN = 300  # ours, a signed key, are shorter
-_MOST_FIELDS = 20  # our form has one; a form with many is not ours
+_LONGEST_TOKEN = 300  # ours, signed keys, are shorter
+_MOST_FIELDS = 20  # our form has one field
 _ASKING = (LinkWord.OPEN, LinkWord.WRONG_OTP, LinkWord.MALFORMED)
 _OTP_STATUS = {
     LinkWord.EXPIRED: 410,
@@ -74,8 +72,8 @@ _OTP_STATUS = {
     LinkWord.UNAVAILABLE: 503,
 }
 _COOKIE_S = 900  # a little more than a customer may take on the consent screen
-_WORD_BYTES = 16  # 128 bits: nobody guesses one
-_LONGEST_CODE = 2000  # the service's specification names no length; bounds what a stranger can send
+_WORD_BYTES = 16  # 128 bits cannot be guessed
+_LONGEST_CODE = 2000  # the service's specification names no length; bounds the input
 _READ = ("code", "state", "error")
 
 _REFUSED_STATUS = {Refusal.USED: 410, Refusal.EXPIRED: 410, Refusal.OTHER_BROWSER: 403}
@@ -121,7 +119,7 @@ def application(
         route("GET", "/icon.svg", _icon),
         route("GET", HEALTH, _health),
     ]
-    if portal.place.callback_path:  # the registered address goes before all others
+    if portal.place.callback_path:  # the registered address takes precedence
         routes = [
             route("GET", portal.place.callback_path, come_back),
             route("GET", TOLD, told),
@@ -160,15 +158,15 @@ async def _health(portal: Portal, _request: Request) -> Response:
         except JournalError:
             return False
 
-    sound = await asyncio.to_thread(answers)
-    return JSONResponse({"ok": sound}, 200 if sound else 503)
+    is_well = await asyncio.to_thread(answers)
+    return JSONResponse({"ok": is_well}, 200 if is_well else 503)
 
 
 def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) -> None:
-    """Serve the portal until SIGINT or SIGTERM; answers under way are given first.
+    """Serve the portal until SIGINT or SIGTERM; requests under way are completed first.
 
     Prints one line on stdout when it listens: `portal listening on http://HOST:PORT for ORIGIN`.
-    Port 0 takes a free one, None that of the portal's own address, or 8080.
+    Port 0 takes a free one; None takes that of the portal's own address, or 8080.
 
     Raises:
         UsageError: a setting is missing, or the port is taken.
@@ -182,7 +180,7 @@ def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) 
 
 
 async def start(portal: Portal, request: Request) -> Response:
-    """Say who asks for what, as often as the link is opened."""
+    """Show who asks for which consent, each time the link is opened."""
     asked = await _resolve_consent(portal, request)
     if isinstance(asked, Refusal):
         return _refused(portal, "link", asked, 404)
@@ -216,14 +214,14 @@ async def _resolve_consent(portal: Portal, request: Request) -> AskedConsent | R
 
 
 def _refused(portal: Portal, what: str, why: Refusal, unknown: int) -> Response:
-    """Say why a link or a state does not work; one that was changed is as good as unknown."""
+    """Return the page that says why a link or a state does not work; a changed one is unknown."""
     kind = why if why in _REFUSED_STATUS else Refusal.UNKNOWN
     return portal.error_page(f"{what}_{kind}", _REFUSED_STATUS.get(why, unknown))
 
 
 async def come_back(portal: Portal, request: Request) -> Response:
-    """Accept the redirect of the consent screen, and redirect the browser to the result."""
-    if request.method != "GET":  # to ask for headers alone must use nothing up
+    """Accept the consent screen's redirect, and redirect the browser to the result."""
+    if request.method != "GET":  # a HEAD request must not use up the state
         return portal.error_page("method", 405)
     given = _read(request)
     if given is None or not given.get("state"):
@@ -247,9 +245,9 @@ async def come_back(portal: Portal, request: Request) -> Response:
             transport=portal.transport,
         )
         what = _RESULT_OF_EXCHANGE.get(done.ending, done.ending.value)
-        if done.ending is not ExchangeEnd.KEPT:  # whoever looks after the portal sees why
-            said = {"exchange": done.ending.value, "trouble": done.trouble}
-            log("portal", said, in_json=portal.settings.log_format == "json")
+        if done.ending is not ExchangeEnd.KEPT:  # for the operator of the portal
+            fields = {"exchange": done.ending.value, "trouble": done.trouble}
+            log("portal", fields, in_json=portal.settings.log_format == "json")
     message = {
         "what": what,
         "granted": () if done is None or done.grant is None else done.grant.scopes,
@@ -260,7 +258,7 @@ async def come_back(portal: Portal, request: Request) -> Response:
 
 
 async def told(portal: Portal, request: Request) -> Response:
-    """Return what came of the way back; the address says nothing of it."""
+    """Show the result of the callback, which the address does not reveal."""
     message = _held(portal, request)
     what = message.get("what")
     if what is None:
@@ -280,13 +278,13 @@ def _cookie(portal: Portal) -> str:
 
 
 def _held(portal: Portal, request: Request) -> dict[str, Any]:
-    """Return what the browser's cookie holds; nothing where it is not ours or too old."""
+    """Return the content of the browser's cookie; empty if it is not ours or too old."""
     text = request.cookies.get(_cookie(portal), "")
     return read_signed(portal.journal, "browser", text, _COOKIE_S) or {}
 
 
 def _word(portal: Portal, request: Request) -> str:
-    """Return the word that identifies this browser, a new one where it has none."""
+    """Return the token that identifies this browser, a new one if it has none."""
     return _held(portal, request).get("word") or secrets.token_urlsafe(_WORD_BYTES)
 
 
@@ -304,9 +302,9 @@ def _remember(portal: Portal, response: Response, **held: object) -> Response:
 
 
 def _read(request: Request) -> dict[str, str] | None:
-    """Return what came back; None if anything is given twice."""
-    given = [each for each in request.query_params.multi_items() if each[0] in _READ]
-    return dict(given) if len({name for name, _ in given}) == len(given) else None
+    """Return the callback's parameters; None if any is given twice."""
+    items = [item for item in request.query_params.multi_items() if item[0] in _READ]
+    return dict(items) if len({name for name, _ in items}) == len(items) else None
 
 
 def _redirect_error(error: str) -> str:
@@ -320,12 +318,12 @@ def _redirect_error(error: str) -> str:
 
 
 async def show_otp(portal: Portal, request: Request) -> Response:
-    """Ask for the password, as often as the link is opened."""
+    """Ask for the password, each time the link is opened."""
     return _otp_page(portal, request, await _resolve_otp(portal, request))
 
 
 async def take_otp(portal: Portal, request: Request) -> Response:
-    """Send a password on, and show the result."""
+    """Send a password to the service, and show the result."""
     token = request.path_params["token"]
     form, _ = await read_form(request, _MOST_FIELDS)
     view = await _resolve_otp(portal, request)
@@ -349,7 +347,7 @@ async def _resolve_otp(portal: Portal, request: Request) -> LinkView:
 
 
 def _otp_page(portal: Portal, request: Request, view: LinkView, fault: str = "") -> Response:
-    """Ask for the password, saying what was wrong with the last, or say how the link stands."""
+    """Return the form for the password, with what was wrong, or the page of the link's state."""
     if view.word in _ASKING:
         return portal.page(
             "otp",

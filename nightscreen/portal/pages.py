@@ -1,7 +1,6 @@
-"""What the customers' pages share: where customers reach them, their looks and their pace.
+"""Shared by the customers' pages: the portal's address, templates and rate limits.
 
-Words and looks are in `data/pages/portal/`: no script, one style, nothing from afar. Which page is
-shown is decided by the endpoints.
+Texts and style are in `data/pages/portal/`: no script, one style, nothing from other hosts.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
 
 TEMPLATES = DATA / "pages" / "portal"
 USUAL_PORT = 8080  # as in deploy/, behind a proxy; not 8090, the desk's
-# choices: a person needs fewer, and a program that guesses gets nowhere
-DEPARTURES_A_MINUTE = 10  # how often one link leads to the consent screen; each is a record
-TRIES_A_MINUTE = 6  # how often a password is typed under one link
+# choices: enough for a person, too few for a program that guesses
+DEPARTURES_A_MINUTE = 10  # redirects of one link to the consent screen; each is a record
+TRIES_A_MINUTE = 6  # passwords typed with one link
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _PHONE = re.compile(r"\+?[\d ()-]{7,20}")
 _templates = cache(html_templates)
@@ -44,8 +43,8 @@ _templates = cache(html_templates)
 class Place(NamedTuple):
     """The portal's own address."""
 
-    origin: str  # scheme, host and port under which customers reach it
-    # path of the registered redirect address; empty where another application answers there
+    origin: str  # scheme, host and port that customers use
+    # path of the registered redirect address; empty if another application has it
     callback_path: str
 
     @property
@@ -55,7 +54,7 @@ class Place(NamedTuple):
 
     @property
     def port(self) -> int:
-        """Return the default port: that of its own address, if it is on this machine."""
+        """Return the default port: that of an http address, else `USUAL_PORT`."""
         port = urlsplit(self.origin).port
         return USUAL_PORT if self.is_secure or port is None else port
 
@@ -78,14 +77,14 @@ def place_of(settings: Settings) -> Place:
 
 
 class RateLimit:
-    """Lets something begin so many times a minute, for each key; in this process alone."""
+    """Limits how often something may begin per minute and key, in this process."""
 
     def __init__(self, times: int) -> None:
         self._times = times
         self._begun: defaultdict[str, deque[float]] = defaultdict(deque)
 
     def try_acquire(self, key: str) -> bool:
-        """Return whether it may begin once more, and count it if so."""
+        """Return whether it may begin once more; count it if so."""
         now, begun = time.monotonic(), self._begun[key]
         while begun and now - begun[0] >= 60:  # noqa: PLR2004 - a minute
             begun.popleft()
@@ -99,9 +98,9 @@ class RateLimit:
 class Portal:
     """The portal's parts."""
 
-    journal: Journal  # where links, states and grants are kept; other processes may use it too
-    settings: Settings  # the service, the consent screen, the portal's address and names
-    transport: Transport | None = None  # another way to the service than sockets, for tests
+    journal: Journal  # holds links, states and grants; other processes may use it too
+    settings: Settings
+    transport: Transport | None = None  # replaces the network in tests
     place: Place = field(init=False)
     departures: RateLimit = field(default_factory=lambda: RateLimit(DEPARTURES_A_MINUTE))
     tries: RateLimit = field(default_factory=lambda: RateLimit(TRIES_A_MINUTE))
@@ -110,7 +109,7 @@ class Portal:
         self.place = place_of(self.settings)
 
     def page(self, template: str, status: int = 200, **values: object) -> Response:
-        """Return a page in the lender's name: its template, without ending, and its values."""
+        """Return a page in the lender's name from a template, named without its ending."""
         contact = self.settings.portal_contact.strip()
         name = self.settings.portal_name
         lender = {"name": name, "contact": contact, "contact_link": contact_link(contact)}
@@ -121,14 +120,14 @@ class Portal:
     def error_page(self, kind: str, status: int, again: str = "") -> Response:
         """Return a page that says what went wrong and what the customer can do.
 
-        The kind is a key of the template's table, `again` a path to begin again at.
+        `kind` is a key of the template's table, `again` a path to start again.
         """
         return self.page("trouble", status, kind=kind, again=again)
 
 
 @cache
 def style() -> str:
-    """Return the style that every page carries."""
+    """Return the CSS of every page."""
     return (TEMPLATES / "style.css").read_text("utf-8")
 
 
@@ -136,9 +135,8 @@ def policy(forms_lead_to: str = "") -> str:
     """Return the content security policy of an answer.
 
     Args:
-        forms_lead_to: origin a form may be redirected to, besides our own. That origin may redirect
-            the browser again, to sign in elsewhere; browsers check each redirect against the
-            policy.
+        forms_lead_to: an origin, besides our own, to which a form may redirect. That origin may
+            redirect the browser again, to sign in elsewhere; browsers check every redirect.
     """
     digest = b64encode(sha256(style().encode()).digest()).decode()
     onward_to = f" {forms_lead_to} https:" if forms_lead_to else ""
@@ -149,7 +147,7 @@ def policy(forms_lead_to: str = "") -> str:
 
 
 def contact_link(contact: str) -> str:
-    """Return the address behind a contact that is an email or a phone number, else nothing."""
+    """Return the `mailto:` or `tel:` address of a contact; empty for another text."""
     if _EMAIL.fullmatch(contact):
         return f"mailto:{contact}"
     return "tel:" + re.sub(r"[^\d+]", "", contact) if _PHONE.fullmatch(contact) else ""

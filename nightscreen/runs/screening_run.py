@@ -22,7 +22,7 @@ from nightscreen.files.memory_tuning import trim_memory, tune_allocator
 from nightscreen.files.outputs import PROBLEMS
 from nightscreen.files.places import is_url
 from nightscreen.files.quarantine import append_problems
-from nightscreen.files.sealed_file import Workspace, input_in_clear
+from nightscreen.files.sealed_file import Workspace, unsealed_input
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.lookups import NewLookup
 from nightscreen.planning.customers import gather_customers, planning_queries
@@ -152,7 +152,7 @@ def _open(
 ) -> ScreeningRun:
     resolved = resolve(given, journal, settings.approval_timeout)
     earlier = resolved.earlier
-    path = opened.enter_context(input_in_clear(resolved.input, journal.sealer))
+    path = opened.enter_context(unsealed_input(resolved.input, journal.sealer))
     digest = file_digest(path)
     require_same_input(earlier, digest)
     mapping_file = resolved.parameters.mapping

@@ -1,1 +1,1 @@
-"""What the desk and the portal share: one guard for every request, one way to serve, forms."""
+"""Shared by desk and portal: the guard of every request, forms, and serving."""

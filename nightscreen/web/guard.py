@@ -1,8 +1,7 @@
-"""What every request passes before an endpoint sees it, every answer after, forms, and the log.
+"""Checks of every request, security headers of every response, forms, and the log.
 
-The host must be ours, addresses short, forms from our own pages, and each answer carries the
-headers that keep a page to itself. A fault ends as a page and one line in the log. How long a
-request may take to arrive is limited in `serve`.
+The host must be ours, addresses short, and forms from our own pages. An unexpected error gives a
+page and one line in the log. `serve` limits how long a request may take to arrive.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ if TYPE_CHECKING:
     NoPage = Callable[[Request, HTTPException], Response]
 
 HEALTH: Final = "/health"
-LONGEST_ADDRESS: Final = 4096  # path and query: a page of ours to come back to has 2,000 at most
+LONGEST_ADDRESS: Final = 4096  # path and query; the longest of our own pages has 2,000
 _HOST = re.compile(rb"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,4}[0-9]?)?")
 _FEATURES = ("camera", "display-capture", "geolocation", "microphone", "payment", "usb")
 _PERMISSIONS = ", ".join(f"{name}=()" for name in _FEATURES)
-_YEARS_S = 2 * 365 * 24 * 3600  # two years, a choice: browsers ask for nothing but TLS for so long
+_YEARS_S = 2 * 365 * 24 * 3600  # two years, a choice: browsers use only https for so long
 _PORTS = {"http": 80, "https": 443}
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITE = frozenset({"same-origin", "none"})
 
 
 def origin_of(url: str) -> str:
-    """Return scheme, host and port of an address as browsers compare them; empty for none."""
+    """Return scheme, host and port of an address as browsers compare them; empty if invalid."""
     parts = urlsplit(url)
     try:
         number = parts.port
@@ -58,31 +57,31 @@ def origin_of(url: str) -> str:
 
 
 def page_of(scope: Scope) -> str:
-    """Return the name of the page that a request reached; empty where it reached none."""
+    """Return the name of the page that a request reached; empty if it reached none."""
     endpoint = scope.get("endpoint")
     return getattr(getattr(endpoint, "func", endpoint), "__name__", "")
 
 
-def log(name: str, words: Mapping[str, str], *, in_json: bool = False) -> None:
-    """Write a line on stderr, or one JSON object: names and words, none of them a person's."""
+def log(name: str, fields: Mapping[str, str], *, in_json: bool = False) -> None:
+    """Write a line, or a JSON object, on stderr; it must hold no personal data."""
     at = instant_text(system_clock()) or ""
     if in_json:
-        line = json.dumps({"at": at, "event": name, **words})
+        line = json.dumps({"at": at, "event": name, **fields})
     else:
-        line = " ".join((at, name, *(f"{each}={word}" for each, word in words.items())))
+        line = " ".join((at, name, *(f"{key}={value}" for key, value in fields.items())))
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
 class Guard:
-    """Wraps the pages of an application, and writes a line of the log for each answer.
+    """Wraps an application; writes a log line for each response.
 
     Args:
-        inner: the pages.
+        inner: the application.
         origins: scheme, host and port of each address that is served.
-        headers: those of every answer (`headers_of`).
-        refusal: makes the page of a kind of trouble, with a status.
-        no_page: answers where there is no page, or not for this method or form.
+        headers: headers of every response (`headers_of`).
+        refusal: makes the page for a kind of error and a status.
+        no_page: responds if there is no page, or not for this method or form.
         log: writes the line.
     """
 
@@ -104,8 +103,8 @@ class Guard:
         self._headers = tuple((name.encode(), value.encode()) for name, value in headers.items())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass, or answer it here."""
-        scope["app"] = self  # routes raise then what they would answer in plain text
+        """Pass a request on, or refuse it."""
+        scope["app"] = self  # makes routes raise errors instead of answering in plain text
         if scope["type"] != "http":
             await self._inner(scope, receive, send)
             return
@@ -120,7 +119,7 @@ class Guard:
                 message["headers"] = [*message["headers"], *own_headers]
             await send(message)
 
-        refused, answer = self._refusal(scope), None
+        refused, response = self._refusal(scope), None
         try:
             if refused is None:
                 await self._inner(scope, receive, with_headers)
@@ -128,15 +127,15 @@ class Guard:
             if error.status_code == 413:  # noqa: PLR2004 - a body over the limit of its route
                 refused = ("too_large", 413)
             else:
-                answer = await asyncio.to_thread(self._no_page, Request(scope), error)
+                response = await asyncio.to_thread(self._no_page, Request(scope), error)
         except Exception as error:  # noqa: BLE001 - the edge: a traceback could show a person
             is_expected = isinstance(error, NightscreenError)
             self._log({"fault": str(error) if is_expected else type(error).__name__})
             refused = ("broken", 500)
         if refused is not None:
-            answer = self._page(*refused)
-        if answer is not None and not sent:
-            await answer(scope, receive, with_headers)
+            response = self._page(*refused)
+        if response is not None and not sent:
+            await response(scope, receive, with_headers)
         self._log(
             {
                 "method": scope["method"] if scope["method"] in {*_SAFE, "POST"} else "other",
@@ -148,10 +147,10 @@ class Guard:
         )
 
     def _refusal(self, scope: Scope) -> tuple[str, int] | None:
-        """Return why a request is not let through, and the status that says so."""
+        """Return why a request is refused, with the status; None if it is not."""
         if len(scope["path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
             return ("too_long", 414)
-        if "\0" in scope["path"]:  # no table can hold it
+        if "\0" in scope["path"]:  # no database column can hold it
             return ("nul", 400)
         if scope["path"] != HEALTH and not self._is_ours(_values(scope, b"host")):
             return ("other_host", 421)
@@ -166,10 +165,10 @@ class Guard:
         return any(origin_of(f"{scheme}://{host}") in self._origins for scheme in self._schemes)
 
     def _is_from_our_pages(self, scope: Scope) -> bool:
-        """Tell whether a request that changes something comes from a page of ours.
+        """Return whether a request that changes something comes from one of our pages.
 
-        Browsers say so in Sec-Fetch-Site, older ones in Origin. What sends neither is no browser,
-        and has none of its cookies.
+        Browsers send Sec-Fetch-Site, older ones Origin. A client that sends neither is not a
+        browser and has none of its cookies.
         """
         sites = _values(scope, b"sec-fetch-site")
         if sites:
@@ -183,10 +182,10 @@ def _values(scope: Scope, wanted: bytes) -> list[bytes]:
 
 
 def headers_of(content_policy: str, *, is_secure: bool) -> dict[str, str]:
-    """Return the headers of every answer, unless the answer sets its own."""
-    always = {
+    """Return the headers of every response, unless the response sets its own."""
+    headers = {
         "content-security-policy": content_policy,
-        "referrer-policy": "same-origin",  # with none, browsers name no origin of our own forms
+        "referrer-policy": "same-origin",  # without it, browsers send no Origin with our own forms
         "cache-control": "no-store",
         "x-content-type-options": "nosniff",
         "x-frame-options": "DENY",
@@ -196,20 +195,20 @@ def headers_of(content_policy: str, *, is_secure: bool) -> dict[str, str]:
         "permissions-policy": _PERMISSIONS,
     }
     if is_secure:
-        always["strict-transport-security"] = f"max-age={_YEARS_S}"
-    return always
+        headers["strict-transport-security"] = f"max-age={_YEARS_S}"
+    return headers
 
 
-# --- forms, and what answers them ---
+# --- forms ---
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
-_LONGEST_FIELD: Final = 64 * 1024  # of one that comes beside a file
+_LONGEST_FIELD: Final = 64 * 1024  # of a form with a file
 
 Form = dict[str, list[str]]
 
 
 class _InMemory(MultiPartParser):
-    """Keeps a file in memory: on disk it would lie in clear."""
+    """Keeps a file in memory: on disk it would be unencrypted."""
 
     spool_max_size = 1 << 40
 
@@ -217,11 +216,11 @@ class _InMemory(MultiPartParser):
 async def read_form(
     request: Request, most_fields: int, *, takes_file: bool = False
 ) -> tuple[Form, UploadFile | None]:
-    """Return the fields of a form, and the file it bears, in memory; None where it bears none.
+    """Return the fields of a form, and its file, in memory, if it has one.
 
     Raises:
-        HTTPException: 415: it is no form; 400: it cannot be read, has too many fields or a NUL,
-            which no table holds, or its file did not arrive whole.
+        HTTPException: 415: it is not a form; 400: it cannot be read, has too many fields or a NUL,
+            which no database column can hold, or its file did not arrive whole.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != ("multipart/form-data" if takes_file else FORM_TYPE):
@@ -248,11 +247,11 @@ async def read_form(
 
 
 def attachment(content: bytes, name: str, media_type: str) -> Response:
-    """Return a file that browsers save and never show; the guard forbids them to guess its type."""
+    """Return a file that browsers save and never show."""
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
     return Response(content, media_type=media_type, headers=headers)
 
 
 def see_other(address: str) -> Response:
-    """Return a redirect after which the browser asks with GET."""
+    """Return a redirect that the browser follows with GET."""
     return RedirectResponse(address, 303)

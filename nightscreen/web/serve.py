@@ -1,7 +1,4 @@
-"""Serving an application over http: one socket, patience with limits, an end in good order.
-
-Sockets, signals and the announcement live here. A proxy in front brings https.
-"""
+"""Serve an application over http: one socket, time limits, an orderly end; a proxy adds https."""
 
 from __future__ import annotations
 
@@ -27,28 +24,27 @@ if TYPE_CHECKING:
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE = 200
 _MOST_WAITING = 100
-"""Connections without a whole request; the other half of `_AT_ONCE` is for those with one."""
+"""Connections without a complete request; the other half of `_AT_ONCE` is for those with one."""
 _LEAST_BYTES_A_S = 4096
-"""What brings so much counts as if it had begun just now; the slowest of mobile lines does."""
+"""A connection with this rate counts as new; even slow mobile lines reach it."""
 _END_WITHIN_S = 90
-"""A little more than a call to the service may take: one that was sent is settled. A request ends
-as it would also where whoever made it goes away."""
-HEAD_WITHIN_S = 10.0  # the head of a request is a few hundred bytes; so is a form that is no file
+"""A little more than a call to the service may take, so that it is settled. A request is completed
+even if the client goes away."""
+HEAD_WITHIN_S = 10.0  # the head of a request, or a form without a file, is a few hundred bytes
 FILE_WITHIN_S = 300.0  # a hundred megabytes over a line of five megabits
 
 
 class TimeoutProtocol(H11Protocol):
-    """Closes a connection on which a request has begun, or none has, and does not come whole.
+    """Closes a connection whose request does not arrive completely in time.
 
-    Without a limit, a client that opens connections and waits would hold all of `_AT_ONCE` for
-    ever. Where many such connections are open, another one takes the place of the one that has
-    waited the longest for the least: nobody is kept out, however many renew themselves or send a
-    byte at a time.
+    Without a limit, a client that opens connections and waits could occupy all of `_AT_ONCE` for
+    ever. If many such connections are open, a new one replaces the one that has waited longest and
+    sent least, so that new clients always get through.
 
     Attributes:
-        head_within_s: for the head of a request, once the connection is open or was answered.
-        body_within_s: for the body, from there on.
-        waits_since: when it began to wait, on the loop's clock; later for what it brings.
+        head_within_s: limit for the head of a request, from the connection or the last response.
+        body_within_s: limit for the body, from the end of the head.
+        waits_since: when it began to wait, on the loop's clock, moved forward by the data it sent.
     """
 
     head_within_s = HEAD_WITHIN_S
@@ -58,7 +54,7 @@ class TimeoutProtocol(H11Protocol):
     _in_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first request."""
+        """Start the time limit; drop another connection if too many wait."""
         super().connection_made(transport)
         self.waits_since = self.loop.time()
         self._wait(self.head_within_s)
@@ -73,7 +69,7 @@ class TimeoutProtocol(H11Protocol):
             min(waiting, key=lambda each: each.waits_since).transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Wait on until the request is whole."""
+        """Adjust the time limit to the state of the request."""
         super().data_received(data)
         self.waits_since += len(data) / _LEAST_BYTES_A_S
         was_in_body, self._in_body = self._in_body, self.conn.their_state is h11.SEND_BODY
@@ -85,17 +81,17 @@ class TimeoutProtocol(H11Protocol):
             self._wait(self.head_within_s)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request; this one's time counts no more."""
+        """Start to wait for the next request."""
         self.waits_since = self.loop.time()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing any more."""
+        """End the time limit."""
         self._wait(None)
         super().connection_lost(exc)
 
     def _wait(self, within_s: float | None) -> None:
-        """Give up after so many seconds, counted from now; None is for ever."""
+        """Set the time limit, in seconds from now; None for no limit."""
         if self._deadline is not None:
             self._deadline.cancel()
         give_up = self._give_up
@@ -108,14 +104,14 @@ class TimeoutProtocol(H11Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Tell whether no whole request is there that is being answered."""
-        answered = self.cycle is None or self.cycle.response_complete
-        return answered or self.conn.their_state is h11.SEND_BODY
+        """Return whether no complete request is being answered."""
+        is_answered = self.cycle is None or self.cycle.response_complete
+        return is_answered or self.conn.their_state is h11.SEND_BODY
 
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
-    """Listen on an address, port 0 for a free one; give the socket and where that is.
+    """Listen on an address (port 0 for a free one); yield the socket and its URL.
 
     Raises:
         UsageError: the port is taken.
@@ -142,14 +138,14 @@ def serve_app(
     proxies: str = "",
     takes_files: bool = False,
 ) -> None:
-    """Serve an application until SIGINT or SIGTERM; answers under way are given first.
+    """Serve an application until SIGINT or SIGTERM; requests under way are completed first.
 
     Args:
         app: the application.
-        listener: where it listens.
-        announcement: lines to print; whoever connects from then on is answered.
-        proxies: whose X-Forwarded-For says where a request comes from.
-        takes_files: a body has as long as a large file needs.
+        listener: the socket.
+        announcement: lines to print when it is ready.
+        proxies: proxies whose X-Forwarded-For is trusted.
+        takes_files: bodies may take as long as a large file.
     """
 
     class Protocol(TimeoutProtocol):
@@ -168,15 +164,15 @@ def serve_app(
         limit_concurrency=_AT_ONCE,
         timeout_graceful_shutdown=_END_WITHIN_S,
     )
-    before = {number: signal.signal(number, _ignore) for number in _STOPS}
+    previous = {number: signal.signal(number, _ignore) for number in _STOPS}
     sys.stdout.write(f"{announcement}\n")
     sys.stdout.flush()
     try:
         uvicorn.Server(config).run(sockets=[listener])
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
 def _ignore(_signal: int, _frame: FrameType | None) -> None:
-    """Take the signal that the server raises again after a clean stop."""
+    """Ignore the signal that the server raises again after a clean stop."""
