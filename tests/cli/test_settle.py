@@ -26,7 +26,7 @@ NAMED = 2_500_000
 @pytest.fixture
 def bureau(tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch) -> Bureau:
     """A night with one ecosystem call at a cost beyond belief, and one call in doubt."""
-    made, lost = Bureau(tmp_path, rows=30), [1]
+    made, lost = Bureau(tmp_path, rows=15), [1]
     odd_answer(made, "ecosystem", NAMED)
     made.service.meta = lambda cost, _: {"cost": cost}
 

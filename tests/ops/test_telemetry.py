@@ -13,7 +13,7 @@ from nightscreen.calling.asking import Asking
 from nightscreen.tasks.telemetry import Meter
 from tests.money.service_in_memory import LOST, Bureau
 
-ROWS = 30
+ROWS = 12
 
 
 class Kept:

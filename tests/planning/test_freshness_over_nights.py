@@ -46,10 +46,10 @@ def person(number: int) -> dict[str, str]:
 
 def test_what_a_run_asked_is_fresh_in_it_and_whenever_it_is_resumed(nights: Nights) -> None:
     """With limits of nothing a resume, days later, asks only what the cap had left."""
-    rows = [person(number) for number in range(1, 17)]
+    rows = [person(number) for number in range(1, 11)]
     limits = [f"{name}=0" for name in LIMITS]
     nights.screen(rows)
-    first = nights.after(1).screen(rows, freshness=limits, max_spend="80")
+    first = nights.after(1).screen(rows, freshness=limits, max_spend="50")
     assert first.report["stop_reason"] == "budget"
     asked = len(nights.calls())
     nights.after(2).screen(rows, freshness=limits)  # another run, whose answers are newer still

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +17,7 @@ from nightscreen.schemas.errors import InputError, SettingsError
 from tests.client.fakes import Canned
 from tests.laws import all_calls
 from tests.money.service_in_memory import LOST, Bureau
-from tests.screening import Unasked, World, customer
+from tests.screening import Night, Unasked, World, customer
 
 HAVE_ACCOUNTS = [
     row
@@ -115,33 +116,46 @@ def test_nothing_is_sent_after_the_deadline(tmp_path: Path) -> None:
     assert max(sent_at) < ends
 
 
-def test_a_run_under_way_is_resumed_by_nobody_else(world: World) -> None:
-    """Whoever tries is told so, and the run goes on as if nothing had been."""
-    told = list[str]()
+@dataclass(frozen=True)
+class Resumed:
+    """A run that was resumed, and what somebody saw who looked before and while it went on."""
 
-    def resume(run: ScreeningRun) -> None:
-        with pytest.raises(InputError) as refused:
-            world.screen(run=run.run_id)
-        told.append(str(refused.value))
-
-    night = world.screen_by(Unasked(resume), HAVE_ACCOUNTS[:2], checks=["bank_account"])
-    assert [night.report["run_id"] in each for each in told] == [True]
-    assert night.report["state"] == "completed"
-    assert Decimal(night.report["cost"]["total"]) == Decimal(world.charged) == 20
+    world: World
+    night: Night
+    manifests: list[bool]
+    refused: list[str]
 
 
-def test_no_manifest_stands_while_files_are_replaced(world: World) -> None:
-    """Whoever takes files by the manifest takes those of one session."""
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory: pytest.TempPathFactory) -> Resumed:
+    """A run that its cap stopped, resumed under another; somebody else tries so meanwhile."""
+    world, refused = World(tmp_path_factory.mktemp("resumed")), list[str]()
     first = world.screen(HAVE_ACCOUNTS[:4], checks=["bank_account"], max_spend="20")
-    manifest, seen = first.folder / "manifest.json", list[bool]()
-    assert manifest.exists()
+    manifest = first.folder / "manifest.json"
+    manifests = [manifest.exists()]
 
-    def look(_: ScreeningRun) -> None:
-        seen.append(manifest.exists())
+    def look(run: ScreeningRun) -> None:
+        manifests.append(manifest.exists())
+        with pytest.raises(InputError) as told:
+            world.screen(run=run.run_id)
+        refused.append(str(told.value))
 
-    world.screen_by(Unasked(look), run=first.report["run_id"], max_spend="1000")
-    assert seen == [False]
-    assert manifest.exists()
+    night = world.screen_by(Unasked(look), run=first.report["run_id"], max_spend="1000")
+    return Resumed(world, night, manifests, refused)
+
+
+def test_a_run_under_way_is_resumed_by_nobody_else(resumed: Resumed) -> None:
+    """Whoever tries is told so, and the run goes on as if nothing had been."""
+    report = resumed.night.report
+    assert [report["run_id"] in each for each in resumed.refused] == [True]
+    assert report["state"] == "completed"
+    assert Decimal(report["cost"]["total"]) == Decimal(resumed.world.charged) == 40
+
+
+def test_no_manifest_stands_while_files_are_replaced(resumed: Resumed) -> None:
+    """Whoever takes files by the manifest takes those of one session."""
+    assert resumed.manifests == [True, False]
+    assert (resumed.night.folder / "manifest.json").exists()
 
 
 @pytest.mark.parametrize("text", ["Cannot GET /nowhere", "Identity route not found in karma API"])
