@@ -29,12 +29,11 @@ from nightscreen.journal.calls import (
     NO_ANSWER,
     OUTAGE,
     UNREAD,
-    answer_context,
     open_answer,
 )
 from nightscreen.journal.database import with_retries
 from nightscreen.journal.money import Changes, Spent, enter_changes, scopes_of
-from nightscreen.journal.schema import UNSETTLED, answers, calls, runs
+from nightscreen.journal.schema import ANSWER, UNSETTLED, answers, calls, runs
 from nightscreen.schemas.calls import UNREAD_TROUBLES, CallState
 from nightscreen.schemas.checks import HITS, Outcome
 
@@ -286,11 +285,8 @@ class Answers:
 
     def _opened(self, which: ColumnElement[bool]) -> Iterator[list[OpenedAnswer]]:
         of_call = answers.join(calls, answers.c.call_id == calls.c.call_id)
-        query = select(*_OPENED).select_from(of_call).where(which).order_by(answers.c.answer_id)
-        last = 0
-        while rows := self._database.fetch(
-            query.where(answers.c.answer_id > last).limit(OPENED_AT_ONCE)
-        ):
+        query = select(*_OPENED).select_from(of_call).where(which)
+        for rows in self._database.in_blocks(query, answers.c.answer_id, size=OPENED_AT_ONCE):
             found = []
             for row in rows:
                 known = row._asdict()
@@ -298,7 +294,6 @@ class Answers:
                 asked, body = open_answer(self._sealer, row.check, row.subject, row.outcome, sealed)
                 found.append(OpenedAnswer(**known, asked=asked, body=body))
             yield found
-            last = rows[-1].answer_id
 
     def settle(self, read: Sequence[tuple[OpenedAnswer, Outcome, int | None]]) -> int:
         """Save the outcomes of answers that have become readable; return how many were saved.
@@ -320,7 +315,7 @@ class Answers:
     def _settle_one(
         self, connection: Connection, each: OpenedAnswer, outcome: Outcome, cost_micro: int | None
     ) -> int:
-        sealed = self._sealer.seal(each.body, answer_context(each.check, each.subject))
+        sealed = self._sealer.seal(each.body, ANSWER.context(each.check, each.subject))
         query = select(calls.c.intent_at, calls.c.reserved_micro, calls.c.cost_micro)
         row = connection.execute(query.where(calls.c.call_id == each.call_id)).one()
         # an invoice may have settled the cost since the body was read

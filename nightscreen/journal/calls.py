@@ -42,6 +42,7 @@ from nightscreen.journal.money import (
     settled,
 )
 from nightscreen.journal.schema import (
+    ANSWER,
     TOMBSTONE,
     UNSETTLED,
     answers,
@@ -285,7 +286,7 @@ class Calls:
         body = ended.body
         if ended.state is not CallState.ANSWERED:
             body = ended.asked.encode() + ASKED_ENDS + body
-        return self._sealer.seal(body, answer_context(ended.ask.check, ended.ask.subject))
+        return self._sealer.seal(body, ANSWER.context(ended.ask.check, ended.ask.subject))
 
     def _recover_dead(self, connection: Connection, now: int) -> None:
         """Put calls of dead processes in doubt, and let others claim their lookups.
@@ -565,11 +566,6 @@ class _Turn:
 # --- answers ---
 
 
-def answer_context(check: str, subject: bytes) -> bytes:
-    """Return what a sealed answer is bound to, so that it cannot stand in for another's."""
-    return check.encode() + b"\x1f" + subject
-
-
 def open_answer(
     sealer: Sealer, check: str, subject: bytes, outcome: str, sealed: bytes
 ) -> tuple[str, bytes]:
@@ -580,7 +576,7 @@ def open_answer(
     Raises:
         JournalDamagedError: it does not open.
     """
-    plain = sealer.open(sealed, answer_context(check, subject))
+    plain = sealer.open(sealed, ANSWER.context(check, subject))
     if outcome not in UNREAD:
         return "", plain
     asked, _, body = plain.partition(ASKED_ENDS)

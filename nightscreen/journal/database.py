@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from sqlalchemy import Executable, Row, Table
+    from sqlalchemy import Column, Executable, Row, Select, Table
     from sqlalchemy.pool import ConnectionPoolEntry
 
 BUSY_TIMEOUT_S = 60.0
@@ -215,6 +215,24 @@ class Database:
         """Return the first value that one query finds; None where it finds nothing."""
         rows = self.fetch(query)
         return rows[0][0] if rows else None
+
+    def in_blocks(
+        self, query: Select[Any], key: Column[int], *, size: int, after: int = -1
+    ) -> Iterator[Sequence[Row[Any]]]:
+        """Yield the rows of a query in blocks, in the order of a key that they have.
+
+        No transaction is open between two blocks.
+
+        Args:
+            query: selects the key too.
+            key: a number of its own for each row.
+            size: most rows of a block.
+            after: rows up to this key are left out.
+        """
+        ordered = query.order_by(key).limit(size)
+        while rows := self.fetch(ordered.where(key > after)):
+            yield rows
+            after = getattr(rows[-1], key.name)
 
     def execute(self, *statements: Executable) -> None:
         """Carry out statements in one transaction beside others, again where it broke off."""

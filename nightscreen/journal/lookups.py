@@ -470,20 +470,11 @@ class Lookups:
     ) -> Iterator[Sequence[Row[Any]]]:
         """Yield the lookups in some states in blocks, in rank: number, check, subject, state."""
         columns = (lookups.c.lookup_id, lookups.c.check, lookups.c.subject, lookups.c.state)
-        after = run.first_id - 1
-        while True:
-            query = select(*columns).where(
-                run.own,
-                lookups.c.lookup_id > after,
-                lookups.c.state.in_([each.value for each in states]),
-            )
-            if check:
-                query = query.where(lookups.c.check == check)
-            rows = self._database.fetch(query.order_by(lookups.c.lookup_id).limit(_AT_ONCE))
-            if not rows:
-                return
-            yield rows
-            after = rows[-1].lookup_id
+        wanted = lookups.c.state.in_([each.value for each in states])
+        query = select(*columns).where(run.own, wanted)
+        if check:
+            query = query.where(lookups.c.check == check)
+        return self._database.in_blocks(query, lookups.c.lookup_id, size=_AT_ONCE)
 
     @with_retries
     def set_state(self, numbers: Sequence[int], state: LookupStatus) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
-from nightscreen.journal.database import blocks
+from nightscreen.journal.database import blocks, execute_many
 from nightscreen.journal.schema import RECORD, records
 from nightscreen.schemas.records import JournalRecord
 
@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=JournalRecord)
 
-_AS_BEFORE = {"record_id", "kind", "key", "created_at"}
-_UPDATE = (
-    update(records)
-    .where(records.c.kind == bindparam("kind_"), records.c.key == bindparam("key_"))
-    .values({each: bindparam(f"{each.name}_") for each in records.c if each.name not in _AS_BEFORE})
+_UPDATE = update(records).where(
+    records.c.kind == bindparam("of_kind"), records.c.key == bindparam("of_key")
 )
 """One statement for any number of records: making it takes longer than the database does."""
 
@@ -116,8 +113,7 @@ class Records(Generic[R]):
     def insert(self, connection: Connection, found: Iterable[R], at: int | None = None) -> None:
         """Write new records down; they are made now, or at an instant."""
         rows = [self._row(each, each.at if at is None else at) for each in found]
-        if rows:
-            connection.execute(insert(records), rows)
+        execute_many(connection, insert(records), rows)
 
     def swap(self, connection: Connection, record: R, before: R, at: int) -> bool:
         """Put a record in the place of its earlier self, as `replace` does."""
@@ -130,9 +126,10 @@ class Records(Generic[R]):
     def update(self, connection: Connection, changed: Iterable[R], at: int) -> None:
         """Write records as they stand now, whatever stands under their keys."""
         rows = [self._row(each, at) for each in changed]
-        if rows:
-            named = [{f"{name}_": value for name, value in row.items()} for row in rows]
-            connection.execute(_UPDATE, named)
+        for row in rows:
+            del row["created_at"]
+            row |= {"of_kind": row.pop("kind"), "of_key": row.pop("key")}
+        execute_many(connection, _UPDATE, rows)
 
     # --- reading ---
 

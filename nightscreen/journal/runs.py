@@ -13,7 +13,7 @@ from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import Integer, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import Integer, delete, exists, func, insert, select, update
 
 from nightscreen.journal.database import with_retries
 from nightscreen.journal.schema import UNSETTLED, calls, put_meta, read_meta, runs
@@ -272,15 +272,8 @@ class Runs:
         if first is None:
             return
         whose = calls.c.run_id.concat("")  # with the index of runs, each block would sort all calls
-        query = (
-            select(*columns)
-            .where(whose == run_id, calls.c.call_id.between(bindparam("first"), last))
-            .order_by(calls.c.call_id)
-            .limit(block)
-        )
-        while rows := self._database.fetch(query, {"first": first}):
-            yield rows
-            first = rows[-1][0] + 1
+        query = select(*columns).where(whose == run_id, calls.c.call_id <= last)
+        yield from self._database.in_blocks(query, calls.c.call_id, size=block, after=first - 1)
 
     def activity(self, run_id: str, *, alive: bool) -> RunActivity:
         """Return a summary of a run's calls so far.

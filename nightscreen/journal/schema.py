@@ -237,6 +237,8 @@ Index(
     postgresql_where=_UNSETTLED_INDEX,
 )
 
+ANSWER = Seal("", ("check", "subject"))
+
 answers = Table(
     "answers",
     metadata,
@@ -248,7 +250,7 @@ answers = Table(
     Column("call_id", BigInteger, nullable=False),
     Column("run_id", Text, nullable=False),
     Column("cost_micro", BigInteger),
-    _sealed("body", Seal("", ("check", "subject"))),
+    _sealed("body", ANSWER),
     # covers all that a plan reads, so that a run with many fresh answers never reads the bodies
     Index(
         "answers_by_subject",
