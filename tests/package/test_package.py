@@ -26,6 +26,7 @@ WANTED = [
     "data/samples/customers.csv",
     "data/names/families.csv",
     "sandbox/__main__.py",
+    "sandbox/fiction.toml",
 ]
 """What a run, a deployment or the demo reads, and a program that type-checks against us."""
 BUILD = """
