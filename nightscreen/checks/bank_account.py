@@ -153,7 +153,7 @@ BANK_ACCOUNT = Declaration(
         Column(
             "bank_account_bvn_match",
             Kind.FLAG,
-            "Whether the account's BVN is the row's; empty where there is nothing to compare.",
+            "Whether the account's BVN is the row's; empty if there is nothing to compare.",
             Compare.RANK,
             ("true", "false"),
         ),

@@ -202,11 +202,11 @@ class Declaration:
     def every_column(self) -> tuple[Column, ...]:
         """All its columns, in the order of the output."""
         return (
-            Column(self.status, Kind.WORD, "What became of the check."),
+            Column(self.status, Kind.WORD, "The status of the check."),
             Column(
                 self.checked_at,
                 Kind.INSTANT,
-                "When its answer was given; of several identities the latest.",
+                "When its answer was given; the latest of several identities.",
             ),
             Column(
                 self.source,

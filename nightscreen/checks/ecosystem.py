@@ -71,16 +71,16 @@ class EcosystemRecord(Record):
     first_login: Instant = _column("The first time.")
     last_login: Instant = _column("The last time.")
     credit_delinquency: Count = _column(
-        "As the service has it; what it counts is not specified.", Compare.PLAIN
+        "As given by the service; what it counts is not specified.", Compare.PLAIN
     )
     processed_on: Instant = _column("When the service made the record.")
 
-    bvn_phone_number: Text = _column("Phone registered with the BVN, as the history has it.")
-    phone_number: Text = _column("The customer's phone, as the history has it.")
+    bvn_phone_number: Text = _column("Phone registered with the BVN, in the history.")
+    phone_number: Text = _column("The customer's phone in the history.")
     unique_phone_numbers: Count = _column("How many phone numbers lenders know of the customer.")
-    email: Text = _column("The customer's email, as the history has it.")
+    email: Text = _column("The customer's email in the history.")
     unique_emails: Count = _column("How many emails lenders know of the customer.")
-    gender: Text = _column("As the history has it; a policy may not use it unless it says so.")
+    gender: Text = _column("Gender in the history; a policy may use it only with allow_sensitive.")
     failed_selfie_bvn_check: Count = _column("How often a photograph did not match the BVN.")
     lending_lenders: Count = _column("How many of the lenders lent.")
     loan_amount: Number = _column("All loans together, naira.")
@@ -92,13 +92,13 @@ class EcosystemRecord(Record):
     penalty_paid: Number = _column("Penalties paid, naira.")
     delayed_paid_loan_amount: Number = _column("Loans that were paid late, naira.")
     delayed_paid_loans_trials: Count = _column("Attempts at collecting loans that were paid late.")
-    delayed_paid_loans_avg: Number = _column("Their mean, as the service has it.")
+    delayed_paid_loans_avg: Number = _column("Their mean, as given by the service.")
     delayed_paid_loans_trials_max: Count = _column("The most attempts at one loan.")
     delayed_paid_loans_trials_min: Count = _column("The fewest.")
     first_loan_date: Day = _column("Day of the first loan.")
     last_loan_date: Day = _column("Day of the latest.")
     loan_requests: Count = _column("How many loans the customer asked for.")
-    failed_loan_requests: Count = _column("How many of these came to nothing.")
+    failed_loan_requests: Count = _column("How many of these failed.")
     unique_login_ips: Count = _column("From how many network addresses the customer logged in.")
     unique_device_ids: Count = _column("With how many devices.")
     distinct_mobile_os: Count = _column("How many mobile systems these have.")
@@ -214,7 +214,7 @@ ECOSYSTEM = Declaration(
         Column(
             "ecosystem_dob_match",
             Kind.FLAG,
-            "Whether its date of birth is the row's; empty where there is nothing to compare.",
+            "Whether its date of birth is the row's; empty if there is nothing to compare.",
             Compare.RANK,
             ("true", "false"),
         ),

@@ -1,1 +1,1 @@
-"""What is asked in one customer's name: explained, shown, erased; and purging by age."""
+"""One customer's data: explained, shown to the customer, erased; and purging by age."""

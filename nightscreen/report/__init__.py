@@ -1,1 +1,1 @@
-"""The account of a run, for programs and for people; nothing is decided here."""
+"""The report of a run, for programs and for people; it decides nothing."""

@@ -1,1 +1,1 @@
-"""Transactions of customers who consented: asked for, held against what is known, kept."""
+"""Transactions of customers who consented: pulled, compared and saved."""
