@@ -1,8 +1,8 @@
-"""Intents before sending, outcomes after: the journal's heart.
+"""Calls: intents before sending, outcomes afterwards.
 
-Claiming lookups is reserving: the next lookups in rank, their intents and the reservation of their
+Claiming is reserving: taking the next lookups in rank, their intents and the reservation of their
 worst cost are one transaction; so is a group of outcomes with its answers and the money it settles.
-When to retry is decided in `calling/`.
+`calling/` decides when to retry.
 """
 
 from __future__ import annotations
@@ -80,31 +80,31 @@ if TYPE_CHECKING:
 CRASHED = "crashed"
 """Trouble of a call whose process died between intent and outcome."""
 OUTAGE = "outage"
-"""Trouble of a call that could not be read in an outage of its check: it has no age."""
+"""Trouble of a call whose response was unreadable in an outage of its check: it may be repeated."""
 ASKED_ENDS = b"\x00"
-"""Stands between whom an unread body was asked about and the body, both sealed together."""
+"""Separates the identifier of an unreadable body from the body; both are sealed together."""
 NO_ANSWER = CallState.IN_DOUBT.value
-"""Stands in the place of an outcome with the kept body of a call in doubt: no answer."""
+"""The outcome stored with the body of a call in doubt, which is no answer."""
 UNREAD = frozenset({Outcome.UNREADABLE.value, NO_ANSWER})
-"""What stored bodies that could not be read have for an outcome."""
+"""The outcomes of stored bodies that could not be read."""
 STALE_MICROS = 600 * MICROS
-"""Age from which nobody waits for a call under way: no timeout is that long.
+"""Age from which no process waits for a call under way, longer than any timeout.
 
-One that is never settled, as that of a process that lost its database for a moment and lives on,
-holds nobody up for longer.
+A call that is never settled, because its process lost the database for a moment, then blocks
+nobody.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """Which calls of one check, or operation, a process would make now.
+    """The calls of one check, or operation, that a process wants to make now.
 
     Attributes:
-        asks: calls by name, most important first.
-        number: at most so many of the run's lookups, next in rank.
-        only: one lookup by its number, whatever its rank, such as the one kept for the end.
-        wallet_micro: what is known to be left in the wallet; None where nothing is.
-        stopped: checks that are not asked any more, so that no money is kept for them.
+        asks: specific calls, most important first.
+        number: the most of the run's lookups to take, in rank.
+        only: take only this lookup, by its number, such as the one reserved for the end.
+        wallet_micro: what is left in the wallet; None if unknown.
+        stopped: checks that are no longer asked, so that no money is reserved for them.
     """
 
     check: str
@@ -117,16 +117,16 @@ class ClaimRequest:
 
 @dataclass(slots=True)
 class Claim:
-    """What became of a claim request.
+    """The result of a claim request.
 
     Attributes:
-        granted: one grant for each call that was asked by name.
-        taken: lookups with their grants; one that another process is asking has none, and is to be
-            looked at again.
-        ended: lookups that need no call: answered meanwhile, or their consent has lapsed.
-        refused: why there are not more; nothing where no more wait.
-        left: what has not come to an end; None where the request was granted.
-        stops: why the run and its checks are to stop, by scope.
+        granted: one grant for each specific call.
+        taken: lookups with their grants; one that another process is asking has the grant `HELD`,
+            and is tried again later.
+        ended: lookups that need no call: answered meanwhile, or their consent has ended.
+        refused: why there are not more; None if no more wait.
+        left: the lookups that have not ended; None if the request was granted in full.
+        stops: stops of the run and its checks, by scope.
     """
 
     granted: list[Reservation] = field(default_factory=list)
@@ -153,26 +153,26 @@ class Calls:
     ) -> Claim:
         """Commit the intents of a block, as far as the caps allow, and reserve their worst cost.
 
-        A call's worst cost is what its `ReserveRequest` says, or what this journal has seen charged
-        of late for the check where that is more: a price that rose in another process counts at
-        once. Until a price was charged since this process first asked for the run, calls under way
-        together must fit under the caps at the highest price that is believed; where they do not,
-        there is one at a time, over all processes. Of a cap on calls under way that processes
-        share, each gets its part. Where a cap on money binds, no lookup is claimed beyond the rank
-        that the money reaches over all checks of the run.
+        A call's worst cost is that of its `ReserveRequest`, or the check's recent price in this
+        journal if that is higher: a price that rose in another process counts at once. Until a
+        price was charged since this process first asked for the run, all calls under way must fit
+        under the caps at the highest believed price; if they do not, there is one at a time, over
+        all processes. Each process gets its part of a shared cap on calls under way. If a cap on
+        money binds, no lookup is claimed beyond the rank that the money reaches over all checks of
+        the run.
 
         Args:
             run_id: the run that asks.
-            purpose: the run's purpose, kept with each call.
-            request: calls by name, and how many of the run's lookups.
-            caps: what the block must fit under.
-            since: place in the journal (`Answers.position`): what was answered after it is not
-                asked for again, whatever the clock of whoever asked.
+            purpose: the run's purpose, saved with each call.
+            request: specific calls, and how many of the run's lookups.
+            caps: the caps that the block must fit under.
+            since: position in the journal (`Answers.position`): lookups answered after it are not
+                asked again, whatever the clocks of machines say.
 
         Raises:
             JournalError: nothing was committed, nothing of the block may be sent.
         """
-        unsure: list[_Turn] = []  # a try of which nobody knows whether it stands
+        unsure: list[_Turn] = []  # a try that may or may not have been committed
 
         def try_once() -> Claim:
             with self._database.recording(Turn.GRANTS, first=self._holders.assure) as connection:
@@ -196,9 +196,9 @@ class Calls:
         return self._database.retry(try_once)
 
     def _was_committed(self, connection: Connection, run_id: str, turn: _Turn) -> bool:
-        """Return whether the intents of a try that broke off stand in the journal: all or none do.
+        """Return whether the intents of an interrupted try were committed: all or none are.
 
-        That try held the turn until it ended, so that it has ended by now.
+        That try held the turn until it ended, so it has ended by now.
         """
         query = select(calls.c.call_id).where(
             calls.c.call_id.in_([grant.call_id for _, grant in turn.granted]),
@@ -208,9 +208,9 @@ class Calls:
         return bool(turn.granted) and connection.execute(query).first() is not None
 
     def _require_alive(self, connection: Connection) -> None:
-        """Go on after the lock was lost, unless another process has taken over what was ours.
+        """Continue after the lock was lost, unless another process has taken over this one's calls.
 
-        Whoever took this process for dead did so within a turn: by now it shows.
+        A process that counted this one as dead did so within a turn, so it is visible by now.
 
         Raises:
             JournalError: calls of this process were put in doubt; others may make them.
@@ -235,18 +235,18 @@ class Calls:
     ) -> DisputedCosts | None:
         """Commit a group of outcomes, their sealed answers, and the money they settle.
 
-        Only a call that has no outcome yet is settled, so that the same outcome handed in twice
-        counts once. A call that was put in doubt because its process was taken for dead is settled
-        too: its answer was paid for. Money is counted by what the journal reserved. A cost that is
-        not believed counts in full until a balance contradicts it (`disputes`).
+        Only a call without an outcome is settled, so that a repeated outcome counts once. A call
+        that was put in doubt because its process seemed dead is settled too: its answer was paid
+        for. Money is counted against the journal's reservation. A cost that is not believed counts
+        in full until a balance contradicts it (`disputes`).
 
         Args:
             run_id: the run.
             outcomes: how calls ended.
-            lookup_changes: what became of claimed lookups: number, state, and attempts made.
+            lookup_changes: changes of claimed lookups: number, status, and attempts made.
 
         Returns:
-            Which costs are disputed by now; None where nothing was settled.
+            The costs that are disputed now; None if nothing was settled.
 
         Raises:
             JournalError: nothing of the group was committed.
@@ -265,14 +265,14 @@ class Calls:
             fresh = [each for each, _ in pairs]
             execute_many(connection, _SETTLE, [_ended(each) for each in fresh])
             for each, row in pairs:
-                if bytes(row.subject) == TOMBSTONE:  # erased since: only the money is written
+                if bytes(row.subject) == TOMBSTONE:  # erased meanwhile: only the money is written
                     bodies.pop(each.call_id, None)
             kept = [each for each in fresh if each.call_id in bodies]
             rows = [_answer_row(run_id, each, bodies[each.call_id]) for each in kept]
             execute_many(connection, insert(answers), rows)
             answered = [each for each in fresh if each.state in KEPT_STATES]
             changes, costs = Changes(), DisputedCosts()
-            for each, row in pairs:  # by what the journal reserved
+            for each, row in pairs:  # with the journal's reservation
                 scopes = scopes_of(row.run_id, row.check, row.intent_at)
                 changes.add(scopes, settled(each, row.reserved_micro))
             if pairs[0][1].disputed or any(each.named_micro is not None for each in fresh):
@@ -289,10 +289,10 @@ class Calls:
         return self._sealer.seal(body, ANSWER.context(ended.ask.check, ended.ask.subject))
 
     def _recover_dead(self, connection: Connection, now: int) -> None:
-        """Put calls of dead processes in doubt, and let others claim their lookups.
+        """Put calls of dead processes in doubt, and release their lookups to others.
 
-        Once a second at most: it asks the database about every process, while others wait for
-        their turn.
+        At most once a second: it asks the database about every process, while others wait for their
+        turn.
         """
         if abs(now - self._looked_at) < MICROS:
             return
@@ -329,7 +329,7 @@ class Calls:
 
 
 class _UnderWay(NamedTuple):
-    """Calls of one check, run and process that are under way, and what is reserved for them."""
+    """Calls under way of one check, run and process, and their reservation."""
 
     check: str
     run_id: str
@@ -340,10 +340,10 @@ class _UnderWay(NamedTuple):
 
 @dataclass
 class _Turn:
-    """One claim: what it is granted against, and what it grants.
+    """One claim: the state of caps and calls that it is judged by, and its grants.
 
     Attributes:
-        claim: what became of the request.
+        claim: the result of the request.
         granted: the calls that may be sent, with their grants.
     """
 
@@ -352,9 +352,9 @@ class _Turn:
     _run_id: str
     _request: ClaimRequest
     _caps: Caps
-    _since: int  # place in the journal after which an answer is not asked for again
+    _since: int  # journal position after which an answer is not asked for again
     _now: int
-    _began_at: int  # when this process first asked: a price charged since is confirmed
+    _began_at: int  # when this process first asked: a price charged later is confirmed
 
     def __post_init__(self) -> None:
         connection = self._connection
@@ -375,7 +375,7 @@ class _Turn:
 
     @property
     def changes(self) -> Changes:
-        """Return what the granted calls change of the counters."""
+        """Return the changes of counters by the granted calls."""
         changes = Changes()
         if self.granted:
             reserved_micro = sum(grant.reserved_micro for _, grant in self.granted)
@@ -384,9 +384,9 @@ class _Turn:
         return changes
 
     def grant(self) -> None:
-        """Grant calls by name, then lookups.
+        """Grant specific calls, then lookups, until one does not fit.
 
-        Until one does not fit; none after it is granted either, unless it was answered meanwhile.
+        No later one is granted then, unless it was answered meanwhile.
         """
         request, room, run = self._request, self._room(), self._run
         named = len(request.asks)
@@ -440,7 +440,7 @@ class _Turn:
         }
 
     def _room(self) -> Room:
-        """Return what still fits under the caps."""
+        """Return what is left under the caps."""
         caps, check = self._caps, self._request.check
         counters = read_scopes(self._connection, self._scopes)
         room = headroom(counters, caps, self._scopes, check)
@@ -462,10 +462,10 @@ class _Turn:
         return room
 
     def _part(self, check: str, cap: int) -> int:
-        """Return how many calls this process may add to those under way, of a cap that is shared.
+        """Return how many calls this process may add to those under way, under a shared cap.
 
-        Each process that shares it gets the cap divided by their number, rounded up. Where their
-        settings differ, the lowest cap counts. Who does not share it is not counted.
+        Each sharing process gets the cap divided by their number, rounded up. If their settings
+        differ, the lowest cap counts. Processes that do not share it are not counted.
         """
         family = family_of(check)
         members = FAMILIES.get(family, (family,))
@@ -483,7 +483,7 @@ class _Turn:
         return max_cost(known_micro, price, limit_micro=limit, now=self._now)
 
     def _pick(self, run: LookupRun, room: Room) -> list[ClaimedLookup]:
-        """Pick the next lookups, no more than there are slots; end those that lapsed."""
+        """Pick the next lookups, at most one for each slot; end those without valid consent."""
         request, claim, check = self._request, self.claim, self._request.check
         if lookups.WHOLE_RUN in claim.stops or check in claim.stops:
             return []
@@ -502,13 +502,14 @@ class _Turn:
             else:
                 picked.append(each)
         if len(found) < number:
-            claim.refused = None  # no more wait, whatever slots there are
+            claim.refused = None  # no more lookups wait, so slots do not matter
         return picked
 
     def _reached(self, picked: Sequence[ClaimedLookup], room_micro: int | None) -> int:
         """Return how many of the picked lookups the money reaches, over all checks in rank.
 
-        A wallet that seems too low ends no run: where nothing else is under way, the service says.
+        A wallet that seems too low does not end a run: if nothing else is under way, one lookup is
+        sent, and the service decides.
         """
         run, request, connection = self._run, self._request, self._connection
         known = [each for each in (room_micro, request.wallet_micro) if each is not None]
@@ -529,7 +530,7 @@ class _Turn:
         return sum(each.lookup_id <= last for each in picked)
 
     def _taken(self, subjects: Sequence[bytes]) -> dict[bytes, Reservation]:
-        """Return which subjects are being asked already, or were answered since."""
+        """Return which subjects are being asked now, or were answered meanwhile."""
         taken: dict[bytes, Reservation] = {}
         if not subjects:
             return taken
@@ -545,7 +546,7 @@ class _Turn:
     def _fulfil(
         self, run: LookupRun, picked: Sequence[ClaimedLookup], grants: Sequence[Reservation]
     ) -> None:
-        """Write down what became of the lookups that were picked, and what is left."""
+        """Save the new state of the picked lookups, and read what is left."""
         claim = self.claim
         for each, grant in zip(picked, grants, strict=True):
             match grant.kind:
@@ -569,9 +570,9 @@ class _Turn:
 def open_answer(
     sealer: Sealer, check: str, subject: bytes, outcome: str, sealed: bytes
 ) -> tuple[str, bytes]:
-    """Return whom a stored answer was asked about, and its body as received.
+    """Return the identifier that a stored answer is about, and its body as received.
 
-    The first is known only of bodies that could not be read, for they may be read again.
+    The identifier is only stored with bodies that could not be read, since they may be read again.
 
     Raises:
         JournalDamagedError: it does not open.
@@ -617,7 +618,7 @@ _TAKEN = union_all(
         answers.c.outcome != NO_ANSWER,
     ),
 )
-"""Which of some subjects are asked already, and what others were answered since."""
+"""Which of some subjects are being asked now, and the answers to others since."""
 _OPEN = (
     select(calls, exists().where(IS_OPEN).label("disputed"))
     .where(
@@ -627,7 +628,7 @@ _OPEN = (
     .order_by(calls.c.call_id)
     .with_for_update(of=calls)  # of outcomes written beside each other one is each call's
 )
-"""Those of some calls that have no outcome yet."""
+"""Selects those of some calls that have no outcome yet."""
 
 _OUTCOME_COLUMNS = (
     *("trouble", "status", "outcome", "cost_micro", "balance_micro"),
@@ -637,7 +638,7 @@ _SETTLE = update(calls).where(calls.c.call_id == bindparam("of_call"))
 
 
 def _ended(outcome: CallResult) -> dict[str, Any]:
-    """Return what `_SETTLE` writes of an outcome."""
+    """Return the parameters of `_SETTLE` for an outcome."""
     row = {name: getattr(outcome, name) for name in _OUTCOME_COLUMNS}
     return row | {"of_call": outcome.call_id, "state": outcome.state.value}
 
@@ -650,7 +651,7 @@ _CHARGED = "latest_micro = excluded.latest_micro, charged_at = excluded.charged_
     f"{name} = CASE WHEN {_HIGHER_OF_LATE} THEN prices.{name} ELSE excluded.{name} END"
     for name in ("highest_micro", "seen_at")
 )
-"""What a charged price changes: the highest of late stays, with when it was charged."""
+"""The update by a charged price: the highest recent price stays, with its instant."""
 
 
 def _answer_row(run_id: str, ended: CallResult, body: bytes) -> dict[str, Any]:
@@ -670,7 +671,7 @@ def _answer_row(run_id: str, ended: CallResult, body: bytes) -> dict[str, Any]:
 def _charged_prices(answered: Iterable[CallResult], now: int) -> list[tuple[Any, ...]]:
     """Return the latest and the highest price that each check charged, as rows of `prices`.
 
-    A cost that is not believed is spent, but is no price.
+    A cost that is not believed counts as spent, but not as a price.
     """
     charged: dict[str, list[int]] = defaultdict(list)
     for each in answered:

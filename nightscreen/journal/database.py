@@ -1,7 +1,7 @@
 """The journal's database: SQLite with write-ahead log and full sync, or PostgreSQL.
 
-Transactions begin here, a database that is away is waited for here, and its errors become ours
-here, in one place. What is read and written belongs to the modules beside this one.
+It begins transactions, waits for a database that is unreachable, and translates its errors. The
+other modules of the journal have the queries.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _REACH_AGAIN_S = 0.5
 _NAMED_EVERY_S = 60.0
 _UNACKNOWLEDGED_MS = 30_000
 _PAGES_KEPT, _PAGES_AT_ONCE = 1_000, 5_000
-"""Free pages left for what is written next, and those given back while others wait: 20 MB."""
-_WRITE_LOCK = 0x6E69676874  # names the journal's one writer among PostgreSQL's advisory locks
+"""Free pages kept for later writes, and pages released at once while others wait: 20 MB."""
+_WRITE_LOCK = 0x6E69676874  # PostgreSQL's advisory lock of the journal's one writer
 _BUSY = {"SQLITE_BUSY", "SQLITE_LOCKED", "55P03", "40P01", "40001"}
 _AWAY = {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
-"""PostgreSQL is shut down, starts, ended an idle session, or has no connection left."""
-_CONNECTION = "08"  # class of what goes wrong with a connection
+"""PostgreSQL is shutting down or starting, ended an idle session, or has no connection left."""
+_CONNECTION = "08"  # class of connection errors
 _FULL = {"SQLITE_FULL", "53100"}
 _DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "XX001", "XX002"}
 _READ_ONLY = {"SQLITE_READONLY", "25006"}
@@ -58,28 +58,28 @@ S = TypeVar("S", bound="_OnDatabase")
 
 
 class Turn(Enum):
-    """What one transaction at a time does, by the number of an advisory lock of PostgreSQL."""
+    """Kinds of work that one transaction at a time does, by their advisory lock in PostgreSQL."""
 
     GRANTS = 0x6E69676875
     DESK = 0x6E69676876
 
 
 class Database:
-    """A journal's database; nothing connects to it before something is asked of it.
+    """A journal's database; it connects on the first use.
 
     Args:
-        url: as SQLAlchemy takes it.
-        busy_timeout_s: how long to wait where another process has it locked.
+        url: an SQLAlchemy URL.
+        busy_timeout_s: how long to wait if another process has locked it.
 
     Attributes:
         engine: SQLAlchemy's.
         on_postgresql: whether it is PostgreSQL, else SQLite.
-        file: the journal's file with links followed; None where it is no SQLite file.
-        give_up_s: the longest that one call waits for a database that is away or stays locked;
-            nothing by default, so that a command says at once what is wrong.
+        file: the journal's SQLite file, with links resolved; None on PostgreSQL.
+        give_up_s: how long one call waits for a database that is unreachable or stays locked; 0 by
+            default, so that a command reports the problem at once.
 
     Raises:
-        SettingsError: the URL cannot be read or names a database we do not know.
+        SettingsError: the URL cannot be read or names an unsupported database.
     """
 
     def __init__(self, url: str, *, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
@@ -101,8 +101,8 @@ class Database:
         self.file = None if self.on_postgresql else Path(self.engine.url.database or "").resolve()
         self.give_up_s = 0.0
         self._busy_timeout_s = busy_timeout_s
-        self._gave_up = False  # a wait came to nothing; none is begun until something was written
-        self._named_at = 0.0  # when the log named a wait last, by a clock that nobody sets
+        self._gave_up = False  # a wait failed; the next one starts only after a successful write
+        self._named_at = 0.0  # when the log last mentioned a wait, on a monotonic clock
 
     # --- transactions ---
 
@@ -110,7 +110,7 @@ class Database:
     def _transaction(
         self, prepare: Callable[[Connection], object], *, reads: bool = False
     ) -> Iterator[Connection]:
-        """One transaction, begun once the database can be reached and gives what it waits for."""
+        """Yield a transaction, after waiting for the database and for the locks of `prepare`."""
 
         def begin() -> tuple[Connection, ExitStack]:
             with self.translate_errors(), ExitStack() as opening:
@@ -132,21 +132,22 @@ class Database:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITE_LOCK})")
 
     def writing(self) -> AbstractContextManager[Connection]:
-        """Give one serialised write transaction, whichever the database."""
+        """Return a serialised write transaction, on both databases."""
         return self._transaction(self._lock_whole)
 
     def recording(
         self, turn: Turn | None = None, *, first: Callable[[Connection], None] | None = None
     ) -> AbstractContextManager[Connection]:
-        """Give one write transaction beside others of its kind, where the database can bear that.
+        """Return a write transaction that runs in parallel with others of its kind on PostgreSQL.
 
-        For what processes that ask write all the time: it waits for `writing` and makes it wait,
-        and else for nobody but who writes the very rows, or has the same turn. So rows that many
-        write are written last and in one order, and what is decided by reading needs a turn.
+        It is for the frequent writes of asking processes: it excludes `writing`, and otherwise
+        waits only for transactions that write the same rows or have the same turn. So rows that
+        many transactions write are written last and in one order, and decisions based on reads need
+        a turn.
 
         Args:
-            turn: what only one transaction at a time does.
-            first: called before anything is waited for.
+            turn: work that only one transaction at a time does.
+            first: called before waiting for locks.
         """
 
         def prepare(connection: Connection) -> None:
@@ -161,19 +162,19 @@ class Database:
         return self._transaction(prepare)
 
     def reading(self) -> AbstractContextManager[Connection]:
-        """Give one read transaction; it never waits for writers, and never makes them wait."""
+        """Return a read transaction; it never waits for writers, and writers never wait for it."""
         return self._transaction(lambda _: None, reads=True)
 
     def reading_settled(self) -> AbstractContextManager[Connection]:
-        """Give one read transaction that begins when nobody is in the middle of writing.
+        """Return a read transaction that begins while no write is in progress.
 
-        Numbers are given out before they are committed: where several write beside each other, a
-        lower one may appear after a higher. Seen from here all up to the highest have appeared.
+        Numbers are assigned before the commit: with several writers, a lower number may appear
+        after a higher one. In this transaction all numbers up to the highest have appeared.
         """
         return self._transaction(self._lock_whole, reads=True)
 
     def snapshot(self) -> AbstractContextManager[Connection]:
-        """Give one read transaction in which every statement sees the same instant."""
+        """Return a read transaction in which every statement sees the same snapshot."""
 
         def see_one_instant(connection: Connection) -> None:
             if self.on_postgresql:  # SQLite's transactions do so by themselves
@@ -183,7 +184,7 @@ class Database:
         return self._transaction(see_one_instant, reads=True)
 
     def run_alone(self, statement: str) -> tuple[Any, ...] | None:
-        """Run a statement outside any transaction; return the first row of what it gives."""
+        """Run a statement outside any transaction; return the first row of its result."""
         with self.translate_errors(), self.engine.connect() as connection:
             if self.on_postgresql:
                 connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(
@@ -198,12 +199,12 @@ class Database:
                 cursor.close()
         return found
 
-    # --- one query, or statements that bear being carried out twice ---
+    # --- one query, or statements that are safe to repeat ---
 
     def fetch(
         self, query: Executable, values: Mapping[str, Any] | None = None
     ) -> Sequence[Row[Any]]:
-        """Return the rows of one query; a database that went away meanwhile is asked again."""
+        """Return the rows of one query, which is repeated if the database became unreachable."""
 
         def read() -> Sequence[Row[Any]]:
             with self.reading() as connection:
@@ -212,7 +213,7 @@ class Database:
         return self.retry(read)
 
     def fetch_value(self, query: Executable) -> Any:  # noqa: ANN401 - any column's
-        """Return the first value that one query finds; None where it finds nothing."""
+        """Return the first value in the result of a query; None if it is empty."""
         rows = self.fetch(query)
         return rows[0][0] if rows else None
 
@@ -235,7 +236,7 @@ class Database:
             after = getattr(rows[-1], key.name)
 
     def execute(self, *statements: Executable) -> None:
-        """Carry out statements in one transaction beside others, again where it broke off."""
+        """Execute statements in one `recording` transaction, which is repeated if interrupted."""
 
         def write() -> None:
             with self.recording() as connection:
@@ -244,13 +245,13 @@ class Database:
 
         self.retry(write)
 
-    # --- a database that is away, or in trouble ---
+    # --- an unreachable or faulty database ---
 
     def retry(self, work: Callable[[], T]) -> T:
-        """Do work on the journal again where its database went away in the middle.
+        """Do work on the journal, and repeat it if the database became unreachable meanwhile.
 
-        Whether the first try was committed is not known then: the work must be one that may be done
-        twice, or find out.
+        It is then unknown whether the first try was committed: the work must be safe to repeat, or
+        find out.
         """
         since: float | None = None
         while True:
@@ -271,7 +272,7 @@ class Database:
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Turn a database's error into one of ours that says what to do."""
+        """Translate a database's error into a `JournalError` that says what to do."""
         try:
             yield
         except DBAPIError as error:
@@ -282,7 +283,7 @@ class Database:
             raise self._busy() from None
 
     def _ours(self, error: BaseException | None) -> JournalError:
-        """Return our error for a driver's."""
+        """Return the `JournalError` for a driver's error."""
         where, word = self._place, _word(error)
         lines = str(error).strip().splitlines() if error is not None else []
         reason = lines[0] if lines else "no reason given"
@@ -314,7 +315,7 @@ class Database:
         )
 
     def _is_away(self, error: BaseException | None, word: str) -> bool:
-        """Return whether the database is not there at present: what was asked is not at fault."""
+        """Return whether the database is unreachable, so that the query is not at fault."""
         if not self.on_postgresql:
             return False
         if word:
@@ -331,7 +332,7 @@ class Database:
 
     @property
     def _place(self) -> str:
-        """Name a journal without its password."""
+        """Return the journal's address without its password."""
         if self.file is not None:
             return self.engine.url.database or ""
         return self.engine.url.set(query={}).render_as_string(hide_password=True)
@@ -340,24 +341,24 @@ class Database:
 
     @property
     def holders_folder(self) -> Path | None:
-        """Where the processes of an SQLite journal have their locks."""
+        """The folder with the process locks of an SQLite journal; None on PostgreSQL."""
         return None if self.file is None else self.file.with_name(f"{self.file.name}.holders")
 
     def release_pages(self) -> None:
-        """Give pages of an SQLite file that hold nothing back to the disk, some at a time."""
+        """Release free pages of an SQLite file to the disk, in portions."""
         if self.on_postgresql:
             return
         with self.translate_errors(), self.engine.connect() as connection:
             driver: Any = connection.connection.driver_connection
             while driver.execute("PRAGMA freelist_count").fetchone()[0] > _PAGES_KEPT:
-                # as a script: of a single statement the driver makes the first step alone, a page
+                # a script, because the driver executes only the first step of a single statement
                 driver.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
 
     def require_sound_file(self) -> None:
-        """Look into an SQLite file without being able to write it, so that damage stays as it is.
+        """Check an SQLite file read-only, so that damage is not made worse.
 
         Raises:
-            JournalDamagedError: it is no database, or not whole.
+            JournalDamagedError: it is not a database, or it is damaged.
         """
         if self.file is None or not self.file.exists() or self.file.stat().st_size == 0:
             return
@@ -406,7 +407,7 @@ def _postgresql_engine(url: URL, busy_timeout_s: float) -> Engine:
         engine = create_engine(
             url.difference_update_query(["options"]),
             connect_args=arguments,
-            isolation_level="READ COMMITTED",  # a lock is waited for, then all committed is seen
+            isolation_level="READ COMMITTED",  # after waiting for a lock, all commits are visible
             pool_pre_ping=True,
             pool_timeout=busy_timeout_s,
             max_overflow=20,
@@ -421,11 +422,13 @@ def _postgresql_engine(url: URL, busy_timeout_s: float) -> Engine:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
-    """Make each commit last through a power loss, and leave transactions to us."""
+    """Make commits durable through a power loss, and turn off the driver's own transactions."""
     connection.isolation_level = None
     cursor = connection.cursor()
     if cursor.execute("PRAGMA page_count").fetchone() == (0,):
-        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")  # it would write the header of another
+        cursor.execute(
+            "PRAGMA auto_vacuum=INCREMENTAL"
+        )  # it writes the header, so only of a new file
     if cursor.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         _turn_on_log(connection)
     cursor.execute("PRAGMA synchronous=FULL")
@@ -436,10 +439,10 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: ConnectionPoolEntry
 
 
 def _turn_on_log(connection: sqlite3.Connection) -> None:
-    """Turn on the write-ahead log; SQLite itself does not wait where another process does the same.
+    """Turn on the write-ahead log; SQLite does not wait if another process does so too.
 
     Raises:
-        JournalError: the file system cannot keep such a log.
+        JournalError: the file system does not support such a log.
     """
     cursor = connection.cursor()
     (timeout_ms,) = cursor.execute("PRAGMA busy_timeout").fetchone()
@@ -461,12 +464,12 @@ def _turn_on_log(connection: sqlite3.Connection) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """Begin a write at once with the write lock, so that it can never fail half way."""
+    """Begin a write transaction with the write lock, so that it cannot fail halfway."""
     reads = connection.get_execution_options().get("reads", False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
-# --- what is retried as a whole ---
+# --- methods that are retried as a whole ---
 
 
 class _OnDatabase(Protocol):
@@ -477,7 +480,7 @@ class _OnDatabase(Protocol):
 def with_retries(
     method: Callable[Concatenate[S, P], T],
 ) -> Callable[Concatenate[S, P], T]:
-    """Have a method run again where the database broke it off, as `Database.retry` does."""
+    """Decorate a method to be repeated if the database interrupts it, by `Database.retry`."""
 
     @wraps(method)
     def again(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -487,7 +490,7 @@ def with_retries(
 
 
 def _word(error: BaseException | None) -> str:
-    """Return the stable word by which a driver names its error, extended codes cut to the root."""
+    """Return a driver's stable error code; SQLite's extended codes are cut to their root."""
     if isinstance(error, sqlite3.Error):
         name = getattr(error, "sqlite_errorname", "") or ""
         return "_".join(name.split("_")[:2])
@@ -496,11 +499,11 @@ def _word(error: BaseException | None) -> str:
 
 # --- many values, many rows ---
 
-_BLOCK = 500  # values of one query: far fewer parameters than the 32,766 that SQLite takes
+_BLOCK = 500  # values in one query, far fewer than SQLite's 32,766 parameters
 
 
 def blocks(found: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield so many of something at a time as one query names."""
+    """Yield a sequence in blocks that one query can name."""
     for start in range(0, len(found), _BLOCK):
         yield found[start : start + _BLOCK]
 
@@ -508,7 +511,7 @@ def blocks(found: Sequence[T]) -> Iterator[Sequence[T]]:
 def execute_many(
     connection: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Execute a statement once for each row, which may be none."""
+    """Execute a statement once for each row, if there are any."""
     if rows:
         connection.execute(statement, rows)
 
@@ -521,17 +524,17 @@ def insert_rows(
     changed: str = "",
     where: str = "true",
 ) -> None:
-    """Write whole rows, as the driver takes them.
+    """Write whole rows through the driver.
 
-    SQLAlchemy's own way takes some 15 µs a row more, and its forms of an upsert, one for each
-    database, are compiled anew with each use.
+    SQLAlchemy takes some 15 µs longer for each row, and its upserts, one for each database, are
+    compiled again with each use.
 
     Args:
         connection: of the transaction.
-        table: where to.
+        table: the table.
         rows: values in the order of the table's columns.
-        changed: what a row gets whose key is there; `excluded` is the new one.
-        where: whether it gets that.
+        changed: the update of a row whose key exists; `excluded` is the new row.
+        where: the condition of that update.
     """
     if not rows:
         return

@@ -1,8 +1,8 @@
-"""The lookups that runs are to make: one table, from which every process of a run claims its work.
+"""The lookups of runs under way: one table, from which every process of a run claims its work.
 
-The plan fills it in rank; a claim takes the next of a check, together with the intents and the
-reservation (`calls`); an outcome ends a lookup. Identities are sealed. Rows are there while a run
-is under way and no longer: nothing here lasts, and no backup holds it.
+The plan fills it in rank; a claim takes the next lookups of a check, together with the intents and
+the reservation (`calls`); an outcome ends a lookup. Identities are sealed. Rows exist only while a
+run is under way, and no backup has them.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ WHOLE_RUN = ""
 """Scope of a stop that is not of one check."""
 
 _AT_ONCE = 20_000
-"""Lookups written or deleted in one transaction, so that other runs wait for no more than that."""
+"""Lookups written or deleted in one transaction, so that other runs do not wait longer."""
 
 _LEFT = text("lookups.state IN (0, 10)")
 _CLAIMED = text("lookups.state = 9")
-"""Conditions of the two indexes; a query repeats them word for word to use them."""
+"""Conditions of the two indexes; a query must repeat them literally to use them."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookupRun:
-    """Which lookups are a run's.
+    """The lookups of a run.
 
     Attributes:
         run_id: the run.
         first_id: its first lookup; `end_id` is the number after its last.
-        terms: what every process of the run asks under; `checks` among it.
-        closer_id: the lookup that is kept for the closing balance, if any: its check, and the most
-            that it was planned to cost.
+        terms: the terms for every process of the run, with its `checks`.
+        closer_id: the lookup reserved for the closing balance, if any; `closer_check` is its check,
+            `closer_micro` its planned worst cost.
     """
 
     run_id: str
@@ -69,12 +69,12 @@ class LookupRun:
 
     @property
     def kept_id(self) -> int:
-        """Return the number of the lookup that is kept for the end; -1 for none."""
+        """Return the number of the lookup reserved for the end; -1 for none."""
         return -1 if self.closer_id is None else self.closer_id
 
     @property
     def own(self) -> ColumnElement[bool]:
-        """Which lookups are the run's."""
+        """The condition of the run's lookups."""
         return lookups.c.lookup_id.between(self.first_id, self.end_id - 1)
 
     @property
@@ -85,13 +85,13 @@ class LookupRun:
 
 @dataclass(slots=True)
 class ClaimedLookup:
-    """A lookup that a claim has taken, or ended.
+    """A lookup that a claim has taken or ended.
 
     Attributes:
-        worst_micro: the most it was planned to cost, micro-naira.
-        attempts: attempts made at it in this run before.
+        worst_micro: its planned worst cost, micro-naira.
+        attempts: earlier attempts in this run.
         sealed: its identities; `Lookups.identities` opens them.
-        state: what it is by now: claimed, or how it ended without a call.
+        state: its new status: claimed, or how it ended without a call.
     """
 
     lookup_id: int
@@ -107,19 +107,19 @@ class ClaimedLookup:
 
     @property
     def attempt(self) -> int:
-        """Return the how-manieth attempt is made at it now."""
+        """Return the number of the current attempt, from 1."""
         return self.attempts + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What of a run's lookups has not come to an end.
+    """The lookups of a run that have not ended.
 
     Attributes:
-        waiting: some of the check wait.
-        later: some of the check wait for an earlier stage.
-        claimed: lookups of the check that somebody has claimed.
-        claimed_in_run: the same of all checks.
+        waiting: whether lookups of the check wait.
+        later: whether lookups of the check wait for an earlier stage.
+        claimed: the number of claimed lookups of the check.
+        claimed_in_run: the number of claimed lookups of all checks.
     """
 
     waiting: bool
@@ -140,7 +140,7 @@ _STOPS = select(run_stops).where(run_stops.c.run_id == bindparam("run_id"))
 
 
 def find_run(connection: Connection, run_id: str) -> LookupRun | None:
-    """Return a run's lookups, None where it has none."""
+    """Return a run's lookups; None if it has none."""
     row = connection.execute(_RUN, {"run_id": run_id}).first()
     if row is None:
         return None
@@ -156,7 +156,7 @@ def find_run(connection: Connection, run_id: str) -> LookupRun | None:
 
 
 def stops_of(connection: Connection, run_id: str) -> dict[str, str]:
-    """Return why a run and its checks are to stop, by scope."""
+    """Return the stops of a run and its checks, by scope."""
     return {row.scope: row.reason for row in connection.execute(_STOPS, {"run_id": run_id})}
 
 
@@ -192,9 +192,9 @@ _NEXT = (
 def next_in_rank(
     connection: Connection, run: LookupRun, check: str, number: int, *, only: int | None = None
 ) -> list[ClaimedLookup]:
-    """Return the lookups of a check that wait, in rank, without the one that is kept for the end.
+    """Return the waiting lookups of a check, in rank, without the one reserved for the end.
 
-    `only` asks for one lookup by its number, even the one that is kept.
+    `only` selects one lookup by its number, even the reserved one.
     """
     values = {
         "check": check,
@@ -221,9 +221,9 @@ def reach(
     Args:
         connection: of the claim.
         run: the run's lookups.
-        prices_micro: the least that a lookup counts at, by each check that is still asked.
-        money_micro: what is left for lookups that wait.
-        last_id: the last lookup that is asked about.
+        prices_micro: the lowest cost that a lookup counts at, for each check that is still asked.
+        money_micro: the money left for waiting lookups.
+        last_id: the last lookup to consider.
     """
     if not prices_micro:
         return run.first_id - 1
@@ -255,7 +255,7 @@ def claimed_micro(connection: Connection, run: LookupRun) -> int:
 
 
 def left_of(connection: Connection, run: LookupRun, check: str) -> Left:
-    """Return what has not come to an end, the lookup that is kept for the end apart."""
+    """Return the lookups that have not ended, without the one reserved for the end."""
     any_of = select(lookups.c.lookup_id).where(
         _LEFT, lookups.c.check == check, run.own, lookups.c.lookup_id != run.kept_id
     )
@@ -269,7 +269,7 @@ def left_of(connection: Connection, run: LookupRun, check: str) -> Left:
 
 
 NOBODY = ""
-"""Owner of a lookup that waits."""
+"""The owner of a waiting lookup."""
 
 _CHANGE = update(lookups).where(
     lookups.c.lookup_id == bindparam("number"),
@@ -284,15 +284,15 @@ def change(
     *,
     owner: str,
 ) -> None:
-    """Write down what became of lookups, where they are still their owner's.
+    """Change the status of lookups that still have their owner.
 
-    One that was freed meanwhile, since its process was taken for dead, is another's by now.
+    A lookup that was released meanwhile, because its process seemed dead, has another owner.
 
     Args:
         connection: of the claim, or of the transaction that writes the outcomes.
-        changes: number, what it is by now, and attempts made.
-        holder: whose it is from now on, where it is claimed.
-        owner: whose it is so far; `NOBODY` where it waits.
+        changes: number, new status, and attempts made.
+        holder: the new owner of claimed lookups.
+        owner: the owner so far; `NOBODY` for waiting lookups.
     """
     claimed = LookupStatus.CLAIMED
     rows = [
@@ -309,11 +309,11 @@ def change(
 
 
 CLAIMANTS = select(lookups.c.holder).where(_CLAIMED)
-"""The processes that have claimed lookups, whatever the run."""
+"""The processes that have claimed lookups of any run."""
 
 
 def release_dead_claims(connection: Connection, holders: Collection[str]) -> None:
-    """Let others claim what dead processes had claimed; their last attempt counts."""
+    """Release the lookups that dead processes had claimed; their last attempt counts."""
     freed = {"state": _WAITING, "holder": None, "attempts": lookups.c.attempts + 1}
     change_ = update(lookups).where(_CLAIMED, lookups.c.holder.in_(list(holders))).values(freed)
     connection.execute(change_)
@@ -323,12 +323,12 @@ def release_dead_claims(connection: Connection, holders: Collection[str]) -> Non
 
 
 class NewLookup(NamedTuple):
-    """A lookup as the plan hands it in, in rank.
+    """A lookup from the plan, in rank.
 
     Attributes:
-        state: what `LookupStatus` it begins in: waiting, later, or spared already.
-        identity: in clear; sealed before it is written.
-        together_with: the second identity of the call, where there is one.
+        state: its first `LookupStatus`: waiting, later, or spared.
+        identity: unencrypted; sealed before it is written.
+        together_with: the second identity of the call, if any.
         row: the batch's row in whose name it is asked.
     """
 
@@ -346,7 +346,7 @@ class NewLookup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """Fills, reads and clears the lookups of runs; claiming is `Calls.claim`'s."""
+    """Fills, reads and deletes the lookups of runs; `Calls.claim` claims them."""
 
     _database: Database = field(repr=False)
     _sealer: Sealer = field(repr=False)
@@ -354,9 +354,9 @@ class Lookups:
 
     @with_retries
     def begin(self, run_id: str, number: int, terms: Mapping[str, Any]) -> LookupRun:
-        """Set aside room for the lookups of a run; what an earlier session left is gone.
+        """Reserve numbers for the lookups of a run; delete those of an earlier session.
 
-        `terms` is what every process of the run asks under; no personal data.
+        `terms` are the terms for every process of the run, without personal data.
         """
         self.clear(run_id)
         with self._database.writing() as connection:
@@ -380,7 +380,7 @@ class Lookups:
             self._fill([self._row(number, each) for number, each in enumerate(block, first)])
             first += len(block)
         if self._database.on_postgresql:
-            # what is new is not in its statistics yet
+            # PostgreSQL's statistics do not have the new rows yet
             with self._database.recording() as connection:
                 connection.exec_driver_sql("ANALYZE lookups")
 
@@ -395,7 +395,7 @@ class Lookups:
     def _fill(self, rows: Sequence[tuple[Any, ...]]) -> None:
         with self._database.recording() as connection:
             known = select(lookups.c.lookup_id).where(lookups.c.lookup_id == rows[0][0])
-            if connection.execute(known).first() is None:  # else a try that broke off was committed
+            if connection.execute(known).first() is None:  # else the interrupted try was committed
                 insert_rows(connection, lookups, rows)
 
     def identities(self, claimed: ClaimedLookup) -> tuple[str, str | None, int]:
@@ -406,12 +406,12 @@ class Lookups:
 
     @with_retries
     def find(self, run_id: str) -> LookupRun | None:
-        """Return which lookups are a run's, None where it has none."""
+        """Return a run's lookups; None if it has none."""
         with self._database.reading() as connection:
             return find_run(connection, run_id)
 
     def set_closing_lookup(self, run: LookupRun, number: int | None) -> None:
-        """Keep a lookup for the closing balance, with the money for it; None keeps none."""
+        """Reserve a lookup for the closing balance, with the money for it; None for no lookup."""
         own = lookup_runs.c.run_id == run.run_id
         self._database.execute(update(lookup_runs).where(own).values(closer_id=number))
 
@@ -421,7 +421,7 @@ class Lookups:
     ) -> tuple[int, int] | None:
         """Return the first and the last lookup of some checks that the money reaches, in rank.
 
-        The money is what there is for lookups of all checks; None reaches them all.
+        The money is for lookups of all checks; None means no limit.
         """
         with self._database.reading() as connection:
             last = run.end_id - 1
@@ -440,9 +440,9 @@ class Lookups:
     def next_affordable(
         self, run: LookupRun, but: Collection[str], money_micro: int | None
     ) -> tuple[str, int] | None:
-        """Return check and number of the first lookup in rank that waits and that money pays for.
+        """Return check and number of the first waiting lookup in rank that the money pays for.
 
-        Checks in `but` are not asked any more; without money given nothing limits it.
+        Checks in `but` are no longer asked; `money_micro` None means no limit.
         """
         query = select(lookups.c.check, lookups.c.lookup_id).where(
             _LEFT,
@@ -456,7 +456,7 @@ class Lookups:
         return (str(found[0].check), int(found[0].lookup_id)) if found else None
 
     def counts(self, run: LookupRun) -> dict[tuple[str, LookupStatus], int]:
-        """Return how many lookups have come to which end, by check."""
+        """Return the number of lookups by check and status."""
         query = (
             select(lookups.c.check, lookups.c.state, func.count())
             .where(run.own)
@@ -468,7 +468,7 @@ class Lookups:
     def in_states(
         self, run: LookupRun, states: Collection[LookupStatus], check: str = ""
     ) -> Iterator[Sequence[Row[Any]]]:
-        """Yield the lookups in some states in blocks, in rank: number, check, subject, state."""
+        """Yield lookups with some statuses in blocks, in rank: number, check, subject, status."""
         columns = (lookups.c.lookup_id, lookups.c.check, lookups.c.subject, lookups.c.state)
         wanted = lookups.c.state.in_([each.value for each in states])
         query = select(*columns).where(run.own, wanted)
@@ -478,14 +478,14 @@ class Lookups:
 
     @with_retries
     def set_state(self, numbers: Sequence[int], state: LookupStatus) -> None:
-        """Let lookups that nobody has claimed be in another state: asked again, or spared."""
+        """Change the status of unclaimed lookups: to be asked again, or spared."""
         with self._database.recording() as connection:
             for start in range(0, len(numbers), _AT_ONCE):
                 block = [(number, state, 0) for number in numbers[start : start + _AT_ONCE]]
                 change(connection, block, NOBODY, owner=NOBODY)
 
     def release_claims(self, run: LookupRun) -> None:
-        """Let others claim what this process has claimed of a run and will not ask any more."""
+        """Release the lookups of a run that this process has claimed and will no longer ask."""
         mine = update(lookups).where(_CLAIMED, run.own, lookups.c.holder == self._holders.name)
         self._database.execute(mine.values(state=_WAITING, holder=None, attempts=0))
 
@@ -493,25 +493,25 @@ class Lookups:
 
     @with_retries
     def stop(self, run_id: str, scope: str, reason: str) -> None:
-        """Write down that the run or one of its checks is to stop; the first reason stays."""
+        """Save a stop of the run or one of its checks; the first reason stays."""
         row, first = (run_id, scope, reason), "reason = run_stops.reason"
         with self._database.recording() as connection:
             insert_rows(connection, run_stops, [row], changed=first)
 
     @with_retries
     def stops(self, run_id: str) -> dict[str, str]:
-        """Return why a run and its checks are to stop, by scope."""
+        """Return the stops of a run and its checks, by scope."""
         with self._database.reading() as connection:
             return stops_of(connection, run_id)
 
     def clear_stops(self, run_id: str) -> None:
-        """Forget why a run was to stop: it goes on."""
+        """Delete the stops of a run that is resumed."""
         self._database.execute(delete(run_stops).where(run_stops.c.run_id == run_id))
 
     # --- the end ---
 
     def clear(self, run_id: str) -> None:
-        """Delete the lookups of a run, a portion at a time, and give their pages back."""
+        """Delete the lookups of a run in portions, and release their pages."""
         self.clear_stops(run_id)
         run = self.find(run_id)
         if run is None:
@@ -523,7 +523,7 @@ class Lookups:
         self._database.release_pages()
 
     def sweep(self) -> None:
-        """Delete the lookups of runs whose process is dead: killed ones could not do it."""
+        """Delete the lookups of runs whose process is dead, since a killed run cannot do it."""
         known = select(lookup_runs.c.run_id, lookup_runs.c.holder)
         for run_id, holder in self._database.fetch(known):
             if holder != self._holders.name and not self._holders.alive(holder):

@@ -1,8 +1,7 @@
-"""Records, one sealed table for all kinds, and what is done with every kind alike.
+"""Records: one sealed table for all kinds, with the same operations for every kind.
 
-What a kind holds and how long it is kept are declared by its model (`schemas/records.py`); what
-follows from it is in `results/`. A kind is listed in `KINDS` and is thereby known to erasure,
-purge, rotation, verification and backup.
+The model of a kind declares its fields and its retention (`schemas/records.py`). Erasure, purge,
+rotation, verification and backup cover every kind in `KINDS`.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ R = TypeVar("R", bound=JournalRecord)
 _UPDATE = update(records).where(
     records.c.kind == bindparam("of_kind"), records.c.key == bindparam("of_key")
 )
-"""One statement for any number of records: making it takes longer than the database does."""
+"""One statement for any number of records: building it takes longer than executing it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +40,9 @@ class Records(Generic[R]):
     # --- writing ---
 
     def add(self, found: Sequence[R]) -> int:
-        """Write records down, but for those whose key is there; return how many are new.
+        """Save records whose key does not exist yet; return how many are new.
 
-        Of several processes that add one key, one writes it.
+        If several processes add the same key, one of them writes it.
         """
         with self._journal.database.writing() as connection:
             known = {row.key for row in self._with_keys(connection, [each.key for each in found])}
@@ -52,12 +51,12 @@ class Records(Generic[R]):
         return len(fresh)
 
     def replace(self, record: R, before: R, at: int) -> bool:
-        """Put a record in the place of its earlier self; False where that is not there any more."""
+        """Replace a record by a new version; return False if the earlier version has changed."""
         with self._journal.database.writing() as connection:
             return self.swap(connection, record, before, at)
 
     def change(self, key: str, changed: Callable[[R], R | None], at: int) -> R | None:
-        """Change a record as it stands, or forget it; return it as it is now, None where gone."""
+        """Change a record's current version, or delete it; return the new version, or None."""
         with self._journal.database.writing() as connection:
             row = next(iter(self._with_keys(connection, [key])), None)
             before = None if row is None else self._read(row)
@@ -69,9 +68,9 @@ class Records(Generic[R]):
         return after
 
     def merge(self, found: Sequence[R], grown: Callable[[R, R], R], at: int) -> tuple[int, int]:
-        """Write records down, those whose key is there as they grow from their earlier selves.
+        """Save records; if a key exists, save `grown` of the stored and the new record.
 
-        Of one key the later ones grow from the earlier.
+        Several records with one key are merged in their order.
 
         Returns:
             How many are new, and how many have changed.
@@ -93,30 +92,30 @@ class Records(Generic[R]):
         return new, changed
 
     def put(self, changed: Iterable[R], at: int) -> None:
-        """Write records as they stand now, whatever stands under their keys."""
+        """Overwrite the records with the same keys."""
         with self._journal.database.writing() as connection:
             self.update(connection, changed, at)
 
     def drop(self, keys: Collection[str]) -> None:
-        """Forget records."""
+        """Delete records by their keys."""
         with self._journal.database.writing() as connection:
             for block in blocks(list(keys)):
                 connection.execute(delete(records).where(self._mine, records.c.key.in_(block)))
 
     def drop_before(self, at: int) -> None:
-        """Forget records whose period counts from before an instant, microseconds."""
+        """Delete records whose retention started before an instant, microseconds."""
         with self._journal.database.writing() as connection:
             connection.execute(delete(records).where(self._mine, records.c.updated_at < at))
 
     # --- within a transaction ---
 
     def insert(self, connection: Connection, found: Iterable[R], at: int | None = None) -> None:
-        """Write new records down; they are made now, or at an instant."""
+        """Save new records, dated at their own instant or at `at`."""
         rows = [self._row(each, each.at if at is None else at) for each in found]
         execute_many(connection, insert(records), rows)
 
     def swap(self, connection: Connection, record: R, before: R, at: int) -> bool:
-        """Put a record in the place of its earlier self, as `replace` does."""
+        """Replace a record by a new version within a transaction, like `replace`."""
         row = next(iter(self._with_keys(connection, [before.key])), None)
         if row is None or self._read(row) != before:
             return False
@@ -124,7 +123,7 @@ class Records(Generic[R]):
         return True
 
     def update(self, connection: Connection, changed: Iterable[R], at: int) -> None:
-        """Write records as they stand now, whatever stands under their keys."""
+        """Overwrite the records with the same keys."""
         rows = [self._row(each, at) for each in changed]
         for row in rows:
             del row["created_at"]
@@ -138,13 +137,13 @@ class Records(Generic[R]):
         return next(iter(self.select(records.c.key == key)), None)
 
     def all(self, *, state: str | None = None, batch: str | None = None) -> list[R]:
-        """Return the records of the kind, oldest first, of one state or batch where it is named."""
+        """Return the records of the kind, oldest first, if given only of a state or batch."""
         wanted = [records.c.state == state] if state is not None else []
         wanted += [records.c.batch == batch] if batch is not None else []
         return self.select(*wanted)
 
     def numbered(self, numbers: Collection[int]) -> list[tuple[int, R]]:
-        """Return records by their numbers, as far as they are there, each with its number."""
+        """Return the existing records with some numbers, each with its number."""
         found = []
         for block in blocks(sorted(numbers)):
             query = select(records).where(self._mine, records.c.record_id.in_(block))
@@ -153,7 +152,7 @@ class Records(Generic[R]):
         return found
 
     def of_customers(self, customers: Collection[bytes]) -> list[R]:
-        """Return the records of some customers, those of one customer oldest first."""
+        """Return the records of some customers, oldest first for each customer."""
         some = blocks(sorted(customers))
         return [each for block in some for each in self.select(records.c.customer.in_(block))]
 
@@ -164,13 +163,13 @@ class Records(Generic[R]):
     def with_periods(self, customers: Collection[bytes]) -> list[tuple[R, int]]:
         """Return the records of a customer's few pseudonyms, oldest first.
 
-        Each comes with the instant from which its period counts.
+        Each has the instant at which its retention starts.
         """
         rows = self._journal.database.fetch(self._query(records.c.customer.in_(customers)))
         return [(self._read(row), row.updated_at) for row in rows]
 
     def of_subjects(self, subjects: Collection[bytes]) -> list[R]:
-        """Return the records about some identifiers, those about one oldest first."""
+        """Return the records about some identifiers, oldest first for each identifier."""
         some = blocks(sorted(subjects))
         return [each for block in some for each in self.select(records.c.subject.in_(block))]
 
@@ -185,17 +184,14 @@ class Records(Generic[R]):
         return {row.record_id: row.updated_at for row in self._journal.database.fetch(query)}
 
     def stamp(self) -> tuple[int, ...]:
-        """Return numbers that change with every record of the kind that comes, goes or changes."""
+        """Return numbers that change whenever a record of the kind is added, deleted or changed."""
         kept = records.c
         newest = func.max(kept.record_id), func.max(kept.updated_at)
         (found,) = self._journal.database.fetch(select(func.count(), *newest).where(self._mine))
         return tuple(found)
 
     def run_ids(self, *, state: str | None = None) -> list[str]:
-        """Return the runs that records, of one state where it is named, are about, oldest first.
-
-        No record is opened for it.
-        """
+        """Return the runs of records, oldest first, if given only of a state; opens no record."""
         kept = records.c
         wanted = [kept.state == state] if state is not None else []
         query = select(kept.run_id).where(self._mine, *wanted).group_by(kept.run_id)
@@ -212,11 +208,11 @@ class Records(Generic[R]):
         return int(self._journal.database.fetch_value(query))
 
     def select(self, *conditions: ColumnElement[bool]) -> list[R]:
-        """Return the records of the kind that a search in the table finds, oldest first."""
+        """Return the records of the kind with some conditions, oldest first."""
         return list(map(self._read, self._journal.database.fetch(self._query(*conditions))))
 
     def read(self, connection: Connection, *conditions: ColumnElement[bool]) -> list[R]:
-        """Return the same within a transaction."""
+        """Return the same as `select` within a transaction."""
         return list(map(self._read, connection.execute(self._query(*conditions))))
 
     def _query(self, *conditions: ColumnElement[bool]) -> Select[Any]:
@@ -234,7 +230,7 @@ class Records(Generic[R]):
             )
 
     def _row(self, record: R, at: int) -> dict[str, Any]:
-        """Return a record as a row of the table; it was last written at an instant."""
+        """Return a record as a row of the table, last written at an instant."""
         context = RECORD.context(record.kind, record.key)
         return {
             "kind": record.kind,
