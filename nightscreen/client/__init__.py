@@ -1,5 +1,5 @@
-"""The service's interface: pure wire format, one table that judges exchanges, retries, sockets.
+"""The HTTP client of the service: building requests, reading responses, retries, connections.
 
-What does not belong here: which lookups a row needs (`planning/`), storing answers (`journal/`),
-and money that is not on the wire. `client/transport.py` alone opens sockets.
+Which lookups a row needs is decided in `planning/`; answers are stored by `journal/`. Only
+`client/transport.py` opens sockets.
 """

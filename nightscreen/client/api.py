@@ -1,10 +1,8 @@
-"""The client: one call at a time.
+"""The client: sends one request and returns its result.
 
-`send` makes exactly one attempt and never raises for what the network or the service does. Who
-calls does the accounting of attempts and money.
-
-What does not belong here: sockets (`client/transport.py`), the meaning of an exchange
-(`client/classify.py`), and deciding whether a call may be paid for.
+`send` makes exactly one attempt and never raises an error for what the network or the service
+does. Its callers count attempts and money, and decide whether a call may be paid for. Sockets are
+in `client/transport.py`; the meaning of a response is in `client/classify.py`.
 """
 
 from __future__ import annotations
@@ -32,23 +30,24 @@ if TYPE_CHECKING:
     from nightscreen.client.response_rules import ResponseRules
     from nightscreen.schemas.requests import Request
 
-CONNECT_TIMEOUT_S = 10.0  # also for a place in the pool; a whole call may take longer (`timeout_s`)
-BODY_BYTES = 1024 * 1024  # a response is read up to here; the largest record known is below 10 kB
+CONNECT_TIMEOUT_S = 10.0  # also for waiting for the pool; a whole call may take longer
+BODY_BYTES = 1024 * 1024  # size limit of a response; the largest known record is below 10 kB
 
 BODY_BYTES_OF: Mapping[str, int] = {
     Operation.AGGREGATOR_TRANSACTIONS: 128 * BODY_BYTES,
     Operation.AGGREGATOR_ACCOUNTS: 16 * BODY_BYTES,
     Operation.LOAN_PRODUCTS: 16 * BODY_BYTES,
 }
-"""Lists know no paging; a transaction takes about 1 kB."""
+"""Size limits of lists, which are not paged; a transaction takes about 1 kB."""
 
 LONGEST_RETRY_AFTER_S = 3600.0
 ANY_ZLIB, RAW_DEFLATE = 47, -15
-"""zlib's words for: find out whether it is gzip or zlib's, and: deflate without zlib's head."""
+"""`wbits` of zlib: detect gzip or zlib format; and raw deflate without a zlib header."""
 
 NAMELESS = frozenset({ChargeStatus.ANSWERED, ChargeStatus.UNREADABLE, ChargeStatus.NOT_CHARGED})
-"""What an answer that names nobody must not be taken for where more follows it: the call's own may
-be what follows, or lost, and have been charged. So it counts as lost, and is asked again."""
+"""Verdicts that need a check when the answer names nobody. If more data follow it on the
+connection, it may belong to another call, and this call's own answer may be lost but charged. The
+call then counts as lost and is asked again."""
 
 NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 LOGGERS = ("httpx", "httpcore")
@@ -61,12 +60,12 @@ class Client:
         base_url: the service's address, https unless loopback; it may have a path.
         api_key: the key, sent as a bearer token (specification, authentication 6).
         timeouts_s: seconds for a whole call, by check and by family of the other operations.
-        connections: the most calls at a time; who calls `send` keeps to its own caps.
-        key_with_token: also send the key where a customer's token is sent. The specification
-            shows the token alone; some were seen to send both.
-        rules: what a response means; the table of `data/` where left out.
-        network: proxy and trusted authorities; straight and the system's where left out.
-        transport: another transport under the httpx interface, such as a fake.
+        connections: most calls at a time; callers of `send` also have limits of their own.
+        key_with_token: send the key together with a customer's token. The specification shows
+            only the token; some clients were seen to send both.
+        rules: what a response means; the default is the table in `data/`.
+        network: proxy and trusted authorities; the default is no proxy and the system's.
+        transport: another httpx transport, such as a fake.
 
     Raises:
         SettingsError: the address, the key or a setting is wrong.
@@ -84,7 +83,7 @@ class Client:
         network: Network | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        for name in LOGGERS:  # they write addresses, which hold identifiers
+        for name in LOGGERS:  # they log URLs, which contain identifiers
             logging.getLogger(name).setLevel(logging.WARNING)
         self._address = parse_address(base_url)
         self._headers = [
@@ -97,15 +96,15 @@ class Client:
         self._key_with_token = key_with_token
         self._timeouts_s = timeouts_s
         self._classifier = Classifier(rules)
-        way = network or Network()
+        network = network or Network()
         self._transport = transport or PooledTransport(
             connections=connections,
-            ssl_context=way.context() if self._address.url.scheme == "https" else None,
-            proxy=way.proxy_to(self._address.url),
+            ssl_context=network.context() if self._address.url.scheme == "https" else None,
+            proxy=network.proxy_to(self._address.url),
         )
 
     def __repr__(self) -> str:
-        """Name the host and nothing else."""
+        """Show only the host."""
         return f"Client({self._address.url.host}, api_key=***)"
 
     async def __aenter__(self) -> Self:
@@ -121,19 +120,19 @@ class Client:
         await self._transport.aclose()
 
     async def send(self, request: Request, departure: Departure | None = None) -> CallOutcome:
-        """Make exactly one attempt and return its result, confirmed.
+        """Make exactly one attempt and return its confirmed result.
 
-        Never raises for what the network or the service does. A cancellation passes through: where
-        `departure` was given, it then says whether the call may have reached the service.
+        Never raises an error for what the network or the service does. It can be cancelled; a
+        given `departure` then says whether the call may have reached the service.
         """
         outcome = await self.begin(request, departure)
         return outcome if outcome.confirm is None else await outcome.confirm()
 
     async def begin(self, request: Request, departure: Departure | None = None) -> CallOutcome:
-        """Make exactly one attempt as `send` does, and return as soon as the service has answered.
+        """Make exactly one attempt, like `send`, and return as soon as the service has answered.
 
-        Where the response names nobody, its `confirm` says whether it stands: a response that is
-        followed by more on its connection may be somebody else's.
+        If the response names nobody, await `confirm` for the final result: when more data follow a
+        response on its connection, it may be about somebody else.
         """
         departure = departure or Departure()
         outcome = self._classifier.read(request, await self._exchange(request, departure))
@@ -141,7 +140,7 @@ class Client:
         if connection is None:
             return outcome
         if outcome.trouble is FailureReason.WRONG_IDENTITY:
-            connection.close()  # whatever it answers next would be somebody else's too
+            connection.close()  # the next answer on it would be somebody else's too
             return outcome
         if outcome.verdict not in NAMELESS or outcome.names_asked:
             return outcome
@@ -154,7 +153,7 @@ class Client:
         return replace(outcome, confirm=confirm)
 
     async def _exchange(self, request: Request, departure: Departure) -> Exchange:
-        """Carry a request out; whatever goes wrong is a value."""
+        """Send a request and return the response; failures are returned, not raised."""
         try:
             async with asyncio.timeout(self._timeouts_s[family_of(request.operation)]):
                 return await self._round_trip(request, departure)
@@ -167,25 +166,25 @@ class Client:
 
     async def _round_trip(self, request: Request, departure: Departure) -> Exchange:
         response = await self._transport.handle_async_request(self._written(request, departure))
-        most = BODY_BYTES_OF.get(request.operation, BODY_BYTES)
+        limit = BODY_BYTES_OF.get(request.operation, BODY_BYTES)
         stream = cast("httpx.AsyncByteStream", response.stream)
         try:
-            body = b"".join([part async for part in stream])  # our transport cuts it beyond `most`
+            body = b"".join([part async for part in stream])  # our transport stops after `limit`
         finally:
             await response.aclose()
         headers = response.headers
         wait_s = _seconds(_last(headers, "retry-after"), _last(headers, "date"))
         encoding = _last(headers, "content-encoding").lower()
-        plain = None if len(body) > most else _decoded(body, encoding, most)
+        plain = None if len(body) > limit else _decoded(body, encoding, limit)
         if plain is None:
-            return Exchange(response.status_code, body[:most], broken=Break.TOO_LARGE)
+            return Exchange(response.status_code, body[:limit], broken=Break.TOO_LARGE)
         return Exchange(response.status_code, plain, retry_after_s=wait_s)
 
     def _written(self, request: Request, departure: Departure) -> httpx.Request:
         """Return the httpx request.
 
-        Our own transport takes the path as an extension: no URL is parsed for each call, and no URL
-        contains an identifier.
+        Our own transport takes the path as an extension. So no URL has to be parsed for each call,
+        and no URL contains an identifier.
         """
         extensions = {
             "timeout": {"connect": CONNECT_TIMEOUT_S, "pool": CONNECT_TIMEOUT_S},
@@ -216,32 +215,32 @@ class Client:
         )
 
 
-def _decoded(body: bytes, encoding: str, most: int) -> bytes | None:
-    """Unpack a body that was packed against our wish; None if it grows beyond the limit.
+def _decoded(body: bytes, encoding: str, limit: int) -> bytes | None:
+    """Decompress a body, although we asked for none; None if it grows beyond the limit.
 
-    Some servers send deflate without the head that RFC 9110, 8.4.1.2, wants around it.
+    Some servers send deflate without the zlib header that RFC 9110, 8.4.1.2, requires.
     """
     if encoding in ("", "identity"):
         return body
     for form in (ANY_ZLIB, RAW_DEFLATE) if encoding == "deflate" else (ANY_ZLIB,):
         try:
-            plain = zlib.decompressobj(form).decompress(body, most + 1)
+            plain = zlib.decompressobj(form).decompress(body, limit + 1)
         except zlib.error:
             continue
-        return None if len(plain) > most else plain
+        return None if len(plain) > limit else plain
     return body
 
 
 def _last(headers: httpx.Headers, name: str) -> str:
-    """Return a header's value, empty for none; the last one where a proxy has repeated it."""
+    """Return a header's value, empty if absent; the last one if a proxy has repeated it."""
     return (headers.get_list(name) or [""])[-1].strip()
 
 
 def _seconds(wait: str, sent_at: str) -> float | None:
-    """Return the seconds a `Retry-After` asks for, in either of its forms.
+    """Return the seconds a `Retry-After` asks for; it may be a number or a date.
 
-    A date is by the server's clock, which may be days off: it counts from the answer's own `Date`,
-    and from our clock only where the answer has none.
+    A date is compared with the response's own `Date`, because the server's clock may be wrong by
+    days; our clock is used only if the response has none.
     """
     if not wait:
         return None
@@ -255,7 +254,7 @@ def _seconds(wait: str, sent_at: str) -> float | None:
 
 
 def _instant(text: str) -> datetime | None:
-    """Return the instant of an HTTP date, None where it is none that Python can count with."""
+    """Return an HTTP date as a datetime; None if Python cannot represent it."""
     try:
         at = parsedate_to_datetime(text)
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)

@@ -1,8 +1,7 @@
-"""The pure reading of an exchange: one table decides the result of a call.
+"""Decides from a response, by one table of rules, what a call came to; a pure function.
 
-What does not belong here: the table itself (`data/manners.toml`, `client/response_rules.py`), the
-shape of records (`client/response_parser.py`), and whether another attempt is affordable (the
-caller's business).
+The table is in `data/manners.toml` and loaded by `client/response_rules.py`; records are parsed in
+`client/response_parser.py`. The caller decides whether another attempt is affordable.
 """
 
 from __future__ import annotations
@@ -42,13 +41,12 @@ if TYPE_CHECKING:
 MESSAGE_CHARACTERS = 1000
 """Only this much of a message is matched; a longer text is a page, not a message."""
 
-SERVER_FAULT = 500  # statuses from here on are faults of the service
+SERVER_FAULT = 500  # this status and those above are faults of the service
 
 _WITH_DIGITS = re.compile(r"[\w-]*\d[\w-]*")  # numbers, times, and identifiers of calls
 
 MOST_NAIRA = 10**12
-"""A balance beyond this is a fault of the service, and unknown to us; for a cost see `prices`."""
-
+"""A balance beyond this is a fault of the service and is taken as unknown."""
 
 BODY_KEPT = frozenset({ChargeStatus.ANSWERED, ChargeStatus.UNREADABLE})
 
@@ -59,59 +57,59 @@ _SUCCESS = range(200, 300)  # the class 2xx of HTTP
 class CallOutcome:
     """The result of one call."""
 
-    verdict: ChargeStatus  # the class, which says whether the call was charged
-    # the answer as far as it is known without the row; only of an answered call
+    verdict: ChargeStatus  # says whether the call was charged
+    # the answer as far as it is known without the row; only if the call was answered
     outcome: Outcome | None = None
-    trouble: FailureReason | None = None  # why there is no answer; None of an answered call
-    # the lookup may be tried again; whether that is affordable is not decided here
+    trouble: FailureReason | None = None  # why there is no answer; None if the call was answered
+    # the lookup may be tried again, if the caller can afford it
     retry: bool = False
     strain: bool = False  # a sign of overload, for the adaptive cap
-    stop: StopSignal | None = None  # what makes further calls useless, with `stop_scope`
+    stop: StopSignal | None = None  # why further calls are useless, with `stop_scope`
     stop_scope: StopScope | None = None
     retry_after_s: float | None = None  # seconds the service asks us to wait
-    # micro-naira the service says it charged, zero where the table says that nothing was; None
-    # where it is not known. It holds whatever the verdict, but in test mode: the cost there is the
-    # sample's, and nothing was charged.
+    # micro-naira the service says it charged; zero if the table says that nothing was charged;
+    # None if unknown. In test mode nothing is charged: a stated cost is then an example, and
+    # counts as zero.
     cost_micro: int | None = None
-    # the service named a cost that no counter could hold; `cost_micro` is None
+    # the service stated a cost too large for any counter; `cost_micro` is None
     absurd_cost: bool = False
-    balance_micro: int | None = None  # micro-naira left in the wallet, where the answer said so
-    status: int | None = None  # HTTP status, where there was one
-    # the raw body of a call that was answered, readable or not; of one that is too large its first
-    # part; empty otherwise
+    balance_micro: int | None = None  # micro-naira left in the wallet, if the answer said so
+    status: int | None = None  # HTTP status, if there was one
+    # the raw body of an answered call, readable or not; the first part of one that is too large;
+    # otherwise empty
     body: bytes = b""
-    names_asked: bool = False  # the answer names the one asked about, so that it is nobody else's
-    # the masked phone or email that a refused BVN start shows as the registered one
+    names_asked: bool = False  # the answer names the person asked about
+    # the registered phone or email, masked, that a refused BVN start shows
     contact: str | None = None
     foreign: bytes = b""  # digest of a record about somebody else, the same for the same record
-    rule: str = ""  # the name of the rule that decided, for the person who corrects the table
-    # of a server fault that may have been charged, a digest that groups faults with the same text;
-    # empty otherwise
+    rule: str = ""  # name of the rule that decided, for whoever corrects the table
+    # digest that groups server faults with the same text, for faults that may have been charged;
+    # otherwise empty
     fault: str = ""
-    # waits until it is known that nothing follows the response on its connection, and returns what
-    # the call came to; None where nothing has to be waited for
+    # waits until it is known that nothing follows the response on its connection, and returns the
+    # final result; None if there is nothing to wait for
     confirm: Callable[[], Awaitable[CallOutcome]] | None = field(
         default=None, repr=False, compare=False
     )
 
     @property
     def is_unread(self) -> bool:
-        """Return whether a response came and could not be read, whether its cost is known or not.
+        """Return whether a response arrived but could not be read; its cost may be known or not.
 
-        One that was lost on its way is not unread: nobody knows what it would have said.
+        A response that was lost on its way does not count.
         """
         in_doubt = self.verdict is ChargeStatus.IN_DOUBT and self.trouble in UNREAD_TROUBLES
         return in_doubt or self.verdict is ChargeStatus.UNREADABLE
 
     def __repr__(self) -> str:
-        """Describe the reading without its body."""
+        """Describe the result without its body."""
         word = self.outcome or self.trouble
         return f"CallOutcome({self.verdict}, {word}, status={self.status}, rule={self.rule!r})"
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What the rules may ask about a body."""
+    """The parts of a body that rules can test."""
 
     document: dict[str, object]
     shapes: frozenset[BodyShape]
@@ -134,19 +132,19 @@ class _Look:
 
 
 class Classifier:
-    """Reads exchanges by one table."""
+    """Decides the results of calls by one table of rules."""
 
     def __init__(self, rules: ResponseRules | None = None) -> None:
         from nightscreen.values.banks import bank_table  # noqa: PLC0415 - it loads Arrow
 
         self._rules = (rules or load_response_rules()).rules
-        bank_table()  # read now, so that a broken table is an error before anything is sent
+        bank_table()  # loaded now, so that a broken table is reported before anything is sent
         self._shortlists: dict[tuple[str, Break | int | None], tuple[ResponseRule, ...]] = {}
 
     def read(self, request: Request, exchange: Exchange) -> CallOutcome:
         """Return the result of a call; never raises, whatever the service sent.
 
-        Statuses and texts are those of `data/manners.toml`; cost and balance come from `meta`
+        Statuses and texts are matched by `data/manners.toml`. Cost and balance come from `meta`
         (specification, validation response envelope).
         """
         look = _look(request, exchange)
@@ -182,7 +180,7 @@ class Classifier:
         )
 
     def _shortlist(self, operation: str, happened: Break | int | None) -> tuple[ResponseRule, ...]:
-        """Return the rules that can still apply, remembered: a run meets few combinations."""
+        """Return the rules that can apply; cached, because a run has few combinations."""
         key = (operation, happened)
         rules = self._shortlists.get(key)
         if rules is None:
@@ -192,10 +190,10 @@ class Classifier:
 
 
 def _verdict(rule: ResponseRule, status: int | None, stated_micro: int | None) -> ChargeStatus:
-    """Return a rule's verdict, once it is known whether the answer states its cost.
+    """Return a rule's verdict, given the cost that the answer states.
 
-    A stated cost settles a doubt about a success: the service answered and says what it charged,
-    whatever is wrong with the rest. Without one, what cannot be read stays in doubt.
+    A success with a stated cost is not in doubt, whatever is wrong with the rest of the answer. An
+    unreadable answer without a stated cost is in doubt.
     """
     success = status is not None and status in _SUCCESS
     if rule.verdict is ChargeStatus.IN_DOUBT and success and stated_micro is not None:
@@ -213,7 +211,7 @@ def _keeps_body(verdict: ChargeStatus, rule: ResponseRule) -> bool:
 def _kept(request: Request, exchange: Exchange, look: _Look) -> bytes:
     """Return a body as it is stored: without the fields that its check must not keep.
 
-    Where it cannot be told what such a body holds, nothing of it is kept.
+    If such a body cannot be parsed, nothing of it is kept.
     """
     declared = CHECKS.get(request.operation)
     if declared is None or not declared.not_kept:
@@ -248,9 +246,9 @@ def _look(request: Request, exchange: Exchange) -> _Look:
 
 
 def _digest(look: _Look) -> bytes:
-    """Return a digest of the record alone: cost, balance and message differ from call to call.
+    """Return a digest of only the record: cost, balance and message differ from call to call.
 
-    A miss about somebody else has no record, and is the same where its message is.
+    A miss about somebody else has no record; its message is digested.
     """
     record = json.dumps(look.document.get("data") or look.message, sort_keys=True, default=str)
     return sha256(record.encode()).digest()
@@ -259,7 +257,7 @@ def _digest(look: _Look) -> bytes:
 def _shapes(
     request: Request, document: dict[str, object], message: str
 ) -> tuple[frozenset[BodyShape], bool]:
-    """Return what a document holds, and whether it names the one asked about."""
+    """Return what a document contains, and whether it names the person asked about."""
     if not document:
         return frozenset({BodyShape.EMPTY}), False
     record = read_record(request.operation, document)
@@ -278,8 +276,8 @@ def _shapes(
 def is_of_another_person(operation: str, asked: str, record: object) -> bool:
     """Return whether a record is about another identifier than the one asked about.
 
-    A check says it of its own records. An account is asked by `bank_code-account_number`, or the
-    number alone. A BVN record may hold accounts alone and name nobody, which contradicts nothing.
+    A check decides this for its own records. An account is asked by `bank_code-account_number`, or
+    by the number alone. A BVN record with only accounts names nobody and contradicts nothing.
     """
     if not asked:
         return False
@@ -291,14 +289,14 @@ def is_of_another_person(operation: str, asked: str, record: object) -> bool:
 
 
 def names_somebody(operation: str, record: object) -> bool:
-    """Return whether a record says whose it is: a score, a token or an offer does not."""
+    """Return whether a record names its person; a score, a token or an offer does not."""
     if (declared := CHECKS.get(operation)) is not None:
         return declared.names_somebody
     return isinstance(record, BvnDetails) and record.bvn is not None
 
 
 def _fault(exchange: Exchange, look: _Look) -> str:
-    """Return a digest of a server fault, without what may differ from call to call: numbers."""
+    """Return a digest of a server fault without numbers, which may differ from call to call."""
     if exchange.broken is not None or exchange.status is None or exchange.status < SERVER_FAULT:
         return ""
     text = look.message or exchange.body[:MESSAGE_CHARACTERS].decode("latin-1")

@@ -1,6 +1,6 @@
-"""Whether the service can be reached, and whether it knows address and key; nothing is paid for.
+"""Free tests: can the service be reached, and does it accept the address and the key?
 
-`diagnose_connection` makes a connection and closes it; `probe_service` asks for the list of loan
+`diagnose_connection` opens a connection and closes it. `probe_service` asks for the list of loan
 products, which is free and about nobody. All other calls are in `client/api.py`.
 """
 
@@ -22,21 +22,21 @@ from nightscreen.client.transport import PooledTransport
 from nightscreen.config.settings import TIMEOUTS_S
 from nightscreen.schemas.errors import SettingsError
 
-TIMEOUT_S = 5.0  # half of `CONNECT_TIMEOUT_S` of a call: somebody waits for this finding
+TIMEOUT_S = 5.0  # half of `CONNECT_TIMEOUT_S` of a call, because somebody waits for the result
 
 
 def diagnose_connection(
     base_url: str, *, timeout_s: float = TIMEOUT_S, network: Network | None = None
 ) -> str | None:
-    """Connect to the service's address, with TLS where it is https; return what is in the way.
+    """Connect to the service's address, with TLS if it is https, and return what went wrong.
 
     Returns:
         None if it can be reached, else one sentence without the key or any identifier.
     """
-    way = network or Network()
+    network = network or Network()
     try:
         url = parse_address(base_url).url
-        proxy, context = way.proxy_to(url), way.context()
+        proxy, context = network.proxy_to(url), network.context()
     except SettingsError as error:
         return f"NIGHTSCREEN_{error}"
     place = f"{url.host}:{url.port or (443 if url.scheme == 'https' else 80)}"
@@ -53,7 +53,7 @@ def diagnose_connection(
     except (OSError, UnicodeError) as error:
         through = proxy is not None and not isinstance(error, ssl.SSLError)
         at = f"the proxy {proxy.url}" if proxy is not None and through else place
-        return _in_the_way(error, at, timeout_s)
+        return _explain_failure(error, at, timeout_s)
     return None
 
 
@@ -68,10 +68,10 @@ def probe_service(
     timeout_s: float = TIMEOUT_S,
     network: Network | None = None,
 ) -> str | None:
-    """Return the trouble that the one free question meets: `address`, `auth`, ...; None for none.
+    """Make the one free call and return its trouble, such as `address` or `auth`; None for none.
 
     Raises:
-        SettingsError: the address or the key is malformed, or the table of manners is.
+        SettingsError: the address, the key or the table of response rules is malformed.
     """
 
     async def ask() -> str | None:
@@ -90,8 +90,8 @@ def probe_service(
     return asyncio.run(ask())
 
 
-def _in_the_way(error: Exception, place: str, timeout_s: float) -> str:
-    """Return in words what a connection failed by."""
+def _explain_failure(error: Exception, place: str, timeout_s: float) -> str:
+    """Return in words why a connection failed."""
     match error:
         case ssl.SSLCertVerificationError(verify_code=62):  # X509_V_ERR_HOSTNAME_MISMATCH
             return f"{place} shows a certificate for another host ({error.verify_message})"

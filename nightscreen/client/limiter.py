@@ -1,20 +1,20 @@
-"""The cap that adapts: how many calls of one check may be in flight at a time.
+"""The adaptive cap: how many calls of one check may be in flight at a time.
 
-A pure state machine: it receives each call's start and result, and has no clock, task or socket. A
-service may strain at any load, so a cap reacts not to strain but to *more strain than expected*, by
-three rules:
+A pure state machine: it is told each call's start and result, and has no clock, task or socket.
+Strain means signs of overload. A service may show some at any load, so the cap reacts only to
+*more strain than expected*, by three rules:
 
-* **Open.** While no result strains, each opens the cap further, never ahead of what was really in
-  flight. The first strain ends that; a cap that is healthy goes on up by steps.
-* **Go back.** Where strain rises above a cap that is known to be healthy, return to it, or to just
-  below the first call that was refused; what lies above is a ceiling. Near a ceiling one call more
-  is tried now and then.
-* **Try.** Where no smaller cap is known to be healthy, the larger one may not be the cause. The cap
-  goes down on trial: if calls strain as often there, that share becomes the one expected and the
-  cap is restored; if they do not, the smaller cap is healthy.
+* **Open.** Each result without strain raises the cap, in proportion to the calls really in flight
+  at most. The first strain ends this; a healthy cap then rises in steps.
+* **Go back.** If strain rises above a cap that is known to be healthy, return to that cap, or to
+  just below the smallest load at which a call was refused. The next higher number is the ceiling.
+  Near the ceiling, one more call is tried now and then.
+* **Try.** If no smaller cap is known to be healthy, the load may not be the cause. The cap is
+  lowered on trial. If calls strain as often as before, that share becomes the expected one and the
+  cap is restored. If they do not, the smaller cap is healthy.
 
-Results of calls that began before the cap was moved are not counted. Which failures are strain is
-in `data/manners.toml`, retries are in `client/retry.py`.
+Results of calls that began before the cap changed are not counted. `data/manners.toml` says which
+failures are strain; retries are in `client/retry.py`.
 """
 
 from __future__ import annotations
@@ -23,56 +23,58 @@ import math
 from typing import NamedTuple
 
 START, OPENING_PART = 4, 4
-"""A cap opens at the first, or at this part of its maximum where that is more."""
+"""A cap starts at `START`, or at its maximum divided by `OPENING_PART` if that is more."""
 
 OPENING, REOPENING = 3.0, 0.5
-"""Calls that a result without strain adds: in the opening, where a service is mostly far from its
-limit, and later on."""
+"""Calls that a result without strain adds to the cap: at first, when a service is usually far from
+its limit, and later."""
 
 PRIOR_RATE, PRIOR_RESULTS = 0.02, 20.0
-"""Share of calls that is expected to strain before anything was seen, and its weight in results."""
+"""Share of calls expected to strain before any result is known, and its weight in results."""
 
 LEAST_RATE, MOST_RATE = 0.005, 0.65
-"""Below the first one strained call would be an alarm; above the second, a service that fails is
-never thought to fail at any load."""
+"""Bounds of the expected share. With less, one strained call would raise an alarm; with more, a
+failing service would count as normal."""
 
-MOST_KNOWN = 1500.0  # results that the expected share rests on at most, so that older ones fade
+MOST_KNOWN = 1500.0  # the expected share counts at most so many results, so that old ones fade
 
 LEAST_ADDED, MOST_SEEN = 0.05, 0.95
-"""The least that strain must rise by to be looked for; the highest share that is looked for."""
+"""The smallest rise of the strained share that is tested for, and the highest share tested for."""
 
 ALARM, CLIMB_ALARM, PROBE_ALARM = 9.0, 7.0, 2.0
-"""Log odds for an alarm: with no healthy cap below, above one, and while one call more is tried,
-where a refusal is what is looked for."""
+"""Log odds for an alarm: with no healthy cap below, above a healthy cap, and while one more call is
+tried in order to find out whether it is refused."""
 
 FEW, UNDECIDED = 8, 150
-"""Results before a cap is judged at all, and after which it is healthy though some strained."""
+"""Results before a cap is judged at all, and results after which it is healthy although some
+strained."""
 
 PROBE_AFTER = 250
-"""Results below a ceiling before one call more is tried: a refusal costs the service little."""
+"""Results below a ceiling before one more call is tried; a refusal costs the service little."""
 
-NEAR = 20  # a cap within its own twentieth of the ceiling stays there
+NEAR = 20  # a cap stays if the ceiling is at most a twentieth of the cap away
 
-PAUSES = 20  # a refusal that asks for a pause lets the ceiling be for so many times that pause
+PAUSES = 20  # after a refusal with a pause, the ceiling is not tested for this many such pauses
 
-BUSY_SHARE = 0.75  # a lane that never used this share of the cap proves nothing about it
+BUSY_SHARE = 0.75  # a cap rises only if at least this share of it was in use
 
 FEWEST, MOST, STRAINED = 16, 100, 6
-"""A trial takes as many results as should bring so many strained ones, within these bounds."""
+"""A trial lasts until `STRAINED` strained results are expected, but takes at least `FEWEST` and at
+most `MOST` results."""
 
-BURST = 5  # results that all strain, after which a trial goes on down at once
+BURST = 5  # after so many results that all strain, a trial lowers the cap at once
 
 LESS, NOT_LESS = 0.4, 0.8
-"""Strain on trial over that before: below the first the larger cap was to blame; below the second a
-still smaller cap is tried."""
+"""Strain during a trial divided by strain before it. Below `LESS`, the larger cap was the cause;
+below `NOT_LESS`, a still smaller cap is tried."""
 
-SMALLEST_TRIAL = 4  # a trial goes down to this part of the cap at most
+SMALLEST_TRIAL = 4  # a trial lowers the cap at most to the cap divided by this
 
 
 class CallStart(NamedTuple):
     """The state when a call started."""
 
-    generation: int  # how often the cap had been moved
+    generation: int  # how often the cap had changed
     in_flight: int  # calls in flight, itself included
 
 
@@ -81,22 +83,22 @@ class AdaptiveCap:
 
     Args:
         maximum: the configured cap.
-        start: where to open; the usual place where left out.
-        paused_until: as it was left by the cap before this one.
+        start: the first cap; by default from `START` and `OPENING_PART`.
+        paused_until: `paused_until` of the cap that this one replaces.
 
     Attributes:
-        cap: the cap of this moment.
-        paused_until: instant, on the caller's clock, before which no call may start.
+        cap: the current cap.
+        paused_until: time, on the caller's clock, before which no call may start.
     """
 
     _results: int
     _strained: int
     _peak: int
-    _since: int  # results since the odds rose last; `_since_strained` of them strained
+    _since: int  # results since the odds last rose from zero; `_since_strained` of them strained
     _since_strained: int
     _odds: float  # log odds that calls strain more often than expected
-    _fewest: int  # in flight when a call began that strained
-    _base: int  # the cap when it was last looked at anew
+    _fewest: int  # fewest calls in flight at the start of a call that strained
+    _base: int  # the cap when counting last started
 
     def __init__(
         self, maximum: int, start: int | None = None, *, paused_until: float = 0.0
@@ -108,30 +110,31 @@ class AdaptiveCap:
         self.paused_until = self._no_probe_before = paused_until
         self._generation = 0
         self._expected, self._known = PRIOR_RATE, PRIOR_RESULTS
-        self._healthy = 0  # the largest cap without more strain than expected; 0: none is known
+        self._healthy = 0  # the largest cap without more strain than expected; 0 if none is known
         self._ceiling = maximum + 1  # the smallest cap with more
         self._trial: tuple[int, float] | None = None  # a cap, and the share that strained there
-        self._growth, self._part = OPENING, 0.0  # calls that a result adds, and what is over
-        self._held = 0  # results below the ceiling since the cap was moved
-        self._is_probe = False  # one call more than is known to be healthy is tried
-        self._look_anew()
+        self._growth, self._part = OPENING, 0.0  # calls that a result adds, and the fraction left
+        self._held = 0  # results below the ceiling since the cap changed
+        self._is_probe = False  # one more call than is known to be healthy is being tried
+        self._restart_counts()
 
     def begin(self, in_flight: int) -> CallStart:
-        """Record the start of a call, itself counted in flight.
+        """Return the state at the start of a call, for `on_result`.
 
-        `on_result` gets this back with the result.
+        Args:
+            in_flight: calls in flight, this one included.
         """
         return CallStart(self._generation, in_flight)
 
     def on_result(
         self, *, begun: CallStart, strain: bool, now: float, retry_after_s: float | None = None
     ) -> None:
-        """Take note of one result.
+        """Update the cap by one result.
 
         Args:
             begun: what `begin` returned when the call started.
-            strain: it was a sign of overload.
-            now: the instant, in seconds on any clock that does not run backwards.
+            strain: the result was a sign of overload.
+            now: the time in seconds, on any monotonic clock.
             retry_after_s: seconds the service asked us to wait; the whole check pauses.
         """
         if retry_after_s is not None and strain:
@@ -155,7 +158,7 @@ class AdaptiveCap:
             self._on_healthy(now)
 
     def _open(self) -> None:
-        """Let a result without strain open the cap, as far as what was in flight proves."""
+        """Raise the cap after a result without strain, limited by the calls really in flight."""
         self._part += self._growth
         whole = int(self._part)
         self._part -= whole
@@ -165,10 +168,10 @@ class AdaptiveCap:
             self._learn(self._base)
             if self.cap == self._base:
                 self._growth = 0.0
-            self._look_anew()
+            self._restart_counts()
 
     def _on_healthy(self, now: float) -> None:
-        """Take this cap for healthy, and go up where there is room above it."""
+        """Record that this cap is healthy, and raise it if there is room."""
         self._learn(self.cap)
         self._is_probe, is_busy = False, self._peak >= BUSY_SHARE * self.cap
         if is_busy and self._ceiling - self.cap <= max(1, self.cap // NEAR):
@@ -183,10 +186,10 @@ class AdaptiveCap:
             self._move((self.cap + self._ceiling) // 2)
         elif is_busy:
             self._growth = REOPENING
-        self._look_anew()
+        self._restart_counts()
 
     def _is_alarmed(self, *, strain: bool) -> bool:
-        """Weigh one result: do calls strain as often as expected, or more often?"""
+        """Add one result to the odds; return whether calls strain more often than expected."""
         low, is_climbing = self._expected, 0 < self._healthy < self.cap
         unsure = 4 * math.sqrt(low * (1 - low) / self._known)
         high = min(MOST_SEEN, low + max(LEAST_ADDED, unsure))
@@ -202,7 +205,7 @@ class AdaptiveCap:
         return self._odds > ALARM and self._results >= FEW
 
     def _go_back(self) -> None:
-        """Return to a cap that is known to be healthy; where none is, go down on trial."""
+        """Return to a cap known to be healthy; if there is none, lower the cap on trial."""
         self._is_probe = False
         if not 0 < self._healthy < self.cap:
             self._trial = self.cap, self._since_strained / self._since
@@ -213,7 +216,7 @@ class AdaptiveCap:
         self._move(back)
 
     def _judge(self, cap: int, rate: float) -> None:
-        """Decide, from the strain at the smaller cap, whether the larger one was to blame."""
+        """Decide from the strain at the smaller cap whether the larger one was the cause."""
         here = self._strained / self._results
         all_strain = self._results >= BURST and self._strained == self._results
         if not all_strain and self._results < max(FEWEST, min(MOST, STRAINED / rate)):
@@ -236,7 +239,7 @@ class AdaptiveCap:
             self._move(cap)
 
     def _learn(self, healthy: int) -> None:
-        """Know a cap to be healthy; the share that is expected follows what was seen there."""
+        """Record a healthy cap, and adapt the expected share to the strain seen there."""
         self._healthy, self._held = healthy, self._held + self._results
         self._known = min(MOST_KNOWN, self._known + self._results)
         weight = self._results / self._known
@@ -245,15 +248,15 @@ class AdaptiveCap:
         self._expected = min(MOST_RATE, max(LEAST_RATE, expected))
 
     def _move(self, cap: int) -> None:
-        """Go to another cap: what began before tells nothing of it."""
+        """Change the cap; results of calls that began before no longer count."""
         self._generation += 1
         if cap != self.cap:
             self._held = 0
         self.cap = cap
-        self._look_anew()
+        self._restart_counts()
 
-    def _look_anew(self) -> None:
-        """Forget the results at this cap."""
+    def _restart_counts(self) -> None:
+        """Discard the results counted so far."""
         self._results = self._strained = self._peak = 0
         self._since = self._since_strained = 0
         self._odds = 0.0

@@ -1,7 +1,7 @@
-"""The way to the service: its address, a proxy if there is one, and which authorities are trusted.
+"""How the service is reached: its address, a proxy if there is one, and trusted authorities.
 
-Nothing is taken from the environment unless the settings say so. A loopback address is always gone
-to straight. Sockets are opened in `client/transport.py`.
+Nothing is taken from the environment unless the settings say so. Sockets are opened in
+`client/transport.py`.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from nightscreen.config.settings import Settings
 
 ENVIRONMENT = "environment"
-"""The setting that takes the proxies of the environment, `no_proxy` included."""
+"""The setting that uses the environment's proxies, including `no_proxy`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """An HTTP proxy that is asked for a tunnel."""
+    """An HTTP proxy through which a tunnel is opened."""
 
     host: str
     port: int
-    authorization: str = field(default="", repr=False)  # what it is shown; empty for nothing
+    authorization: str = field(default="", repr=False)  # value of `Proxy-Authorization`, or empty
 
     @property
     def url(self) -> str:
-        """Return its address, without user and password."""
+        """Return the proxy's address, without user and password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
@@ -53,14 +53,14 @@ class Network:
 
     @classmethod
     def of(cls, settings: Settings) -> Network:
-        """Return that of the settings."""
+        """Return the network that the settings describe."""
         return cls(settings.proxy.get_secret_value(), settings.ca_file)
 
     def proxy_to(self, url: httpx.URL) -> Proxy | None:
-        """Return the proxy through which an address is reached; None: direct connections.
+        """Return the proxy for an address; None for direct connections.
 
-        A proxy elsewhere cannot reach this machine's loopback, one on this machine can. Plain
-        http leads to a simulator on this machine, which needs none.
+        A proxy on another machine cannot reach this machine's loopback; one on this machine can.
+        Plain http is only used for a simulator on this machine, which needs no proxy.
 
         Raises:
             SettingsError: the environment's proxy is no address.
@@ -81,7 +81,7 @@ class Network:
         return proxy if is_loopback(proxy.host) or not is_loopback(url.host) else None
 
     def context(self) -> ssl.SSLContext:
-        """Return a verifying TLS context: certifi's and the system's authorities, and the file's.
+        """Return a TLS context that trusts certifi's, the system's and the file's authorities.
 
         Raises:
             SettingsError: the file cannot be read, or holds no certificate.
@@ -119,7 +119,7 @@ def _parsed(given: str) -> Proxy:
 # --- the address ---
 
 _VERSION = re.compile(r"(?:/+v2)?/*$", re.IGNORECASE)
-"""People paste the base address with the version or without; both mean the same service."""
+"""Matches the version at the end of a base address, which people paste with or without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ class Address:
     """A base address."""
 
     url: httpx.URL  # scheme, host and port, path `/`
-    # path before each operation's own, without a slash at its end and without the version, which
-    # every operation's path has itself; mostly empty
+    # path before that of each operation, without a slash at the end and without the version, which
+    # is part of every operation's path; usually empty
     prefix: str
 
 

@@ -1,6 +1,6 @@
-"""The price list: what a call costs where nothing better is known.
+"""The price list: what a call costs if nothing better is known.
 
-What does not belong here: prices seen (`journal/`) and quotes (`planning/`).
+Prices seen in answers are in `journal/`; quotes are made in `planning/`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PRICES = DATA / "prices.toml"
 
 
 class PriceList(BaseModel):
-    """The file as it is written: naira by operation."""
+    """The contents of a price file: naira by operation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -32,7 +32,7 @@ class PriceList(BaseModel):
     @field_validator("naira")
     @classmethod
     def _whole(cls, naira: dict[str, Decimal]) -> dict[str, Decimal]:
-        """Refuse a list that lacks an operation, or names one that there is not."""
+        """Refuse a list that lacks an operation or names an unknown one."""
         if unknown := sorted(naira.keys() - {*CHECKS, *Operation}):
             raise ValueError(f"there is no operation {', '.join(unknown)}")
         if missing := [each.value for each in Operation if each not in naira]:

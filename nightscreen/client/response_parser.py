@@ -1,7 +1,7 @@
-"""The border between the service's JSON and our records: bytes in, typed answer or None out.
+"""Parses the service's JSON: takes bytes and returns a typed record, or None.
 
-Numbers become `Decimal` on their way out of the text; pydantic's own JSON reader would take them
-through a float. What does not belong here: status codes and verdicts (`client/classify.py`).
+Numbers become `Decimal` directly; pydantic's own JSON parser would make them floats first. Status
+codes and verdicts are in `client/classify.py`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from nightscreen.schemas.consented import RawRecords, TokenAnswer, find_records
 _LISTS = frozenset({Operation.AGGREGATOR_TRANSACTIONS, Operation.AGGREGATOR_ACCOUNTS})
 _TOKENS = frozenset({Operation.AGGREGATOR_EXCHANGE, Operation.AGGREGATOR_REFRESH})
 _LOAN_NAMES = (("loan_reference", "reference"), ("link", "url"), ("short_link", "url"))
-"""Other names under which the fields of an offer may come: the specification shows none."""
+"""Other names that the fields of an offer may have; the specification shows none."""
 
 _MASKS = frozenset("*•#")
 _CONTACT = re.compile(r"[\w.%+*•#-]+@[\w.*•#-]+|\+?[0-9*•#xX][0-9*•#xX -]{5,}[0-9*•#xX]")
-_CONTACT_CHARACTERS = 1000  # read of each text: bounds what the pattern costs on a whole page
-# signs that hide, and digits: with fewer it is a date, or a number with a sign or two
+_CONTACT_CHARACTERS = 1000  # searched in each text, so that a whole page does not take long
+# masking characters and digits; a text with fewer is a date or a number with a sign or two
 _LEAST_COVERED, _LEAST_SHOWN = 2, 2
-_BVN_BEGINS = "22"  # no Nigerian phone number begins so, and every BVN does
+_BVN_BEGINS = "22"  # every BVN begins with this, and no Nigerian phone number does
 
 AGGREGATOR_DATA = frozenset(
     operation
@@ -49,28 +49,27 @@ AnyAnswer = Record | KarmaListings | RawRecords | LoanProducts
 
 _META = re.compile(r'"meta"\s*:\s*(\{[^{}]*\})')
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
-"""How JSON text escapes a character beyond the first 65,536, in two halves; one may be missing."""
+"""A half of a surrogate pair, as JSON escapes characters above U+FFFF; the other may be missing."""
 
 _ACCOUNT_LISTS = ("accounts", "bank_accounts", "linked_accounts")
-"""Where linked accounts may be beside BVN details: the two were never recorded together."""
+"""Fields of BVN details that may contain linked accounts; no recorded answer has both."""
 
 
 def parse_answer(check: str, body: bytes) -> Any:  # noqa: ANN401 - the record of the check, or `AnyAnswer`
-    """Return the record an answered call holds; None where there is none, as in a miss.
+    """Return the record in the body of an answered call; None if there is none, as in a miss.
 
-    Shapes are those of the specification, "Resources and their fields"; a BVN confirmation is read
-    as the details object, as a list of accounts, or as both together, karma as one record or a list
-    of them.
+    The fields are those of the specification, "Resources and their fields". A BVN confirmation may
+    be the details object, a list of accounts, or both together; karma one record or a list.
     """
     return read_record(check, parse_document(check, body))
 
 
 def parse_json(body: bytes) -> object:
-    """Return a JSON document with exact numbers, or None where the bytes are no JSON.
+    """Return a JSON document with exact numbers, or None if the bytes are not JSON.
 
-    Read leniently, because the answer has been paid for: a byte that belongs to no character is
-    replaced, so that a name with one is just a name; a byte order mark, line breaks inside text and
-    numbers such as NaN, which become null, are accepted. Where a key comes twice, the last counts.
+    Parsing is lenient, because the answer has been paid for. Invalid bytes are replaced; a byte
+    order mark and line breaks inside text are accepted; NaN and Infinity become null. If a key
+    occurs twice, the last one counts.
     """
     try:
         text = body.decode(json.detect_encoding(body), "replace")
@@ -81,17 +80,17 @@ def parse_json(body: bytes) -> object:
 
 
 def find_meta(body: bytes) -> dict[str, object]:
-    """Return `{"meta": …}` of a body that is no JSON as a whole, `{}` where it has not just one.
+    """Return `{"meta": …}` of a body that is not JSON as a whole, `{}` unless it has exactly one.
 
-    An answer wrapped in a page, nested too deep or broken in its record still states its cost.
+    So the cost is known even of an answer that is wrapped in a page, nested too deeply, or broken.
     """
-    found = _META.findall(body.decode("utf-8", "replace"))
-    meta = parse_json(found[0].encode()) if len(found) == 1 else None
+    matches = _META.findall(body.decode("utf-8", "replace"))
+    meta = parse_json(matches[0].encode()) if len(matches) == 1 else None
     return {"meta": meta} if isinstance(meta, dict) else {}
 
 
 def parse_document(operation: str, body: bytes) -> object:
-    """Return a JSON document; a bare list of area A is treated as if it were in an envelope."""
+    """Return a JSON document; a bare list of area A is put into an envelope."""
     document = parse_json(body)
     if isinstance(document, list) and operation in AGGREGATOR_DATA:
         return {"data": document}
@@ -99,7 +98,7 @@ def parse_document(operation: str, body: bytes) -> object:
 
 
 def read_record(operation: str, document: object) -> AnyAnswer | None:
-    """Return the typed record of a document, None where it holds no readable one."""
+    """Return the typed record of a document, None if it has no readable one."""
     if not isinstance(document, dict):
         return None
     if operation in _TOKENS:  # a bare object, or under `data`
@@ -116,28 +115,28 @@ def read_record(operation: str, document: object) -> AnyAnswer | None:
 def _read_loan(
     operation: str, document: dict[str, Any]
 ) -> LoanProducts | LoanStarted | LoanState | None:
-    """Return products, an offer's link or a loan; all but products are under `data`."""
+    """Return products, an offer's link or a loan."""
     data = document.get("data", document)
     if operation == Operation.LOAN_PRODUCTS:
         if isinstance(data, dict):
             data = next((value for value in data.values() if isinstance(value, list)), None)
         if not isinstance(data, list):
             return None
-        found = (LoanProduct.read(product) for product in data if isinstance(product, dict))
-        return LoanProducts(tuple(product for product in found if product.product_id))
+        products = (LoanProduct.read(product) for product in data if isinstance(product, dict))
+        return LoanProducts(tuple(product for product in products if product.product_id))
     if not isinstance(data, dict):
         return None
-    named = dict(data)
+    fields = dict(data)
     for other, name in _LOAN_NAMES:
-        if other in named and name not in named:
-            named[name] = named.pop(other)
+        if other in fields and name not in fields:
+            fields[name] = fields.pop(other)
     if operation == Operation.LOAN_START:
-        started = LoanStarted.read(named)
+        started = LoanStarted.read(fields)
         return started if started.reference and started.url else None
-    status = named.get("status")
+    status = fields.get("status")
     if isinstance(status, dict):
-        named = {**named, **status}
-    loan = LoanState.read(named)
+        fields = {**fields, **status}
+    loan = LoanState.read(fields)
     return loan if loan.status else None
 
 
@@ -147,12 +146,12 @@ def _read_validation(operation: str, data: object) -> Record | KarmaListings | N
         return started if started and not started.is_blank() else None
     if operation == Operation.BVN_FINISH:
         return _read_bvn(data)
-    declared = CHECKS.get(operation)  # a stored answer's check may be installed no longer
+    declared = CHECKS.get(operation)  # the check of a stored answer may no longer be installed
     return None if declared is None else declared.read(data)
 
 
 def _read_bvn(data: object) -> BvnDetails | None:
-    """Return BVN details with the accounts linked to them, or the accounts alone."""
+    """Return BVN details with their linked accounts, or only the accounts."""
     details: dict[str, Any] = {}
     listed: list[Any] = []
     if isinstance(data, list):
@@ -168,26 +167,26 @@ def _read_bvn(data: object) -> BvnDetails | None:
 
 
 def shown_contact(document: object) -> str | None:
-    """Return the masked phone numbers and emails that a body shows anywhere, or None.
+    """Return the masked phone numbers and emails anywhere in a body, or None.
 
-    Nobody recorded where a refused BVN start shows them: it may be the message, `data`, or a list.
+    It is not known where a refused BVN start shows them: in the message, in `data`, or in a list.
     """
-    found: dict[str, None] = {}
-    held: list[object] = [document]
-    while held:
-        node = held.pop()
+    contacts: dict[str, None] = {}
+    nodes: list[object] = [document]
+    while nodes:
+        node = nodes.pop()
         if isinstance(node, dict):
-            held += [value for name, value in node.items() if name != "meta"]
+            nodes += [value for name, value in node.items() if name != "meta"]
         elif isinstance(node, list):
-            held += node
+            nodes += node
         elif isinstance(node, str):
             tokens = (token.strip(" .,-") for token in _CONTACT.findall(node[:_CONTACT_CHARACTERS]))
-            found |= dict.fromkeys(token for token in tokens if _is_masked_contact(token))
-    return ", ".join(sorted(found)) or None
+            contacts |= dict.fromkeys(token for token in tokens if _is_masked_contact(token))
+    return ", ".join(sorted(contacts)) or None
 
 
 def _is_masked_contact(token: str) -> bool:
-    """Tell a masked phone or email apart from a masked BVN, a date, or a number with signs."""
+    """Return whether this is a masked phone or email, not a masked BVN, a date or a number."""
     if "@" in token:
         return bool(_MASKS & set(token))
     masks = sum(char in _MASKS or char in "xX" for char in token)
@@ -204,15 +203,15 @@ def _exact(text: str) -> Decimal | None:
 
 
 def _nothing(_: str) -> None:
-    """Replace NaN and Infinity, which are no numbers."""
+    """Return None for NaN and Infinity, which are not numbers."""
 
 
 _DECODER = json.JSONDecoder(strict=False, parse_float=_exact, parse_constant=_nothing)
-"""Made once: `json.loads` makes one for each text, which takes as long as a short answer."""
+"""Made once: `json.loads` makes one for each text, which takes as long as to parse a short one."""
 
 
 def _whole_characters(value: object) -> Any:  # noqa: ANN401 - any JSON value
-    """Return a document without halves of characters, which no file can be written with."""
+    """Return a document without lone surrogates, which cannot be written to a file."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):

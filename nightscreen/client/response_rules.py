@@ -1,8 +1,7 @@
-"""What a call came to on the wire, and the table of rules that says what it means.
+"""The raw result of a call, and the table of rules that says what it means.
 
-The rules are in `data/manners.toml`, where a lender can correct a line; its words, its shape, and
-how it is loaded and checked are here. What does not belong here: applying them
-(`client/classify.py`).
+The rules are in `data/manners.toml`, where a lender can correct a line. Their fields and values are
+defined here, and the table is loaded and checked here; `client/classify.py` applies it.
 """
 
 from __future__ import annotations
@@ -38,22 +37,22 @@ STATUS_RANGE = range(100, 1000)  # three digits, also beyond HTTP's own 599
 
 
 class Break(StrEnum):
-    """How an exchange ended without a whole response."""
+    """How an exchange ended without a complete response."""
 
     NOT_SENT = "not_sent"  # no byte of the request left this machine
     TIMEOUT = "timeout"  # the request may have left; the time for the whole call was up
-    CUT = "cut"  # the request may have left; the connection was lost before the response was whole
-    TOO_LARGE = "too_large"  # the response went past the size that is read
+    CUT = "cut"  # the request may have left; the connection was lost during the response
+    TOO_LARGE = "too_large"  # the response exceeded the size limit
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One call as it went."""
+    """One call: the response, or how it failed."""
 
-    status: int | None = None  # HTTP status, where the response got that far
-    # the decoded body; the first part where it is too large, else empty where `broken` is set
+    status: int | None = None  # HTTP status, if it arrived
+    # the decoded body; only the first part if it is too large; otherwise empty if `broken` is set
     body: bytes = b""
-    broken: Break | None = None  # how the exchange ended, None where a whole response was read
+    broken: Break | None = None  # how the exchange failed; None if the response was complete
     retry_after_s: float | None = None  # seconds the service asks us to wait, if it does
 
     def __repr__(self) -> str:
@@ -66,7 +65,7 @@ class ChargeStatus(StrEnum):
 
     ANSWERED = "answered"
     UNREADABLE = "unreadable"
-    """Charged what the body states, and not to be read; without a stated cost it is in doubt."""
+    """Cannot be read, and cost what the body states; without a stated cost it is in doubt."""
     NOT_SENT = "not_sent"
     NOT_CHARGED = "not_charged"
     IN_DOUBT = "in_doubt"
@@ -86,25 +85,25 @@ class FailureReason(StrEnum):
     WRONG_IDENTITY = "wrong_identity"
     REJECTED = "rejected"
     AUTH = "auth"
-    NO_RIGHT = "no_right"  # the key is known and may not ask this
+    NO_RIGHT = "no_right"  # the key is known but may not ask this
     UNPRICED = "unpriced"
     BALANCE = "balance"
     ADDRESS = "address"
     TEST_MODE = "test_mode"
     GRANT = "grant"  # a code or a refresh token was refused
-    TOKEN = "token"  # noqa: S105 - a word for trouble, not a secret
+    TOKEN = "token"  # noqa: S105 - the name of a failure, not a secret
     """An access token was refused: expired, revoked, or without the scope."""
     DISTRIBUTOR = "distributor"  # the key belongs to no distributor of loans
     UNREACHABLE = "unreachable"  # no one-time password could be sent to the customer
     WRONG_CONTACT = "wrong_contact"
-    """The contact given is not the registered one, which the service shows masked."""
+    """The given contact is not the registered one, which the service shows masked."""
     OTP_WRONG = "otp_wrong"
     OTP_EXPIRED = "otp_expired"
     OTP_UNASKED = "otp_unasked"  # the service knows of no open BVN request of the customer
 
 
 class StopSignal(StrEnum):
-    """The reason in an exchange that makes further calls useless."""
+    """Why further calls are useless."""
 
     AUTH = "auth"
     BALANCE = "balance"
@@ -120,7 +119,7 @@ class StopScope(StrEnum):
 
 
 class BodyShape(StrEnum):
-    """What a body holds."""
+    """What a body contains."""
 
     RECORD = "record"
     OTHER_PERSON = "other_person"
@@ -128,13 +127,13 @@ class BodyShape(StrEnum):
     """No record, and a message that names another BVN than the one asked about."""
     NO_RECORD = "no_record"
     NO_DATA = "no_data"
-    """A kind of `no_record`: "data" is absent, null or empty, so that nothing is left unread."""
+    """A kind of `no_record`: "data" is absent, null or empty, so nothing is left unread."""
     EMPTY = "empty"
     UNREADABLE = "unreadable"
 
 
 OTHER_CHECKS = "other checks"
-"""Stands in a rule's operations for the checks that no rule of the table names."""
+"""In a rule's operations: all checks that no rule of the table names."""
 
 
 def _operation(name: str) -> str:
@@ -173,7 +172,7 @@ Word = Annotated[str, BeforeValidator(_word)]
 
 
 class ResponseRule(BaseModel):
-    """One line of the table; the head of `data/manners.toml` explains each field."""
+    """One rule of the table; the top of `data/manners.toml` explains each field."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -221,13 +220,13 @@ class ResponseRule(BaseModel):
         return bool(self.operations or self.broken or self.status) or self.looks_at_body()
 
     def looks_at_body(self) -> bool:
-        """Return whether a condition is about the body."""
+        """Return whether any condition is about the body."""
         return self.shows_contact or bool(
             self.body_status or self.message_matches or self.keys or self.body
         )
 
     def may_apply(self, operation: str, happened: Break | int | None) -> bool:
-        """Return whether the conditions that do not look at the body hold."""
+        """Return whether the conditions that are not about the body are met."""
         if self.operations and operation not in self.operations:
             return False
         if self.broken:
@@ -242,7 +241,7 @@ class ResponseRule(BaseModel):
 
 
 class ResponseRules(BaseModel):
-    """The whole table, in the order in which it is tried."""
+    """The whole table, in the order in which rules are tried."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -251,17 +250,16 @@ class ResponseRules(BaseModel):
     @field_validator("rules")
     @classmethod
     def _of_other_checks(cls, rules: tuple[ResponseRule, ...]) -> tuple[ResponseRule, ...]:
-        """Write the names of the checks that no rule names where a rule stands for them."""
+        """Replace `OTHER_CHECKS` by the names of the checks that no rule names."""
         named = {operation for rule in rules for operation in rule.operations}
         others = tuple(name for name in CHECKS if name not in named)
-        written = (
+        return tuple(
             rule.model_copy(update={"operations": others})
             if OTHER_CHECKS in rule.operations
             else rule
             for rule in rules
             if others or OTHER_CHECKS not in rule.operations
         )
-        return tuple(written)
 
     @model_validator(mode="after")
     def _ends_in_doubt(self) -> Self:
@@ -279,8 +277,8 @@ def load_response_rules(path: Path | None = None) -> ResponseRules:
     """Return the table of `data/manners.toml`, or of a file like it.
 
     Raises:
-        SettingsError: the file cannot be read, is no TOML, or has a mistake, which is named
-            with its file, and with its line where it is in one rule.
+        SettingsError: the file cannot be read, is not TOML, or has a mistake. The message names
+            the file, and the line if the mistake is in one rule.
     """
     return _package_rules() if path is None else read_model(path, ResponseRules)[1]
 

@@ -1,10 +1,9 @@
-"""The one module of retry rules: how long to wait before a lookup is tried again, or not at all.
+"""Retry rules: how long to wait before a lookup is tried again, and when to give up.
 
 Waits grow with each attempt, by class of failure, with full jitter, so that calls refused together
-do not come back together. Whether another attempt is affordable is the caller's business; a waiting
-lookup should hold no slot.
-
-What does not belong here: which failures may be retried (`data/manners.toml` says so) and sleeping.
+are not retried together. `data/manners.toml` says which failures may be retried. The caller decides
+whether another attempt is affordable, and does the waiting, during which a lookup should occupy no
+slot.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The longest wait before the second attempt, and the longest of all, in seconds."""
+    """The longest wait in seconds: before the second attempt, and before any attempt."""
 
     first_s: float
     longest_s: float
@@ -37,13 +36,13 @@ BY_TROUBLE: Mapping[FailureReason, Backoff] = {
     FailureReason.OVERLOAD: Backoff(first_s=2, longest_s=60),
     FailureReason.REFUSED: Backoff(first_s=2, longest_s=60),
 }
-OTHERWISE = Backoff(first_s=2, longest_s=60)  # as for an overload, the most patient of all
+OTHERWISE = Backoff(first_s=2, longest_s=60)  # as for an overload, which waits longest
 
-MOST_DOUBLINGS = 16  # `longest_s` is reached after six; without a bound 2**attempt grows for ever
+MOST_DOUBLINGS = 16  # bounds 2**attempt; `longest_s` is reached after six
 
 LONE_WAIT_S = 300.0
-"""For as long one answer's `Retry-After` is heard: an ad-hoc night ends after ten minutes without
-an answer. Who knows that a second answer asks for longer waits longer (`calling/stops.py`)."""
+"""Limit for the `Retry-After` of a single answer, because an ad-hoc night ends after ten minutes
+without an answer. If a second answer also asks for longer, `calling/stops.py` waits longer."""
 
 
 def next_attempt(

@@ -1,11 +1,10 @@
-"""The one module with sockets: kept connections to the service, under the httpx interface.
+"""The only module with sockets: persistent connections to the service, as an httpx transport.
 
 A request is written once. Nothing here repeats a call, follows a redirect, reads the environment's
-proxies or logs an address. A connection is a protocol of asyncio's; `httptools` (llhttp) parses
-what comes back. Why no library's pool: docs/adr/0004-a-transport-on-protocols.md.
+proxies or logs an address. A connection is an asyncio protocol; `httptools` (llhttp) parses the
+responses. docs/adr/0004-a-transport-on-protocols.md says why no library's pool is used.
 
-What does not belong here: what a response means (`client/classify.py`) and how long a call may take
-(`client/api.py`).
+`client/classify.py` decides what a response means, `client/api.py` how long a call may take.
 """
 
 from __future__ import annotations
@@ -31,56 +30,56 @@ if TYPE_CHECKING:
 Transport = httpx.AsyncBaseTransport  # sends a request; tests pass another one
 
 KEEPALIVE_S = 3.0
-"""Idle connections are dropped before servers drop them: a call lost to that race is in doubt."""
+"""Idle connections are closed before the server closes them: a call sent at that moment would be in
+doubt."""
 
 HEAD_BYTES = 64 * 1024
-"""Most bytes of a response's headers, and of anything that is neither header nor body."""
+"""Limit for a response's headers, and for anything that is neither header nor body."""
 
 REST_S = 0.25
-"""A connection is used again only after so long without a byte. A response that nobody asked for
-comes soon after another, and must not meet the next request; a new connection costs less."""
+"""A connection is used again only after this long without a byte. An extra response usually follows
+soon after another, and must not be taken for the answer to the next request."""
 
 QUIET_S = 0.05
-"""For so long nothing may follow an answer that names nobody, else nobody knows whose it is."""
+"""How long nothing may follow an answer that names nobody; otherwise it may be somebody else's."""
 
 MOST_IDLE = 256
-"""No more idle connections are kept to one origin: a process may have a thousand files open."""
+"""Most idle connections to one origin; a process may have only about a thousand open files."""
 
 _SMALL_BYTES = 64 * 1024
-"""A connection is not kept after a longer request: TLS does not say whether all was written."""
+"""A connection is closed after a longer request: TLS does not say whether all was written."""
 
 _LENGTHS = frozenset({b"content-length", b"transfer-encoding"})
-"""Headers that say where a body ends; where both are there, the service may have meant either."""
+"""Headers that say where a body ends; if a response has both, the end is ambiguous."""
 
-_CLOSING_S = 1.0  # seconds that closing waits for the loop to close sockets; it takes milliseconds
+_CLOSING_S = 1.0  # longest wait for the event loop to close sockets; it takes milliseconds
 
 
 @dataclass(slots=True)
 class Departure:
     """Whether any byte of a request may have left this machine.
 
-    Give one to `Client.send` to know it even where the call was cancelled.
+    Pass one to `Client.send` to know this even if the call was cancelled.
     """
 
-    # the call may have reached the service. So it may for all that is known, until a transport that
-    # reports departures takes it up.
+    # the call may have reached the service; true until a transport that reports departures starts
     may_have_left: bool = True
-    # the one that carries the call, once it is known
+    # the connection that carries the call, once it is known
     connection: Connection | None = field(default=None, repr=False)
 
 
 class PooledTransport(httpx.AsyncBaseTransport):
-    """Sends requests over kept connections, one request at a time on each, the longest idle first.
+    """Sends requests over persistent connections, one at a time on each, the longest idle first.
 
-    A response is read whole before it is returned. Besides `connect` and `pool` of httpx's
-    `timeout`, a request may carry these extensions: `target`, the path to write in place of the
-    URL's own; `departure`, a `Departure` to be kept up to date; `most_bytes`: a body that is longer
-    is returned cut, with more than that.
+    A response is read completely before it is returned. Besides `connect` and `pool` of httpx's
+    `timeout`, a request may have these extensions: `target`, the path to write instead of the
+    URL's; `departure`, a `Departure` to update; `most_bytes`, after which reading a body stops (it
+    is returned cut, a little longer than that).
 
     Args:
-        connections: the most calls in flight.
-        ssl_context: TLS settings; those of `Network()` where left out.
-        proxy: asked for a tunnel to an https address; None: a direct connection.
+        connections: most calls in flight.
+        ssl_context: TLS settings; by default those of `Network()`.
+        proxy: tunnels connections to https addresses; None for direct connections.
         keepalive_s: seconds an idle connection is kept.
     """
 
@@ -103,7 +102,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
 
     @cached_property
     def _context(self) -> ssl.SSLContext:
-        """Return the TLS settings; reading certificates takes 50 ms that http need not pay."""
+        """Return the TLS settings, made only for https: reading certificates takes 50 ms."""
         return self._given_context or Network().context()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -111,7 +110,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
 
         Raises:
             httpx.TransportError: `ConnectError`, `ConnectTimeout`, `PoolTimeout` and `ProxyError`
-                mean that nothing was sent; anything else that the service may have acted.
+                mean that nothing was sent; after any other the service may have acted.
         """
         extensions = request.extensions
         departure = extensions.get("departure") or Departure()
@@ -140,7 +139,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
             self._room.release()
 
     async def aclose(self) -> None:
-        """Close every connection; calls that wait for one are not sent."""
+        """Close every connection; calls waiting for one are not sent."""
         self._closings += 1
         self._idle.clear()
         for connection in self._open:
@@ -157,7 +156,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
             raise httpx.PoolTimeout("PoolTimeout") from None
 
     def _kept(self, origin: _Origin) -> Connection | None:
-        """Return an idle connection that is certainly open, and has rested."""
+        """Return an idle connection that is open and has been silent for `REST_S`, or None."""
         idle, now = self._idle.get(origin), asyncio.get_running_loop().time()
         while idle and now - idle[0].idle_since >= REST_S:
             connection = idle.popleft()
@@ -167,11 +166,11 @@ class PooledTransport(httpx.AsyncBaseTransport):
         return None
 
     async def connect(self, url: httpx.URL, timeout_s: float | None) -> Connection:
-        """Return a new connection to an address, through the proxy where there is one.
+        """Return a new connection to an address, through the proxy if there is one.
 
         Raises:
-            OSError: it cannot be reached in time, or not be trusted.
-            httpx.ProxyError: the proxy refuses, in the words of its answer.
+            OSError: the address cannot be reached in time, or is not trusted.
+            httpx.ProxyError: the proxy refuses; the text is that of its answer.
         """
         origin = _Origin.of(url)
         async with asyncio.timeout(timeout_s) as limit:
@@ -188,7 +187,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
             connection = await self.connect(url, timeout_s)
         except TimeoutError:
             raise httpx.ConnectTimeout("ConnectTimeout") from None
-        except (OSError, UnicodeError) as error:  # a name that is none is a UnicodeError
+        except (OSError, UnicodeError) as error:  # an invalid host name is a UnicodeError
             raise httpx.ConnectError(type(error).__name__) from None
         self._open.add(connection)
         connection.lost.add_done_callback(lambda _: self._open.discard(connection))
@@ -200,18 +199,18 @@ class PooledTransport(httpx.AsyncBaseTransport):
         limit: asyncio.Timeout,
         context: ssl.SSLContext | None = None,
     ) -> Connection:
-        """Connect to the first address of a host that can be reached; the last good one goes first.
+        """Connect to the first reachable address of a host, starting with the last good one.
 
-        Each address has its share of the time, so that one that never answers hides no other:
-        uvloop does not try them side by side.
+        Each address gets its share of the time, so that one that never answers does not use it all
+        up: uvloop does not try addresses in parallel.
 
         Raises:
-            OSError: none can be reached.
+            OSError: no address can be reached.
         """
         loop = asyncio.get_running_loop()
         host = origin.host
-        found = await loop.getaddrinfo(host, origin.port, type=socket.SOCK_STREAM)
-        addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+        infos = await loop.getaddrinfo(host, origin.port, type=socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(address[0]) for *_, address in infos))
         addresses.sort(key=lambda address: address != self._reached.get(host))
         failure: OSError = ConnectionError("the host has no address")
         for number, address in enumerate(addresses):
@@ -235,7 +234,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
 
 
 class _Origin(NamedTuple):
-    """Where connections lead."""
+    """Scheme, host and port that a connection leads to."""
 
     scheme: str
     host: str
@@ -243,8 +242,8 @@ class _Origin(NamedTuple):
 
     @classmethod
     def of(cls, url: httpx.URL) -> _Origin:
-        """Return the origin of an address."""
-        host = url.raw_host.decode("ascii")  # as name servers and proxies know it
+        """Return the origin of a URL."""
+        host = url.raw_host.decode("ascii")  # the form that name servers and proxies know
         return cls(url.scheme, host, url.port or (443 if url.scheme == "https" else 80))
 
 
@@ -252,10 +251,10 @@ class Connection(asyncio.Protocol):
     """A connection: writes one request at a time and parses its response.
 
     Attributes:
-        closed: no request may be written any more.
-        surplus: more came than the responses to what was asked, beyond line ends.
+        closed: no more requests may be written.
+        surplus: data other than line ends arrived that answer no request.
         lost: done when the socket is closed.
-        idle_since: loop time at which its last response was whole.
+        idle_since: loop time at which the last response was complete.
     """
 
     def __init__(self) -> None:
@@ -266,8 +265,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._poll = select.poll()
         self._parser = httptools.HttpResponseParser(self)
-        # A response in bad form may have been charged and is worth reading. What leniency can lead
-        # to, a rest that is taken for the next response, ends the connection below.
+        # A malformed response may have been charged and is worth reading. Leniency can leave a rest
+        # that looks like the next response; such a rest closes the connection (see below).
         self._parser.set_dangerous_leniencies(
             lenient_headers=True,
             lenient_chunked_length=True,
@@ -277,7 +276,7 @@ class Connection(asyncio.Protocol):
         )
         self._answer: asyncio.Future[httpx.Response] | None = None
         self._most_bytes: int | None = None
-        self._asks_for_tunnel = False  # what follows the head of the answer is the tunnel
+        self._asks_for_tunnel = False  # the answer has no body; the tunnel follows its headers
         self._clear()
 
     def _clear(self) -> None:
@@ -293,10 +292,10 @@ class Connection(asyncio.Protocol):
         """Write a request and return its response.
 
         Raises:
-            httpx.ReadError: the connection was lost before the response was whole.
-            httpx.RemoteProtocolError: what came back is no HTTP.
+            httpx.ReadError: the connection was lost before the response was complete.
+            httpx.RemoteProtocolError: the response is not HTTP.
         """
-        if self._transport is None or self.closed:  # lost in the moment between
+        if self._transport is None or self.closed:  # lost since it was chosen
             raise httpx.ConnectError("ConnectionLost")
         self._clear()
         self._most_bytes = most_bytes
@@ -312,17 +311,17 @@ class Connection(asyncio.Protocol):
         finally:
             self._clear()
         if not self.closed and self._transport.get_write_buffer_size():
-            self.close()  # answered before all of it was written
+            self.close()  # answered before the whole request was written
         return response
 
     async def tunnel(
         self, origin: _Origin, authorization: str, context: ssl.SSLContext
     ) -> Connection:
-        """Have the proxy at the other end open a tunnel, and begin TLS with the origin in it.
+        """Ask the proxy at the other end for a tunnel, and start TLS with the origin in it.
 
         Raises:
             httpx.ProxyError: the proxy refuses.
-            OSError: the origin cannot be trusted.
+            OSError: the origin is not trusted.
         """
         host = f"[{origin.host}]" if ":" in origin.host else origin.host
         lines = [f"CONNECT {host}:{origin.port} HTTP/1.1", f"Host: {host}:{origin.port}"]
@@ -350,9 +349,9 @@ class Connection(asyncio.Protocol):
         return inner
 
     def is_quiet(self) -> bool:
-        """Return whether nothing has arrived since the last response; a close would have.
+        """Return whether nothing, not even a close, has arrived since the last response.
 
-        The loop may not have seen yet what the system has, so that the socket itself is asked.
+        The socket itself is polled, because the event loop may not have seen the data yet.
         """
         transport = self._transport
         if self.closed or transport is None or transport.is_closing():
@@ -360,8 +359,8 @@ class Connection(asyncio.Protocol):
         return not self._poll.poll(0)
 
     async def stays_quiet(self) -> bool:
-        """Wait a moment and return whether nothing followed the last response; a close may."""
-        for _ in range(2):  # once more where the system has what the loop has not seen yet
+        """Wait briefly and return whether no data followed the last response; a close may."""
+        for _ in range(2):  # again if data have arrived that the event loop has not seen yet
             if not self.closed:
                 await asyncio.wait([self.lost], timeout=QUIET_S)
             if self.closed or self.is_quiet():
@@ -369,7 +368,7 @@ class Connection(asyncio.Protocol):
         return not self.surplus
 
     def close(self) -> None:
-        """Close at once: to close in good order is to wait for a peer that may never answer."""
+        """Close at once; an orderly close would wait for a peer that may never answer."""
         self.closed = True
         if self._transport is not None:
             self._transport.abort()
@@ -377,12 +376,12 @@ class Connection(asyncio.Protocol):
     # asyncio calls these.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what writes, and what tells whether something has arrived."""
+        """Keep the transport, and register its socket for polling."""
         self._transport = cast("asyncio.Transport", transport)
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        """Parse; bytes that no request asked for close the connection."""
+        """Parse data; data that belong to no request close the connection."""
         if self._answer is None:
             self.surplus = self.surplus or bool(data.strip(b"\r\n"))
             self.close()
@@ -391,7 +390,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self.surplus = self._answer is None  # the response was whole: this comes after it
+            self.surplus = self._answer is None  # the response was complete; these data follow it
             self._fail(httpx.RemoteProtocolError("RemoteProtocolError"))
             return
         if self._answer is not None and known == (len(self._headers), len(self._body)):
@@ -412,13 +411,13 @@ class Connection(asyncio.Protocol):
     # The parser calls these.
 
     def on_message_begin(self) -> None:
-        """Close where a second response follows the first: the next request must not get it."""
+        """Close if a second response follows the first: the next request must not get it."""
         if self._answer is None:
             self.surplus = True
             self.close()
 
     def on_status(self, status: bytes) -> None:
-        """Keep the words beside the status."""
+        """Keep the reason phrase."""
         self._reason += status
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -427,13 +426,13 @@ class Connection(asyncio.Protocol):
         self._grow(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
-        """Note that a body may follow."""
+        """Record that the headers are complete."""
         self._head_is_whole = True
         if self._asks_for_tunnel and self._parser.get_status_code() >= httpx.codes.OK:
             self._finish()
 
     def on_body(self, body: bytes) -> None:
-        """Keep a piece of the body, as far as it is wanted."""
+        """Keep a part of the body; close the connection after `most_bytes`."""
         if self._answer is None:
             return
         self._body += body
@@ -443,7 +442,7 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def on_message_complete(self) -> None:
-        """Hand the response over, unless it only announces another."""
+        """Return the response to `exchange`, unless it is an interim one (1xx)."""
         if self._answer is None:
             return
         if self._parser.get_status_code() < httpx.codes.OK:
@@ -482,10 +481,10 @@ class Connection(asyncio.Protocol):
 
 
 def _written(request: httpx.Request) -> bytes:
-    """Return a request as it goes on the wire; its body is whole in memory.
+    """Return the bytes of a request; its body is in memory.
 
     Raises:
-        httpx.LocalProtocolError: a header or the path holds what would end its line.
+        httpx.LocalProtocolError: a header or the path contains a line end or a null byte.
     """
     target = request.extensions.get("target") or request.url.raw_path
     head = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), target)]
@@ -493,5 +492,5 @@ def _written(request: httpx.Request) -> bytes:
     lines = b"\r\n".join(head)
     ends = 2 * (len(head) - 1)
     if lines.count(b"\r") + lines.count(b"\n") != ends or b"\0" in lines:
-        raise httpx.LocalProtocolError("LocalProtocolError")  # a line end within would be a request
+        raise httpx.LocalProtocolError("LocalProtocolError")  # it could forge another request
     return b"".join((lines, b"\r\n\r\n", *cast("httpx.ByteStream", request.stream)))

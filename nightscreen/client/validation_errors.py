@@ -1,6 +1,6 @@
-"""How a mistake in a data file is reported: file, line, and what is wrong.
+"""Reports a mistake in a data file: file, line, and what is wrong.
 
-What does not belong here: which mistakes there are; the models of each file know.
+The models of each file decide what is a mistake.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def read_model(path: Path, model: type[_Model]) -> tuple[str, _Model]:
     """Return a data file as text and as its model.
 
     Raises:
-        SettingsError: it cannot be read, is no TOML, or has a mistake; file and line are named.
+        SettingsError: it cannot be read, is not TOML, or has a mistake; file and line are named.
     """
     try:
         text = path.read_text("utf-8")
@@ -45,9 +45,9 @@ def place_in(path: Path, text: str, where: Sequence[str | int]) -> str:
 
     Args:
         path: the file.
-        text: what it holds.
-        where: names and numbers that lead to the entry, as pydantic gives them; where they lead
-            further than the file goes, the line is that of the innermost table that is there.
+        text: its content.
+        where: names and numbers that lead to the entry, as pydantic gives them. If the entry is not
+            in the file, the line is that of the innermost table that is.
     """
     table = next((part for part in where if isinstance(part, str)), None)
     number = next((part for part in where if isinstance(part, int)), 0)

@@ -1,13 +1,13 @@
-"""Pure builders of requests: an operation in, method, path and body out.
+"""Builds requests: method, path and body of each operation, as pure functions.
 
-Lookups are built as their check declares; the others of area B, of area C (loans) and of area A
-(data of customers who consented) follow. What does not belong here: sending (`client/api.py`),
-headers and addresses (`client/transport.py`), reading answers (`client/response_parser.py`), when
-tokens are refreshed and who gets an offer (`operations/`).
+A check builds the requests of its own lookups. The other operations of area B, of area C (loans)
+and of area A (data of customers who consented) are built here. Requests are sent by
+`client/api.py`, and answers are parsed in `client/response_parser.py`. `operations/` decides when
+tokens are refreshed and who gets an offer.
 
-All areas take the same API key (specification, authentication 8, does not say it of area C). The
-operations that the scopes name but whose paths the specification does not show are experimental:
-their paths were seen in the wild, under a base path that settings can correct.
+All areas use the same API key (specification, authentication 8, does not say this of area C). Some
+operations are named by scopes, but the specification does not show their paths. These are
+experimental: other clients were seen to use the paths, and a setting can correct their base path.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ def bvn_finish(bvn: str, otp: str) -> Request:
 
 
 def loan_products() -> Request:
-    """Build the list of the organisation's active loan products (`/v2/loans/products`)."""
+    """Build the request for the organisation's active loan products (`/v2/loans/products`)."""
     return Request(Operation.LOAN_PRODUCTS, "GET", f"{_LOANS}/products", None)
 
 
 def loan_start(product_id: str, *, email: str = "", phone_number: str = "") -> Request:
-    """Build the making of a short link (`/v2/loans/initialize`).
+    """Build the request that makes a short link (`/v2/loans/initialize`).
 
-    Each call makes a new link: it is never repeated by machine after it may have arrived.
+    Each call makes a new link, so it is never repeated automatically once it may have arrived.
     """
     require(product_id, "an offer needs a product; see: nightscreen loans products")
     given = {"email": email, "phone_number": phone_number}
@@ -70,7 +70,7 @@ def loan_start(product_id: str, *, email: str = "", phone_number: str = "") -> R
 
 
 def loan_view(reference: str) -> Request:
-    """Build the view of a loan or loan request (`/v2/loans/:reference`)."""
+    """Build the request for a loan or loan request (`/v2/loans/:reference`)."""
     path = f"{_LOANS}/{segment(reference)}"
     return Request(Operation.LOAN_VIEW, "GET", path, None, asked=reference)
 
@@ -93,10 +93,10 @@ class Scope(StrEnum):
 class Scoped(NamedTuple):
     """An operation on the data of a customer who consented."""
 
-    # the scope it needs; one that was not granted is never usable (specification, authentication 4)
+    # the scope it needs, which must have been granted (specification, authentication 4)
     scope: Scope
     method: str  # HTTP method
-    # below the base path, `{item}` standing for an id; whole where the specification shows it
+    # below the base path, with `{item}` for an id; the full path if the specification shows it
     path: str
 
 
@@ -117,11 +117,11 @@ SCOPED: Mapping[str, Scoped] = {
         (Operation.AGGREGATOR_PROFILE, Scope.PROFILE_VIEW, "GET", "/profile"),
     )
 }
-"""Specified is the list of transactions alone; the other paths were seen and are experimental."""
+"""Only the list of transactions is specified; the other paths are experimental."""
 
 
 def read_scopes(words: str | Iterable[str]) -> tuple[Scope, ...]:
-    """Return scopes from text or words, separated by blanks or commas, in the order given.
+    """Return scopes from text or words, separated by spaces or commas, in the order given.
 
     Raises:
         UsageError: a word is no scope, or there is none.
@@ -139,7 +139,7 @@ def read_scopes(words: str | Iterable[str]) -> tuple[Scope, ...]:
 def consent_address(
     consent_url: str, *, client_id: str, redirect_uri: str, scopes: Iterable[Scope], state: str
 ) -> str:
-    """Return where the customer's browser is sent to consent (specification, authentication 1).
+    """Return the URL at which the customer consents (specification, authentication 1).
 
     Raises:
         UsageError: client id, redirect address or state is missing.
@@ -163,7 +163,7 @@ def consent_address(
 def exchange(code: str, redirect_uri: str) -> Request:
     """Build the exchange of an authorization code for tokens (`/v2/aggregator/auth`).
 
-    A code works once: the exchange is never repeated by machine after it may have arrived.
+    A code works once, so the exchange is never repeated automatically once it may have arrived.
     """
     require(code, "an exchange needs the authorization code of the redirect")
     body = json_body(code=code, grant_type="authorization_code", redirect_uri=redirect_uri)
