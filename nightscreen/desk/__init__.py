@@ -1,5 +1,5 @@
 """The desk: the web pages the lender's own people work in.
 
-A context over parts that exist: what a run, a quote, a decision or a review is stays in `results/`.
-Here are users and their rights, sessions, the audit, and one view a page.
+This package has users and their rights, sessions, the audit, and one view for each page. Runs,
+quotes, decisions and reviews are defined elsewhere, such as in `results/`.
 """

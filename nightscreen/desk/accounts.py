@@ -1,8 +1,8 @@
-"""Who gets in: users, the links that set passwords, second factor, sessions, wrong tries.
+"""Signing in: users, links that set passwords, the second factor, sessions, failed attempts.
 
-Users are records of the journal, sealed; passwords are kept by argon2 alone. Links, sessions and
-known devices are signed tokens that the journal does not keep: raising a user's `epoch` ends every
-link and session there is. What a page allows is asked by `User.may`.
+Users are sealed records of the journal; passwords are stored only as argon2 hashes. Links, sessions
+and known devices are signed tokens that the journal does not store; raising a user's `epoch`
+invalidates all links and sessions of that user. `User.may` says what a user is allowed to do.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ SEEN_EVERY_S = (
     60  # at most so often a browser gets a new token, which says that its session goes on
 )
 SESSION_S = 12 * 3600  # no session outlives a working day
-HALF_S = 15 * 60  # so long after the password the second factor may be given, or set up
+HALF_S = 15 * 60  # time after the password to give or set up the second factor
 PASSWORD_LENGTHS = range(8, 1025)
 LONGEST_NAME = 60
-FAILURES_S = 15 * 60  # within this time wrong passwords are counted
-FAILURES = 5  # so many of one name from one known device, or one address, are too many there
-FAILURES_OF_NAME = 10  # so many of one name are too many from any unknown device
-FAILURES_OF_ADDRESS = 100  # so many from one address, of whatever names, are too many there
-DEVICE_S = 180 * 24 * 3600  # a browser keeps for so long that somebody signed in from it
+FAILURES_S = 15 * 60  # period in which wrong passwords are counted
+FAILURES = 5  # limit for one name from one known device, or from one address
+FAILURES_OF_NAME = 10  # limit for one name from all unknown devices
+FAILURES_OF_ADDRESS = 100  # limit for one address with any names
+DEVICE_S = 180 * 24 * 3600  # how long a browser is known after a sign-in
 _USERS_OF_DEVICE: Final = 10
 STEP_S: Final = 30  # how long a code of an authenticator is shown (RFC 6238)
-_AROUND: Final = (-1, 0, 1)  # steps beside the present one that count: clocks of phones differ
+_AROUND: Final = (-1, 0, 1)  # accepted steps relative to now, because clocks of phones differ
 RESET_SLEEP_S: Final = 24 * 3600
-"""So long the rights of a user sleep who was reset at the host; others see it meanwhile."""
-SHOWN_S: Final = 7 * 24 * 3600  # so long all see that rights were given without a second person
+"""How long the rights of a user who was reset at the host are suspended; others see this."""
+SHOWN_S: Final = 7 * 24 * 3600  # how long all see that rights were given without a second person
 _STRANGERS_AT_ONCE = 3
-"""Of the few threads that make pages, sign-ins from unknown devices hold no more than these."""
+"""How many of the few threads that make pages may work on sign-ins from unknown devices."""
 _TWO_APPROVERS: Final = "two_approvers"  # name in `meta` of the instant since when there were two
 _SLOW: Final = (
     "Too many failed attempts; try again in 15 minutes, or sign in from a browser that you have "
@@ -70,7 +70,7 @@ _LINK_ENDED: Final = (
 
 
 class ThrottledError(Exception):
-    """A password or a code is not looked at now; says when it will be."""
+    """Too many failures: no password or code is checked now. The message says when again."""
 
 
 class SignInSource(NamedTuple):
@@ -122,9 +122,9 @@ class Accounts:
             yield connection, {each.key: each for each in found}
 
     def set(self, name: str, *, ends_sessions: bool = False, **values: object) -> User:
-        """Write a user down with other values; return it as it is then.
+        """Change values of a user and return the changed user.
 
-        Where `ends_sessions`, the user's sessions and links end, in whatever browser.
+        With `ends_sessions`, the user's sessions and links end in every browser.
 
         Raises:
             UsageError: there is no such user.
@@ -217,9 +217,9 @@ class Accounts:
     # --- rights by which somebody agrees to what another asked for ---
 
     def needs_two(self) -> bool:
-        """Tell whether there are, or ever were, two who may approve; two are needed from then on.
+        """Return whether there are, or ever were, two approvers; two are needed from then on.
 
-        A second one who goes, is reset or loses the right leaves nobody to decide alone.
+        So nobody can decide alone after a second approver leaves, is reset or loses the right.
         """
         with self._journal.database.reading() as connection:
             if read_meta(connection, _TWO_APPROVERS):
@@ -231,10 +231,10 @@ class Accounts:
         return now_two
 
     def _asleep(self, user: User, by: str, *, is_reset: bool = False) -> dict[str, Any]:
-        """Return the values by which rights to approve sleep of a user made, raised or reset.
+        """Return the values that suspend the approval rights of a user added, raised or reset.
 
-        Until there are two approvers they stay awake: somebody has to make the second one. That,
-        and whatever is done at the host, is shown to everybody for a while.
+        Until there are two approvers, rights are not suspended: somebody has to add the second one.
+        This, and whatever is done at the host, is shown to everybody for a while.
 
         Args:
             user: with the rights that it is to have.
@@ -260,11 +260,11 @@ class Accounts:
         }
 
     def unconfirmed(self, by: User) -> list[User]:
-        """Return the users whose rights sleep and whom this approver may confirm."""
+        """Return the users whose rights are suspended and whom this approver may confirm."""
         return [each for each in self.users() if _may_confirm(each, by)]
 
     def confirm(self, name: str, by: User) -> None:
-        """Wake the rights of a user: an approver knows that it is this person who signed in.
+        """Restore a user's rights, because an approver knows that this is the person who signed in.
 
         Raises:
             UsageError: the rights do not wait, or this approver could have signed in as the user.
@@ -277,7 +277,7 @@ class Accounts:
         self.set(name, asleep_until=0, link_known_to=())
 
     def made_alone(self) -> list[User]:
-        """Return who got rights to approve or override without a second person of late."""
+        """Return who recently got rights to approve or override without a second person."""
         since = self.clock() - SHOWN_S * MICROS
         return [e for e in self.users() if e.alone_at is not None and e.alone_at > since]
 
@@ -287,7 +287,7 @@ class Accounts:
         return signed(self._journal, f"desk {what}", said)
 
     def _read(self, what: str, token: str) -> dict[str, Any]:
-        """Return what a token says; nothing where it is not one of ours."""
+        """Return the contents of a token; nothing if it is not ours."""
         return read_signed(self._journal, f"desk {what}", token) or {}
 
     def link(self, name: str | None = None) -> str:
@@ -297,11 +297,11 @@ class Accounts:
         return self._sign("link", until=self.clock() + LINK_S * MICROS, **whose)
 
     def first_link(self) -> str | None:
-        """Return the token of the link that makes the first user; None where there are users."""
+        """Return the token of the link that makes the first user; None if there are users."""
         return None if self.users() else self.link()
 
     def link_for(self, token: str) -> tuple[bool, str | None]:
-        """Return whether a link still holds, and for which user; None is the first one."""
+        """Return whether a link is still valid, and for which user; None is the first one."""
         said = self._read("link", token)
         if said.get("until", 0) <= self.clock():
             return False, None
@@ -315,7 +315,7 @@ class Accounts:
         """Set a password by a link; the link of the first user makes it, with every role.
 
         Raises:
-            UsageError: the link was used or has ended, or name or password will not do.
+            UsageError: the link was used or has expired, or name or password is not acceptable.
         """
         is_open, whose = self.link_for(token)
         if not is_open:
@@ -352,9 +352,9 @@ class Accounts:
         return SignInSource(_digest(said["word"] if known else address), known)
 
     def device(self, user: User, device: str) -> str:
-        """Return a token by which a browser is known for a user, and for those it was known for.
+        """Return a token that makes a browser known for one more user.
 
-        Its random word stays the same: wrong passwords are counted by it.
+        Its random word stays the same, because wrong passwords are counted by it.
         """
         said = self._read("device", device)
         before = said.get("users", {})
@@ -392,9 +392,9 @@ class Accounts:
             return user if self._attempt(name, source, verify) else None
 
     def _attempt(self, name: str, source: SignInSource, verify: Callable[[], bool]) -> bool:
-        """Tell whether what was typed under a name is right.
+        """Return whether what was typed under a name is right.
 
-        It counts as a failure until it is known to be none, so that many at once are held up too.
+        It counts as a failure until it is known to be right, so that many at once are limited too.
         """
         key, kept = _digest(name.casefold()), failures.c
         with self._journal.database.recording(Turn.DESK) as connection:
@@ -412,9 +412,9 @@ class Accounts:
         return True
 
     def code_counts(self, user: User, secret: str, code: str, source: SignInSource) -> bool:
-        """Tell whether a code of an authenticator counts for a user; it counts once.
+        """Return whether a code of an authenticator is valid for a user; each is valid once.
 
-        The secret in the authenticator is the user's own, or one that is offered.
+        The authenticator has the user's own secret, or the one that is offered.
 
         Raises:
             ThrottledError: too many wrong ones came.
@@ -437,18 +437,18 @@ class Accounts:
     # --- sessions ---
 
     def sign_in(self, user: User, *, half: bool = False, began: int | None = None) -> str:
-        """Return the token of a session, a new one where it is not said when it began.
+        """Return the token of a session, a new one if no beginning is given.
 
-        Half of one waits for the second factor.
+        A half session waits for the second factor.
         """
         now = self.clock()
         times = {"began": now if began is None else began, "seen": now}
         return self._sign("session", user=user.key, epoch=user.epoch, half=half, **times)
 
     def session(self, token: str, *, half: bool = False) -> tuple[User, str] | None:
-        """Return whose session a token is, as the user is now, and the token to keep from now on.
+        """Return the current user of a session, and the token to keep from now on.
 
-        None where it has ended. Half of a session waits for the second factor yet.
+        None if the session has ended. A half session still waits for the second factor.
         """
         said, now = self._read("session", token), self.clock()
         user = self.find(said["user"]) if said.get("half") is half else None
@@ -463,7 +463,7 @@ class Accounts:
 
 
 def _mark(user: User) -> str:
-    """Return what ends with the user's password: a device is known until another is set."""
+    """Return a value that changes with the user's password, after which no device is known."""
     return _digest(user.password)[:16]
 
 
@@ -486,7 +486,7 @@ def _may_confirm(user: User, by: User) -> bool:
 
 
 def _require_left(user: User, after: User, users: Collection[User]) -> None:
-    """Hold a change against what somebody must be left to do."""
+    """Refuse a change after which nobody could manage users, or nobody could approve."""
     others = [each for each in users if each.name != user.name and each.password]
     for what, role in (("users", Role.ADMINISTRATOR), ("approve", Role.APPROVER)):
         leaves = user.holds(what) and not after.holds(what)
@@ -495,14 +495,14 @@ def _require_left(user: User, after: User, users: Collection[User]) -> None:
 
 
 def _is_raised(before: User, after: User) -> bool:
-    """Tell whether a user may do or see more than before."""
+    """Return whether a user may do or see more than before."""
     limits = {each.casefold() for each in before.branches}
     wider = limits and not (after.branches and {e.casefold() for e in after.branches} <= limits)
     return bool(wider or after.held - before.held)
 
 
 def _sound_word(text: str, what: str, why: str) -> str:
-    """Return a name without blanks round it."""
+    """Return a name without spaces around it."""
     text = " ".join(text.split())
     if not text or len(text) > LONGEST_NAME or not text.isprintable():
         raise UsageError(f"{what} has 1 to {LONGEST_NAME} letters; {why}")

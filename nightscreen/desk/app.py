@@ -1,4 +1,4 @@
-"""The desk as one ASGI application: addresses, and what they share."""
+"""The desk as one ASGI application: its routes and what they share."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 # bytes: five texts of 4,000 characters, of at most 12 bytes each as sent
 LARGEST_FORM: Final = 256 * 1024
 LARGEST_TABLE: Final = 4 * LARGEST_FORM  # a page of a quarantine, with a field for each cell
-SWEEP_S: Final = 30  # a choice: about so long an upload of no more use lies on the disk
+SWEEP_S: Final = 30  # a choice: about how long an upload stays on disk after it is needed
 
 
 def _refusal(kind: str, status: int) -> Response:
-    """Return the page of a request that reaches no page."""
+    """Return the page for an unknown address."""
     return html("bare", status, kind=kind)
 
 
@@ -70,7 +70,7 @@ def application(desk: Context) -> ASGIApp:
 
 
 def _routes(desk: Context) -> list[Route]:
-    """Return every address of the desk, with the right that it needs."""
+    """Return every route of the desk, with the rights that it needs."""
 
     def get(path: str, view: View, *needs: str, **more: Any) -> Route:  # noqa: ANN401 - as `page`
         return Route(path, page(desk, view, *needs, **more), methods=["GET"])
@@ -165,7 +165,7 @@ def _routes(desk: Context) -> list[Route]:
 
 
 async def _sweep(desk: Context) -> None:
-    """Remove uploads of no more use, as long as the desk is served."""
+    """Remove uploads that are no longer needed, as long as the desk is served."""
     while True:
         with suppress(JournalError, OSError):  # tried again later
             await asyncio.to_thread(desk.uploads.sweep)
@@ -173,7 +173,7 @@ async def _sweep(desk: Context) -> None:
 
 
 async def static(request: Request) -> Response:
-    """Give a file that pages need: style, script, picture."""
+    """Return a file that pages need: style, script, picture."""
     name = request.path_params["name"]
     if name not in STATIC:
         raise HTTPException(404)
@@ -181,7 +181,7 @@ async def static(request: Request) -> Response:
 
 
 async def health(_request: Request) -> Response:
-    """Say that the desk answers."""
+    """Answer a health check."""
     return PlainTextResponse("ok\n")
 
 

@@ -1,7 +1,7 @@
-"""What is accounted for: the pages of money and of the audit, and what is exported as CSV.
+"""The pages of money and of the audit, and their exports as CSV.
 
-Money: every figure is the journal's own counter or stands in a run's report; nothing is counted
-again. The audit: who did or saw what; searched, and exported with the chain's marks.
+Money: every figure is a counter of the journal or comes from a run's report; nothing is counted
+again. The audit says who did or saw what; it can be searched, and exported with the chain's hashes.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ RUNS_SHOWN: Final = 31
 CALLS_SHOWN: Final = 50
 ENTRIES_SHOWN: Final = 200
 WITHDRAWN: Final = "(of no run any more)"
-"""Batch of what a run had spent that was withdrawn; its calls and their cost are kept."""
+"""Batch shown for the spending of withdrawn runs, whose calls and costs are kept."""
 _SUMS: Final = ("opening", "explained_in_doubt", "drift", "closing")
 _MONEY: Final = (
     *("part", "day", "check", "batch", "run_id", "at", "calls", "spent", "in_doubt"),
     *("opening", "cost", "explained_in_doubt", "drift", "closing"),
 )
 _AUDIT: Final = ("number", "at", "user", "action", "run_id", "customer", "detail", "mark")
-_BLOCK: Final = 2000  # lines made at once: bounds memory, however long the book is
+_BLOCK: Final = 2000  # lines made at once, which limits memory
 _NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
 
 # --- CSV ---
@@ -61,7 +61,7 @@ _NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
 def about_export(
     context: Context, filtered: str, rows: int, *, run_id: str = ""
 ) -> list[tuple[str, str]]:
-    """Return what an exported file says of itself: who exported it, when and by which filter."""
+    """Return the lines of an export that say who made it, when and by which filter."""
     return [
         *([("run", run_id)] if run_id else []),
         ("exported by", context.name),
@@ -77,9 +77,9 @@ def csv_response(
     rows: Iterable[Sequence[object]],
     about: Iterable[tuple[str, str]],
 ) -> StreamingResponse:
-    """Return a CSV file that spreadsheets open, sent as its lines are read.
+    """Return a CSV file for spreadsheets, streamed as its lines are read.
 
-    What it says of itself comes last.
+    Who exported it, when and by which filter comes last.
     """
 
     def blocks() -> Iterator[bytes]:
@@ -100,7 +100,7 @@ def csv_response(
 
 
 def _cell(value: object) -> str:
-    """Return a cell that no spreadsheet takes for a formula; a number below zero stays one."""
+    """Return a cell that no spreadsheet takes for a formula; negative numbers stay numbers."""
     text = "" if value is None else str(value)
     return text if _NUMBER.fullmatch(text) else escape_formula(text)
 
@@ -110,7 +110,7 @@ def _cell(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is asked for: words that stand on a line, and a range of spending days."""
+    """A filter: words that are on a line, and a range of spending days."""
 
     search: str
     since: str
@@ -122,7 +122,7 @@ class _Asked:
         return cls(search, context.day("since"), context.day("until"))
 
     def has(self, day: str, *said: str) -> bool:
-        """Tell whether a line of a day is asked for, by what it says."""
+        """Return whether a line of a day fits the filter."""
         line = " ".join((day, *said)).lower()
         in_time = self.since <= day <= (self.until or day)
         return in_time and all(word in line for word in self.search.lower().split())
@@ -247,7 +247,7 @@ def _balances(context: Context, heads: Sequence[RunHead]) -> Iterator[dict[str, 
 
 
 def export_money(context: Context) -> Response:
-    """Give every line of what is asked for as CSV, also of days and runs the page leaves out."""
+    """Return every line that fits as CSV, also of days and runs that the page leaves out."""
     asked = _Asked.of(context)
     runs, by_batch = _by_batch(context, asked)
     parts = (_by_day(context, asked), by_batch, _in_doubt(context, asked), _balances(context, runs))
@@ -258,7 +258,7 @@ def export_money(context: Context) -> Response:
 
 
 def settle(context: Context) -> Response:
-    """Enter what an invoice says of a call; below its reservation a second person confirms it."""
+    """Enter what an invoice says of a call; if below its reservation, a second person confirms."""
     try:
         call, cost_micro = int(context.text("call", 18)), typed_micro(context.text("cost", 30))
     except (ValueError, OverflowError):
@@ -268,14 +268,14 @@ def settle(context: Context) -> Response:
 
 
 def confirm(context: Context) -> Response:
-    """Confirm what somebody else entered of an invoice."""
+    """Confirm what somebody else entered from an invoice."""
     call, cost = context.text("call", 18), context.text("cost", 30)
     confirm_invoice(context.journal, context.actor, int(call) if call.isdecimal() else 0, cost)
     return see_other("/money#disputed")
 
 
 def explain(context: Context) -> Response:
-    """Note where money went that left the wallet between two runs."""
+    """Record where money went that left the wallet between two runs."""
     run_id, reason = context.text("run_id", 100), context.text("reason", 1000)
     explain_gap(context.journal, context.actor, run_id, reason)
     return see_other("/money#missing")
@@ -304,7 +304,7 @@ def audit(context: Context) -> Response:
 
 
 def export_audit(context: Context) -> Response:
-    """Give the entries that are asked for as CSV; customers stand in it by pseudonym."""
+    """Return the entries that fit as CSV; customers are shown by pseudonym."""
     typed, asked = _entries_asked(context)
     number = context.audit.number_of(asked)
     newest = context.audit.find(asked, limit=1)
@@ -331,7 +331,7 @@ def export_audit(context: Context) -> Response:
 
 
 def _entries_asked(context: Context) -> tuple[_Asked, AuditQuery]:
-    """Return words and days as they were typed, and which entries they ask for."""
+    """Return words and days as they were typed, and the filter they make."""
     typed = _Asked.of(context)
     since, until = (
         datetime.fromisoformat(day).replace(tzinfo=LAGOS) if day else None

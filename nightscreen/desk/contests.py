@@ -1,4 +1,4 @@
-"""The page of contests: what customers object to, by when each is answered, and the answer.
+"""The page of contests: what customers object to, the date by which to answer, and the answer.
 
 Who may answer, and what an answer changes, is decided in `privacy/contests.py`.
 """
@@ -27,7 +27,7 @@ DECISIONS = (Decision.APPROVE, Decision.REVIEW, Decision.DECLINE)
 
 
 def contests(context: Context) -> Response:
-    """Show open contests, the next due first; those answered below them."""
+    """Show open contests, the next due first, and below them the answered ones."""
     found = _seen(context, list_contests(context.journal, answered=True))
     context.record("contests seen", rows=len(found))
     return context.page(
@@ -40,7 +40,7 @@ def contests(context: Context) -> Response:
 
 
 def record(context: Context) -> Response:
-    """Write down a contest, from the page of contests or from a customer's."""
+    """Record a contest, from the page of contests or from a customer's."""
     customer_id, batch = context.text("customer_id", 200), context.text("batch", 80)
     context.require_seen(customer_id, batch)
     about = ContestAbout.DECISION
@@ -62,7 +62,7 @@ def record(context: Context) -> Response:
 
 
 def answer(context: Context) -> Response:
-    """Answer a contest; somebody who decided what is contested may not."""
+    """Answer a contest; whoever decided what is contested may not."""
     key = context.request.path_params["contest_id"]
     contest = find_contest(context.journal, key)
     context.require_seen(contest.customer_id, contest.batch)

@@ -1,9 +1,9 @@
-"""What a page works with: the desk's own parts, one request, and who sent it.
+"""The context of a page: the desk's parts, one request, and the user who sent it.
 
-`page` makes an endpoint of a view: it knows the session, asks for the rights that the route
-declares, reads the form, and writes refusals into the audit. What is wrong with a form is raised by
-its view; the page the form is on is then shown again, with that and with what was typed. That a
-form comes from a page of ours is judged before (`web.guard`).
+`page` makes an endpoint from a view. It finds the session, checks the rights that the route
+declares, reads the form, and writes refusals into the audit. If a form is wrong, its view raises an
+error; the page with the form is then shown again, with the error and with what was typed.
+`web.guard` checks beforehand that a form comes from one of our pages.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 W = TypeVar("W", bound=str)
 WRITE_WAIT_S: Final = 1.0
-"""How long a write of a page waits where a run has the journal locked; then the page says so."""
+"""How long a page waits to write if a run has the journal locked; then the page says so."""
 COOKIE: Final = "nightscreen-desk"
 DEVICE_COOKIE: Final = "nightscreen-desk-device"
 MOST_FIELDS: Final = 1_400  # a page of a quarantine has the most: a field for each cell
-LONGEST_ADDRESS: Final = 2000  # of a page of ours that somebody comes back to once signed in
-EVERY_BRANCH: Final = "every branch"  # beside the rights of a page that shows all customers
+LONGEST_ADDRESS: Final = 2000  # of the page to which somebody returns after signing in
+EVERY_BRANCH: Final = "every branch"  # needed, besides rights, by a page that shows all customers
 _FIRST_YEAR: Final = 2000  # no run is older
 _LOOKED_AT: Final = 60  # runs that are searched for a customer's newest row
 _DOING: Final = {
@@ -80,11 +80,11 @@ _DOING: Final = {
     "sign": "Signing reports",
     "take out": "Exporting",
 }
-"""What a right is needed for, where its word does not say it."""
+"""What a right is needed for, if its name does not say it."""
 BUSY: Final = "The journal is busy, and nothing was saved. Try again in a few seconds."
 _OF_COMMANDS: Final = re.compile(r"; see(?: all with)?: nightscreen .*", re.DOTALL)
-"""What a message says to whoever typed a command; a page has the thing itself."""
-_NOT_MENDED: Final = frozenset({403, 404, 410})  # no other form of the page does better
+"""Hints in messages that only help on the command line; pages leave them out."""
+_NOT_MENDED: Final = frozenset({403, 404, 410})  # statuses that no change to the form can avoid
 
 
 class DeskError(Exception):
@@ -161,7 +161,7 @@ class Context:
 
     @property
     def is_secure(self) -> bool:
-        """Tell whether browsers reach the desk by https alone."""
+        """Return whether browsers reach the desk only by https."""
         return all(origin.startswith("https://") for origin in self.origins)
 
     def cookie_name(self, name: str) -> str:
@@ -169,13 +169,13 @@ class Context:
         return f"__Host-{name}" if self.is_secure else name
 
     def cookie(self, name: str) -> str:
-        """Return what the browser keeps under a name; empty where it keeps nothing."""
+        """Return the value of a cookie; empty if there is none."""
         return self.request.cookies.get(self.cookie_name(name), "")
 
     def set_cookie(
         self, response: Response, name: str, value: str, seconds: int | None = None
     ) -> None:
-        """Have the browser keep a word so many seconds, or until it is closed.
+        """Set a cookie for so many seconds, or until the browser is closed.
 
         No script and no other site can use it.
         """
@@ -192,7 +192,7 @@ class Context:
 
     @property
     def name(self) -> str:
-        """Return the name that the audit bears."""
+        """Return the name that the audit records."""
         return "" if self.user is None else self.user.name
 
     @property
@@ -214,7 +214,7 @@ class Context:
         return self.accounts.source(name, self.cookie(DEVICE_COOKIE), address)
 
     def may(self, what: str) -> bool:
-        """Tell whether the user may do or see something."""
+        """Return whether the user may do or see something."""
         return self.user is not None and self.user.may(what)
 
     def refuse(self, needs: str, sentence: str, **about: str) -> NoReturn:
@@ -235,7 +235,7 @@ class Context:
         return () if self.user is None else self.user.branches
 
     def sees_branch(self, branch: str) -> bool:
-        """Tell whether the user sees customers of a branch."""
+        """Return whether the user sees customers of a branch."""
         lower = {each.lower() for each in self.branches}
         return not lower or branch.strip().lower() in lower
 
@@ -265,7 +265,7 @@ class Context:
         return self.approvals.waiting()
 
     def sees(self, customer_id: str, batch: str) -> bool:
-        """Tell whether a customer is of a branch that the user sees, by the newest row there is.
+        """Return whether a customer is of a branch that the user sees, by the newest row there is.
 
         Of a batch, or of any where none is named.
         """
@@ -293,7 +293,7 @@ class Context:
     # --- what was sent ---
 
     def text(self, name: str, most: int = 4000) -> str:
-        """Return a field of the form without blanks round it."""
+        """Return a field of the form without spaces around it."""
         given = self.form.get(name) or [""]
         return given[-1].strip()[:most]
 
@@ -394,7 +394,7 @@ def page(
     signed_in: bool = True,
     takes_file: bool = False,
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint of a view, which runs beside the loop.
+    """Return the endpoint of a view, which runs in a thread.
 
     Args:
         desk: the desk's parts.
@@ -402,7 +402,7 @@ def page(
         needs: the rights without which it is refused; those of a form are those of its page, too.
         on: makes the page that the form is on.
         signed_in: somebody must be signed in.
-        takes_file: the form bears a file.
+        takes_file: the form has a file.
     """
 
     def let_in(context: Context) -> None:

@@ -1,7 +1,7 @@
 """The page of one customer: the decision in words, evidence as cards, history, and a review.
 
-What a customer's evidence is, and whether a review is sound, is decided in `results/`. The consent
-gate holds for every view: where consent has ended a card says so and shows nothing.
+`results/` decides what a customer's evidence is, and whether a review is valid. The consent gate
+applies to every view: if consent has ended, a card says so and shows nothing.
 """
 
 from __future__ import annotations
@@ -297,7 +297,7 @@ def comment(context: Context) -> Response:
 
 
 def save_attachment(context: Context) -> Response:
-    """Give a file that is kept on the case, to be saved and never shown in the page."""
+    """Return a file that is kept on the case, to be saved and never shown in the page."""
     person, key = _found(context).person, context.request.path_params["key"]
     kept = Records(context.journal, CaseAttachment).find(key)
     if kept is None or kept.customer != person.pseudonym:
@@ -330,7 +330,7 @@ def ask_for_consent(context: Context) -> Response:
 
 
 def mark_as_told(context: Context) -> Response:
-    """Write down that the customer was told, how and by whom; the notice must be the one shown."""
+    """Record that the customer was told, how and by whom; the notice must be the one shown."""
     found = _found(context)
     notice = _notice(context, found)
     if found.run is None or notice is None or notice["sentence_digest"] != context.text("digest"):
@@ -345,10 +345,10 @@ def mark_as_told(context: Context) -> Response:
 
 
 def ask_again(context: Context) -> Response:
-    """Ask one check of a customer again, whatever the age of its answer: first its price, then it.
+    """Ask one check of a customer again, however fresh its answer: show the price first, then ask.
 
-    The customer is screened alone, as a part of the batch, under the price that was shown; other
-    checks are asked only where their answers are not fresh any more.
+    The customer is screened alone, as a part of the batch, under the price that was shown. Other
+    checks are asked only if their answers are no longer fresh.
     """
     found = _found(context)
     person, run, row = found.with_row()
@@ -400,7 +400,7 @@ def _why_unasked(counts: Mapping[str, int]) -> str:
 
 
 def _consents(row: Mapping[str, Any], now: int) -> bool:
-    """Tell whether the customer's consent counts now, by what the lender's file says of it."""
+    """Return whether the customer's consent counts now, by what the lender's file says."""
     return consent_valid(
         row.get("consent_reference"),
         row.get("consented_at"),
@@ -454,7 +454,7 @@ def _why_closed(row: Mapping[str, Any], now: int) -> str:
 
 
 def _fields(check: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield a card's lines: a word and a value."""
+    """Yield a card's lines: a label and a value."""
     for field in TRACKED[check]:
         value, name = row.get(field.name), field.name.removeprefix(f"{check}_")
         if value is None or value == [] or field.name.endswith("_status"):

@@ -1,8 +1,8 @@
-"""The page that fixes a file: its rows as a table one can edit, and screened again.
+"""The page that fixes a file: its rows in a table that can be edited and screened again.
 
-Refused rows are on one list; on the other are rows that were screened with values that were not
-understood. What is typed on a page and sent is an upload, screened as a part of the run's batch;
-it holds for later files too (`runs/corrections.py`). How a row is judged is `runs/intake`.
+One list has refused rows; the other has rows that were screened although some values were not
+understood. Changed rows become an upload that is screened as a part of the run's batch. Corrections
+also apply to later files (`runs/corrections.py`). `runs/intake` judges rows.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 MOST_CELLS: Final = 1_200  # of one page: each is a field of its form
 MOST_ROWS: Final = 25
 MOST_BY_RULE: Final = 500
-"""Rows that one rule changes; of each it is asked whether one person may decide it alone."""
+"""Rows that one rule may change; for each it is checked whether one person may decide it alone."""
 LIST, LINES, REFERENCE = "list", "lines", "reference"
 """Choices of an upload: on which list its rows are, their lines in the lender's file, and where
 the evidence is."""
@@ -115,7 +115,7 @@ class _Sheet:
     dismissed: AnyMapping[int, Dismissal]
 
     def is_open(self, row: _Row) -> bool:
-        """Tell whether a row is neither sent again nor dismissed."""
+        """Return whether a row is neither sent again nor dismissed."""
         return row.line not in self.done and row.line not in self.dismissed
 
     def typed(self, row: _Row, form: AnyMapping[str, list[str]]) -> list[str]:
@@ -203,7 +203,7 @@ def _by_rule(context: Context, sheet: _Sheet) -> Changed:
 
 
 def _dismiss(context: Context, sheet: _Sheet) -> None:
-    """Write down that a refused row is nobody's, here and in later files that have it again."""
+    """Record that a refused row is nobody's, here and in later files that have it again."""
     named, run, journal = context.text("dismiss", 9), sheet.run, context.journal
     rows = [] if sheet.which == VALUES else sheet.rows
     row = next((each for each in rows if str(each.line) == named), None)
@@ -225,7 +225,7 @@ def _dismiss(context: Context, sheet: _Sheet) -> None:
 
 
 def _declined_above(context: Context, run: RunRecord, customers: Iterable[str]) -> set[str]:
-    """Return those whom one person may not turn from decline to approve, so by no correction."""
+    """Return customers whom one person may not turn from decline to approve by a correction."""
     pseudonyms, above = context.journal.pseudonyms, context.settings.override_above
     if above is None:  # one person is enough
         return set()

@@ -1,7 +1,7 @@
-"""The lists of customers: one run's decisions, and one's own work over all batches.
+"""The lists of customers: one run's decisions, and a user's own work over all batches.
 
-Rows, facets and open cases are read in `rows`, who has which case in `journal/cases.py`; reviews
-are saved on the customer's page. What a reason is in words comes from the policy that decided.
+`rows` reads rows, facets and open cases; `journal/cases.py` says who has which case. Reviews are
+saved on the customer's page. The texts of reasons come from the policy that decided.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _EXPORTED = (
     *FINAL_COLUMNS,
 )
 _ON_CASE: Final = {"take": "case taken", "back": "case given back", "wait": "case waits"}
-"""What is done with one case, by its button, and what the audit calls it."""
+"""What each button does with a case, and its name in the audit."""
 _OWN_FIRST: Final = "CASE whose WHEN 'mine' THEN 0 WHEN 'free' THEN 1 ELSE 2 END, "
 
 # --- what both lists have ---
@@ -246,7 +246,7 @@ def _reviewers(context: Context) -> list[User]:
 
 
 def act(context: Context) -> Response:
-    """Take a case, give it back, have it wait; share work out, or hand it over."""
+    """Take a case, give it back or postpone it; share work out, or hand it over."""
     does = context.text("do", 20)
     if does in _ON_CASE:
         _on_case(context, does)

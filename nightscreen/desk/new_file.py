@@ -1,6 +1,6 @@
-"""The pages of a new file: uploaded, understood, quoted, screened; one applicant at the counter.
+"""The pages of a new file (upload, columns, quote, screening) and of one applicant at the counter.
 
-Reading, judging and quoting are `runs/`; what is uploaded lies sealed (`uploads`).
+Reading, judging and quoting are in `runs/`; uploads are stored sealed (`uploads`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ CARRIED, LEFT_OUT = "", "-"
 _PIECE: Final = 1 << 20
 PURPOSES: Final = get_args(PurposeName)
 _USUAL: Final = {"purpose": "portfolio", "checks": USUAL_CHECKS, "max_spend": "", "policy": ""}
-"""What a file is screened with where nothing else is chosen."""
+"""What a file is screened with if nothing else is chosen."""
 _OPEN_DATES: Final = (
     "The dates of {0} can be read in two ways, such as {1}, and consent depends on them. Choose "
     "under Date order whether the day or the month is first."

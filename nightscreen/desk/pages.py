@@ -1,6 +1,7 @@
-"""Pages of the desk as HTML: the templates, and how values are written on them.
+"""Renders the desk's pages as HTML: templates, and formats of values.
 
-Words and looks are in `data/pages/desk/`. Times are on the clock of Lagos, naira have thousands.
+Texts and styles are in `data/pages/desk/`. Times are those of Lagos; naira have separators of
+thousands.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ REPORT_POLICY: Final = (
     "frame-ancestors 'self'; base-uri 'none'; sandbox allow-popups allow-downloads "
     "allow-popups-to-escape-sandbox"
 )
-"""A report is one file with its own style; it has no script and is shown inside a page of ours."""
+"""For a report: one file with its own style and no script, shown inside one of our pages."""
 NOTHING: Final = "\N{EN DASH}"
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 @cache
 def environment() -> Environment:
-    """Return what renders the templates."""
+    """Return the template environment."""
     found = html_templates(TEMPLATES)
     found.filters |= {
         "check": lambda name: TITLES.get(str(name)) or words(name),
@@ -92,7 +93,7 @@ def count(number: int | None) -> str:
 
 
 def lagos(instant: Any, form: str = "%d %b %Y, %H:%M") -> str:  # noqa: ANN401 - what a table or a report has
-    """Return an instant on the clock of Lagos: microseconds, ISO text or a datetime."""
+    """Return a time (microseconds, ISO text or a datetime) as text, in Lagos time."""
     if instant is None or instant == "":
         return NOTHING
     if isinstance(instant, int):

@@ -1,7 +1,7 @@
-"""The page of the policy: thresholds as fields, who would move by others, proposals and versions.
+"""The page of the policy: thresholds, the customers that others would move, proposals, versions.
 
-What a version is and who may approve it is decided in `policy/versions.py`; past runs are
-decided again by `results/backtest.py`.
+`policy/versions.py` defines versions and who may approve them; `results/backtest.py` decides past
+runs again.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _PLACES: Final = 6
 _LONGEST_VERSION: Final = 64
 _NO_RUN: Final = "No run to try it on: screen a file."
 _TRYING = threading.Lock()
-"""One at a time: deciding a large night again fills a core and some hundred megabytes."""
+"""One at a time: deciding a large night again uses a whole core and some hundred megabytes."""
 
 
 def policy(context: Context, *, of: str = "", tried: Mapping[str, Any] | None = None) -> Response:
@@ -257,7 +257,7 @@ def _thresholds_changed(context: Context, other: Policy) -> dict[str, str]:
 
 
 def propose(context: Context) -> Response:
-    """Write down the thresholds of the form as a version that waits for somebody else."""
+    """Record the thresholds of the form as a proposed version that somebody else must approve."""
     text, note, seen = _text_typed(context), context.text("note", 2000), context.text("seen", 200)
     made = write_proposal(context.journal, text, by=context.name, note=note, seen=seen)
     context.record(

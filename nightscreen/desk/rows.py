@@ -1,8 +1,8 @@
 """Customers as the desk lists them, by DuckDB: a run's rows, and the open cases of all batches.
 
-Both are read into memory alone: a run's rows from its enriched parts, of the few runs looked at
-last; open cases, which are records of the journal, sealed, as far as they were written since the
-last look. What opens and ends a case, and which columns a page shows, is not decided here.
+Both are held only in memory. The rows of the few runs viewed last are read from their enriched
+parts. Open cases are sealed records of the journal; only those written since the last time are
+read. What opens and ends a case, and which columns a page shows, is not decided here.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ JOIN shares USING (number)
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What of a list is asked for."""
+    """A filter and order of a list."""
 
     chosen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values of each facet
     # words of a name, how a customer id or branch begins, or the last four digits of an account
@@ -216,7 +216,7 @@ class Listing:
         return number, {name: values for name, values in facets.items() if values}
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """Return what a query finds."""
+        """Return the result of a query."""
         cursor = self._connection.cursor()  # pages are made in several threads
         try:
             if self._beside is not None:

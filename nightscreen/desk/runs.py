@@ -1,6 +1,6 @@
 """The pages of runs: the list, one run live, its report and files; stopping, resuming, approving.
 
-The decision on a run's spending is the journal's record; an approved run is resumed under its cap.
+The journal records decisions on a run's spending; an approved run is resumed under its cap.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ class Standing:
 
     @property
     def has_rows(self) -> bool:
-        """Tell whether its night is one of the batch: a run that waits for approval has none."""
+        """Return whether its night is one of the batch: a run that waits for approval has none."""
         is_asked = self.run.stop_reason == StopReason.APPROVAL
         return bool((self.run.report or {}).get("rows")) and not is_asked
 
     @property
     def is_resting(self) -> bool:
-        """Tell whether something must happen before it goes on, other than an approval."""
+        """Return whether something must happen before it goes on, other than an approval."""
         is_asked = self.run.stop_reason == StopReason.APPROVAL
         return self.state in {WAITS, "stopped", KILLED, HUNG} and not is_asked
 
@@ -154,7 +154,7 @@ def files_of(run: RunRecord) -> dict[str, Output]:
 
 
 def file(context: Context) -> Response:
-    """Give one file of a run; what holds identifiers is given to those who may take data out."""
+    """Return one file of a run; files with identifiers only to those who may take data out."""
     found, name = find_run(context), context.request.path_params["name"]
     declared = files_of(found).get(name)
     if declared is None:
@@ -168,7 +168,7 @@ def file(context: Context) -> Response:
 
 
 def report(context: Context) -> Response:
-    """Give a run's report as it is shown inside its page."""
+    """Return a run's report as it is shown inside its page."""
     found = find_run(context)
     files = files_of(found)
     if REPORT_PAGE not in files:
@@ -232,13 +232,13 @@ def resume(context: Context) -> Response:
 
 
 def may_resume(context: Context, run: RunRecord) -> bool:
-    """Tell whether the user may have a run that was stopped or killed go on."""
+    """Return whether the user may have a run that was stopped or killed go on."""
     is_ended = run.flow == SCREEN_FLOW and run.state in {"stopped", KILLED}
     return is_ended and context.may("screen") and _of_own_branches(context, run)
 
 
 def _of_own_branches(context: Context, run: RunRecord) -> bool:
-    """Tell whether every customer of a run is of a branch that the user sees.
+    """Return whether every customer of a run is of a branch that the user sees.
 
     Where a run left no rows, it is the user's own who brought its file.
     """

@@ -1,8 +1,8 @@
-"""Files that were uploaded to the desk: sealed at rest, and gone when they are of no more use.
+"""Files uploaded to the desk: sealed at rest, and removed when no longer needed.
 
-Digest, uploader and time stay as long as approvals. The file goes when its run completes, at once
-when its spending is refused, after a day if it was never screened, after seven where its run can
-still be resumed.
+Digest, uploader and time are kept as long as approvals. The file is removed when its run completes,
+at once when its spending is refused, after a day if it was never screened, and after seven days if
+its run can still be resumed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _AS_CHOSEN: Final = (*_AS_BEFORE, "date_order", "max_spend")
 """Choices that are parameters of the run by the same names; the first of them are those that rows
 have which are screened once more."""
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
-"""An id has letters alone: ten digits in a row would look like a customer's number."""
+"""An id has only letters, because ten digits in a row would look like a customer's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Uploads:
     def keep(
         self, name: str, user: str, pieces: Iterable[bytes], choices: dict[str, Any]
     ) -> Upload:
-        """Seal a file under a new id; nothing stays of one that breaks off."""
+        """Seal a file under a new id; nothing remains of an upload that is interrupted."""
         upload_id = secrets.token_hex(16).translate(_LETTERS)
         make_private_folder(self.path(upload_id).parent)
         with sealed_writer(self.path(upload_id), self.journal.sealer) as writer:
@@ -104,7 +104,7 @@ class Uploads:
         return None if run is None else upload_of_run(self.journal, run)
 
     def is_part(self, run: RunRecord) -> bool:
-        """Tell whether a run is of rows typed at the desk: one customer is not a batch's night."""
+        """Return whether a run is of rows typed at the desk, which are no night of their batch."""
         upload = self.of_run(run)
         return upload is not None and TYPED in upload.choices
 
@@ -114,7 +114,7 @@ class Uploads:
         return [each for each in of_batch if each.choices.get(FIXES) == run.run_id]
 
     def is_screened(self, upload: Upload) -> bool:
-        """Tell whether an upload's run has screened it, or may still do so."""
+        """Return whether an upload's run has screened it, or may still do so."""
         if upload.started_at is None:
             return False
         run = self.run_of(upload)
@@ -145,7 +145,7 @@ class Uploads:
 
     @contextmanager
     def starting(self, upload: Upload) -> Iterator[bool]:
-        """Tell whether the caller is the one who starts the run of an upload.
+        """Return whether the caller is the one who starts the run of an upload.
 
         Somebody may start it after all where the caller could not.
         """
@@ -185,9 +185,9 @@ class Uploads:
         return found
 
     def sweep(self) -> int:
-        """Remove files that are of no more use; return how many.
+        """Remove files that are no longer needed; return how many.
 
-        Also those whose upload was cut short, or that a desk elsewhere has done with.
+        This includes interrupted uploads, and those that another desk has finished with.
         """
         over = [each for each in self._records.all(state=HELD) if self._is_over(each)]
         for upload in over:

@@ -52,7 +52,7 @@ def _password(context: Context) -> str:
 
 
 def enter(context: Context) -> Response:
-    """Let in whoever knows a password."""
+    """Sign in whoever knows the password."""
     name = context.text("name", 200)
     try:
         user = context.accounts.check(name, _password(context), context.source(name))
@@ -116,7 +116,7 @@ def _is_wanted(context: Context, user: User) -> bool:
 
 
 def _let_in(context: Context, user: User, to: str) -> Response:
-    """Begin the session of a user of whom nothing more is wanted."""
+    """Begin the session of a user who has given everything that is needed."""
     context.audit.write(user.name, "signed in")
     response = _keep_session(context, see_other(to), context.accounts.sign_in(user))
     device = context.accounts.device(user, context.cookie(DEVICE_COOKIE))
@@ -221,7 +221,7 @@ def change(context: Context) -> Response:
 
 
 def confirm(context: Context) -> Response:
-    """Wake the rights of a user who signed in, by an approver who could not have been it."""
+    """Restore the rights of a user who signed in, by an approver who cannot be the same person."""
     name = context.text("name", 200)
     assert context.user is not None  # noqa: S101 - the page is for approvers
     try:
