@@ -1,6 +1,6 @@
 """The command line of the sandbox.
 
-`python -m nightscreen.sandbox` serves, and with `batch OUT.csv` it makes a sample file.
+`python -m nightscreen.sandbox` starts the server; with `batch OUT.csv` it makes a sample file.
 """
 
 from __future__ import annotations

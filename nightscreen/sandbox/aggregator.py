@@ -1,7 +1,7 @@
 """Area A, data of customers who consented: tokens, transactions, bank accounts and profile.
 
-Grants and tokens are kept in `sandbox.grants`, records come from `sandbox.transactions`. Only the
-first two operations are in the specification; the others were observed (experimental).
+`sandbox.grants` keeps grants and tokens; `sandbox.transactions` makes the records. Only the first
+two operations are in the specification; the others were observed (experimental).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _tokens(token: str, customer: str, scope: str) -> Record:
 
 
 def _sample_tokens() -> Answer:
-    """Make the answer of test mode: tokens that open nothing."""
+    """Return the answer of test mode: tokens that give access to nothing."""
     data = _tokens("sample-access-token", _SAMPLE, "transaction:list")
     return Answer("exchanged", None, {**data, "refresh_token": "sample-refresh-token"}, bare=True)
 
@@ -176,7 +176,7 @@ def _for_scope(scope: str, work: Work) -> Callable[[Call], Answer]:
     def answer(call: Call) -> Answer:
         grants = call.sandbox.grants
         grant = grants.find(call.fields["token"])
-        if grant is None:  # a reset came between
+        if grant is None:  # the sandbox was reset meanwhile
             return Answer.error("unknown_token", UNAUTHORISED, 403)
         if scope not in grant.scopes:
             grants.count(grant.customer, "refused_scopes")

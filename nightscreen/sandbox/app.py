@@ -1,8 +1,8 @@
-"""The web application: which address leads where, and the description of it all.
+"""The web application: its routes and their description.
 
-The service's addresses are routes of FastAPI that it describes in `/openapi.json` and `/docs`, and
-does not read: its reading of requests would answer what the service never says, and costs more than
-twice as much. The control surface is ordinary FastAPI.
+The service's operations are FastAPI routes, described in `/openapi.json` and `/docs`. FastAPI does
+not parse their requests: it would give answers that the service never gives, and takes more than
+twice as long. The control surface is ordinary FastAPI.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 OPERATIONS: Final = (*validation.OPERATIONS, *loans.OPERATIONS, *aggregator.OPERATIONS)
 """Every operation of the service, by area."""
 _NOT_THE_SERVICE: Final = ("/_sandbox", "/favicon.ico")
-"""Addresses that are the sandbox's own, or a browser's: they stay out of the ledger."""
+"""Addresses of the sandbox itself, or asked by browsers, which are not in the ledger."""
 
 
 class Meta(BaseModel):
@@ -63,11 +63,11 @@ _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
 
 
 class _Address(APIRoute):
-    """The address of one operation: described by FastAPI, answered by the pipeline."""
+    """The route of one operation: described by FastAPI, answered by the pipeline."""
 
     def __init__(self, operation: Operation) -> None:
         def endpoint() -> None:
-            """Hold the signature that describes what the operation takes."""
+            """Carry the signature that describes the operation's parameters."""
 
         path = operation.path.replace(":path}", "}")
         given: dict[str, Any] = {part[1:-1]: str for part in path.split("/") if "{" in part}
@@ -155,7 +155,7 @@ _NOWHERE: Final = Operation("unknown", "", "", _no_such_route, _name_route)
 
 
 async def _unknown(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer an address that is none of the service's, and write it down unless it is our own."""
+    """Answer an address that is not the service's; enter it in the ledger unless it is our own."""
     if scope["path"].startswith(_NOT_THE_SERVICE):
         await Response(status_code=404)(scope, receive, send)
     else:

@@ -1,6 +1,6 @@
 """Banks, account numbers and the link between a BVN and its accounts.
 
-The check digit and the one-to-one link are here. Who holds an account is decided by `people`.
+This module computes the check digit and the one-to-one link; `people` decides who holds an account.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BANK_NAMES: Final[dict[str, str]] = {code: name for code, (name, _) in FICTION["
 BANKS_BY_WEIGHT: Final[tuple[str, ...]] = tuple(
     code for code, (_, weight) in FICTION["banks"].items() for _ in range(weight)
 )
-"""Each code as often as it is to be drawn."""
+"""Codes to draw from, repeated by frequency."""
 WALLET_BANKS: Final = frozenset({"305"})
 """Codes whose account numbers are phone numbers and carry no check digit."""
 

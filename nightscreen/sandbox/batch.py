@@ -1,7 +1,7 @@
-"""Sample batches: files such as a lender would hand in, some of it damaged.
+"""Sample batches: files like those of a lender, with some damaged rows.
 
-The file depends on nothing but rows, seed, damage and the day it is made for: consents are valid,
-expired or not yet given as seen from that day.
+The file depends only on rows, seed, damage and the day for which it is made. Seen from that day,
+consents are valid, expired or not yet given.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OFFICERS: Final = tuple(f"Officer {number:02d}" for number in range(1, 25))
 
 DUPLICATE_SHARE: Final = 0.01
 BANK_NAME_SHARE: Final = 0.12
-_CAPITALS_SHARE: Final = 0.2  # one lender's clerk in five writes capitals
+_CAPITALS_SHARE: Final = 0.2  # share of rows with names in capitals
 _ZONED_SHARE: Final = 0.25
 _OPEN_ENDED: Final = 0.4
 _CONSENTS: Final = ("valid", "none", "expired", "withdrawn", "future")
@@ -178,7 +178,7 @@ class _Maker:
         return person
 
     def _new_person(self) -> Person:
-        """Walk through all nine-digit numbers in great steps, so that nobody comes twice."""
+        """Step through all nine-digit numbers in large steps, so that nobody occurs twice."""
         while True:
             self._place = (self._place + _STEP) % SERIALS
             bvn = f"{LINKED_PREFIX}{self._place:09d}"

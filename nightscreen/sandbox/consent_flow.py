@@ -1,8 +1,8 @@
 """The consent screen: a customer is asked, and sent back with a code or a refusal.
 
-(service.md, "Endpoints", area A, first line; OAuth 2.0, 4.1.) A request that is wrong in any way
-ends on a page of the screen itself: a browser is never sent to an address that is not registered.
-No page has a script, and whatever came with a request is escaped.
+(service.md, "Endpoints", area A, first line; OAuth 2.0, 4.1.) For a wrong request an error page is
+shown; a browser is never sent to an address that is not registered. No page has a script, and
+all values from a request are escaped.
 """
 
 from __future__ import annotations

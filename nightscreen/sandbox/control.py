@@ -1,8 +1,8 @@
-"""The control surface under `/_sandbox/`: how tests and people look in and set things.
+"""The control surface under `/_sandbox/`: tests and people use it to see state and change settings.
 
-There is no key: the sandbox is a tool for the loopback address. Requests that a page of another
-address makes a browser send are refused, by `Host` and `Origin`. A body that is not understood
-changes nothing: it is read whole before anything is set.
+It needs no key, because the sandbox is a tool for the loopback address. Requests that another
+site's page makes a browser send are refused, by `Host` and `Origin`. A body is parsed completely
+before anything is changed, so a wrong one changes nothing.
 """
 
 from __future__ import annotations
@@ -298,10 +298,11 @@ async def refuse_foreign(scope: Scope, receive: Receive, send: Send) -> bool:
 
 
 def _foreign(request: Request) -> str:
-    """Say why a request is not one of this machine's own; empty where it is.
+    """Return why a request does not come from this machine; empty if it does.
 
-    A name with a dot may be somebody's who has it lead here (DNS rebinding); an address, localhost
-    or a bare name, as containers have them, may not. A browser names the page in `Origin`.
+    A host name with a dot may belong to somebody who lets it point here (DNS rebinding). An
+    address, localhost or a bare name, as containers have, may not. A browser names the page in
+    `Origin`.
     """
     host = request.headers.get("host", "")
     name = urlsplit(f"//{host}").hostname or ""

@@ -1,8 +1,8 @@
-"""What can be set: the service's habits, what goes wrong on the way, and how long answers take.
+"""Settings of the sandbox: the service's habits, faults, and how long answers take.
 
-Every habit that the specification leaves open is a switch; the defaults are what was observed of a
-service of the same shape. Each can be read and set while the sandbox runs; what answers looks here,
-and decides nothing itself. The pipeline plays the faults.
+Every habit that the specification leaves open is a switch; the defaults were observed at a similar
+service. Each can be read and set while the sandbox runs, and operations follow it. The pipeline
+plays the faults.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Seconds = Annotated[float, Field(ge=0, le=86_400)]
 
 
 class Setting(BaseModel):
-    """What can be set: a field that there is not is refused."""
+    """Base of settings: an unknown field is refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -59,8 +59,8 @@ class Fault(NamedTuple):
     """One way for a call to fail; what happens then stands in `docs/sandbox.md`."""
 
     name: str  # its name on the control surface
-    after: bool  # whether the call is worked out, and charged if it hits, before it fails
-    status: int  # HTTP status sent, 0 where none is
+    after: bool  # whether the call is processed, and charged if it hits, before it fails
+    status: int  # HTTP status sent, 0 for none
 
 
 _BEFORE, _AFTER = False, True
@@ -99,7 +99,7 @@ FAULTS: Final = {
 
 
 def one_of(known: Iterable[str], what: str) -> AfterValidator:
-    """Accept the words there are."""
+    """Accept only known words."""
     names = frozenset(known)
 
     def check(value: str) -> str:
@@ -142,7 +142,7 @@ class FaultPlan:
     def choose(
         self, operation: str, identity: str, attempt: int, numbers: tuple[int, int]
     ) -> Fault | None:
-        """Choose the fault of a call, the same for the same call whatever else is going on."""
+        """Choose the fault of a call; the same call always gets the same fault."""
         for step in self.script:
             number = numbers[1] if step.operation == ALL else numbers[0]
             if step.operation in (ALL, operation) and 0 <= number - step.at_call < step.calls:
@@ -205,7 +205,7 @@ def lognormal(median_ms: float, p99_ms: float) -> Profile:
 
 
 class Latency:
-    """The waiting times in force, one profile for all operations and exceptions from it."""
+    """The waiting times in force: one profile for all operations, and exceptions."""
 
     def __init__(self, default: Profile, seed: int) -> None:
         self.default = default

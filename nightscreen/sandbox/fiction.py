@@ -1,6 +1,6 @@
-"""What made-up lives are made of: names, banks, streets, lenders, narrations, loan products.
+"""Words for made-up lives: names, banks, streets, lenders, narrations, loan products.
 
-The words are in `fiction.toml`. The modules that draw decide who gets which, and how often.
+They are in `fiction.toml`. Other modules decide who gets which, and how often.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Grants: what customers allowed a client, and the tokens that came of it.
+"""Grants: what customers allowed a client, and the tokens issued for it.
 
 The life of a grant (service.md, "Access token lifecycle"): code, exchange, access tokens, refresh,
-revocation, and what is counted on the way. Times are the sandbox's own seconds, handed in by the
-caller, so that a test moves them instead of waiting.
+revocation; these events are counted. Callers pass the time in the sandbox's own seconds, so that a
+test can move it instead of waiting.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Grant:
     code_ends_at: float  # when the code expires
     code_used: bool = False
     refresh_token: str = ""  # empty before the exchange
-    revoked: bool = False  # whether the refresh token is good no more
+    revoked: bool = False  # whether the refresh token is no longer valid
     accesses: dict[str, float] = field(default_factory=dict)  # token and its end, oldest first
 
     @property
@@ -100,7 +100,7 @@ class Grant:
         return "revoked" if self.revoked else "live" if self.refresh_token else "waiting"
 
     def live(self, now: float) -> list[str]:
-        """Return the access tokens that still open something."""
+        """Return the access tokens that are still valid."""
         return [token for token, ends_at in self.accesses.items() if now < ends_at]
 
     def expire(self, now: float) -> int:
@@ -134,7 +134,7 @@ class Grants:
     def allow(
         self, customer: str, scopes: tuple[str, ...], redirect_uri: str | None, now: float
     ) -> str:
-        """Write a grant down and return its code."""
+        """Record a grant and return its code."""
         withheld = "transaction:list" if by_customer(customer).word == "scope-missing" else ""
         granted = tuple(scope for scope in scopes if scope != withheld)
         code = secrets.token_urlsafe(_CODE_BYTES)
@@ -152,7 +152,7 @@ class Grants:
     def exchange(self, secret: str, redirect_uri: str, now: float) -> tuple[Grant, str]:
         """Exchange a code for an access token (service.md, "Endpoints", area A).
 
-        A code that is used again takes back the tokens that came of it (OAuth 2.0, 4.1.2).
+        If a code is used again, the tokens issued for it are revoked (OAuth 2.0, 4.1.2).
 
         Raises:
             Refused: unknown, used or expired code, or another address.
@@ -181,7 +181,7 @@ class Grants:
         return grant, self._issue(grant, now)
 
     def refresh(self, secret: str, redirect_uri: str, now: float) -> tuple[Grant, str]:
-        """Issue a new access token for a refresh token, which stays good.
+        """Issue a new access token for a refresh token, which stays valid.
 
         Raises:
             Refused: unknown or revoked refresh token, or another address.

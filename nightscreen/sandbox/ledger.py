@@ -1,7 +1,7 @@
-"""Money of the sandbox: the wallet, what calls cost, and the ledger of every request and charge.
+"""Money of the sandbox: the wallet, prices, and the ledger of every request and charge.
 
-Whole micro-naira throughout, so that nothing is ever rounded. `sandbox.request_pipeline` decides
-whether a call is charged at all.
+All amounts are whole micro-naira, so that nothing is ever rounded. `sandbox.request_pipeline`
+decides whether a call is charged.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Wallet:
     Attributes:
         balance: what is left now.
         previous: what was left before the last charge.
-        calls: priced calls that came so far, charged or not.
-        drain_every: another consumer takes an amount each time so many calls have come.
+        calls: priced calls so far, charged or not.
+        drain_every: another consumer takes an amount after every so many calls.
     """
 
     def __init__(self, opening: int) -> None:
@@ -81,7 +81,7 @@ class Wallet:
         self.balance -= amount
 
     def drain(self, amount: int) -> None:
-        """Let another consumer take an amount, or what there is if that is less."""
+        """Let another consumer take an amount, or the whole balance if that is less."""
         taken = min(amount, self.balance)
         self.balance -= taken
         self.drained += taken
@@ -110,7 +110,7 @@ class Entry(NamedTuple):
 
     at: float  # seconds since 1970
     operation: str
-    identity: str  # in clear: nobody here exists
+    identity: str  # in plain text, because nobody here exists
     http_status: int  # 0 where nothing was sent
     outcome: str  # in one word
     fault: str  # name of the fault that was met, empty for none
@@ -133,7 +133,7 @@ class Ledger:
         self._charged_before: set[tuple[str, str]] = set()
 
     def append(self, entry: Entry) -> None:
-        """Write one request down."""
+        """Record one request."""
         self.entries.append(entry)
         self.count += 1
         totals = self._totals.setdefault(entry.operation, Counter())

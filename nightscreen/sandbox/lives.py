@@ -1,9 +1,8 @@
-"""Lives with money: what somebody earns, spends and owes, and how banks write it down.
+"""Financial lives: what somebody earns, spends and owes, and how banks describe it.
 
-A life depends on its owner's name and its plan alone. Narrations are in the manner of Nigerian
-banks and wallets; which of them anybody's rules know is no concern of this module. `truth_of`
-computes the truth about a life; `sandbox.transactions` turns entries into records with ids and
-balances.
+A life depends only on its owner's name and its plan. Narrations are written like those of Nigerian
+banks and wallets, whether or not any rules recognise them. `truth_of` computes the truth about a
+life; `sandbox.transactions` turns entries into records with ids and balances.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class Truth(NamedTuple):
 
 
 def life_of(owner: str) -> Life:
-    """Draw the plan of a life that nobody planted."""
+    """Draw the plan of a life that was not planted."""
     draw = SeededRandom("life", owner)
     kind = draw.pick(_SHARES)
     pay = draw.between(60, 400) * 1000
@@ -247,7 +246,7 @@ class _Month:
             self._add(day, -pay // 5, text, "Debit", "repayment")
 
     def _noise(self) -> None:
-        """Write what misleads: a payment that is taken back, and now and then a large sum."""
+        """Write misleading entries: a reversed payment, and sometimes a large sum."""
         if self.draw.below(5) == 0:
             amount, day = self.draw.between(5, 60) * 1000, self.draw.between(3, 25)
             shop = self._text("STORE {0}")

@@ -1,7 +1,7 @@
 """The loan book of area C: products, offers, and what becomes of a loan.
 
-Where a loan stands on a day of the simulated world is worked out, never stored, so that the world
-can be moved freely: from the day on which the customer fills in the form, and from their fate.
+The state of a loan on a simulated day is computed, never stored, so that the simulated day can be
+changed freely. It depends on the day on which the customer fills in the form, and on their fate.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Product(NamedTuple):
     tenors: tuple[int, ...]  # the choices of length, in periods, shortest first
     period: str = "month"  # or `day`, of interest and tenor
     hides_periods: bool = False  # its line of the list does not say which periods
-    own: Record | None = None  # what its line says otherwise than the others'
+    own: Record | None = None  # how its line differs from the others'
 
     def as_json(self) -> Record:
         """Return the product as the list of products shows it."""
@@ -97,7 +97,7 @@ def fate_of(product_id: str, email: str = "", phone_number: str = "") -> str:
 
 
 class Place(NamedTuple):
-    """Where a loan stands on a day: PENDING, RUNNING, SETTLED or CANCELLED."""
+    """The state of a loan on a day: PENDING, RUNNING, SETTLED or CANCELLED."""
 
     status: str
     applied: bool = True  # whether the form is filled in
@@ -130,11 +130,11 @@ class Loan:
 
     @property
     def url(self) -> str:
-        """The link to its form, which nobody serves: the sandbox's customers need none."""
+        """The link to its form, which does not exist: the sandbox's customers need none."""
         return f"https://loans.example/l/{self.reference}"
 
     def place(self, day: int) -> Place:
-        """Return where the loan stands on a day of the simulated world."""
+        """Return the state of the loan on a simulated day."""
         decided = self.applied_on + 1
         if self.fate in ("never", "running") or day < self.applied_on:
             return Place("PENDING", applied=False)

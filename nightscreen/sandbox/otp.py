@@ -1,7 +1,7 @@
 """One-time passwords of BVN consent: to whom they were sent, when they arrive, how long they last.
 
-The customer's side of the two calls, in the sandbox's own time, which can be moved ahead. The calls
-are answered by `sandbox.validation`; which number a customer receives is `people.otp_of`.
+This is the customer's side of the two calls, in the sandbox's own time, which can be moved ahead.
+`sandbox.validation` answers the calls; `people.otp_of` chooses the passwords.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Final
 from nightscreen.sandbox.people import contact_key, otp_of
 
 EXPIRED_OTP: Final = "999999"  # the one-time password that is always too late
-LIFETIME_S: Final = 600.0  # how long a one-time password is good, in the sandbox's own seconds
-LATE_S: Final = 900.0  # how long a late one is under way: it arrives when it has expired
+LIFETIME_S: Final = 600.0  # how long a one-time password is valid, in the sandbox's own seconds
+LATE_S: Final = 900.0  # when a late one arrives, after it has expired
 
 
 def registered_contact(contact: str, registered: tuple[str, ...]) -> str | None:
@@ -64,13 +64,13 @@ class OtpOutbox:
         self._sent: dict[str, Sent] = {}
 
     def send(self, bvn: str, contact: str, now: float, delivery: str) -> None:
-        """Send a customer a new password; the one before it is worth nothing any more."""
+        """Send a customer a new password; the previous one is no longer valid."""
         before = self._sent.pop(bvn, None)
         number = before.number + 1 if before else 1
         self._sent[bvn] = Sent(otp_of(bvn, number), contact, number, now, delivery)
 
     def give(self, bvn: str, otp: str, now: float) -> str:
-        """Judge a password that a customer supplies.
+        """Check a password that a customer supplies.
 
         Returns:
             `not_started`, `otp_expired`, `wrong_otp` or `consented`.

@@ -1,4 +1,4 @@
-"""Test identifiers: values that choose their own outcome or fault, in two tables.
+"""Test identifiers: values that determine their outcome or fault, in two tables.
 
 Every row of the first has a two-digit code. The same code makes a BVN (`229990000` and the code), a
 phone (`+23480999000` and the code), an account number (`9990000` and the code, then the check digit
@@ -38,7 +38,7 @@ class MagicPerson:
     bvn_known: bool = True  # whether BVN consent can be started
     finish: str = ""  # shape of the finished BVN consent; empty takes the switch `bvn_finish`
     fault: str = ""  # name of a fault of `sandbox.faults`
-    only: str = ""  # the one operation that meets the fault; empty where all do
+    only: str = ""  # the one operation that meets the fault; empty for all
     otp: str = ""  # `late`, `never` or `unreachable` where the password does not arrive in time
     watchlisted: bool = False
     incomplete: bool = False  # whether the BVN record lacks fields

@@ -1,9 +1,9 @@
 """Transactions and bank accounts of area A, day by day.
 
-A customer's records depend on who they are, their life and the day alone, so that a test can
-compute every list in advance. `sandbox.lives` makes the entries; here each entry becomes a record
-with a history: the day on which it first appears, the days on which something about it changes, and
-for some the day on which it is gone.
+A customer's records depend only on the person, their life and the day, so that a test can compute
+every list in advance. `sandbox.lives` makes the entries; here each entry becomes a record with a
+history: the day on which it first appears, the days on which it changes, and for some the day on
+which it is gone.
 """
 
 from __future__ import annotations
@@ -314,7 +314,7 @@ _RENAMED: Final = {"amount": "value", "transaction_date": "date", "entry_type": 
 
 
 def malformed(customer: str, day: int, records: list[Record]) -> object:
-    """Do to a list of transactions what its magic customer asks for; others get it as it is."""
+    """Change a list of transactions as its magic customer asks; others get it unchanged."""
     listed: object = records
     match by_customer(customer).word:
         case "malformed-record":

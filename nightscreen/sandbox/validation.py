@@ -1,7 +1,7 @@
 """Area B, validation: the six priced operations, their input and what they find.
 
-This module reads requests and chooses answers. Keys, money and faults are the
-pipeline's; the records come from the people.
+This module parses requests and chooses answers. The pipeline handles keys, money and faults;
+`people` makes the records.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ACCOUNT: Final = texts(
 
 
 def _read(call: Call) -> None:
-    """Name what is asked about, and refuse what has not its form."""
+    """Record what is asked about, and refuse a malformed value."""
     given = call.fields
     for name, (digits, text) in _FORMS.items():
         if name in given and not is_digits(given[name], digits):

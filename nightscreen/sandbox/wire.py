@@ -1,6 +1,6 @@
-"""What goes over the wire: envelopes, error pages, and ways not to deliver them.
+"""Responses as bytes: envelopes, error pages, and ways to fail to deliver them.
 
-Bytes only: the pipeline decides which answer is given.
+The pipeline decides which answer is given.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OK: Final = 200
 
 @dataclass(slots=True)
 class Answer:
-    """What a call comes to: its outcome, its body, and how it is delivered."""
+    """The result of a call: its outcome, its body, and how it is delivered."""
 
     word: str  # outcome in one word, for the ledger
     message: str | None = None  # text of the envelope; None leaves it out
@@ -38,7 +38,7 @@ class Answer:
     metered: bool = True  # whether the envelope has cost and balance, of a priced operation
     meta: dict[str, Decimal] | None = None  # these two, in naira; none of what is never priced
     extra: dict[str, object] = field(default_factory=dict)  # further keys of the body
-    page: bytes | None = None  # the whole body, where it is no JSON of the service's
+    page: bytes | None = None  # the whole body, if it is not JSON of the service
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()  # further headers
     way: str = "send"  # `send`, `cut` (nothing is sent), or `truncate` (half of the body)
@@ -101,9 +101,9 @@ def is_gone(scope: Scope) -> bool:
 
 
 async def deliver(answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send an answer, or fail to in the way it says.
+    """Send an answer, or fail in the way it says.
 
-    A cut is a real one: the socket is closed with nothing, or half of the body, written to it.
+    To cut it, the socket is really closed, with nothing or half of the body written to it.
     """
     if answer.silence_s:
         await _wait_or_leave(receive, answer.silence_s)
