@@ -144,7 +144,7 @@ def run(context: Context) -> Response:
 def files_of(run: RunRecord) -> dict[str, Output]:
     """Return a run's files by name, as far as they are on this machine, and what each is.
 
-    What is not declared is given as closely as rows in clear are.
+    Undeclared files are given only to those who may get unsealed rows.
     """
     folder = Path(run.folder)
     found = (file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
