@@ -10,7 +10,7 @@ BUILDS = $$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.to
 # The digests are those of every file of a version, whatever the platform and the Python.
 HASHED := build/lock/bin/uv pip compile --quiet --no-config --no-deps --generate-hashes --no-header --no-annotate --python build/lock/bin/python
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 PYTEST := $(BIN)/python -m pytest -q -n logical --maxprocesses=4 --dist loadfile --no-loadscope-reorder --durations=20
 CODE := nightscreen tests benchmarks setup.py
 

@@ -25,7 +25,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     mkdocs = str(Path(sys.executable).with_name("mkdocs"))
     built = subprocess.run(
-        [mkdocs, "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        [mkdocs, "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
         capture_output=True,
         text=True,
