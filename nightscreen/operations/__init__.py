@@ -1,1 +1,1 @@
-"""Person by person: BVN consent, loans, transactions and cash flow."""
+"""Runs that call the service person by person: BVN consent, loans, transactions, cash flow."""

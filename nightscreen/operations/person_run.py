@@ -1,9 +1,9 @@
-"""Runs that ask person by person, with one driver that opens, resumes, asks, retries and closes.
+"""One driver for runs that call the service person by person: opening, calls, resuming and report.
 
-`run_people` is a whole run from top to bottom: the engine's flows, the command line and tests all
-call it. Each flow has its own kind of `PersonRun`, which defines the people, the calls and the
-files. A record is saved in the journal before a person's call. `RecordRun.after` updates it after
-the call, also for a call whose process died, whose result is read from the journal.
+`run_people` is the whole of such a run, from top to bottom; Prefect flows, the command line and
+tests call it. Each flow is a subclass of `PersonRun`, which says whom it asks, how, and what it
+writes. `RecordRun.after` reads the result of every call: of one that returned, and, from the
+journal, of one whose process died.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ if TYPE_CHECKING:
     from nightscreen.schemas.records import JournalRecord
 
 PENDING, FAILED = "pending", "failed"
-"""Words of every flow for a person whose call is due, or whose call certainly had no effect."""
-_WORDS = {
+"""States of a person whose call is still to be made, and of one whose call surely did nothing."""
+_STATES_WITHOUT_ANSWER = {
     LookupStatus.WAITING: PENDING,
     LookupStatus.FAILED: FAILED,
     LookupStatus.LAPSED: NoAnswer.REFUSED.value,
 }
-"""The words of people after a call without effect."""
+"""A person's state after a call without an answer."""
 LOST = frozenset({CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UNREADABLE.value})
-"""States of a call with an unknown effect; an unreadable one was paid for."""
+"""States of a call whose effect is unknown; an unreadable one is paid for."""
 
-_TURNS_A_CALL = 2
-"""People processed at once for each call in flight: one is asked while another is saved."""
-_WAIT_S = 0.5  # wait before checking again on people whom other processes ask
-_SECONDS_A_CALL = 5.0
-"""The duration of a call until one was made: about that of the service's calls at night."""
-_BLOCK = 4096  # rows made at once: bounds memory, however many there are
+_TURNS_PER_CALL = 2
+"""People handled at once for each call in flight: one is asked while another is saved."""
+_WAIT_S = 0.5  # how long to wait for people whom other processes are asking
+_SECONDS_PER_CALL = 5.0
+"""Estimate until the journal has measured calls: about what the service takes at night."""
+_BLOCK = 4096  # rows built at once: bounds memory
 
 P = TypeVar("P", bound=ApiRunParameters)
 X = TypeVar("X")
@@ -81,9 +81,9 @@ X = TypeVar("X")
 class Person:
     """One person in a run."""
 
-    subject: bytes = field(default=b"", repr=False)  # pseudonym of the person's call
-    # the state, in the flow's own words; `PENDING` while a call is due
-    word: str = PENDING
+    subject: bytes = field(default=b"", repr=False)  # pseudonym that the person's call is found by
+    # in the flow's own terms; `PENDING` while a call is still to be made
+    state: str = PENDING
     task: LookupTask | None = None  # the call that was made in this session
 
 
@@ -93,30 +93,29 @@ T = TypeVar("T", bound=Person)
 class ReportParts(NamedTuple):
     """The parts of a flow's report besides its calls."""
 
-    answers: Mapping[str, int]  # the results of the operation's calls, in the flow's own words
+    answers: Mapping[str, int]  # results of the operation's calls, in the flow's own terms
     more: Mapping[str, Any] = {}  # further parts of the report
-    cost: Mapping[str, Any] = {}  # further parts of its part `cost`
+    cost: Mapping[str, Any] = {}  # further entries of its part `cost`
 
 
 class PersonRun(ABC, Generic[P, T]):
-    """One run. Each flow's kind defines who is asked, how, and what is reported.
+    """A run in progress; the base of every flow that calls the service person by person.
 
-    `RecordRun` is for flows with a record in the journal for each call.
+    A flow that saves a journal record for each call is a `RecordRun`.
 
     Attributes:
-        people: the people of the run, in order.
+        people: whom the run is about, in the order of the input.
         rows_read: rows of the input; of them `rows_refused` are in quarantine.
     """
 
     flow: ClassVar[str]  # the flow's name in the journal
-    name: ClassVar[str]  # the name of the flow's runs in the engine
-    batch: ClassVar[str] = ""  # the batch name, unless the input gives one
-    operation: ClassVar[Operation]  # the operation of its calls
-    kind: ClassVar[SubjectKind]  # the kind of its calls' subjects
-    first_alone: ClassVar[bool] = (
-        False  # so that a key without the right reveals only one person to the service
-    )
-    re_entered: ClassVar[bool] = False  # whether asking may be repeated after an unexpected fault
+    name: ClassVar[str]  # names the flow's runs in Prefect
+    batch: ClassVar[str] = ""  # the runs' batch name, unless the input determines it
+    operation: ClassVar[Operation]  # what its calls are counted under
+    kind: ClassVar[SubjectKind]  # what the subjects of its calls are pseudonyms of
+    # ask one person first: if the key lacks the right, the service learns of one person only
+    first_alone: ClassVar[bool] = False
+    re_entered: ClassVar[bool] = False  # after an unforeseen error, the runner may call `ask` again
 
     def __init__(self, run: Run, parameters: P) -> None:
         self.run = run
@@ -124,11 +123,11 @@ class PersonRun(ABC, Generic[P, T]):
         self.people: list[T] = []
         self.rows_read = self.rows_refused = 0
 
-    # --- defined by each flow's kind ---
+    # --- what each flow defines ---
 
     @classmethod
     def identify(cls, parameters: P, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - of a kind with an input
-        """Return the batch name, and the digest of the input, if any.
+        """Return the run's batch name, and the digest of its input, if any.
 
         Raises:
             UsageError: parameters or input are wrong; nothing was saved yet.
@@ -137,34 +136,34 @@ class PersonRun(ABC, Generic[P, T]):
 
     @abstractmethod
     def load_people(self) -> list[T]:
-        """Read the input and return the people of the run."""
+        """Read the input and return the people the run is about."""
 
     def reload(self) -> None:
-        """Read the results of calls whose process died, and update people."""
+        """Update people from the journal, after recovering calls whose process died."""
 
     @abstractmethod
     async def ask_person(self, caller: Caller, person: T) -> bool:
-        """Ask one person and save the result; return False if another process asks them."""
+        """Make one person's call and save the result; False if another process is asking them."""
 
     @abstractmethod
     def write(self) -> ReportParts:
-        """Write the flow's own files, all from the journal; return its parts of the report."""
+        """Write the flow's own files from the journal alone; return its parts of the report."""
 
     def discard_secrets(self) -> None:
-        """Delete what must not outlive the calls, such as passwords."""
+        """Delete from memory what must not outlive the calls, such as passwords."""
 
     def quoted_more(self) -> dict[str, Any]:
-        """Return further parts of the quote."""
+        """Return the entries of the quote besides money."""
         return {}
 
     # --- opening ---
 
     @classmethod
     def open(cls, parameters: P, settings: Settings, *, clock: Clock = system_clock) -> Self:
-        """Open a run, or one to be resumed; nothing is sent.
+        """Open a new run, or the one to resume; nothing is sent.
 
         Raises:
-            UsageError: settings, parameters or input are wrong, in one line that says what to do.
+            UsageError: settings, parameters or input are wrong; one line says what to do.
             JournalError: the journal cannot be used.
         """
         run = open_api_run(
@@ -178,48 +177,48 @@ class PersonRun(ABC, Generic[P, T]):
         return cls(run, cast("P", run.parameters))
 
     def plan_calls(self) -> None:
-        """Find whom to ask, and quote the calls."""
+        """Find the people to ask, and quote their calls."""
         self.reload()
         self.people = self.load_people()
         self.reload()
-        wanted = len(self.due())
-        self.run.quote = quote(self.run, self.operation, self.kind, wanted)
-        self.run.progress[self.operation].wanted = wanted
+        calls = len(self.due())
+        self.run.quote = quote(self.run, self.operation, self.kind, calls)
+        self.run.progress[self.operation].wanted = calls
         self.run.spent_before_micro = self.run.journal.money.of_run(self.run.run_id).spent_micro
 
     # --- asking ---
 
     def pending_people(self) -> list[T]:
-        """Return the people whose call is still due, in order."""
-        return [each for each in self.people if each.word == PENDING]
+        """Return the people whose call is still to be made, in order."""
+        return [each for each in self.people if each.state == PENDING]
 
     def due(self) -> list[T]:
         """Return the pending people whose call was not tried in this session."""
         return [each for each in self.pending_people() if each.task is None]
 
     async def ask(self, caller: Caller) -> None:
-        """Make every call that is due, until none is left or the run is stopped.
+        """Make every remaining call, until none is left or the run stops.
 
-        People whom another process asks are waited for: it may still release them.
+        People whom another process is asking are waited for: it may release them.
 
         Raises:
             NightscreenError: the journal could not be written.
         """
         in_flight = self.run.settings.max_in_flight[family_of(self.operation)]
-        turns = asyncio.Semaphore(_TURNS_A_CALL * in_flight)
+        turns = asyncio.Semaphore(_TURNS_PER_CALL * in_flight)
 
-        async def one(person: T) -> bool:
+        async def take_turn(person: T) -> bool:
             async with turns:
                 return self._may_ask(caller) and await self.ask_person(caller, person)
 
         for first in self.due() if self.first_alone else ():
-            await one(first)
+            await take_turn(first)
             if first.task is not None:
                 break
         while (due := self.due()) and self._may_ask(caller):
             async with asyncio.TaskGroup() as group:
-                had = [group.create_task(one(person)) for person in due]
-            if any(each.result() for each in had):
+                asked = [group.create_task(take_turn(person)) for person in due]
+            if any(each.result() for each in asked):
                 continue
             if not caller.record_wait("calls that other processes make"):
                 return
@@ -231,13 +230,13 @@ class PersonRun(ABC, Generic[P, T]):
         return not caller.short and self.run.stops.may_send(self.operation, self.run.clock(), at)
 
     def requeue_failed(self) -> None:
-        """Queue people whose call failed or was not made; a call in doubt is not repeated."""
-        lost = []
+        """Make people whose call failed or was not made due again; not those in doubt."""
+        statuses = []
         for each in self.people:
-            if each.task is not None and each.word in {PENDING, FAILED}:
-                lost.append(each.task.status)
-                each.word, each.task = PENDING, None
-        self.run.progress[self.operation].take_back(lost)
+            if each.task is not None and each.state in {PENDING, FAILED}:
+                statuses.append(each.task.status)
+                each.state, each.task = PENDING, None
+        self.run.progress[self.operation].take_back(statuses)
 
     # --- closing ---
 
@@ -246,12 +245,12 @@ class PersonRun(ABC, Generic[P, T]):
         return {"read": read, "screened": read - refused, "quarantined": refused}
 
     def quoted(self) -> dict[str, Any]:
-        """Return the quote of the run, of which nothing is saved."""
+        """Return what the run would cost."""
         self.discard_secrets()
-        found = self.run.quote or Quote()
+        estimate = self.run.quote or Quote()
         return {
-            "quoted": found.in_naira(),
-            "hours": round(found.hours, 3),
+            "quoted": estimate.in_naira(),
+            "hours": round(estimate.hours, 3),
             "rows": self._rows(),
             "calls": self.run.progress[self.operation].wanted,
             "cap": naira_text(self.run.caps.run_micro),
@@ -259,10 +258,10 @@ class PersonRun(ABC, Generic[P, T]):
         }
 
     def close(self) -> dict[str, Any]:
-        """Write files, calls, report and manifest, save the run's end, and return the report.
+        """Write files, calls, report and manifest, save the run's end; return the report.
 
-        All of it is made from the journal, so that a cancelled run ends the same way as a complete
-        one.
+        Everything is read from the journal, so that the report of a cancelled run is as complete as
+        that of a finished one.
         """
         self.discard_secrets()
         self.reload()
@@ -272,9 +271,9 @@ class PersonRun(ABC, Generic[P, T]):
         waiting = {each.subject for each in self.pending_people()}
         checks = {}
         for operation, made in _call_ends(run, self.operation, waiting).items():
-            wanted = made.total()
+            total = made.total()
             answers = parts.answers if operation == self.operation else {}
-            counts = CheckCounts(lookups=wanted, distinct=wanted)
+            counts = CheckCounts(lookups=total, distinct=total)
             ended = lookup_counts(counts, made, test_mode=end.in_test)
             checks[operation.value] = check_report(
                 counts, ended, calls.of(operation), answers=answers, asked=answers
@@ -306,51 +305,51 @@ class PersonRun(ABC, Generic[P, T]):
 
 @dataclass(slots=True, kw_only=True)
 class Recorded(Person):
-    """A person with the record of their call that is current, if any."""
+    """A person whose call has a journal record."""
 
-    customer: bytes = field(default=b"", repr=False)
-    record: Any = field(default=None, repr=False)
+    customer: bytes = field(default=b"", repr=False)  # pseudonym
+    record: Any = field(default=None, repr=False)  # the record that counts now, if any
 
 
 S = TypeVar("S", bound=Recorded)
 
 
 class RecordRun(PersonRun[P, S]):
-    """A run with a record for each call, which is saved before the call is sent."""
+    """A run that saves a journal record for each call before the call is sent."""
 
     model: ClassVar[type[JournalRecord]]
     under_way: ClassVar[str]  # a record's state while its call is made, or if its process died
 
     def __init__(self, run: Run, parameters: P) -> None:
         super().__init__(run, parameters)
-        self.kept: Records[Any] = Records(run.journal, self.model)
+        self.records: Records[Any] = Records(run.journal, self.model)
 
     @staticmethod
     @abstractmethod
     def made_by(record: Any) -> tuple[str, Operation]:  # noqa: ANN401 - of the model
-        """Return the run that makes the call of a record, and which call it is."""
+        """Return the id of the run that makes a record's call, and the call's operation."""
 
     @staticmethod
     @abstractmethod
     def after(journal: Journal, end: CallEnd | None, record: Any) -> Any:  # noqa: ANN401 - of the model
-        """Return a record after its call; None to delete it.
+        """Return a record as changed by its call, None to delete it.
 
-        `end` is None if nothing was sent for it.
+        `end` is None if nothing was sent.
         """
 
     @classmethod
-    def learn_dead(cls, journal: Journal, run_id: str = "") -> None:
-        """Update the records of calls whose process died, and of a run that is being closed."""
-        kept: Records[Any] = Records(journal, cls.model)
-        for record in kept.all(state=cls.under_way):
+    def recover_dead_calls(cls, journal: Journal, run_id: str = "") -> None:
+        """Update the records of calls whose process died, and of those of run `run_id`."""
+        saved: Records[Any] = Records(journal, cls.model)
+        for record in saved.all(state=cls.under_way):
             worker, operation = cls.made_by(record)
             if worker == run_id or not is_under_way(journal, worker):
                 end = _end_in_journal(journal, worker, operation, record.subject)
-                kept.change(record.key, partial(cls.after, journal, end), journal.clock())
+                saved.change(record.key, partial(cls.after, journal, end), journal.clock())
 
     def reload(self) -> None:
-        """Update the records of calls whose process died and of this run, then the people."""
-        self.learn_dead(self.run.journal, self.run.run_id)
+        """Recover dead calls, those of this run included, and update people from the journal."""
+        self.recover_dead_calls(self.run.journal, self.run.run_id)
         self.look_up(self.people)
 
     def look_up(self, people: Sequence[S]) -> None:
@@ -361,57 +360,57 @@ class RecordRun(PersonRun[P, S]):
 
     def newest(self, customers: Collection[bytes]) -> dict[bytes, Any]:
         """Return the newest record of each customer that has one."""
-        return self.kept.newest(customers)
+        return self.records.newest(customers)
 
     @abstractmethod
     def apply_record(self, person: S, record: Any) -> None:  # noqa: ANN401 - of the model
-        """Use a person's newest record; change the word of a person who need not be asked."""
+        """Set a person's newest record; if no call is to be made any more, change their state."""
 
     @abstractmethod
     def intent(self, person: S) -> Any:  # noqa: ANN401 - of the model
-        """Return a person's record for the time of the call; None if no call is to be made."""
+        """Return the record to save before a person's call; None if no call is to be made."""
 
     @abstractmethod
     def call(self, caller: Caller, person: S) -> LookupTask:
-        """Return the call for a person."""
+        """Return the call to make for a person."""
 
     async def ask_person(self, caller: Caller, person: S) -> bool:
         """Save the intent, make the call, and save its result."""
         if not await asyncio.to_thread(self.begin, person):
             return False
-        if person.word == PENDING:
+        if person.state == PENDING:
             person.task = await caller.make_call(self.call(caller, person))
             await asyncio.to_thread(self.save_result, person, person.task)
         return True
 
     def begin(self, person: S) -> bool:
-        """Save the intent to ask a person; return False if another process asks them now."""
+        """Save the intent to ask a person; False if another process is asking them."""
         self.look_up([person])
         before = person.record
-        if person.word != PENDING:
+        if person.state != PENDING:
             return True
         if before is not None and before.searched_state == self.under_way:
             return False
         intent = self.intent(person)
         if intent is None:
-            person.word = ""
+            person.state = ""
             return True
         person.record = intent
         if before is not None and before.key == intent.key:
-            return self.kept.replace(intent, before, self.run.clock())
-        return bool(self.kept.add([intent]))
+            return self.records.replace(intent, before, self.run.clock())
+        return bool(self.records.add([intent]))
 
     def save_result(self, person: S, task: LookupTask) -> None:
-        """Save the result of a call, and update the person."""
+        """Save the result of a call, and update the person's state."""
         end = _end_of(task, self.run.clock())
         after = partial(self.after, self.run.journal, end)
-        record = self.kept.change(person.record.key, after, self.run.clock())
+        record = self.records.change(person.record.key, after, self.run.clock())
         is_lost = end is not None and end.is_lost
-        person.word = "" if is_lost else _WORDS.get(task.status, "")
+        person.state = "" if is_lost else _STATES_WITHOUT_ANSWER.get(task.status, "")
         self.apply_record(person, record)
 
 
-# --- a run from top to bottom ---
+# --- the driver ---
 
 
 async def run_people(
@@ -423,10 +422,10 @@ async def run_people(
     clock: Clock = system_clock,
     runner: Runner | None = None,
 ) -> dict[str, Any]:
-    """Make a run of a kind and return its report, or only its quote if requested.
+    """Run a flow of a kind and return its report, or only its quote if that was requested.
 
     Raises:
-        UsageError: parameters, settings or input are wrong; nothing is left of a new run.
+        UsageError: parameters, settings or input are wrong; a new run leaves no trace.
         JournalError: the journal cannot be used.
     """
     runner = runner or Runner()
@@ -438,7 +437,7 @@ async def run_people(
             if run.only_quotes:
                 return await asyncio.to_thread(work.quoted)
             async with runner.asking(work.close):
-                while True:  # again after each stop that passes before the deadline
+                while True:  # again after each stop that ends before the deadline
                     caller = Caller(run=run, transport=transport)
                     async with runner.calling(caller):
                         ask = partial(work.ask, caller)
@@ -464,8 +463,8 @@ async def single_call(
 ) -> AsyncIterator[Caller]:
     """Yield a caller for a call that belongs to no run: a typed password, a list of products.
 
-    The call is saved in the journal before it is sent, retried by the same table as others, and
-    counts under every cap; there is no record of a run and no report.
+    Like every call it is saved in the journal before it is sent, retried by the response rules, and
+    counted against every cap. It has no run record and no report.
 
     Raises:
         UsageError: the settings are wrong.
@@ -493,15 +492,14 @@ async def single_call(
 
 @dataclass(frozen=True, slots=True)
 class CallEnd:
-    """How a call ended: one that has just ended, or one whose process died."""
+    """The end of a call, either just returned or read from the journal after its process died."""
 
     state: str  # its state in the journal (`CallState`)
     trouble: str | None = None  # why it has no answer; None if it has one
     cost_micro: int | None = None
-    # when it settled, in microseconds; None if it never did
-    settled_at: int | None = None
+    settled_at: int | None = None  # microseconds; None if it never settled
     body: bytes = field(default=b"", repr=False)  # the answer
-    # the masked contact that a refused BVN start shows as the registered one
+    # the registered contact, masked, which the service shows when it refuses a BVN start
     contact: str | None = field(default=None, repr=False)
 
     @property
@@ -511,12 +509,12 @@ class CallEnd:
 
     @property
     def is_lost(self) -> bool:
-        """Return whether the effect of the call is unknown."""
+        """Return whether the call's effect is unknown."""
         return self.state in LOST
 
 
 def _end_of(task: LookupTask, now: int) -> CallEnd | None:
-    """Return how a call of this process ended; None if it was never sent."""
+    """Return the end of a call that has just returned; None if it was never sent."""
     reading = task.reading
     if reading is None or task.status is LookupStatus.LAPSED:
         return None
@@ -533,7 +531,10 @@ def _end_of(task: LookupTask, now: int) -> CallEnd | None:
 
 
 def is_under_way(journal: Journal, run_id: str) -> bool:
-    """Return whether a run is under way, or the process whose single call has this name lives."""
+    """Return whether a run is under way, or the process of a single call with this name is alive.
+
+    A single call's name ends with `@` and the name of its process in the journal.
+    """
     run = journal.runs.find(run_id)
     if run is not None:
         return run.state == RUNNING
@@ -548,20 +549,20 @@ def _end_in_journal(
     if last is None:
         return None
     stored = journal.answers.latest(operation, [subject]).get(subject)
-    is_its_own = stored is not None and stored.run_id == run_id
-    body = journal.answers.body(operation, stored) if stored is not None and is_its_own else b""
+    is_of_run = stored is not None and stored.run_id == run_id
+    body = journal.answers.body(operation, stored) if stored is not None and is_of_run else b""
     return CallEnd(last.state, last.trouble, last.cost_micro, last.settled_at, body)
 
 
 def _call_ends(
     run: Run, operation: Operation, waiting: set[bytes]
 ) -> dict[Operation, Counter[LookupStatus]]:
-    """Return how a run's calls ended, over all its sessions, by operation.
+    """Count how a run's calls ended, one result per subject, over all its sessions.
 
-    No call of the run is in flight; `waiting` are the subjects that the operation must still ask
-    about, whatever the result of earlier calls.
+    None of the run's calls is in flight. `waiting` are the operation's subjects that are still to
+    be asked about, whatever the result of earlier calls.
     """
-    found: dict[tuple[str, bytes], LookupStatus] = {}
+    results: dict[tuple[str, bytes], LookupStatus] = {}
     for row in chain.from_iterable(run.journal.runs.calls(run.run_id)):
         if row.state == CallState.ANSWERED.value:
             end = LookupStatus.PAID if row.cost_micro else LookupStatus.FREE
@@ -571,34 +572,37 @@ def _call_ends(
             end = LookupStatus.IN_DOUBT
         elif row.final:
             end = LookupStatus.FAILED
-        else:  # it ended nothing
+        else:  # another attempt follows
             continue
         key = row.check, bytes(row.subject)
-        found[key] = min(end, found.get(key, end), key=_TELLING_MOST.index)
+        results[key] = min(end, results.get(key, end), key=_DECISIVE_FIRST.index)
     ends = {operation: Counter({LookupStatus.WAITING: len(waiting)})}
-    for (name, subject), end in found.items():
+    for (name, subject), end in results.items():
         if name != operation or subject not in waiting:
             ends.setdefault(Operation(name), Counter())[end] += 1
     return ends
 
 
-_TELLING_MOST = (
+_DECISIVE_FIRST = (
     *(LookupStatus.PAID, LookupStatus.FREE),
     *(LookupStatus.IN_DOUBT, LookupStatus.FAILED),
 )
-"""Of several calls about a subject, the first of these ends counts."""
+"""Of several calls about a subject, the first of these results counts."""
 
 
 # --- money and tables ---
 
 
 def quote(run: Run, operation: Operation, kind: SubjectKind, calls: int) -> Quote:
-    """Return the quote of a number of calls: from nothing to the worst cost of each."""
+    """Return what a number of calls would cost: at least nothing, at most each at the worst price.
+
+    The expected cost is the latest known price of each.
+    """
     if not calls:
         return Quote(cap_micro=run.caps.run_micro)
     latest, worst = known_prices(run.journal, run.settings)
     price = latest[operation.value]
-    seconds = run.journal.runs.seconds_per_answer().get(operation.value, _SECONDS_A_CALL)
+    seconds = run.journal.runs.seconds_per_answer().get(operation.value, _SECONDS_PER_CALL)
     line = CheckQuote(
         check=operation.value,
         kind=kind.value,
@@ -615,34 +619,34 @@ def quote(run: Run, operation: Operation, kind: SubjectKind, calls: int) -> Quot
 
 
 class OutputTable(Generic[X]):
-    """A Parquet file of a run: each column is declared once, with its type and its value.
+    """A Parquet file's columns, each with its type and a function from an item to its value.
 
-    Instants may be given in microseconds.
+    Instants may be integers, microseconds.
     """
 
     def __init__(self, **columns: tuple[pa.DataType, Callable[[X], Any]]) -> None:
         self._columns = columns
         self.schema = pa.schema([pa.field(name, kind) for name, (kind, _) in columns.items()])
 
-    def row(self, each: X) -> dict[str, Any]:
-        """Return the row of one object."""
-        return {name: shown(each) for name, (_, shown) in self._columns.items()}
+    def row(self, item: X) -> dict[str, Any]:
+        """Return the row of one item."""
+        return {name: value_of(item) for name, (_, value_of) in self._columns.items()}
 
-    def table(self, things: Iterable[X]) -> pa.Table:
-        """Return a table with a row for each object."""
-        return pa.Table.from_pylist([self.row(each) for each in things], self.schema)
+    def table(self, items: Iterable[X]) -> pa.Table:
+        """Return a row for each item."""
+        return pa.Table.from_pylist([self.row(item) for item in items], self.schema)
 
-    def write(self, folder: RunFolder, name: str, things: Iterable[X]) -> int:
-        """Write a row for each object; return their number."""
-        return write_rows(folder, name, map(self.row, things), self.schema)
+    def write(self, folder: RunFolder, name: str, items: Iterable[X]) -> int:
+        """Write a row for each item; return how many there are."""
+        return write_rows(folder, name, map(self.row, items), self.schema)
 
 
 def write_rows(
     folder: RunFolder, name: str, rows: Iterable[dict[str, Any]], schema: pa.Schema
 ) -> int:
-    """Write rows as one Parquet file of a schema, in blocks; return their number."""
-    left = iter(rows)
-    blocks = iter(lambda: list(islice(left, _BLOCK)), [])
+    """Write rows as one Parquet file, a block at a time; return how many there are."""
+    remaining = iter(rows)
+    blocks = iter(lambda: list(islice(remaining, _BLOCK)), [])
     return folder.write_parquet(
         name, schema, (pa.Table.from_pylist(block, schema) for block in blocks)
     )

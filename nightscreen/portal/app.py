@@ -25,7 +25,7 @@ from nightscreen.client.wire import consent_address, read_scopes
 from nightscreen.operations.bvn.confirmations import (
     PATH,
     LinkView,
-    LinkWord,
+    OtpLinkState,
     accept_otp,
     resolve_link,
 )
@@ -61,15 +61,15 @@ LONGEST_BODY = 8192  # bytes; only short forms are sent
 LINK: Final = "/consent/{token}"
 TOLD: Final = "/consent/told"
 OTP_LINK: Final = f"{PATH}{{token}}"
-_LONGEST_TOKEN = 300  # ours, signed keys, are shorter
-_MOST_FIELDS = 20  # our form has one field
-_ASKING = (LinkWord.OPEN, LinkWord.WRONG_OTP, LinkWord.MALFORMED)
+_LONGEST_TOKEN = 300  # ours, a signed key, are shorter
+_MOST_FIELDS = 20  # our form has one; a form with many is not ours
+_ASKING = (OtpLinkState.OPEN, OtpLinkState.WRONG_OTP, OtpLinkState.MALFORMED)
 _OTP_STATUS = {
-    LinkWord.EXPIRED: 410,
-    LinkWord.CLOSED: 410,
-    LinkWord.BUSY: 409,
-    LinkWord.IN_DOUBT: 502,
-    LinkWord.UNAVAILABLE: 503,
+    OtpLinkState.EXPIRED: 410,
+    OtpLinkState.CLOSED: 410,
+    OtpLinkState.BUSY: 409,
+    OtpLinkState.IN_DOUBT: 502,
+    OtpLinkState.UNAVAILABLE: 503,
 }
 _COOKIE_S = 900  # a little more than a customer may take on the consent screen
 _WORD_BYTES = 16  # 128 bits cannot be guessed
@@ -328,27 +328,27 @@ async def take_otp(portal: Portal, request: Request) -> Response:
     form, _ = await read_form(request, _MOST_FIELDS)
     view = await _resolve_otp(portal, request)
     typed = form.get("otp", [""])[-1].strip()
-    if view.word not in _ASKING or not typed:
+    if view.state not in _ASKING or not typed:
         return _otp_page(portal, request, view, "missing")
     if not portal.tries.try_acquire(token):
         return portal.error_page("pace", 429, again=request.url.path)
     clock, transport = portal.journal.clock, portal.transport
     view = await accept_otp(portal.settings, token, typed, clock=clock, transport=transport)
-    if view.word is LinkWord.CONFIRMED:
+    if view.state is OtpLinkState.CONFIRMED:
         return see_other(request.url.path)
-    return _otp_page(portal, request, view, view.word.value)
+    return _otp_page(portal, request, view, view.state.value)
 
 
 async def _resolve_otp(portal: Portal, request: Request) -> LinkView:
     token: str = request.path_params["token"]
     if not token.isascii() or len(token) > _LONGEST_TOKEN:
-        return LinkView(LinkWord.CLOSED)
+        return LinkView(OtpLinkState.CLOSED)
     return await asyncio.to_thread(resolve_link, portal.journal, portal.settings, token)
 
 
 def _otp_page(portal: Portal, request: Request, view: LinkView, fault: str = "") -> Response:
-    """Return the form for the password, with what was wrong, or the page of the link's state."""
-    if view.word in _ASKING:
+    """Ask for the password, saying what was wrong with the last, or say how the link stands."""
+    if view.state in _ASKING:
         return portal.page(
             "otp",
             422 if fault else 200,
@@ -357,7 +357,7 @@ def _otp_page(portal: Portal, request: Request, view: LinkView, fault: str = "")
             digits=portal.settings.bvn_consent.otp_digits,
             fault=fault,
         )
-    if view.word is LinkWord.CONFIRMED:
+    if view.state is OtpLinkState.CONFIRMED:
         return portal.page("otp_done")
-    again = request.url.path if view.word in (LinkWord.BUSY, LinkWord.UNAVAILABLE) else ""
-    return portal.error_page(f"otp_{view.word}", _OTP_STATUS[view.word], again)
+    again = request.url.path if view.state in (OtpLinkState.BUSY, OtpLinkState.UNAVAILABLE) else ""
+    return portal.error_page(f"otp_{view.state}", _OTP_STATUS[view.state], again)

@@ -18,7 +18,7 @@ from nightscreen.schemas.records import Ground, JournalRecord
 
 DecisionName = Literal["approve", "review", "decline", "undecided"]
 
-CLOSED_WORDS = frozenset({"SETTLED", "CANCELLED", "CANCELED", "REJECTED"})
+CLOSED_STATUSES = frozenset({"SETTLED", "CANCELLED", "CANCELED", "REJECTED"})
 """Statuses after which a loan is not asked about again, in upper or lower case.
 
 The specification lists no statuses. A loan with any other status, even a new one, is tracked.
@@ -34,7 +34,7 @@ class LinkState(StrEnum):
     """The call was sent and its answer lost: there may be a link that is not known here."""
 
 
-class OfferWord(StrEnum):
+class OfferState(StrEnum):
     """The result for a customer in a run of offers (`offers.parquet`, column `state`)."""
 
     OFFERED = "offered"
@@ -50,7 +50,7 @@ class OfferWord(StrEnum):
     PENDING = "pending"  # not reached: the run stopped, or made the requested number of links
 
 
-class LoanWord(StrEnum):
+class TrackingState(StrEnum):
     """The result for a reference in a run that tracks loans (`loans.parquet`, column `state`)."""
 
     FOLLOWED = "followed"
@@ -131,7 +131,7 @@ class Offer(
         return self.history[-1].now if self.history else None
 
     @property
-    def words(self) -> list[dict[str, Any]]:
+    def status_history(self) -> list[dict[str, Any]]:
         """Return the loan's statuses in order, and when each was first seen."""
         statuses: list[dict[str, Any]] = []
         for view in self.history:

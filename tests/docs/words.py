@@ -13,7 +13,7 @@ from nightscreen.schemas.bvn import BvnState
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import NoAnswer, Source
 from nightscreen.schemas.decisions import ChangeKind
-from nightscreen.schemas.offers import LoanWord, OfferWord
+from nightscreen.schemas.offers import OfferState, TrackingState
 from nightscreen.schemas.policy import Decision, Policy, PurposeSentence
 from nightscreen.schemas.pulls import PullOutcome
 from nightscreen.schemas.stops import COMPLETED, STOPPED, TEST_MODE, StopReason
@@ -29,8 +29,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "call_states": tuple(CallState),
     "troubles": tuple(FailureReason),
     "change_kinds": tuple(ChangeKind),
-    "offer_states": tuple(OfferWord),
-    "loan_states": tuple(LoanWord),
+    "offer_states": tuple(OfferState),
+    "loan_states": tuple(TrackingState),
     "bvn_states": tuple(BvnState),
     "pull_outcomes": tuple(PullOutcome),
 }

@@ -12,7 +12,7 @@ import pytest
 
 from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
-from nightscreen.operations.bvn.confirmations import BvnConfirmations, LinkWord, accept_otp
+from nightscreen.operations.bvn.confirmations import BvnConfirmations, OtpLinkState, accept_otp
 from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.subject_access import access_page, gather
@@ -385,23 +385,23 @@ def test_customer_types_the_password_and_is_confirmed(world: BvnWorld) -> None:
     world.clock = clock = Clock()
     link, other = (link_of(world, number) for number in (1, 2))
     seen = world.look(link)
-    assert (seen.word, seen.attempts_left) == (LinkWord.OPEN, 3)
+    assert (seen.state, seen.attempts_left) == (OtpLinkState.OPEN, 3)
     assert seen.masked_contact is not None
     assert "*" in seen.masked_contact
     world.settings["daily_spend_cap"] = "19"
-    assert world.type_otp(link, world.otp(asked(1)) or "").word is LinkWord.UNAVAILABLE
+    assert world.type_otp(link, world.otp(asked(1)) or "").state is OtpLinkState.UNAVAILABLE
     del world.settings["daily_spend_cap"]
     assert world.calls("bvn_finish") == []
     done = world.type_otp(link, f" {world.otp(asked(1))} ")
-    assert done.word is LinkWord.CONFIRMED
+    assert done.state is OtpLinkState.CONFIRMED
     assert world.charged == "20"
     told = world.request([asked(1)])
     assert told.rows["C1"]["state"] == "confirmed"
     assert told.rows["C1"]["bvn_first_name"]
     assert told.rows["C1"]["otp_link"] is None
-    assert world.type_otp(link, "123456").word is LinkWord.CONFIRMED
+    assert world.type_otp(link, "123456").state is OtpLinkState.CONFIRMED
     clock.forward(days=1, seconds=1)
-    assert world.type_otp(other, world.otp(asked(2)) or "").word is LinkWord.EXPIRED
+    assert world.type_otp(other, world.otp(asked(2)) or "").state is OtpLinkState.EXPIRED
     assert len(world.calls("bvn_finish")) == 1
 
 
@@ -411,15 +411,15 @@ def test_two_at_a_time_are_one(world: BvnWorld) -> None:
     transport = httpx.ASGITransport(application(world.sandbox))
     token, otp = link.rpartition("/")[2], world.otp(asked(1)) or ""
 
-    async def both() -> list[LinkWord]:
+    async def both() -> list[OtpLinkState]:
         each = (
             accept_otp(world.read_settings(), token, otp, transport=transport) for _ in range(4)
         )
-        return [view.word for view in await asyncio.gather(*each)]
+        return [view.state for view in await asyncio.gather(*each)]
 
-    words = asyncio.run(both())
-    assert LinkWord.CONFIRMED in words
-    assert set(words) <= {LinkWord.CONFIRMED, LinkWord.BUSY}
+    states = asyncio.run(both())
+    assert OtpLinkState.CONFIRMED in states
+    assert set(states) <= {OtpLinkState.CONFIRMED, OtpLinkState.BUSY}
     assert len(world.calls("bvn_finish")) == 1
     assert world.charged == "20"
 

@@ -186,7 +186,7 @@ def test_old_lists_and_ended_loans_are_purged(tmp_path: Path) -> None:
     with open_journal(lender.folder / "home", clock=late.clock) as journal:
         purge(journal, due(journal, Retention()))
         left = linked_offers(journal)
-        assert {each.words[-1]["status"] for each in left} <= {"RUNNING", "PENDING"}
+        assert {each.status_history[-1]["status"] for each in left} <= {"RUNNING", "PENDING"}
         assert len(left) >= len(open_before)
         assert verify_journal(journal) == []
     assert not (offered.folder / "offers.parquet").exists()

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader
 
 from nightscreen.client.wire import Scope
 from nightscreen.journal import Journal
-from nightscreen.operations.bvn.confirmations import LinkWord
+from nightscreen.operations.bvn.confirmations import OtpLinkState
 from nightscreen.operations.consents.links import Refusal
 from nightscreen.portal.pages import TEMPLATES, Portal
 from tests.browser.chromium import chromium
@@ -72,6 +72,11 @@ def test_every_scope_and_every_way_to_fail_has_plain_words() -> None:
         assert ":" not in said
     by_link = {f"link_{each}" for each in (Refusal.UNKNOWN, Refusal.USED, Refusal.EXPIRED)}
     by_state = {f"state_{each}" for each in Refusal if each not in ("tampered", "other_customer")}
-    asking = {LinkWord.OPEN, LinkWord.WRONG_OTP, LinkWord.MALFORMED, LinkWord.CONFIRMED}
-    by_otp = {f"otp_{each}" for each in LinkWord if each not in asking}
+    asking = {
+        OtpLinkState.OPEN,
+        OtpLinkState.WRONG_OTP,
+        OtpLinkState.MALFORMED,
+        OtpLinkState.CONFIRMED,
+    }
+    by_otp = {f"otp_{each}" for each in OtpLinkState if each not in asking}
     assert by_link | by_state | by_otp < set(KINDS)

@@ -1,1 +1,1 @@
-"""BVN consent by one-time password, from the request to the confirmed details."""
+"""BVN consent by one-time password: requests, confirmations and the confirmed details."""

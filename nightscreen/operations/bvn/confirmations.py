@@ -1,10 +1,9 @@
-"""Confirm BVN consent: send one-time passwords, from a file or typed under a link, to the service.
+"""Confirming BVN consent: send the service one-time passwords from a file or typed under a link.
 
-This is the call that is charged. A password is only in memory, and only until it is sent: no
-problem, quarantine or repr contains one. A wrong password is never tried again, and one whose
-answer was lost is never sent again automatically. A link is signed with a key that only the journal
-has, and is not stored; it ends with its request, after some time, or after too many wrong
-passwords. The portal has the pages for customers.
+The service charges for this call. A password is held in memory only, until it is sent: no issue,
+quarantine or repr contains one. A wrong password, or one whose answer was lost, is never sent again
+automatically. Links are signed with a key of the journal, and not stored. A link ends with its
+request, after a time limit, or after too many wrong passwords.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ OTP_HEADINGS = frozenset(
     {"otp", "otpcode", "otps", "onetimepassword", "onetimepasscode", "onetimepin", "passcode"}
 )
 QUARANTINED = (SourceColumn("customer_id", "customer_id", "customer_id"),)
-"""The only columns in the quarantine of such a file: nothing that could be a password."""
+"""The quarantine of a file of passwords shows no other column: it might hold a password."""
 BROKEN = "The row could not be split into the columns of the file; nothing was sent."
 _ASK_AGAIN = "ask the customer again on purpose: bvn request --again."
 HINTS = {
@@ -88,7 +87,7 @@ HINTS = {
     "correct it, ask again.",
     "request_abandoned": f"The request waited too long; {_ASK_AGAIN}",
 }
-"""Why no password was sent for a row, by code."""
+"""Why no password was sent for a row, and what to do, by code."""
 _ENDED = {
     BvnState.CONFIRMED: "already_confirmed",
     BvnState.EXPIRED: "request_expired",
@@ -101,10 +100,10 @@ _DIGITS = re.compile(r"[0-9]+")
 
 @dataclass(slots=True)
 class OtpFile:
-    """The contents of a file of passwords: rows that can be sent, and refused ones."""
+    """The contents of a file of passwords: rows that can be sent, and refused rows."""
 
-    digits: int  # the length of a password
-    # line and password by the customer's id
+    digits: int  # length of a password
+    # line and password by customer_id
     supplied: dict[str, tuple[int, str]] = field(default_factory=dict, repr=False)
     refused: list[RefusedRow] = field(default_factory=list)
 
@@ -114,33 +113,33 @@ class OtpFile:
         self.refused.append(RefusedRow(line, column, code, hint, (customer_id,)))
 
     def shown(self, customer_id: str) -> str:
-        """Return an unknown id for the quarantine; empty if it could be a password."""
+        """Return an unverified customer_id for the quarantine, empty if it could be a password."""
         return "" if tidy_otp(customer_id, self.digits) else customer_id
 
 
 @dataclass(slots=True, kw_only=True)
-class Given(Recorded):
-    """One customer's password, only in memory, and deleted after it is sent."""
+class SuppliedOtp(Recorded):
+    """One customer's password, held in memory only and deleted once it was sent."""
 
     record: BvnRequest
     otp: str = field(repr=False)
-    tries: int  # the number of wrong passwords when this one was accepted
+    tries: int  # wrong passwords of the request when this one was accepted
 
 
-class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
-    """A run that sends the passwords of a file to the service."""
+class BvnConfirmations(BvnRun[ConfirmBvns, SuppliedOtp]):
+    """A run that sends the service the passwords of a file."""
 
     flow, name = "confirm_bvns", "confirm-bvns"
     operation = Operation.BVN_FINISH
 
-    _batches: set[str]  # the batch names in which the customers of the file were asked
+    _batches: set[str]  # the batch names of the customers' requests
 
     @classmethod
     def identify(cls, parameters: ConfirmBvns, settings: Settings) -> tuple[str, str]:
-        """Return the batch in which the customers were asked, if it is one, and the file's digest.
+        """Return the batch name of the customers' requests, if it is one, and the file's digest.
 
-        The digest is keyed by the journal: from an unkeyed one the few digits of a password could
-        be guessed.
+        The digest is keyed: from a plain one the few digits of a password could be guessed. The
+        file's own name is the batch name if the requests have several.
         """
         path, file = Path(parameters.input), read_passwords(parameters, settings)
         with journal_of(settings) as journal:
@@ -150,21 +149,21 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
             digest = names.subject("file of passwords", file_digest(path)).hex()
         return asked.pop() if len(asked) == 1 else batch_name(path), f"keyed:{digest}"
 
-    def load_people(self) -> list[Given]:
-        """Read the passwords into memory, judge the customers' requests, write the quarantine."""
+    def load_people(self) -> list[SuppliedOtp]:
+        """Read the passwords into memory and check each customer's request; write quarantine."""
         file = read_passwords(self.parameters, self.run.settings)
         self.rows_read = len(file.supplied) + len(file.refused)
         self._batches = set()
-        found = list(self._matched(file))
+        people = list(self._matched(file))
         file.supplied.clear()
         self.rows_refused = len(file.refused)
         refused = sorted(file.refused, key=lambda row: row.line)
         with self.run.folder.findings(QUARANTINED) as write:
             write(refused, [each.problem for each in refused])
-        return found
+        return people
 
-    def _matched(self, file: OtpFile) -> Iterator[Given]:
-        """Find each customer's request; refuse a password that may not be sent."""
+    def _matched(self, file: OtpFile) -> Iterator[SuppliedOtp]:
+        """Yield each password with its customer's request; refuse those that may not be sent."""
         run, name = self.run, self.run.journal.pseudonyms.customers_anywhere
         customers = {each: name([each]) for each in file.supplied}
         known = self.newest(customers.values())
@@ -178,28 +177,28 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
                 continue
             self._batches.add(request.batch)
             if request.finish_run_id == run.run_id and request.finishing is None:
-                continue  # an earlier session of the run has dealt with it
+                continue  # an earlier session of the run has sent it
             code = refusal(request, run.settings.bvn_consent, run.clock())
             if not code and request.state is BvnState.WRONG_OTP and request.finish_run_id in tried:
                 code = "already_tried"
             if code:
                 file.refuse(line, customer_id, "customer_id", code)
             else:
-                yield given_to(request, otp)
+                yield supplied_otp(request, otp)
 
-    def apply_record(self, person: Given, record: BvnRequest | None) -> None:
-        """Use the current request; one that was erased or repeated needs no password."""
+    def apply_record(self, person: SuppliedOtp, record: BvnRequest | None) -> None:
+        """Update the request; no password is sent if it was erased or replaced by a new one."""
         is_same = record is not None and record.key == person.record.key
         if record is not None and is_same:
             person.record = record
         is_done = person.record.finish_run_id == self.run.run_id
-        if person.word == PENDING and (is_done or not is_same):
-            person.word = ""
-        if person.word not in {PENDING, FAILED}:  # otherwise it certainly did not arrive
+        if person.state == PENDING and (is_done or not is_same):
+            person.state = ""
+        if person.state not in {PENDING, FAILED}:  # a failed call surely did not send it
             person.otp = ""
 
-    def intent(self, person: Given) -> BvnRequest | None:
-        """Return the request for this call, or None if it has changed and refuses the password."""
+    def intent(self, person: SuppliedOtp) -> BvnRequest | None:
+        """Mark the request as being confirmed, if it has not changed and may still be."""
         request = person.record
         code = refusal(request, self.run.settings.bvn_consent, self.run.clock())
         if code or request.attempts != person.tries:
@@ -207,8 +206,8 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
             return None
         return request.model_copy(update={"finishing": self.run.run_id})
 
-    def call(self, caller: Caller, person: Given) -> LookupTask:
-        """Return the call that sends the password, which is not stored."""
+    def call(self, caller: Caller, person: SuppliedOtp) -> LookupTask:
+        """Return the call that sends the password; the password is not stored."""
         finish = wire.bvn_finish(person.record.held.bvn, person.otp)
         return self.consented(caller, person.record, finish)
 
@@ -218,14 +217,17 @@ class BvnConfirmations(BvnRun[ConfirmBvns, Given]):
             each.otp = ""
 
     def write(self) -> ReportParts:
-        """Write the table of every customer of the file's batches, even without a password."""
+        """Write the table of all customers of the requests' batch names.
+
+        It also shows those who supplied no password.
+        """
         states = write_bvns(self.run, lines_of(self.run.journal, self._batches))
         return ReportParts(states, {"states": states})
 
 
-def given_to(request: BvnRequest, otp: str) -> Given:
+def supplied_otp(request: BvnRequest, otp: str) -> SuppliedOtp:
     """Return a password to send for a request."""
-    return Given(
+    return SuppliedOtp(
         subject=request.subject,
         customer=request.customer,
         record=request,
@@ -235,7 +237,7 @@ def given_to(request: BvnRequest, otp: str) -> Given:
 
 
 def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> str:
-    """Return why a password for a request may not be sent, as a code; empty if it may."""
+    """Return the code of why a request's password may not be sent; empty if it may."""
     if request.state in _ENDED:
         return _ENDED[request.state]
     if request.doubt is Doubt.FINISH:
@@ -251,7 +253,7 @@ def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> str:
 
 
 def tidy_otp(text: str, digits: int) -> str | None:
-    """Return a password without spaces, dashes and spreadsheet marks; None if it is malformed."""
+    """Return a password without blanks, dashes and spreadsheet marks; None if malformed."""
     bare = bare_digits(text)
     return bare if len(bare) == digits and _DIGITS.fullmatch(bare) else None
 
@@ -266,17 +268,17 @@ def _otp_column(source: TableSource) -> int:
 
 
 def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
-    """Read the file of passwords; it needs the columns `customer_id` and `otp`, others are ignored.
+    """Read the columns `customer_id` and `otp` of a file of passwords; others are ignored.
 
     Raises:
-        InputError: there is no file, or it cannot be read as a file of passwords.
+        InputError: no file was named, or it cannot be read or lacks a column.
     """
     if not parameters.input:
         raise InputError(
             "no input file was given; name a CSV, XLSX or Parquet file with customer_id,otp"
         )
     source = open_source(Path(parameters.input))
-    found = OtpFile(settings.bvn_consent.otp_digits)
+    file = OtpFile(settings.bvn_consent.otp_digits)
     otp_at = _otp_column(source)
     id_at = [column.known for column in source.header.columns].index("customer_id")
     rows: list[tuple[int, str, str]] = []
@@ -285,62 +287,62 @@ def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
         for line, customer_id, otp in zip(batch.lines, *cells, strict=True):
             rows.append((line, (customer_id or "").strip(), (otp or "").strip()))
         for broken in batch.broken:
-            found.refuse(broken.line, "", broken.column, broken.code)
+            file.refuse(broken.line, "", broken.column, broken.code)
     number = Counter(customer_id for _, customer_id, _ in rows)
     for line, customer_id, text in rows:
-        otp = tidy_otp(text, found.digits)
+        otp = tidy_otp(text, file.digits)
         if not customer_id:
-            found.refuse(line, "", "customer_id", "customer_id_missing")
+            file.refuse(line, "", "customer_id", "customer_id_missing")
         elif number[customer_id] > 1:
-            found.refuse(line, customer_id, "customer_id", "customer_id_repeated")
+            file.refuse(line, customer_id, "customer_id", "customer_id_repeated")
         elif otp is not None:
-            found.supplied[customer_id] = line, otp
+            file.supplied[customer_id] = line, otp
         elif not text or is_absent(bare_digits(text)):
-            found.refuse(line, customer_id, "otp", "otp_missing")
+            file.refuse(line, customer_id, "otp", "otp_missing")
         else:  # columns may be swapped
-            found.refuse(line, found.shown(customer_id), "otp", "otp_malformed")
-    return found
+            file.refuse(line, file.shown(customer_id), "otp", "otp_malformed")
+    return file
 
 
-# --- links under which customers supply their passwords themselves ---
+# --- links where customers type their passwords themselves ---
 
-PATH = "/otp/"  # the portal's path of the page; the token follows
-_LINK = "bvn request"  # the purpose that such a token is signed for
+PATH = "/otp/"  # the page's path on the portal; the token follows
+_LINK = "bvn request"  # the purpose for which a link's token is signed
 
 
-class LinkWord(StrEnum):
+class OtpLinkState(StrEnum):
     """The state of a link, or the result of a password typed under it."""
 
     OPEN = "open"  # the customer may type a password
     CONFIRMED = "confirmed"
     WRONG_OTP = "wrong_otp"
-    MALFORMED = "malformed"  # it cannot be a password; nothing was sent, and it does not count
-    EXPIRED = "expired"  # the password or the request is too old, or the service knows of none
+    MALFORMED = "malformed"  # it cannot be a password; nothing was sent, the attempt is not counted
+    EXPIRED = "expired"  # the password or the request is too old, or the service has no request
     CLOSED = "closed"  # there is no such link, it has been used, or too many passwords were wrong
-    BUSY = "busy"  # another password is being sent now
+    BUSY = "busy"  # a password is being sent right now
     IN_DOUBT = "in_doubt"  # the password was sent and its answer lost: it is not sent again
     UNAVAILABLE = "unavailable"
-    """Nothing was sent: the service is unreachable, or a limit of the lender is reached."""
+    """Nothing was sent: the service is unavailable or a cap of the lender is reached; try later."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkView:
-    """What a page may show about a link: nothing that identifies the customer."""
+    """What a page may show about a link; it does not identify the customer."""
 
-    word: LinkWord
+    state: OtpLinkState
     # where the service sent the password; None if that must not be shown
     masked_contact: str | None = None
     attempts_left: int = 0  # passwords that may still be tried
 
 
-_WORDS = {
-    "already_confirmed": LinkWord.CONFIRMED,
-    "request_expired": LinkWord.EXPIRED,
-    "request_abandoned": LinkWord.EXPIRED,
-    "finish_in_doubt": LinkWord.IN_DOUBT,
-    "under_way": LinkWord.BUSY,
+_STATE_OF_REFUSAL = {
+    "already_confirmed": OtpLinkState.CONFIRMED,
+    "request_expired": OtpLinkState.EXPIRED,
+    "request_abandoned": OtpLinkState.EXPIRED,
+    "finish_in_doubt": OtpLinkState.IN_DOUBT,
+    "under_way": OtpLinkState.BUSY,
 }
-"""What a customer sees if no password is sent, by the code why; `CLOSED` for any other code."""
+"""The link's state by the code of `refusal`; `CLOSED` for any other code."""
 
 
 def token_for(journal: Journal, request: BvnRequest) -> str:
@@ -349,7 +351,7 @@ def token_for(journal: Journal, request: BvnRequest) -> str:
 
 
 def link_for(journal: Journal, settings: Settings, request: BvnRequest) -> str:
-    """Return a request's link, with the portal's host if it is known."""
+    """Return a request's link: an address on the portal, or its path if no host is configured."""
     parts = urlsplit(settings.portal_url or settings.redirect_uri)
     host = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
     return f"{host}{PATH}{token_for(journal, request)}"
@@ -363,27 +365,27 @@ def resolve_link(journal: Journal, settings: Settings, token: str) -> LinkView:
 def _resolve(
     journal: Journal, settings: Settings, token: str
 ) -> tuple[BvnRequest | None, LinkView]:
-    """Return a link's request and state; None if the token is not valid, or the request is gone."""
-    key, kept = read_signed(journal, _LINK, token), requests_of(journal)
-    request = None if key is None else kept.find(key)
-    known = {} if request is None else kept.newest([request.customer])
-    if request is None or key not in {each.key for each in known.values()}:
-        return None, LinkView(LinkWord.CLOSED)
+    """Return a link's request, too; None if the token is invalid or the request is not current."""
+    key, requests = read_signed(journal, _LINK, token), requests_of(journal)
+    request = None if key is None else requests.find(key)
+    newest = {} if request is None else requests.newest([request.customer])
+    if request is None or key not in {each.key for each in newest.values()}:
+        return None, LinkView(OtpLinkState.CLOSED)
     return request, view(request, settings, journal.clock())
 
 
 def view(request: BvnRequest, settings: Settings, now: int) -> LinkView:
     """Return the state of a request's link at an instant in microseconds."""
-    given = settings.bvn_consent
+    limits = settings.bvn_consent
     contact = request.held.masked_contact
-    left = max(0, given.otp_attempts - request.attempts)
-    word = LinkWord.WRONG_OTP if request.state is BvnState.WRONG_OTP else LinkWord.OPEN
-    if code := refusal(request, given, now):
-        word = _WORDS.get(code, LinkWord.CLOSED)
-    if request.is_open and now - request.at >= span_micros(given.abandon_after):
-        word = LinkWord.EXPIRED
-    is_shown = word in {LinkWord.OPEN, LinkWord.WRONG_OTP, LinkWord.BUSY}
-    return LinkView(word, contact, left) if is_shown else LinkView(word)
+    left = max(0, limits.otp_attempts - request.attempts)
+    state = OtpLinkState.WRONG_OTP if request.state is BvnState.WRONG_OTP else OtpLinkState.OPEN
+    if code := refusal(request, limits, now):
+        state = _STATE_OF_REFUSAL.get(code, OtpLinkState.CLOSED)
+    if request.is_open and now - request.at >= span_micros(limits.abandon_after):
+        state = OtpLinkState.EXPIRED
+    is_shown = state in {OtpLinkState.OPEN, OtpLinkState.WRONG_OTP, OtpLinkState.BUSY}
+    return LinkView(state, contact, left) if is_shown else LinkView(state)
 
 
 async def accept_otp(
@@ -394,10 +396,10 @@ async def accept_otp(
     clock: Clock = system_clock,
     transport: Transport | None = None,
 ) -> LinkView:
-    """Send a password that a customer typed under their link, and return the result.
+    """Send a password that a customer typed under their link, and return the link's new state.
 
-    The password is not stored. The call is saved in the journal before it is sent and counts under
-    every cap; of two concurrent attempts for one link, one is sent.
+    The password is not stored. The call is saved in the journal before it is sent and counts
+    against every cap. Of two passwords sent at a time under one link, one is used.
 
     Raises:
         UsageError: the settings are wrong.
@@ -405,24 +407,24 @@ async def accept_otp(
     """
 
     def resolve_first() -> tuple[BvnRequest | None, LinkView]:
-        """Check the link before a run is opened, so that an invalid link costs nothing."""
+        # before a run is opened, so that an invalid link costs nothing
         with journal_of(settings, clock=clock) as journal:
             recover_requests(journal, settings.bvn_consent)
             return _resolve(journal, settings, token)
 
     request, before = await asyncio.to_thread(resolve_first)
-    if request is None or before.word not in {LinkWord.OPEN, LinkWord.WRONG_OTP}:
+    if request is None or before.state not in {OtpLinkState.OPEN, OtpLinkState.WRONG_OTP}:
         return before
     digits = tidy_otp(otp, settings.bvn_consent.otp_digits)
     if digits is None:
-        return LinkView(LinkWord.MALFORMED, before.masked_contact, before.attempts_left)
+        return LinkView(OtpLinkState.MALFORMED, before.masked_contact, before.attempts_left)
     operation = Operation.BVN_FINISH
     async with single_call(settings, operation, clock=clock, transport=transport) as caller:
-        sending = BvnConfirmations(caller.run, ConfirmBvns())
-        given = given_to(request, digits)
-        await sending.ask_person(caller, given)
-    if given.task is None:
-        return LinkView(LinkWord.BUSY, request.held.masked_contact)
-    if given.word in {PENDING, FAILED}:
-        return LinkView(LinkWord.UNAVAILABLE, request.held.masked_contact)
-    return view(given.record, settings, clock())
+        confirmations = BvnConfirmations(caller.run, ConfirmBvns())
+        supplied = supplied_otp(request, digits)
+        await confirmations.ask_person(caller, supplied)
+    if supplied.task is None:
+        return LinkView(OtpLinkState.BUSY, request.held.masked_contact)
+    if supplied.state in {PENDING, FAILED}:
+        return LinkView(OtpLinkState.UNAVAILABLE, request.held.masked_contact)
+    return view(supplied.record, settings, clock())

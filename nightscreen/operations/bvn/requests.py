@@ -1,6 +1,6 @@
-"""Requests for BVN consent: have the service send a one-time password to customers of a file.
+"""Requesting BVN consent: which customers of a file are sent a one-time password.
 
-A customer is asked once, and again only with `--again`. Consent is judged as for the ecosystem
+A customer gets one request, a second one only with `again`. Consent is checked as for the ecosystem
 lookup, when the file is read and again before sending.
 """
 
@@ -58,13 +58,13 @@ _REFUSED = NoAnswer.REFUSED.value
 
 @dataclass(slots=True, kw_only=True)
 class Requested(Recorded):
-    """One row of the file; its word is a `NoAnswer`, or empty if its request counts."""
+    """One row of the file; its state is a `NoAnswer`, or empty if it has a request."""
 
     line: int
     customer_id: str
     consent_reference: str | None
     consent_ends_at: int
-    # the customer's data for the request; None if no request can be made for the row
+    # the request's data; None if no request can be made for the row
     held: HeldCustomer | None = field(repr=False)
 
 
@@ -72,7 +72,7 @@ def open_customers(parameters: RequestBvns) -> TableSource:
     """Open the file of customers.
 
     Raises:
-        InputError: there is none, or it cannot be read.
+        InputError: no file was named, or it cannot be read.
     """
     if not parameters.input:
         raise InputError("no input file was given; name a CSV, XLSX or Parquet file of customers")
@@ -81,7 +81,7 @@ def open_customers(parameters: RequestBvns) -> TableSource:
 
 
 class BvnRequests(BvnRun[RequestBvns, Requested]):
-    """A run that has the service send customers a one-time password."""
+    """A run that makes the service send each customer a one-time password."""
 
     flow, name = "request_bvns", "request-bvns"
     operation = Operation.BVN_START
@@ -93,32 +93,32 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
         return parameters.batch or batch_name(path), file_digest(path)
 
     def load_people(self) -> list[Requested]:
-        """Read the customers, write the quarantine, and judge the rows' eligibility and consent."""
+        """Read the customers; write quarantine; check eligibility and consent of each row."""
         run, source = self.run, open_customers(self.parameters)
         orders = DateOrders(source, run.journal.runs.date_order(run.batch))
         intake = Intake(source.header, orders=orders)
-        found: list[Requested] = []
+        people: list[Requested] = []
         refused: list[RefusedRow] = []
         problems: list[Problem] = []
         for batch in source.batches():
             result = intake.take(batch)
             refused += result.refused
             problems += result.problems
-            found += self._taken(result.rows)
-        self.rows_read, self.rows_refused = len(found) + len(refused), len(refused)
-        problems += self._choose(found)
+            people += self._people(result.rows)
+        self.rows_read, self.rows_refused = len(people) + len(refused), len(refused)
+        problems += self._choose(people)
         with run.folder.findings(source.header.columns) as write:
             write(refused, sorted(problems, key=lambda problem: problem.line))
-        return found
+        return people
 
-    def _taken(self, rows: pa.RecordBatch) -> Iterator[Requested]:
+    def _people(self, rows: pa.RecordBatch) -> Iterator[Requested]:
         if not rows.num_rows:
             return
         now, pseudonyms = self.run.clock(), self.run.journal.pseudonyms
         lawful = consent_column(rows, at=to_instant(now)).to_pylist()
         ends = consent_ends(rows).tolist()
         for index, row in enumerate(rows.to_pylist()):
-            word, held = _judge(row, self.parameters.contact, lawful=lawful[index])
+            state, held = _judge(row, self.parameters.contact, lawful=lawful[index])
             yield Requested(
                 line=row["line"],
                 customer_id=row["customer_id"],
@@ -127,18 +127,19 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
                 consent_reference=row["consent_reference"],
                 consent_ends_at=ends[index] if lawful[index] else now,
                 held=held,
-                word=word,
+                state=state,
             )
 
-    def _choose(self, found: list[Requested]) -> Iterator[Problem]:
-        """Keep requests pending only for customers without one, or if another is wanted (`again`).
+    def _choose(self, people: list[Requested]) -> Iterator[Problem]:
+        """Leave pending only people without a request, and those who need a second one.
 
-        A changed consent of a row is copied to its earlier request. A request that was refused for
-        its contact is repeated if the file has another contact now.
+        A second request is made with `again`, or if the first was refused for its contact and the
+        file now has another. A row's consent, ended or renewed, also updates its earlier request.
+        Yields the problems of rows whose BVN another row or customer is being asked for.
         """
         again = self.parameters.again
-        known = self.newest({each.customer for each in found})
-        for each in found:
+        known = self.newest({each.customer for each in people})
+        for each in people:
             earlier = known.get(each.customer)
             if earlier is None or each.held is None or earlier.subject != each.subject:
                 continue
@@ -146,33 +147,35 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
                 name: getattr(each, name) for name in ("consent_reference", "consent_ends_at")
             }
             if (renewed := earlier.model_copy(update=consent)) != earlier:
-                self.kept.put([renewed], self.run.clock())
+                self.records.put([renewed], self.run.clock())
             is_ours = earlier.run_id == self.run.run_id or earlier.finishing
             was_wrong = earlier.state is BvnState.WRONG_CONTACT
             corrected = was_wrong and each.held.contact != earlier.held.contact
-            if each.word == PENDING and (is_ours or not (again or corrected)):
-                each.word = ""
-        wanted = [each for each in found if each.word == PENDING]
-        subjects = self.kept.of_subjects({each.subject for each in wanted})
-        others = {each.subject: each.customer for each in subjects if each.state in OPEN_STATES}
-        taken: dict[bytes, bytes] = {}
-        for each in wanted:
-            finding = None
-            if taken.setdefault(each.subject, each.customer) != each.customer:
-                finding = REPEATED
-            elif not again and others.get(each.subject, each.customer) != each.customer:
-                finding = SUPERSEDED
-            if finding is not None:
-                each.word = NoAnswer.INELIGIBLE.value
-                yield Problem(each.line, "bvn", *finding, Action.INVALID)
+            if each.state == PENDING and (is_ours or not (again or corrected)):
+                each.state = ""
+        pending = [each for each in people if each.state == PENDING]
+        requests = self.records.of_subjects({each.subject for each in pending})
+        open_elsewhere = {
+            each.subject: each.customer for each in requests if each.state in OPEN_STATES
+        }
+        first_in_file: dict[bytes, bytes] = {}
+        for each in pending:
+            problem = None
+            if first_in_file.setdefault(each.subject, each.customer) != each.customer:
+                problem = REPEATED
+            elif not again and open_elsewhere.get(each.subject, each.customer) != each.customer:
+                problem = SUPERSEDED
+            if problem is not None:
+                each.state = NoAnswer.INELIGIBLE.value
+                yield Problem(each.line, "bvn", *problem, Action.INVALID)
 
     def apply_record(self, person: Requested, record: BvnRequest | None) -> None:
-        """Use the newest request for the row's BVN; one of this run is not repeated."""
+        """Set the newest request for the row's BVN; a request of this run is not repeated."""
         if record is not None and record.subject != person.subject:
             record = None
         person.record = record
-        if person.word == PENDING and record is not None and record.run_id == self.run.run_id:
-            person.word = ""
+        if person.state == PENDING and record is not None and record.run_id == self.run.run_id:
+            person.state = ""
 
     def intent(self, person: Requested) -> BvnRequest:
         """Return a new request."""
@@ -201,16 +204,16 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
         return ReportParts(states, {"states": states}, {"to_come": self._to_come(waiting)})
 
     def _line(self, row: Requested) -> BvnRecord:
-        word, request = row.word or PENDING, row.record
-        if word == PENDING and request is not None:
-            word = ""
-        elif word in {PENDING, FAILED} and self.run.stops.ending()[0] == TEST_MODE:
-            word = NoAnswer.TEST_MODE.value
+        why, request = row.state or PENDING, row.record
+        if why == PENDING and request is not None:
+            why = ""
+        elif why in {PENDING, FAILED} and self.run.stops.ending()[0] == TEST_MODE:
+            why = NoAnswer.TEST_MODE.value
         link = None if request is None else link_for(self.run.journal, self.run.settings, request)
-        return BvnRecord(row.customer_id, self.run.batch, word, request, link)
+        return BvnRecord(row.customer_id, self.run.batch, why, request, link)
 
     def quoted_more(self) -> dict[str, Any]:
-        """Return the cost of confirming later, which is when the service charges."""
+        """Return the expected cost of the confirmations, which is where the service charges."""
         return {"to_come": self._to_come(len(self.due()))}
 
     def _to_come(self, calls: int) -> dict[str, str | None]:
@@ -218,7 +221,7 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
 
 
 def _judge(row: dict[str, Any], contact: str, *, lawful: bool) -> tuple[str, HeldCustomer | None]:
-    """Return the first reason why a row cannot be asked, or pending, and the customer's data."""
+    """Return a row's state, `PENDING` or the first reason against a request, and its data."""
     usable = {
         "phone": None if row["flaws"] & Flaw.PHONE else row["phone"],
         "email": None if row["flaws"] & Flaw.EMAIL else row["email"],

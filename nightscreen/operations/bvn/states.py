@@ -1,11 +1,10 @@
-"""BVN consent: the state of a request after its two calls, and the output.
+"""BVN consent: how two calls change the state of a request, and the output table.
 
-The same rule is used for a call that has just ended and for one whose process died. A call whose
-answer was lost is never repeated automatically. `requests` decides which customers to ask,
-`confirmations` which passwords to send. In the output an answer is shown only if the customer's
-consent is valid now. A record is compared with the lender's data, and each result is explained to
-the analyst by quoting both sides. A record may be incomplete (specification, BVN details): a
-missing field is not a contradiction.
+A call whose answer was lost is never repeated automatically. `requests` decides which customers to
+ask, `confirmations` which passwords to send. The output shows a BVN record only if the customer's
+consent is valid at this moment. It compares the record with the lender's data and quotes what was
+compared. A record may be incomplete (specification, BVN details): a missing field counts against
+nobody.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from nightscreen.operations.person_run import CallEnd
     from nightscreen.schemas.requests import Request
 
-_SAID = {
+_STATE_OF_TROUBLE = {
     FailureReason.OTP_WRONG.value: BvnState.WRONG_OTP,
     FailureReason.OTP_EXPIRED.value: BvnState.EXPIRED,
     FailureReason.OTP_UNASKED.value: BvnState.EXPIRED,
@@ -65,7 +64,7 @@ _SHOWN_FIRST, _SHOWN_LAST = 4, 3  # characters of a phone number: `+234` and the
 
 
 def requests_of(journal: Journal) -> Records[BvnRequest]:
-    """Return the records of requests in a journal."""
+    """Return the requests of a journal."""
     return Records(journal, BvnRequest)
 
 
@@ -80,7 +79,7 @@ def after_start(request: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
     if end is None:
         return None
     contact = end.contact
-    if end.body:  # it has the contact that the password was sent to
+    if end.body:  # it has the contact to which the password was sent
         answer = parse_answer(Operation.BVN_START, end.body)
         contact = answer.masked_contact if isinstance(answer, BvnStarted) else None
     held = replace(request.held, masked_contact=masked(contact))
@@ -98,9 +97,10 @@ def after_start(request: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
 
 
 def after_finish(request: BvnRequest, end: CallEnd | None) -> BvnRequest:
-    """Return a request after its second call, free for another password if one is allowed.
+    """Return a request after its second call.
 
-    A wrong password is counted; a password whose answer was lost may have been used and charged.
+    Another password may be sent if this one was wrong, which is counted, or was not sent. A call
+    whose answer was lost may have used the password up and been charged.
     """
     free = request.model_copy(update={"finishing": None})
     if end is None:
@@ -111,19 +111,19 @@ def after_finish(request: BvnRequest, end: CallEnd | None) -> BvnRequest:
     ended = {"settled_at": end.settled_at, "attempts": request.attempts + 1}
     if end.is_answered:
         cost_micro = request.cost_micro + (end.cost_micro or 0)
-        sure = {"state": BvnState.CONFIRMED, "cost_micro": cost_micro}
-        return answered.model_copy(update={**ended, **sure, "attempts": request.attempts})
+        confirmed = {"state": BvnState.CONFIRMED, "cost_micro": cost_micro}
+        return answered.model_copy(update={**ended, **confirmed, "attempts": request.attempts})
     if end.is_lost:
         lost = {"doubt": Doubt.FINISH, "attempts": request.attempts + 1}
         return answered.model_copy(update=lost)
-    state = _SAID.get(end.trouble or "")
+    state = _STATE_OF_TROUBLE.get(end.trouble or "")
     if state is None:
         return free.model_copy(update={"trouble": end.trouble})
     return answered.model_copy(update={"state": state, **ended})
 
 
 def masked(contact: str | None) -> str | None:
-    """Return a contact as masked by the service, or masked here if it did not."""
+    """Return a contact as the service masked it; if the service did not, mask it here."""
     if contact is None or _MASKS & set(contact):
         return contact
     name, at, host = contact.partition("@")
@@ -133,29 +133,32 @@ def masked(contact: str | None) -> str | None:
 
 
 def recover_requests(journal: Journal, settings: BvnConsent, run_id: str = "") -> None:
-    """Update requests whose process died during a call, and abandon those that waited too long.
+    """Recover calls whose process died, and abandon requests that have waited too long.
 
-    `run_id` is a run that is being resumed or closed, so its calls are not under way.
+    Args:
+        journal: where the requests are.
+        settings: how long a request may wait.
+        run_id: a run that is being resumed or closed: none of its calls is under way.
     """
-    BvnRun.learn_dead(journal, run_id)
-    kept, now = requests_of(journal), journal.clock()
+    BvnRun.recover_dead_calls(journal, run_id)
+    requests, now = requests_of(journal), journal.clock()
     waiting = records.c.state.in_([*OPEN_STATES, UNDER_WAY])
     asked_before = records.c.created_at < now - span_micros(settings.abandon_after)
-    for each in kept.select(waiting, asked_before):
+    for each in requests.select(waiting, asked_before):
         if each.finishing is None:
-            given_up = {"state": BvnState.ABANDONED, "settled_at": now}
-            kept.replace(each.model_copy(update=given_up), each, now)
+            abandoned = {"state": BvnState.ABANDONED, "settled_at": now}
+            requests.replace(each.model_copy(update=abandoned), each, now)
 
 
 class BvnRun(RecordRun[P, S]):
-    """A run of one of the two stages."""
+    """A run of either stage: requests or confirmations."""
 
     kind = SubjectKind.BVN
     model, under_way = BvnRequest, UNDER_WAY
 
     @staticmethod
     def made_by(record: BvnRequest) -> tuple[str, Operation]:
-        """Return the run that makes the first or the second call of a request."""
+        """Return the id of the run that makes the first or the second call, and which it is."""
         if record.finishing:
             return record.finishing, Operation.BVN_FINISH
         return record.run_id, Operation.BVN_START
@@ -166,13 +169,13 @@ class BvnRun(RecordRun[P, S]):
         return after_finish(record, end) if record.finishing else after_start(record, end)
 
     def reload(self) -> None:
-        """Update requests of dead processes, and abandon those that waited too long."""
+        """Recover dead calls, abandon old requests, and update people from the journal."""
         run = self.run
         recover_requests(run.journal, run.settings.bvn_consent, run.run_id)
         self.look_up(self.people)
 
     def consented(self, caller: Caller, request: BvnRequest, sent: Request) -> LookupTask:
-        """Return a call about a request's BVN, under its customer's consent."""
+        """Return a call about a request's BVN, under the customer's consent."""
         return caller.task(
             sent,
             kind=self.kind,
@@ -190,7 +193,7 @@ _NOT_IN_ACCOUNTS = "the answer is a list of accounts, which has none"
 _NOT_IN_RECORD = "the BVN record has none"
 _NOT_HELD = "we hold none"
 TEXT = pa.string()
-_BLOCK = 1000  # rows made at once: bounds memory
+_BLOCK = 1000  # rows built at once: bounds memory
 _FIELDS = tuple(name for name in BvnDetails.model_fields if name in BvnDetails.specified)
 _ACCOUNT_FIELDS = tuple(name for name in BvnAccount.model_fields if name != "extra")
 ACCOUNTS = pa.list_(pa.struct([pa.field(name, pa.string()) for name in _ACCOUNT_FIELDS]))
@@ -228,44 +231,44 @@ EXPLAINED = {
 
 @dataclass(frozen=True, slots=True)
 class BvnRecord:
-    """One row of the output; the last four attributes are filled in when it is written."""
+    """One row of the output; the last four fields depend on consent at the moment of writing."""
 
-    customer_id: str  # the lender's id
+    customer_id: str
     batch: str
-    why: str = ""  # why there is no request to show; empty if there is one
+    why: str = ""  # why the row has no request; empty if it has one
     request: BvnRequest | None = None
-    link: str | None = None  # the page where the customer can type the password
+    link: str | None = None  # where the customer can type the password
     shown: BvnRequest | None = None  # the request; None if it may not be shown
-    checked_at: int | None = None
+    checked_at: int | None = None  # microseconds
     answer: BvnDetails | None = None  # the service's record of a confirmed customer
     compared: BvnComparison | None = None
 
     @property
     def state(self) -> str:
-        """Return the request's state, or why there is none to show."""
+        """Return the request's state, or why none is shown."""
         return self.shown.state.value if self.shown else self.why or NoAnswer.REFUSED.value
 
     @property
     def doubt(self) -> str | None:
-        """Return which call's answer was lost, or None."""
+        """Return which call's answer was lost, if any."""
         return self.shown.doubt.value if self.shown and self.shown.doubt else None
 
     @property
     def accounts(self) -> list[dict[str, Any]] | None:
         """Return the linked accounts; None if the answer has none."""
-        told = self.answer.accounts if self.answer else ()
-        return [{name: getattr(each, name) for name in _ACCOUNT_FIELDS} for each in told] or None
+        linked = self.answer.accounts if self.answer else ()
+        return [{name: getattr(each, name) for name in _ACCOUNT_FIELDS} for each in linked] or None
 
 
-def _whole(told: bool | None) -> int | None:
-    return None if told is None else int(told)
+def _as_integer(flag: bool | None) -> int | None:
+    return None if flag is None else int(flag)
 
 
 def _of(
     part: str, name: str, kind: pa.DataType = TEXT
 ) -> tuple[pa.DataType, Callable[[BvnRecord], Any]]:
-    """Return a column that shows a field of a part of a row; null if the part is missing."""
-    return kind, lambda row: (found := getattr(row, part)) and getattr(found, name)
+    """Return a column for a field of one part of a row; null if the row lacks the part."""
+    return kind, lambda row: (value := getattr(row, part)) and getattr(value, name)
 
 
 BVNS = OutputTable[BvnRecord](
@@ -282,7 +285,12 @@ BVNS = OutputTable[BvnRecord](
     consent_reference=_of("shown", "consent_reference"),
     otp_link=(TEXT, lambda row: row.link if row.shown and row.shown.is_open else None),
     **{f"bvn_{name}": _of("answer", name, _kind(name)) for name in _FIELDS}
-    | {"bvn_watchlisted": (pa.int64(), lambda row: _whole(row.answer and row.answer.watchlisted))},
+    | {
+        "bvn_watchlisted": (
+            pa.int64(),
+            lambda row: _as_integer(row.answer and row.answer.watchlisted),
+        )
+    },
     bvn_extra=(
         TEXT,
         lambda row: (row.answer and row.answer.extra and row.answer.extra_json()) or None,
@@ -296,7 +304,7 @@ BVNS = OutputTable[BvnRecord](
     phone_explained=_of("compared", "phone_explained"),
     checked_at=(INSTANT, lambda row: row.checked_at),
     cost=(COST, lambda row: from_micro(row.request.cost_micro if row.request else 0)),
-    # that asked, or that supplied the last password
+    # the run that requested, or that sent the last password
     run_id=(TEXT, lambda row: row.shown and (row.shown.finish_run_id or row.shown.run_id)),
 )
 
@@ -316,7 +324,7 @@ def write_bvns(run: Run, lines: Sequence[BvnRecord]) -> dict[str, int]:
 
 
 def _shown(journal: Journal, lines: Sequence[BvnRecord], now: int) -> Iterator[BvnRecord]:
-    """Yield the lines with everything that may be shown now."""
+    """Yield the rows with what may be shown at this moment filled in."""
     check = Operation.BVN_FINISH
     subjects = [line.request.subject for line in lines if line.request is not None]
     stored = journal.answers.latest(check.value, subjects)
@@ -325,24 +333,24 @@ def _shown(journal: Journal, lines: Sequence[BvnRecord], now: int) -> Iterator[B
         if request is None or line.why or now >= request.consent_ends_at:
             yield line
             continue
-        kept = stored.get(request.subject) if request.state is BvnState.CONFIRMED else None
+        saved = stored.get(request.subject) if request.state is BvnState.CONFIRMED else None
         answer = compared = None
-        if kept is not None:
-            found = parse_answer(check, journal.answers.body(check.value, kept))
-            if isinstance(found, BvnDetails):
-                answer, compared = found, compare(request.held, found)
-        at = None if kept is None else kept.answered_at
+        if saved is not None:
+            parsed = parse_answer(check, journal.answers.body(check.value, saved))
+            if isinstance(parsed, BvnDetails):
+                answer, compared = parsed, compare(request.held, parsed)
+        at = None if saved is None else saved.answered_at
         yield replace(line, shown=request, checked_at=at, answer=answer, compared=compared)
 
 
 def lines_of(journal: Journal, batches: Iterable[str]) -> list[BvnRecord]:
-    """Return a line for the newest request of each customer of some batches."""
-    asked = requests_of(journal).select(records.c.batch.in_(sorted(set(batches))))
-    last = {each.customer: each.key for each in asked}
+    """Return a row for the newest request of each customer of some batch names."""
+    requests = requests_of(journal).select(records.c.batch.in_(sorted(set(batches))))
+    newest = {each.customer: each.key for each in requests}
     return [
         BvnRecord(each.held.customer_id, each.batch, request=each)
-        for each in asked
-        if last[each.customer] == each.key
+        for each in requests
+        if newest[each.customer] == each.key
     ]
 
 
@@ -357,7 +365,7 @@ PERSONAL = tuple(
 def is_theirs(answer: BvnDetails, rows: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether a BVN answer agrees with the customer by any of their rows.
 
-    A record that contradicts them may be another person's.
+    A record that contradicts them may belong to another person.
     """
     names = ("phone", *NAME_FIELDS, "date_of_birth")
     held = (HeldCustomer("", "", "", **{name: row.get(name) for name in names}) for row in rows)
@@ -370,7 +378,7 @@ def is_theirs(answer: BvnDetails, rows: Iterable[Mapping[str, Any]]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BvnComparison:
-    """The result for each field: a grade or a truth value, None if one side is missing, and why."""
+    """The result of each comparison, None if one side is missing, and an explanation."""
 
     name_match: str | None
     name_explained: str
@@ -381,7 +389,7 @@ class BvnComparison:
 
 
 def compare(held: HeldCustomer, answer: BvnDetails) -> BvnComparison:
-    """Compare a customer with a BVN answer, by its details or else by its accounts."""
+    """Compare a customer with a BVN answer: its details, or its accounts if it has nothing else."""
     if answer.only_accounts():
         name, explained = _best_account(held, answer.accounts)
         return BvnComparison(name, explained, None, _NOT_IN_ACCOUNTS, None, _NOT_IN_ACCOUNTS)
@@ -397,7 +405,7 @@ def compare(held: HeldCustomer, answer: BvnDetails) -> BvnComparison:
 
 
 def _best_account(held: HeldCustomer, accounts: Sequence[BvnAccount]) -> tuple[str | None, str]:
-    """Return the best grade of the accounts' names, and its explanation."""
+    """Return the grade of the account whose name agrees best."""
     matches = [match_names(held.names, account.account_name) for account in accounts]
     known = [match for match in matches if match is not None]
     if not known:
@@ -422,7 +430,7 @@ def _dates(ours: date | None, theirs: date | None) -> tuple[bool | None, str]:
 
 
 def _phones(ours: str | None, theirs: str | None) -> tuple[bool | None, str]:
-    """Compare the last ten digits; digits masked by the service match any digit."""
+    """Compare the last ten digits; a masked digit agrees with any."""
     own, others = _national(ours), _national(theirs)
     if not others:
         return None, _NOT_IN_RECORD
@@ -430,10 +438,10 @@ def _phones(ours: str | None, theirs: str | None) -> tuple[bool | None, str]:
         return None, _NOT_HELD
     if len(own) < NATIONAL_DIGITS or len(others) < NATIONAL_DIGITS:
         return None, "one of the two is no whole phone number"
-    shown = [(one, other) for one, other in zip(own, others, strict=True) if other != "*"]
+    shown = [pair for pair in zip(own, others, strict=True) if pair[1] != "*"]
     if not shown:
         return None, "the BVN record shows no digit"
-    if all(one == other for one, other in shown):
+    if all(mine == other for mine, other in shown):
         covered = "" if len(shown) == NATIONAL_DIGITS else f" on the {len(shown)} digits shown"
         return True, f"agree{covered}: ...{others[-4:]}"
     return False, f"against: ...{own[-4:]} / ...{others[-4:]}"

@@ -1,1 +1,1 @@
-"""Consent of customers to share their transactions: links, codes, grants."""
+"""Consent of customers to share their transactions: links, codes and grants."""

@@ -1,1 +1,1 @@
-"""Loan offers and loans followed."""
+"""Loan offers, tracking of loans, and the import of a loan book."""

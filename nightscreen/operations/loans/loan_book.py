@@ -1,9 +1,9 @@
-"""A lender's loan book, one row per loan and day: read it, judge it, and link loans to decisions.
+"""Import of a lender's loan book, one row per loan and day, linked to the decisions.
 
-Headings, mapping, absent values, amounts and dates are read as in every file (`runs/intake`); this
-module has the required columns of a loan's row and the defaults of the others. Mistakes are values.
-An import is a separate run, so that erasure and purge find its quarantine; it makes no call and
-spends nothing. Importing the same file again changes nothing. `results/outcomes` reports outcomes.
+Headings, mapping, amounts and dates are read as in every file (`runs/intake`). This module says
+what a row must have, and what is derived if a value is missing. An import is a run, so that erasure
+and purge find its quarantine; it makes no calls and is free. Importing the same file again changes
+nothing. `results/outcomes` reports outcomes.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ if TYPE_CHECKING:
 
 
 _REFUSED = partial(Issue, action=Action.REFUSED)
-LOAN_MISSING = _REFUSED("loan_id_missing", "The row has no loan id; add one and feed it back.")
+LOAN_MISSING = _REFUSED("loan_id_missing", "The row has no loan id; add one and import it again.")
 DAY_MISSING = _REFUSED(
     "as_of_missing", "The row does not say which day it describes; write as_of as 2026-03-31."
 )
 DISBURSED_MISSING = _REFUSED(
     "disbursed_at_missing",
-    "The row does not say when the money went out, so that no decision can be tied to it.",
+    "The row does not say when the loan was disbursed, so no decision can be linked to it.",
 )
 DAY_TOO_EARLY = _REFUSED(
-    "as_of_before_disbursal", "The day is before the money went out; correct one of the dates."
+    "as_of_before_disbursal", "The day is before the disbursal; correct one of the dates."
 )
 DAY_AHEAD = _REFUSED("as_of_ahead", "The day is more than a year ahead; correct the date.")
 DAY_REPEATED = _REFUSED(
@@ -80,10 +80,10 @@ DAYS_UNREADABLE = _WARNED(
 )
 STATUS_UNKNOWN = _WARNED(
     "loan_status_unknown",
-    "The loan's status is no known word: what the row says of days and amounts counts alone. Add "
-    "the word to data/loan_statuses.csv.",
+    "The loan's status is not known: only the row's days and amounts count. Add the status to "
+    "data/loan_statuses.csv.",
 )
-_AHEAD_DAYS = 366  # a year, or a leap year: a later day is a typing mistake
+_AHEAD_DAYS = 366  # a year, a leap year too: a date beyond it is a typing error
 _DAYS = re.compile(r"(-?)(\d{1,5})(?:\.0+)?\s*(?:d|days?)?", re.IGNORECASE)
 _YES = frozenset({"yes", "y", "true", "t", "1", "restructured", "rescheduled"})
 _AMOUNTS = ("principal", "due", "paid", "outstanding")
@@ -91,11 +91,11 @@ _ENDED = (LoanStanding.CLOSED, LoanStanding.NOT_LENT)
 
 
 class LoanBook:
-    """Judges and imports the rows of one file in blocks; a repeated import changes nothing.
+    """Checks and imports the rows of one file, a block at a time.
 
     Attributes:
-        rows: how many rows were `read`, imported (`screened`) and `quarantined`.
-        counts: how many loans are `new` or `changed`, and how many are linked to a decision.
+        rows: number of rows `read`, imported (`screened`) and `quarantined`.
+        counts: number of loans that are `new` or `changed`, and of those linked to a decision.
     """
 
     def __init__(self, journal: Journal, header: Header, now: int) -> None:
@@ -103,24 +103,24 @@ class LoanBook:
         self._today = to_instant(now).astimezone(LAGOS).date()
         self._store = Records(journal, LoanOutcome)
         self._seen: set[int] = set()  # hashes of loan and day
-        self._disguises: dict[str, Issue | None] = {}  # a customer has a row for each day
-        self._tied: dict[str, bool] = {}
+        self._id_issues: dict[str, Issue | None] = {}  # cached: a customer has a row for each day
+        self._has_decision: dict[str, bool] = {}  # by the loan's key
         self.rows: Counter[str] = Counter(read=0, screened=0, quarantined=0)
         self.counts: Counter[str] = Counter(new=0, changed=0, decided=0, never_decided=0)
 
     def import_batch(self, batch: SourceBatch) -> tuple[list[RefusedRow], list[Problem]]:
-        """Import the valid rows; return the refused ones, and all problems."""
+        """Import the valid rows of a batch; return the refused rows, and all problems by line."""
         issues = Issues.blank(batch.lines)
         refusals: dict[int, tuple[str, Issue]] = {}
         loans: dict[str, LoanOutcome] = {}
         for number, row in enumerate(self._rows(batch, issues)):
-            found = self._judge(row, number, issues)
-            if isinstance(found, LoanOutcome):
-                known = loans.get(found.key)
-                loans[found.key] = found if known is None else known.joined(found)
+            judged = self._judge(row, number, issues)
+            if isinstance(judged, LoanOutcome):
+                known = loans.get(judged.key)
+                loans[judged.key] = judged if known is None else known.joined(judged)
             else:
-                refusals[number] = found
-                issues.add(number, *found)
+                refusals[number] = judged
+                issues.add(number, *judged)
         self._save_outcomes(list(loans.values()))
         refused = [*batch.broken, *refused_rows(batch, refusals)]
         broken = [each.problem for each in batch.broken]
@@ -130,11 +130,11 @@ class LoanBook:
         return refused, sorted([*issues.problems, *broken], key=lambda problem: problem.line)
 
     def _rows(self, batch: SourceBatch, issues: Issues) -> Iterator[dict[str, Any]]:
-        """Yield the rows with each cell judged on its own."""
+        """Yield the rows, each value parsed on its own."""
 
         def undated(trouble: InstantProblem) -> Issue:
             code, hint = trouble.value
-            hint = f"{hint} Without it no decision can be tied to the loan."
+            hint = f"{hint} Without it no decision can be linked to the loan."
             return Issue(code, hint, Action.WARNED)
 
         order = self._header.date_order
@@ -157,9 +157,9 @@ class LoanBook:
     def _judge(
         self, row: Mapping[str, Any], number: int, issues: Issues
     ) -> LoanOutcome | tuple[str, Issue]:
-        """Return a row's loan, or the column and issue it is refused for."""
-        if wrong := self._wrong(row):
-            return wrong
+        """Return a row's loan, or the column and the issue it is refused for."""
+        if refusal := self._refusal(row):
+            return refusal
         customer, loan, as_of = row["customer_id"], row["loan_id"], row["as_of"]
         if as_of > self._today:
             issues.add(number, "as_of", DAY_AHEAD_TAKEN)
@@ -188,15 +188,15 @@ class LoanBook:
             ever_restructured=day.restructured,
         )
 
-    def _wrong(self, row: Mapping[str, Any]) -> tuple[str, Issue] | None:
-        """Return why a row lacks a valid customer, loan id or day, or None."""
+    def _refusal(self, row: Mapping[str, Any]) -> tuple[str, Issue] | None:
+        """Return the column and the issue of a row without a usable customer, loan or day."""
         customer, as_of = row["customer_id"], row["as_of"]
         if customer is None:
             return "customer_id", ID_MISSING
-        if customer not in self._disguises:
-            self._disguises[customer] = judge_customer_id(customer)
-        if disguise := self._disguises[customer]:
-            return "customer_id", disguise
+        if customer not in self._id_issues:
+            self._id_issues[customer] = judge_customer_id(customer)
+        if issue := self._id_issues[customer]:
+            return "customer_id", issue
         if row["loan_id"] is None:
             return "loan_id", LOAN_MISSING
         if as_of is None:
@@ -205,25 +205,25 @@ class LoanBook:
         return ("as_of", DAY_AHEAD) if ahead else None
 
     def _save_outcomes(self, loans: list[LoanOutcome]) -> None:
-        """Save loans with the decisions that were in force at their disbursement."""
-        paid_out = [(each.customer_id, each.disbursed_at) for each in loans]
-        tied = []
-        for each, stood in zip(loans, decisions_as_of(self._journal, paid_out), strict=True):
-            self._tied[each.key] = stood is not None
-            decided = {} if stood is None else {"batch": stood.batch, "run_id": stood.run_id}
-            tied.append(each.model_copy(update={"stood": stood, **decided}))
-        new, changed = self._store.merge(tied, LoanOutcome.joined, self._now)
+        """Link loans to the decisions that were in force at disbursement, and save them."""
+        disbursed = [(each.customer_id, each.disbursed_at) for each in loans]
+        linked = []
+        for each, decision in zip(loans, decisions_as_of(self._journal, disbursed), strict=True):
+            self._has_decision[each.key] = decision is not None
+            run = {} if decision is None else {"batch": decision.batch, "run_id": decision.run_id}
+            linked.append(each.model_copy(update={"stood": decision, **run}))
+        new, changed = self._store.merge(linked, LoanOutcome.joined, self._now)
         self.counts.update(new=new, changed=changed)
-        self.counts["decided"] = sum(self._tied.values())
-        self.counts["never_decided"] = len(self._tied) - self.counts["decided"]
+        self.counts["decided"] = sum(self._has_decision.values())
+        self.counts["never_decided"] = len(self._has_decision) - self.counts["decided"]
 
 
 def _day(row: Mapping[str, Any]) -> LoanDay:
-    """Return a loan's state on a day, with defaults for missing values."""
-    days, word = row["days_past_due"], row["restructured"]
+    """Return a loan's status on the row's day; missing values are derived from the others."""
+    days, restructured_text = row["days_past_due"], row["restructured"]
     standing = _standing(row)
-    restructured = word is not None and fold(word) in _YES
-    if days is None:  # the days since its maturity date, if anything is still owed
+    restructured = restructured_text is not None and fold(restructured_text) in _YES
+    if days is None:  # the days since maturity, if anything is still owed
         due, paid, owed = row["due"], row["paid"], row["outstanding"]
         is_settled = owed is not None and not owed
         is_settled |= owed is None and due is not None and paid is not None and paid >= due
@@ -245,19 +245,19 @@ def _day(row: Mapping[str, Any]) -> LoanDay:
 
 
 def _judge_days(text: str) -> Validated[int]:
-    """Judge days past due; a negative number is days until it is due, and counts as 0."""
-    found = _DAYS.fullmatch(text.replace(",", ""))
-    if found is None:
+    """Parse days past due; a negative number means not yet due, so 0."""
+    match = _DAYS.fullmatch(text.replace(",", ""))
+    if match is None:
         return Validated(None, (DAYS_UNREADABLE,))
-    return Validated(0 if found[1] else int(found[2]))
+    return Validated(0 if match[1] else int(match[2]))
 
 
-def _judge_status(word: str) -> Validated[str]:
-    return Validated(word, () if standing_of(word) else (STATUS_UNKNOWN,))
+def _judge_status(text: str) -> Validated[str]:
+    return Validated(text, () if standing_of(text) else (STATUS_UNKNOWN,))
 
 
 def _standing(row: Mapping[str, Any]) -> LoanStanding:
-    """Return a loan's status by its status word, else by its amounts and days."""
+    """Return a loan's standing from its status text, else from its amounts and days."""
     if (known := standing_of(row["status"] or "")) is not None:
         return known
     if row["written_off_at"] is not None:
@@ -267,7 +267,7 @@ def _standing(row: Mapping[str, Any]) -> LoanStanding:
     return LoanStanding.PAST_DUE if row["days_past_due"] else LoanStanding.OPEN
 
 
-BLOCK = 20_000  # rows whose decisions are looked up and whose outcomes are saved together
+BLOCK = 20_000  # rows imported at once: bounds memory
 
 
 def import_outcomes(
@@ -321,6 +321,6 @@ def import_outcomes(
     journal.runs.finish(run_id, state=COMPLETED, stop_reason=None, report=report)
     if not book.rows["screened"]:
         raise InputError(
-            f"{path}: no row could be taken in; see {folder.path / QUARANTINE}, which says why"
+            f"{path}: no row could be imported; see {folder.path / QUARANTINE}, which says why"
         )
     return report

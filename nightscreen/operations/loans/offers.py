@@ -1,13 +1,13 @@
-"""Loan offers: one link for each customer and product, whichever run or process asks for it.
+"""Loan offers: one application link for each customer and product.
 
-Offers are made only from finished runs that may be published; from a portfolio run only for rows
-with a request, unless unsolicited offers are chosen. A row's decision is the newest valid one: a
-review is valid for the evidence it was made on, and a later run may have decided differently.
+Offers are made from a finished, publishable run. In a portfolio run only rows with a request get
+one, unless unsolicited offers are chosen. A row's decision is the newest valid one: a review is
+valid for the evidence it was made on, and a later run may have decided differently.
 
 An offer is saved in the journal before its call is sent, under a key that only one process can
 write. A call whose answer was lost is never repeated automatically. `offers.parquet` and
-`offers.csv`, ready for a mail merge, have names, contacts, references and links; report, calls and
-manifest have none of them.
+`offers.csv`, ready for a mail merge, contain names, contacts, references and links; report, calls
+and manifest contain none of them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from nightscreen.schemas.columns import NAME_FIELDS, REQUESTED
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.errors import InputError, StoppedError
-from nightscreen.schemas.offers import LinkState, Offer, OfferLoans, OfferWord
+from nightscreen.schemas.offers import LinkState, Offer, OfferLoans, OfferState
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.schemas.stops import COMPLETED, STOPPED, TEST_MODE
 from nightscreen.values.addresses import judge_email
@@ -73,14 +73,12 @@ class OfferSource:
     run_id: str
     batch: str
     parts: tuple[Path, ...]  # its enriched rows, in order
-    # whether rows without a request get offers too: they are applications, or the lender has chosen
-    # unsolicited offers
-    every_row: bool
+    every_row: bool  # rows without a request get offers too: applications, or unsolicited offers
 
 
 @dataclass(slots=True, kw_only=True)
 class Offered(Recorded):
-    """One row with a chosen decision; its word is an `OfferWord`."""
+    """One row with a chosen decision; its state is an `OfferState`."""
 
     customer_id: str = field(repr=False)
     customer_name: str | None = field(repr=False)
@@ -95,23 +93,23 @@ class Offered(Recorded):
 
     @property
     def problem(self) -> str | None:
-        """Return why this session's call gave no link, or None."""
+        """Return why this session's call produced no link."""
         reading = None if self.task is None else self.task.reading
         return None if reading is None or reading.trouble is None else reading.trouble.value
 
     @property
     def link(self) -> Offer | None:
-        """Return the row's offer if its reference and link are known."""
-        linked = self.word in {OfferWord.OFFERED, OfferWord.ALREADY_OFFERED}
+        """Return the customer's offer, if its reference and link are known."""
+        linked = self.state in {OfferState.OFFERED, OfferState.ALREADY_OFFERED}
         return self.record if linked else None
 
 
 def read_source(parameters: OfferLoans) -> OfferSource:
-    """Read the folder of the run from which offers are made.
+    """Read the folder of the run from which to make offers.
 
     Raises:
-        InputError: it is not the folder of a finished screening run, it may not be published, or no
-            row of it has a request.
+        InputError: it is no folder of a finished screening run, must not be published, or none of
+            its customers requested a loan.
     """
     folder = Path(parameters.run_dir)
     report, manifest = _document(folder / REPORT), _document(folder / MANIFEST)
@@ -141,16 +139,16 @@ def _has_request(part: Path) -> bool:
 
 def _document(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        document = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError):
         raise InputError(f"{path} cannot be read; restore the run's folder") from None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _why_not(run_id: str, report: Mapping[str, Any], *, is_finished: bool) -> str:
-    """Return why no offer may be made from a run, and what to do; empty if offers may be made."""
+    """Return why no offers may be made from a run, and what to do; empty if they may."""
     state = report.get("state")
     if "flow" in report:
         return (
@@ -159,23 +157,24 @@ def _why_not(run_id: str, report: Mapping[str, Any], *, is_finished: bool) -> st
         )
     if state == TEST_MODE:
         return (
-            "met the service in test mode: nothing of it may be used; screen again with a live key"
+            "met the service in test mode: its results may not be used; screen again with a live "
+            "key"
         )
     if not is_finished or state == STOPPED:
         stopped = f"was stopped ({report.get('stop_reason')})"
         unfinished = f"is not finished: it has no {MANIFEST}"
-        said = stopped if is_finished else unfinished
-        return f"{said}; resume it with: nightscreen screen --run {run_id}"
+        why = stopped if is_finished else unfinished
+        return f"{why}; resume it with: nightscreen screen --run {run_id}"
     if report.get(HELD) and not report.get(RELEASED):
         return (
-            "is held, since its night was not plausible; look at its report, then release it with: "
-            f"nightscreen runs release {run_id} --reason WHY"
+            "is held, since its results were not plausible; look at its report, then release it "
+            f"with: nightscreen runs release {run_id} --reason WHY"
         )
     return "" if state == COMPLETED else "did not complete; screen again"
 
 
 def _parts(folder: Path, run_id: str, manifest: Mapping[str, Any]) -> Iterator[Path]:
-    """Yield the enriched parts that the manifest lists, checked against it."""
+    """Yield the enriched parts listed in the manifest, their digests checked."""
     listed = {n: f for n, f in manifest["files"].items() if n.startswith("enriched/")}
     if not listed:
         raise InputError(f"the rows of run {run_id} were purged; screen again, then offer")
@@ -195,43 +194,43 @@ def candidates(
 ) -> tuple[list[Offered], int]:
     """Return the rows with a chosen decision, in order, and the number of all rows.
 
-    A row that must not get an offer has another word than `PENDING`.
+    A row's state is `PENDING`, or why no offer is made to it regardless of earlier offers.
     """
-    names, wanted = journal.pseudonyms, frozenset(parameters.decisions)
+    names, chosen = journal.pseudonyms, frozenset(parameters.decisions)
     reviews = current_reviews(journal, source.batch)
     disputed = contested(journal, source.batch)
-    found: list[Offered] = []
-    number = 0
+    offers: list[Offered] = []
+    number_of_rows = 0
     for customers in read_customers(source.parts, _READ, BLOCK_ROWS):
-        number += customers.num_rows
+        number_of_rows += customers.num_rows
         rows = {
             names.customer(source.batch, row["customer_id"]): row for row in customers.to_pylist()
         }
-        asked = {
-            each: row for each, row in rows.items() if row["decision"] in wanted or each in reviews
+        selected = {
+            each: row for each, row in rows.items() if row["decision"] in chosen or each in reviews
         }
-        known = Customers(journal).known(list(asked))
-        for each, row in asked.items():
+        known = Customers(journal).known(list(selected))
+        for each, row in selected.items():
             own = decision = str(row["decision"])
-            by = "policy"  # the newest decision holds, whoever made it
+            by = "policy"  # the newest decision counts, by policy or review
             part = known[each].state.get(LISTED_PART) if each in known else None
             if (review := reviews.get(each)) is not None:
                 decision, by = review.decision, "review"
             elif part is not None and part.run_id != source.run_id:
                 decision = str(part.values["decision"])
-            if own not in wanted and (decision not in wanted or by != "review"):
+            if own not in chosen and (decision not in chosen or by != "review"):
                 continue
             requested = any(row.get(name) is not None for name in REQUESTED)
-            word = OfferWord.PENDING if source.every_row or requested else OfferWord.NO_REQUEST
+            state = OfferState.PENDING if source.every_row or requested else OfferState.NO_REQUEST
             if each in disputed:
-                word = OfferWord.CONTESTED
-            if decision not in wanted:
-                word = OfferWord.SUPERSEDED
-            email = _sound(row.get("email"), judge_email)
-            phone = _sound(row.get("phone"), judge_phone)
-            filled_in = [{"email": email, "phone": phone}[name] for name in parameters.prefill]
-            if word == OfferWord.PENDING and filled_in and not any(filled_in):
-                word = OfferWord.NO_CONTACT
+                state = OfferState.CONTESTED
+            if decision not in chosen:
+                state = OfferState.SUPERSEDED
+            email = _well_formed(row.get("email"), judge_email)
+            phone = _well_formed(row.get("phone"), judge_phone)
+            prefilled = [{"email": email, "phone": phone}[name] for name in parameters.prefill]
+            if state == OfferState.PENDING and prefilled and not any(prefilled):
+                state = OfferState.NO_CONTACT
             offered = Offered(
                 customer=names.customers_anywhere([row["customer_id"]]),
                 customer_id=row["customer_id"],
@@ -240,16 +239,16 @@ def candidates(
                 phone=phone,
                 decision=decision,
                 decided_by=by,
-                word=word,
+                state=state,
                 source=source,
                 product_id=parameters.product,
             )
-            found.append(offered)
-    return found, number
+            offers.append(offered)
+    return offers, number_of_rows
 
 
-def _sound(text: str | None, judge: Callable[[str], Validated[str]]) -> str | None:
-    """Return a contact in the service's form; None if it is absent or malformed."""
+def _well_formed(text: str | None, judge: Callable[[str], Validated[str]]) -> str | None:
+    """Return a contact in the service's format; None if it is absent or malformed."""
     if not text:
         return None
     verdict = judge(text)
@@ -257,20 +256,20 @@ def _sound(text: str | None, judge: Callable[[str], Validated[str]]) -> str | No
     return None if malformed else verdict.value
 
 
-_LEFT_OUT = frozenset({OfferWord.SUPERSEDED, OfferWord.NO_REQUEST, OfferWord.CONTESTED})
-"""Words of rows that must not get an offer, even if they had one before."""
+_EXCLUDED = frozenset({OfferState.SUPERSEDED, OfferState.NO_REQUEST, OfferState.CONTESTED})
+"""States of rows to which no offer is made, regardless of earlier offers."""
 
 
 # --- the run ---
 
 
 class LoanOffers(RecordRun[OfferLoans, Offered]):
-    """A run that makes links."""
+    """A run that makes application links."""
 
     flow, name, batch = "offer_loans", "loan-offers", "loan-offers"
     operation, kind = Operation.LOAN_START, SubjectKind.CUSTOMER
     model, under_way, first_alone = Offer, LinkState.STARTING.value, True
-    _source: OfferSource  # the run that is offered from
+    _source: OfferSource  # the screening run
 
     @staticmethod
     def made_by(record: Offer) -> tuple[str, Operation]:
@@ -279,7 +278,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
 
     @staticmethod
     def after(journal: Journal, end: CallEnd | None, record: Offer) -> Offer | None:
-        """Return an offer after its call; None if no link can have been made."""
+        """Return an offer as changed by its call; None if no link can have been made."""
         if end is None or not (end.is_lost or end.is_answered):
             return None
         answer = None if end.is_lost else parse_answer(Operation.LOAN_START, end.body)
@@ -296,7 +295,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
 
     @classmethod
     def identify(cls, parameters: OfferLoans, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - as of every kind
-        """Check the screening run's folder; a run is for one product and one screening run."""
+        """Check the screening run's folder; a run is about one product and one screening run."""
         if not parameters.run_dir:
             raise InputError("name the folder of a finished screening run, such as out/RUN_ID")
         if not parameters.product:
@@ -311,58 +310,58 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
             InputError: the run's files were changed.
         """
         self._source = read_source(self.parameters)
-        found, self.rows_read = candidates(self.run.journal, self._source, self.parameters)
-        return found
+        offers, self.rows_read = candidates(self.run.journal, self._source, self.parameters)
+        return offers
 
     def _contacts(self, person: Offered) -> dict[str, str]:
-        """Return the customer's contacts that are sent to the service."""
-        given = {"email": person.email, "phone": person.phone}
-        return {name: text for name in self.parameters.prefill if (text := given[name])}
+        """Return the customer's data to be sent to the service."""
+        contacts = {"email": person.email, "phone": person.phone}
+        return {name: text for name in self.parameters.prefill if (text := contacts[name])}
 
     def newest(self, customers: Collection[bytes]) -> dict[bytes, Offer]:
         """Return the newest offer of the product to each customer who has one."""
         product = self.parameters.product
-        found = self.kept.of_customers(customers)
-        return {each.customer: each for each in found if each.product_id == product}
+        offers = self.records.of_customers(customers)
+        return {each.customer: each for each in offers if each.product_id == product}
 
     def apply_record(self, person: Offered, record: Offer | None) -> None:
-        """Use the customer's newest offer to decide the row's word.
+        """Set the customer's newest offer, and update the row's state from it.
 
         Another link is made only with `again`, and only if the last one is in doubt or its loan has
-        ended.
+        ended: an open offer has its link.
         """
-        if person.word in _LEFT_OUT:
+        if person.state in _EXCLUDED:
             return
         person.record = record
         is_ours = record is not None and record.run_id == self.run.run_id
         may_be_renewed = self.parameters.again and not is_ours
-        is_wanted = record is None or (
+        is_due = record is None or (
             may_be_renewed and (record.state is LinkState.IN_DOUBT or record.closed_at is not None)
         )
-        number = 1 if record is None else record.number + is_wanted
+        number = 1 if record is None else record.number + is_due
         identity = f"{self.parameters.product}\x1f{number}\x1f{person.customer_id}"
         person.subject = self.run.journal.pseudonyms.subject("loan offer", identity)
-        if record is None or is_wanted:
+        if record is None or is_due:
             return
         if record.state is LinkState.OFFERED:
-            person.word = OfferWord.OFFERED if is_ours else OfferWord.ALREADY_OFFERED
+            person.state = OfferState.OFFERED if is_ours else OfferState.ALREADY_OFFERED
         elif record.state is LinkState.IN_DOUBT:
-            person.word = OfferWord.IN_DOUBT
+            person.state = OfferState.IN_DOUBT
 
     # --- asking ---
 
     @property
     def _made(self) -> int:
         """Return how many links the run has made."""
-        return sum(row.word == OfferWord.OFFERED for row in self.people)
+        return sum(row.state == OfferState.OFFERED for row in self.people)
 
     def pending_people(self) -> list[Offered]:
-        """Return the customers without a link, up to the most that may get one."""
+        """Return the customers without a link, limited to the number that may still be made."""
         waiting, most = super().pending_people(), self.parameters.most
         return waiting if most is None else waiting[: max(0, most - self._made)]
 
     def intent(self, person: Offered) -> Offer:
-        """Return a new offer, under a key that only one process can write."""
+        """Return a new offer; only one process can save its key."""
         contacts = self._contacts(person)
         return Offer(
             subject=person.subject,
@@ -393,9 +392,9 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
     # --- closing ---
 
     def write(self) -> ReportParts:
-        """Write the offers as Parquet and as CSV.
+        """Write the offers as Parquet, and as CSV for spreadsheets.
 
-        The phone, `+234` and ten digits, gets no formula guard, so that messages can be sent to it.
+        In the CSV the phone, `+234` and ten digits, is not escaped: messages are sent to it.
         """
         folder = self.run.folder
         offers = OFFERS.table(self.people)
@@ -403,7 +402,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         with folder.file(OFFERS_CSV, offers.num_rows) as partial_file:
             partial_file.write_bytes(csv_bytes(offers, headings=True, as_is=["phone"]))
         counts = self._counts()
-        if doubtful := counts[OfferWord.IN_DOUBT]:
+        if doubtful := counts[OfferState.IN_DOUBT]:
             self.run.stops.notices.append(
                 f"{doubtful:,} links are in doubt: the call was sent and its answer lost, so that "
                 "a link may exist that nobody here knows; no machine asks again, see state "
@@ -418,25 +417,25 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         return ReportParts({"offered": self._made}, more)
 
     def _head(self) -> dict[str, Any]:
-        """Return the report's part on source and product."""
-        source, given = self._source, self.parameters
+        """Return what the run is about."""
+        source, parameters = self._source, self.parameters
         return {
             "source": {
                 "run_id": source.run_id,
                 "batch": source.batch,
-                "decisions": list(given.decisions),
-                "unsolicited": given.unsolicited,
+                "decisions": list(parameters.decisions),
+                "unsolicited": parameters.unsolicited,
             },
-            "product": {"product_id": given.product},
+            "product": {"product_id": parameters.product},
         }
 
     def _counts(self) -> dict[str, int]:
-        """Return the number of rows with a chosen decision, and their numbers by word."""
-        words = Counter(str(row.word) for row in self.people)
-        return {"chosen": len(self.people), **{word.value: words[word] for word in OfferWord}}
+        """Return the number of rows with a chosen decision, in all and by state."""
+        states = Counter(str(row.state) for row in self.people)
+        return {"chosen": len(self.people), **{each.value: states[each] for each in OfferState}}
 
     def quoted_more(self) -> dict[str, Any]:
-        """Return the quote's part on links and offers."""
+        """Return how many links would be made."""
         return {**self._head(), "links": len(self.due()), "offers": self._counts()}
 
 
@@ -448,7 +447,7 @@ OFFERS = OutputTable[Offered](
     email=(_TEXT, lambda row: row.email),
     phone=(_TEXT, lambda row: row.phone),
     product_id=(_TEXT, lambda row: row.product_id),
-    state=(WORD, lambda row: str(row.word)),
+    state=(WORD, lambda row: str(row.state)),
     reference=(_TEXT, lambda row: row.link and row.link.reference),
     url=(_TEXT, lambda row: row.link and row.link.url),
     offered_at=(INSTANT, lambda row: row.link and row.link.offered_at),
@@ -466,11 +465,11 @@ OFFERS = OutputTable[Offered](
 
 
 async def list_products(settings: Settings) -> LoanProducts:
-    """Return the active products; the call is saved in the journal, but no run.
+    """Return the active products; the call is in the journal but belongs to no run.
 
     Raises:
-        StoppedError: there was no list; the message says why.
-        UsageError: the settings are wrong, for example the address.
+        StoppedError: no list was received; the text says why.
+        UsageError: the settings are wrong, such as the service's address.
     """
     async with single_call(settings, Operation.LOAN_PRODUCTS) as caller:
         run, kind = caller.run, SubjectKind.PRODUCT
@@ -478,9 +477,9 @@ async def list_products(settings: Settings) -> LoanProducts:
         task = await caller.make_call(caller.task(wire.loan_products(), kind=kind, subject=subject))
     reading, stops = task.reading, run.stops
     if reading is not None and reading.verdict is ChargeStatus.ANSWERED:
-        found = parse_answer(Operation.LOAN_PRODUCTS, reading.body)
-        if isinstance(found, LoanProducts):
-            return found
+        products = parse_answer(Operation.LOAN_PRODUCTS, reading.body)
+        if isinstance(products, LoanProducts):
+            return products
     else:
         stops.conclude()
         run.refuse_wrong_address()

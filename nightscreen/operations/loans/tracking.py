@@ -1,10 +1,10 @@
-"""Track loans: ask about every open reference, and report each change once.
+"""Tracking loans: ask the service about every open reference, and report each change once.
 
-A loan has ended if its status is one of `CLOSED_WORDS`; any other status, even an unknown one, is
-saved and tracked further. An offer stores each view with a change, and the run that reports it, so
-that two runs at once never report the same change; the next run reports what a dead run has seen.
-`loans.parquet` has customers by `customer_id`, since the lender must know whose loan it is;
-`changes.parquet` has pseudonym and reference; the report has only numbers and statuses.
+A loan has ended if its status is one of `CLOSED_STATUSES`; a loan with any other status, even an
+unknown one, is tracked. An offer stores each view that showed a change with the run that reports
+it, so that two concurrent runs never report the same change. The next run reports what a dead run
+saw. `loans.parquet` has the `customer_id`, since the lender must know whose loan it is;
+`changes.parquet` has pseudonyms and references; the report has numbers and statuses only.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import Operation, Outcome, SubjectKind
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.offers import (
-    CLOSED_WORDS,
+    CLOSED_STATUSES,
     LoanSnapshot,
     LoanView,
-    LoanWord,
     Offer,
+    TrackingState,
     TrackLoans,
 )
 from nightscreen.schemas.rows import INSTANT, NAIRA
@@ -56,29 +56,29 @@ if TYPE_CHECKING:
     from nightscreen.calling.run import Run
     from nightscreen.client.classify import CallOutcome
 
-_TOO_MUCH = Decimal(10) ** 15  # more than a column of naira can hold is not a valid amount
+_TOO_LARGE = Decimal(10) ** 15  # amounts from here on do not fit a column of naira
 
 REFERENCE = "reference"
 KNOWN, UNKNOWN = "known", "unknown"
 _AMOUNTS, _FLAGS = ("loan_amount", "amount_disbursed", "paid"), ("can_request", "can_cancel")
-_TOLD = ("status", *_AMOUNTS, "reject_reason", "can_request")
-_NOTHING = frozenset({None, "0.00", "true"})  # values not reported at the first view of a loan
+_REPORTED = ("status", *_AMOUNTS, "reject_reason", "can_request")
+_INITIAL = frozenset({None, "0.00", "true"})  # values not reported at the first view of a loan
 
 
 @dataclass(slots=True, kw_only=True)
 class Followed(Person):
-    """One loan with a reference; its word is a `LoanWord`."""
+    """One loan with a reference; its state is a `TrackingState`."""
 
     offer: Offer = field(repr=False)
 
     @property
     def seen(self) -> LoanSnapshot:
-        """Return its last view."""
+        """Return the loan as last seen."""
         return self.offer.seen or LoanSnapshot()
 
 
 class LoanChange(NamedTuple):
-    """One field of a loan that changed at a view."""
+    """One field of a loan that had changed when the loan was viewed."""
 
     view: LoanView
     offer: Offer
@@ -98,35 +98,35 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         self._offers = Records(run.journal, Offer)
 
     def load_people(self) -> list[Followed]:
-        """Find every loan with a reference, and take over the unreported views of dead runs."""
-        LoanOffers.learn_dead(self.run.journal)
+        """Return every loan with a reference, with the views that dead runs did not report."""
+        LoanOffers.recover_dead_calls(self.run.journal)
         offers, runs = linked_offers(self.run.journal), self.run.journal.runs
         others = {view.run_id for offer in offers for view in offer.history} - {self.run.run_id}
         dead = {each for each in others if (run := runs.find(each)) is None or run.state == KILLED}
-        found = []
-        for offer in (self._taken_over(each, dead) for each in offers):
-            word = PENDING if offer.closed_at is None else LoanWord.CLOSED
-            found.append(Followed(subject=offer.loan or b"", offer=offer, word=word))
-        self.rows_read = len(found)
-        return found
+        loans = []
+        for offer in (self._take_over_views(each, dead) for each in offers):
+            state = PENDING if offer.closed_at is None else TrackingState.CLOSED
+            loans.append(Followed(subject=offer.loan or b"", offer=offer, state=state))
+        self.rows_read = len(loans)
+        return loans
 
-    def _taken_over(self, offer: Offer, dead: Collection[str]) -> Offer:
-        """Return an offer after assigning the unreported views of dead runs to this run."""
+    def _take_over_views(self, offer: Offer, dead: Collection[str]) -> Offer:
+        """Assign an offer's views of dead runs to this run, which will report them."""
         history = tuple(
             replace(view, run_id=self.run.run_id) if view.run_id in dead else view
             for view in offer.history
         )
         if history == offer.history:
             return offer
-        return self._kept(offer, offer.model_copy(update={"history": history}))
+        return self._save(offer, offer.model_copy(update={"history": history}))
 
-    def _kept(self, before: Offer, after: Offer) -> Offer:
-        """Save an offer; return the saved one, which another process may have changed first."""
+    def _save(self, before: Offer, after: Offer) -> Offer:
+        """Save a changed offer; return it, or another process's version if that was faster."""
         is_ours = self._offers.replace(after, before, self.run.clock())
         return after if is_ours else self._offers.find(before.key) or after
 
     async def ask_person(self, caller: Caller, person: Followed) -> bool:
-        """Ask about a loan, even if another process does: a view changes nothing."""
+        """Ask about a loan; another process may do the same, since a view changes nothing."""
         request = wire.loan_view(person.offer.reference or "")
         task = caller.task(request, kind=self.kind, subject=person.subject)
         person.task = await caller.make_call(task)
@@ -134,16 +134,16 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         return True
 
     def save_result(self, person: Followed, task: LookupTask) -> None:
-        """Save a loan's view and its changes.
+        """Save a view of a loan, in its history if anything changed.
 
-        If another process has saved a view meanwhile, that process reports its changes.
+        If another process has viewed it meanwhile, that process reports the change.
         """
         before, now = person.offer, self.run.clock()
         seen = _seen(before, task.reading)
         if seen is None:
-            person.word = PENDING if task.status is LookupStatus.WAITING else FAILED
+            person.state = PENDING if task.status is LookupStatus.WAITING else FAILED
             return
-        person.word = LoanWord.FOLLOWED if seen.known else LoanWord.UNKNOWN_REFERENCE
+        person.state = TrackingState.FOLLOWED if seen.known else TrackingState.UNKNOWN_REFERENCE
         viewed: dict[str, Any] = {
             "followed_at": now,
             "closed_at": now if has_ended(seen) else None,
@@ -151,7 +151,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         if seen != before.seen:
             view = LoanView(now, self.run.run_id, seen, before.followed_at)
             viewed["history"] = (*before.history, view)
-        person.offer = self._kept(before, before.model_copy(update=viewed))
+        person.offer = self._save(before, before.model_copy(update=viewed))
 
     def write(self) -> ReportParts:
         """Write the loans and their changes."""
@@ -165,8 +165,8 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         ]
         changes.sort(key=lambda change: change.view.at)
         LOAN_CHANGES.write(self.run.folder, CHANGES_FILE, changes)
-        counts = Counter(str(each.word) for each in self.people)
-        unknown = counts[LoanWord.UNKNOWN_REFERENCE]
+        counts = Counter(str(each.state) for each in self.people)
+        unknown = counts[TrackingState.UNKNOWN_REFERENCE]
         if unknown:
             self.run.stops.notices.append(
                 f"{unknown:,} references are not known to the service: ask its support, and see "
@@ -174,17 +174,17 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
             )
         statuses = Counter(each.seen.status for each in self.people if each.seen.status)
         return ReportParts(
-            {"found": counts[LoanWord.FOLLOWED], "not_found": unknown},
+            {"found": counts[TrackingState.FOLLOWED], "not_found": unknown},
             {
-                "followed": {word.value: counts[word] for word in LoanWord},
+                "followed": {state.value: counts[state] for state in TrackingState},
                 "statuses": dict(sorted(statuses.items())),
-                "changes": _account(changes),
+                "changes": _change_counts(changes),
             },
         )
 
 
 def _seen(offer: Offer, reading: CallOutcome | None) -> LoanSnapshot | None:
-    """Return a loan's view from an answer; None without an answer."""
+    """Return the loan as an answer shows it; None without a usable answer."""
     if reading is None or reading.verdict is not ChargeStatus.ANSWERED:
         return None
     if reading.outcome is Outcome.NOT_FOUND:
@@ -192,51 +192,53 @@ def _seen(offer: Offer, reading: CallOutcome | None) -> LoanSnapshot | None:
     loan = parse_answer(Operation.LOAN_VIEW, reading.body)
     if not isinstance(loan, LoanState) or not loan.status:
         return None
-    shown: dict[str, Any] = {name: _naira(getattr(loan, name)) for name in _AMOUNTS}
-    shown |= {name: getattr(loan, name) for name in ("status", "reject_reason", *_FLAGS)}
-    return LoanSnapshot(**shown)
+    values: dict[str, Any] = {name: _naira(getattr(loan, name)) for name in _AMOUNTS}
+    values |= {name: getattr(loan, name) for name in ("status", "reject_reason", *_FLAGS)}
+    return LoanSnapshot(**values)
 
 
 def _naira(amount: Decimal | None) -> Decimal | None:
-    """Return an amount rounded to kobo; None if a column of naira cannot hold it."""
-    return None if amount is None or abs(amount) >= _TOO_MUCH else round(amount, 2)
+    """Return an amount rounded to the kobo; None if it does not fit a column of naira."""
+    return None if amount is None or abs(amount) >= _TOO_LARGE else round(amount, 2)
 
 
 def has_ended(seen: LoanSnapshot) -> bool:
-    """Return whether a loan has ended, so that it is no longer asked about."""
-    return seen.known and (seen.status or "").strip().upper() in CLOSED_WORDS
+    """Return whether a loan has ended, and is not asked about any more."""
+    return seen.known and (seen.status or "").strip().upper() in CLOSED_STATUSES
 
 
 # --- tables ---
 
 
-def _account(changes: Sequence[LoanChange]) -> dict[str, Any]:
-    """Return the numbers of changes for the report."""
+def _change_counts(changes: Sequence[LoanChange]) -> dict[str, Any]:
     names = Counter(change.name for change in changes)
     moves = Counter(
         f"{change.old or '(none)'} > {change.new}" for change in changes if change.name == "status"
     )
     return {
         "loans": len({change.offer.reference for change in changes}),
-        **{name: names[name] for name in (*_TOLD, REFERENCE)},
+        **{name: names[name] for name in (*_REPORTED, REFERENCE)},
         "moves": dict(sorted(moves.items())),
     }
 
 
 def differences(
-    before: LoanSnapshot | None, now: LoanSnapshot
+    before: LoanSnapshot | None, current: LoanSnapshot
 ) -> Iterator[tuple[str, str | None, str | None]]:
-    """Yield field, old and new value of each change; at a first view only notable values."""
-    was = before or LoanSnapshot()
-    if was.known != now.known:
-        yield REFERENCE, *((KNOWN, UNKNOWN) if was.known else (UNKNOWN, KNOWN))
-    for name in _TOLD:
-        old, new = _plain(getattr(was, name)), _plain(getattr(now, name))
-        if old != new and not (before is None and new in _NOTHING):
+    """Yield field, old and new value of each difference.
+
+    At the first view, `before` is None and initial values are left out.
+    """
+    previous = before or LoanSnapshot()
+    if previous.known != current.known:
+        yield REFERENCE, *((KNOWN, UNKNOWN) if previous.known else (UNKNOWN, KNOWN))
+    for name in _REPORTED:
+        old, new = _as_text(getattr(previous, name)), _as_text(getattr(current, name))
+        if old != new and not (before is None and new in _INITIAL):
             yield name, old, new
 
 
-def _plain(value: object) -> str | None:
+def _as_text(value: object) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return None if value is None else str(value)
@@ -249,9 +251,12 @@ LOANS = OutputTable[Followed](
     reference=(_TEXT, lambda loan: loan.offer.reference),
     customer_id=(_TEXT, lambda loan: loan.offer.customer_id),
     product_id=(WORD, lambda loan: loan.offer.product_id),
-    state=(WORD, lambda loan: str(loan.word)),
+    state=(WORD, lambda loan: str(loan.state)),
     status=(WORD, lambda loan: loan.seen.status),
-    status_at=(INSTANT, lambda loan: loan.offer.words[-1]["at"] if loan.offer.words else None),
+    status_at=(
+        INSTANT,
+        lambda loan: loan.offer.status_history[-1]["at"] if loan.offer.status_history else None,
+    ),
     **{name: (NAIRA, attrgetter(f"seen.{name}")) for name in _AMOUNTS},
     reject_reason=(_TEXT, lambda loan: loan.seen.reject_reason),
     can_request=(_YES_OR_NO, lambda loan: loan.seen.can_request),
@@ -259,7 +264,7 @@ LOANS = OutputTable[Followed](
     offered_at=(INSTANT, lambda loan: loan.offer.offered_at),
     asked_at=(INSTANT, lambda loan: loan.offer.followed_at),
     closed_at=(INSTANT, lambda loan: loan.offer.closed_at),
-    history=(_HISTORY, lambda loan: loan.offer.words),
+    history=(_HISTORY, lambda loan: loan.offer.status_history),
     batch=(WORD, lambda loan: loan.offer.batch),
     screening_run_id=(WORD, lambda loan: loan.offer.source_run_id),
     offer_run_id=(WORD, lambda loan: loan.offer.run_id),

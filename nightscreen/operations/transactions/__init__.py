@@ -1,1 +1,1 @@
-"""Transactions of customers who consented: pulled, compared and saved."""
+"""Transactions and accounts of customers who consented: pull, compare, store; cash flow."""

@@ -173,7 +173,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         return [
             PulledCustomer(
                 subject=each.customer,
-                word=each.state.value if each.state in FINAL else PENDING,
+                state=each.state.value if each.state in FINAL else PENDING,
                 pulled=each,
             )
             for each in self.store.pulls.of_run(self.run.run_id)
@@ -215,7 +215,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
                 break
         if person.came:
             await to_thread(self.save_result, person)
-        if person.word in _FAILURES:
+        if person.state in _FAILURES:
             self._watch()
         return True
 
@@ -304,7 +304,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
     def _settle(self, person: PulledCustomer, outcome: PullOutcome) -> None:
         pulled = _as_begun(person).model_copy(update={"state": outcome})
         self.store.save_state(pulled)
-        person.pulled, person.word = pulled, outcome.value
+        person.pulled, person.state = pulled, outcome.value
 
     def save_result(self, person: PulledCustomer) -> None:
         """Read the answers, compare them with the known records, and save what is new.
@@ -331,7 +331,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         noted = {"answered_at": now, "summary": summary}
         pulled = _as_begun(person).model_copy(update=noted)
         person.pulled = self.store.save_lists(pulled, lists, old_before=old_before)
-        person.word = person.pulled.state.value
+        person.state = person.pulled.state.value
 
     def _read(self, person: PulledCustomer, kind: PulledKind, found: RawRecords) -> AnsweredList:
         drift, names = Drift([("shape", found.shape)]), self.run.journal.pseudonyms
@@ -352,14 +352,14 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
     def requeue_failed(self) -> None:
         """Queue customers whose list failed or was lost, since asking for a list again is safe."""
         for each in self.people:
-            if each.task is not None and each.word == PullOutcome.IN_DOUBT:
-                each.word = FAILED
+            if each.task is not None and each.state == PullOutcome.IN_DOUBT:
+                each.state = FAILED
         super().requeue_failed()
 
     def _watch(self) -> None:
-        """Stop the run if too many customers failed."""
-        done = [each for each in self.people if each.task is not None and each.word != PENDING]
-        failed = sum(each.word in _FAILURES for each in done)
+        """Stop where too many customers failed."""
+        done = [each for each in self.people if each.task is not None and each.state != PENDING]
+        failed = sum(each.state in _FAILURES for each in done)
         tolerated = self.run.settings.tolerated_failure_pct * len(done)
         if len(done) >= TOLERATED_FROM and 100 * failed > tolerated:
             self.run.stops.stop(StopReason.FAILURES)
