@@ -1,12 +1,12 @@
-"""A customer's consent: links to the consent screen, the state of each redirect, and codes.
+"""Consent to share transactions: links to the consent screen, redirect states, codes and grants.
 
-A link can be opened any number of times until a consent is saved with it, since mail programs open
-links too. Each redirect from it has its own state, which works once, for ten minutes, and in the
-same browser. Both are signed and contain nothing about the customer, who is sealed in the journal.
+A link may be opened any number of times until a consent was saved with it: mail programs open links
+too. Each redirect from it has its own state, which works once, for ten minutes, in the same
+browser. Both are signed and contain no data of the customer, which is sealed in the journal.
 
-A code is exchanged once, by a normal call: saved in the journal before it is sent, under every cap.
-It is repeated only if the service certainly did not act; after a lost answer the customer is asked
-again.
+A code is exchanged by a call like any other: saved in the journal before it is sent, and counted
+against every cap. The call is repeated only if the service surely did not act; after a lost answer
+the customer must consent again. The pages are the portal's.
 """
 
 from __future__ import annotations
@@ -50,29 +50,29 @@ if TYPE_CHECKING:
 DEPARTURE = timedelta(minutes=10)  # the time a customer has on the consent screen
 USUAL = timedelta(days=7)
 LONGEST = LINKS_LAST
-KEPT = 30 * DAY_MICROS
-"""How long a link is stored after its end, so that a late customer is told why it fails."""
-_REFERENCE_DIGITS = 12  # hex: 48 bits distinguish links, and are short enough to read aloud
-_LINK, _STATE = "consent link", "consent state"
+_RETENTION_MICROS = 30 * DAY_MICROS
+"""How long an ended link is stored, so that its page can say why it does not work."""
+_REFERENCE_DIGITS = 12  # hex: 48 bits distinguish links, and are short enough to read out
+_LINK, _STATE = "consent link", "consent state"  # what tokens are signed for
 _ID_BYTES = 24  # 192 bits cannot be guessed
 
 
 def signed(journal: Journal, purpose: str, value: object) -> str:
-    """Return a short value as signed text that `read_signed` accepts for the same purpose."""
+    """Return a short value as signed text, which `read_signed` accepts for this purpose only."""
     return str(_signing(journal, purpose).dumps(value))
 
 
 def read_signed(journal: Journal, purpose: str, text: str, max_age_s: int | None = None) -> Any:  # noqa: ANN401 - what was signed
-    """Return a value signed by `signed`; None if the signature is wrong or too old."""
+    """Return a signed value; None if the signature is not the journal's, or is too old."""
     with suppress(BadData):
         return _signing(journal, purpose).loads(text, max_age=max_age_s)
     return None
 
 
 def _signing(journal: Journal, purpose: str) -> URLSafeTimedSerializer:
-    """Return the signer of short values for one purpose, with the journal's link keys.
+    """Return a serializer for one purpose, which signs with the journal's keys for links.
 
-    It is the same in all processes of a journal. Links already sent survive a rotation of the key
+    All processes of a journal share the keys. Links already sent survive a rotation of the key
     until they end, unless it was rotated at once.
     """
 
@@ -106,10 +106,10 @@ class Refusal(StrEnum):
 class Link:
     """A new link."""
 
-    # the secret in its address; a person who has it can consent in the customer's name
+    # the secret in its address: anyone who has it can consent in the customer's name
     token: str = field(repr=False)
-    reference: str  # its name in logs and evidence, which gives no access
-    expires_at: int  # instant from which it no longer works, microseconds
+    reference: str  # names the link in logs and evidence, and gives no access
+    expires_at: int  # microseconds; from then on it does not work
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,9 @@ class AskedConsent:
 
     customer_id: str = field(repr=False)
     scopes: tuple[str, ...]
-    # the link's id; empty if the customer was sent directly to the consent screen
+    # the link's id; empty if the customer got the consent screen's own address
     link: str = field(default="", repr=False)
-    reference: str = ""  # the name of link or state in logs and evidence; empty for a code alone
+    reference: str = ""  # names link or state in logs and evidence; empty for a code alone
 
 
 class ConsentLinks:
@@ -138,110 +138,110 @@ class ConsentLinks:
         *,
         direct: bool = False,
     ) -> Link:
-        """Return a new link of the portal, or a state for the consent screen's own address.
+        """Return a new link of the portal, or with `direct` a state for the consent screen itself.
 
-        Such a state is not bound to a browser.
+        A direct state is bound to no browser.
 
         Raises:
-            UsageError: there is no customer or scope, the customer's id is an identifier in
-                disguise, or the link would be valid for too long or not at all.
+            UsageError: there is no customer or scope, the customer's id is a personal identifier,
+                or the link would be valid for too long or not at all.
         """
-        opened = self._open(customer_id, scopes, valid_for)
-        purpose, held = (_STATE, {"state": opened}) if direct else (_LINK, opened)
-        token = signed(self._journal, purpose, held)
-        return Link(token, reference_of(opened), self._journal.clock() + span_micros(valid_for))
+        link_id = self._add(customer_id, scopes, valid_for)
+        purpose, value = (_STATE, {"state": link_id}) if direct else (_LINK, link_id)
+        token = signed(self._journal, purpose, value)
+        return Link(token, reference_of(link_id), self._journal.clock() + span_micros(valid_for))
 
-    def _open(self, customer_id: str, scopes: Iterable[str], valid_for: timedelta) -> str:
-        """Return the id of a new link or state; the journal stores only its hash."""
+    def _add(self, customer_id: str, scopes: Iterable[str], valid_for: timedelta) -> str:
+        """Save a new link or state under the hash of its id; return the id."""
         if not timedelta(0) < valid_for <= LONGEST:
             raise UsageError(f"a consent link is valid for at most {LONGEST.days} days")
-        wanted = tuple(dict.fromkeys(scopes))
-        if not customer_id or not wanted:
+        distinct_scopes = tuple(dict.fromkeys(scopes))
+        if not customer_id or not distinct_scopes:
             raise UsageError("a consent link needs a customer id and at least one scope")
-        disguised = judge_customer_id(customer_id)
-        if disguised is not None:
-            raise UsageError(disguised.hint)
-        opened, now = secrets.token_urlsafe(_ID_BYTES), self._journal.clock()
+        issue = judge_customer_id(customer_id)
+        if issue is not None:
+            raise UsageError(issue.hint)
+        link_id, now = secrets.token_urlsafe(_ID_BYTES), self._journal.clock()
         link = ConsentLink(
-            key=_digest("link", opened),
+            key=_digest("link", link_id),
             customer=self._journal.pseudonyms.customers_anywhere([customer_id]),
             customer_id=customer_id,
-            scopes=wanted,
+            scopes=distinct_scopes,
             at=now,
             expires_at=now + span_micros(valid_for),
         )
-        self._records.drop_before(now - KEPT)
+        self._records.drop_before(now - _RETENTION_MICROS)
         self._records.add([link])
-        return opened
+        return link_id
 
     def resolve_link(self, token: str) -> AskedConsent | Refusal:
-        """Return the consent that a link asks for, without using the link up."""
+        """Return the consent that a link asks for, without using the link."""
         link_id = read_signed(self._journal, _LINK, token)
         if link_id is None:
             return Refusal.TAMPERED
-        found = self._good(link_id)
-        if isinstance(found, Refusal):
-            return found
-        return AskedConsent(found.customer_id, found.scopes, link_id, reference_of(link_id))
+        link = self._find(link_id)
+        if isinstance(link, Refusal):
+            return link
+        return AskedConsent(link.customer_id, link.scopes, link_id, reference_of(link_id))
 
     def start_redirect(self, asked: AskedConsent, browser: str) -> str:
-        """Return the state of a new redirect in a browser."""
-        state_id = self._open(asked.customer_id, asked.scopes, DEPARTURE)
-        held = {"state": state_id, "link": asked.link, "browser": _digest("browser", browser)}
-        return signed(self._journal, _STATE, held)
+        """Return a signed state for a redirect that starts now in a browser."""
+        state_id = self._add(asked.customer_id, asked.scopes, DEPARTURE)
+        value = {"state": state_id, "link": asked.link, "browser": _digest("browser", browser)}
+        return signed(self._journal, _STATE, value)
 
     def consume_state(
         self, state: str, browser: str | None = None, *, of: str | None = None
     ) -> AskedConsent | Refusal:
         """Use a state up and return the consent that the customer was asked for.
 
-        A state from another browser is refused and not used up, since the right browser may still
-        use it. If an operator enters the state from an address (`of` is the customer), no browser
-        is checked, but a state of another customer is refused. A state is also refused if its link
-        has led to a consent meanwhile.
+        A state in another browser is refused and stays usable in the right one. An operator who
+        copies a state from an address names the customer (`of`) instead of a browser; if the state
+        belongs to another customer, it is refused and stays usable, too. A state whose link has led
+        to a consent meanwhile is refused.
         """
-        held: dict[str, str] | None = read_signed(self._journal, _STATE, state)
-        if held is None:
+        value: dict[str, str] | None = read_signed(self._journal, _STATE, state)
+        if value is None:
             return Refusal.TAMPERED
-        here = "" if browser is None else _digest("browser", browser)
-        if of is None and not hmac.compare_digest(held.get("browser", here), here):
+        digest = "" if browser is None else _digest("browser", browser)
+        if of is None and not hmac.compare_digest(value.get("browser", digest), digest):
             return Refusal.OTHER_BROWSER
-        link, found = held.get("link", ""), self._good(held["state"])
-        if isinstance(found, Refusal):
-            return found
-        if of is not None and found.customer_id != of:
+        link, saved = value.get("link", ""), self._find(value["state"])
+        if isinstance(saved, Refusal):
+            return saved
+        if of is not None and saved.customer_id != of:
             return Refusal.OTHER_CUSTOMER
-        if (link and self._good(link) is Refusal.USED) or not self._use(found):
+        if (link and self._find(link) is Refusal.USED) or not self._use(saved):
             return Refusal.USED
-        reference = reference_of(link or held["state"])
-        return AskedConsent(found.customer_id, found.scopes, link, reference)
+        reference = reference_of(link or value["state"])
+        return AskedConsent(saved.customer_id, saved.scopes, link, reference)
 
-    def _good(self, opened: str) -> ConsentLink | Refusal:
-        found = self._records.find(_digest("link", opened))
-        if found is None:
+    def _find(self, link_id: str) -> ConsentLink | Refusal:
+        link = self._records.find(_digest("link", link_id))
+        if link is None:
             return Refusal.UNKNOWN
-        if found.used_at is not None:
+        if link.used_at is not None:
             return Refusal.USED
-        return Refusal.EXPIRED if self._journal.clock() >= found.expires_at else found
+        return Refusal.EXPIRED if self._journal.clock() >= link.expires_at else link
 
-    def _use(self, found: ConsentLink) -> bool:
-        """Use a link or state up; of two concurrent attempts, one succeeds."""
+    def _use(self, link: ConsentLink) -> bool:
+        """Mark a link or state as used; False if another process was faster."""
         now = self._journal.clock()
-        return self._records.replace(found.model_copy(update={"used_at": now}), found, now)
+        return self._records.replace(link.model_copy(update={"used_at": now}), link, now)
 
     def consume_link(self, asked: AskedConsent) -> None:
-        """Use a link up after a consent was saved with it."""
-        if asked.link and isinstance(found := self._good(asked.link), ConsentLink):
-            self._use(found)
+        """Use a link up, once a consent was saved with it."""
+        if asked.link and isinstance(link := self._find(asked.link), ConsentLink):
+            self._use(link)
 
     def reissue_token(self, asked: AskedConsent) -> str:
         """Return the token of a link again; empty if there was no link."""
         return signed(self._journal, _LINK, asked.link) if asked.link else ""
 
 
-def reference_of(opened: str) -> str:
-    """Return the name of a link or state, which gives no access."""
-    return _digest("consent", opened)[:_REFERENCE_DIGITS]
+def reference_of(link_id: str) -> str:
+    """Return a name for a link or a state that gives no access."""
+    return _digest("consent", link_id)[:_REFERENCE_DIGITS]
 
 
 def _digest(what: str, secret: str) -> str:
@@ -255,17 +255,17 @@ PATIENCE_S = 40.0
 
 
 class ExchangeEnd(StrEnum):
-    """The result of a code."""
+    """The result of exchanging a code."""
 
-    KEPT = "kept"
+    KEPT = "kept"  # a grant was saved
     NOTHING_GRANTED = "nothing_granted"
-    """The customer granted none of the scopes; an earlier consent stays unchanged."""
+    """The customer granted none of the requested scopes; an earlier consent stays as it is."""
     CODE_REFUSED = "code_refused"  # the code was used, expired, or made for another address
-    IN_DOUBT = "in_doubt"  # the answer was lost: the code is gone, and the customer is asked again
-    BUSY = "busy"  # the service was not reached, or had no time; nothing was exchanged
-    CAPPED = "capped"  # a cap leaves no room for the call
+    IN_DOUBT = "in_doubt"  # the answer was lost: the code is used up, the customer must start again
+    BUSY = "busy"  # the service was not reached, or was busy; nothing was exchanged
+    CAPPED = "capped"  # a cap does not allow the call
     KEY_REFUSED = "key_refused"
-    """The key, the wallet or the address is wrong: the lender must correct it."""
+    """The key, the wallet or the address is wrong: the lender must fix it."""
     TEST_MODE = "test_mode"
 
 
@@ -279,11 +279,11 @@ _ENDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Redeemed:
-    """The result of a code, with the grant if one was stored."""
+    """The result of exchanging a code, with the grant if one was saved."""
 
     ending: ExchangeEnd
     grant: Grant | None = None
-    trouble: str = ""  # the client's failure reason, for the person who corrects it
+    trouble: str = ""  # the client's code of the error, for the operator
     missing: tuple[str, ...] = ()  # scopes that were requested and not granted
 
 
@@ -297,14 +297,14 @@ async def redeem(
     transport: Transport | None = None,
     patience_s: float = PATIENCE_S,
 ) -> Redeemed:
-    """Exchange a code, save the grant and use up its link; a fault of the service never raises.
+    """Exchange a code, save the grant and use up its link; the service's errors are results.
 
-    Without scopes it is unknown which were requested. A call that was sent is always waited for,
-    even beyond `patience_s`.
+    `asked` has no scopes if it is not known which were requested. `patience_s` limits the wait
+    before the call is sent; a call that was sent is always awaited.
 
     Raises:
         UsageError: the settings are wrong.
-        JournalError: the journal could not be written; an answer that came stays in doubt.
+        JournalError: the journal could not be written; a received answer is in doubt there.
     """
     request = exchange(code, settings.redirect_uri)
     async with single_call(
@@ -324,16 +324,16 @@ async def redeem(
     if task.reading is None:
         return Redeemed(ExchangeEnd.CAPPED if is_capped else ExchangeEnd.BUSY)
     evidence = {"channel": channel, "redirect_uri": settings.redirect_uri}
-    return await asyncio.to_thread(_kept, journal, asked, evidence, task.reading)
+    return await asyncio.to_thread(_save_grant, journal, asked, evidence, task.reading)
 
 
-def _kept(
+def _save_grant(
     journal: Journal, asked: AskedConsent, evidence: dict[str, str], reading: CallOutcome
 ) -> Redeemed:
     if reading.verdict is not ChargeStatus.ANSWERED:
         refused = reading.trouble in (FailureReason.GRANT, FailureReason.REJECTED)
-        otherwise = ExchangeEnd.CODE_REFUSED if refused else ExchangeEnd.BUSY
-        ending = _ENDINGS.get(reading.verdict, otherwise)
+        default = ExchangeEnd.CODE_REFUSED if refused else ExchangeEnd.BUSY
+        ending = _ENDINGS.get(reading.verdict, default)
         return Redeemed(ending, trouble=str(reading.trouble or ""))
     token = parse_answer(Operation.AGGREGATOR_EXCHANGE, reading.body)
     if token is None or _grants_nothing(token, asked.scopes):
@@ -351,16 +351,16 @@ def _kept(
 def _grants_nothing(token: TokenAnswer, asked: Sequence[str]) -> bool:
     """Return whether an answer grants none of the requested scopes.
 
-    An answer without the field grants all requested ones; an empty field grants nothing.
+    An answer without the field `scope` grants all of them, one with an empty field none.
     """
     if token.scopes is None:
         return not asked
     return not token.scopes or (bool(asked) and not set(token.scopes) & set(asked))
 
 
-# --- for operators: enter a redirect by hand, list grants, revoke a grant ---
+# --- for operators: codes entered by hand, the list of grants, revocation ---
 
-TOOK_BACK = "taken back"
+_REVOKED = "taken back"  # the reason in the list of grants
 _REFUSED = {
     Refusal.TAMPERED: "its state was not made here or was changed on the way",
     Refusal.UNKNOWN: "its state is not known here",
@@ -370,7 +370,7 @@ _REFUSED = {
 
 
 def read_code(text: str) -> tuple[str, str]:
-    """Return code and state of a redirect, given as the code alone or as the whole address.
+    """Return the code and the state, if any, from a redirect's address or from a code alone.
 
     Raises:
         InputError: the customer refused, or there is no code.
@@ -380,28 +380,28 @@ def read_code(text: str) -> tuple[str, str]:
         if not text or any(sign in text for sign in " =&"):
             raise InputError("--code: give the code alone, or the whole address of the redirect")
         return text, ""
-    given = dict(parse_qsl(urlsplit(text).query))
-    if "error" in given:
-        denied = given["error"] == "access_denied"
+    query = dict(parse_qsl(urlsplit(text).query))
+    if "error" in query:
+        denied = query["error"] == "access_denied"
         raise InputError(
             "the customer did not allow it; nothing was kept"
             if denied
             else "the consent screen reported an error instead of a code; nothing was kept"
         )
-    if not given.get("code"):
+    if not query.get("code"):
         raise InputError(
             "--code: the address holds no code; copy it whole, with what follows the ?"
         )
-    return given["code"], given.get("state", "")
+    return query["code"], query.get("state", "")
 
 
 def consume_manual_state(
     journal: Journal, customer_id: str, state: str, scopes: Iterable[str]
 ) -> AskedConsent:
-    """Return the consent behind a code that an operator enters, and use its state up.
+    """Return the consent a customer was asked for, whose code an operator enters by hand.
 
-    The operator names the customer and, if known, the scopes; a state, if there is one, overrides
-    the scopes.
+    A state, which is used up, says for which scopes; without one (empty) the operator's own
+    statement counts.
 
     Raises:
         InputError: the state does not work, or belongs to another customer.
@@ -420,7 +420,7 @@ def consume_manual_state(
 
 
 def grant_rows(journal: Journal, *, state: GrantState | None = None) -> list[dict[str, Any]]:
-    """Return every grant, newest first, with the customer's id and without its tokens."""
+    """Return every grant, newest first, with the plain customer_id and without tokens."""
     now = journal.clock()
     return [
         {
@@ -441,7 +441,7 @@ def grant_rows(journal: Journal, *, state: GrantState | None = None) -> list[dic
 
 
 def revoke(journal: Journal, customer_id: str) -> dict[str, Any]:
-    """End a customer's live grant and delete its tokens; an ended grant stays unchanged.
+    """End a customer's live grant and destroy its tokens; a grant that has ended stays as it is.
 
     Raises:
         InputError: the customer has no consent in this journal.
@@ -450,7 +450,7 @@ def revoke(journal: Journal, customer_id: str) -> dict[str, Any]:
     if not customer_id:
         raise UsageError("name the customer whose consent is revoked")
     consents = Consents(journal)
-    ended = consents.revoke(customer_id, TOOK_BACK)
+    ended = consents.revoke(customer_id, _REVOKED)
     grant = next(iter(consents.history(customer_id)), None)
     if grant is None:
         raise InputError(

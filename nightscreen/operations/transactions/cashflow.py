@@ -1,10 +1,11 @@
 """Cash flow: compute one row of figures for each customer from typed transactions.
 
-DuckDB does the work, locked down as for policies. Distinct narrations are first matched by the
-rules of `data/narrations.toml`, which a lender can correct, and then removed: the definitions of
-`data/features.sql` see categories and numbers, never a text, so that no figure can depend on whom a
-customer pays. Only customers of a pull with live consent and a saved list get a row, in the journal
-and in the run's folder. A pull of accounts computes the figures again, with the current balance.
+DuckDB computes the figures, with the same restrictions as a policy. Narrations are first matched by
+the rules of `data/narrations.toml`, which a lender can correct, and then dropped: the definitions
+of `data/features.sql` see categories and numbers, never a text, so that no figure can depend on
+whom a customer gives money to. A pull writes a row, in the journal and in the run's folder, for
+each customer with a live consent and a stored list, and for no one else. A pull of accounts
+computes the figures again, with the current balance.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.pulls import Pulled
 
 
-# --- rules of narrations ---
+# --- rules for narrations ---
 
 NARRATIONS: Final = DATA / "narrations.toml"
 
@@ -59,8 +60,8 @@ UNIONS NLC TUC ASUU NUT NURTW NUPENG PENGASSAN NMA
 PARTY APC PDP APGA ADC SDP NNPP CAMPAIGN POLITICAL
 """
 SENSITIVE: Final = frozenset(_SENSITIVE.split())
-"""No rule may use these words: they reveal religion, health, union or party. Since a bank is called
-Union, that word is refused only together with dues."""
+"""No rule may use these words, which reveal religion, health, union or party. A bank is called
+Union: that word is refused only next to dues."""
 _DUES: Final = (
     *("UNION DUE", "UNION DUES", "UNION FEE", "UNION FEES", "UNION LEVY", "UNION CHECK OFF"),
     "CHECK OFF DUES",
@@ -86,16 +87,16 @@ class NarrationRule(BaseModel):
 
     @model_validator(mode="after")
     def _refuse_words(self) -> Self:
-        """Refuse words on sensitive matters, and words that cannot be part of a pattern."""
+        """Refuse sensitive words, and signs that a pattern cannot contain."""
         for phrase in self.words:
             plain = phrase.upper()
             words = re.findall(r"[A-Z0-9]+", plain)
-            touchy = next((word for word in words if word in SENSITIVE), None)
-            if touchy is None and _UNION_DUES.search(" ".join(words)):
-                touchy = "UNION DUES"
-            if touchy is not None:
+            sensitive = next((word for word in words if word in SENSITIVE), None)
+            if sensitive is None and _UNION_DUES.search(" ".join(words)):
+                sensitive = "UNION DUES"
+            if sensitive is not None:
                 raise ValueError(
-                    f"the rule {self.name!r} rests on {touchy}: religion, health, unions and "
+                    f"the rule {self.name!r} rests on {sensitive}: religion, health, unions and "
                     "parties are no ground for a figure about anybody; take the word out"
                 )
             if not all(_WORD.fullmatch(word) for word in re.findall(r"[^\s/.&'-]+", plain)):
@@ -107,12 +108,12 @@ class NarrationRule(BaseModel):
 
     @property
     def pattern(self) -> str:
-        """Return the pattern that finds one of the words in a padded text."""
+        """Return an RE2 pattern for the rule's words in a padded text."""
         return pattern_of(self.words)
 
     @property
     def exception(self) -> str:
-        """Return the pattern that finds one of the words that exclude a match."""
+        """Return an RE2 pattern for the words that exclude a text from the rule."""
         if not self.broad:
             return pattern_of(self.unless)
         return pattern_of((*self.unless, *sorted(SENSITIVE), *_DUES))
@@ -125,7 +126,7 @@ class _Source(BaseModel):
 
 
 class Narrations(BaseModel):
-    """The whole file."""
+    """The contents of `data/narrations.toml`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -138,11 +139,11 @@ class Narrations(BaseModel):
 
 
 def pattern_of(words: tuple[str, ...]) -> str:
-    """Return an RE2 pattern that finds one of some words in a text padded with spaces."""
-    return f" (?:{'|'.join(map(_one, words))}) "
+    """Return an RE2 pattern for any of some words in a text that is padded with blanks."""
+    return f" (?:{'|'.join(map(_phrase_pattern, words))}) "
 
 
-def _one(phrase: str) -> str:
+def _phrase_pattern(phrase: str) -> str:
     plain = " ".join(re.sub(r"[^A-Z0-9#*]+", " ", phrase.upper()).split())
     return plain.replace("#", "[0-9]+").replace("*", "[A-Z0-9]*")
 
@@ -151,7 +152,7 @@ def load_narrations(path: Path | None = None) -> Narrations:
     """Return the rules of `data/narrations.toml`, or of a file like it.
 
     Raises:
-        SettingsError: it cannot be read, has a mistake, or a rule uses sensitive words; the message
+        SettingsError: it cannot be read, has a mistake, or a rule uses a sensitive word; the text
             names file and line.
     """
     return read_model(path or NARRATIONS, Narrations)[1]
@@ -160,7 +161,7 @@ def load_narrations(path: Path | None = None) -> Narrations:
 # --- figures ---
 
 DEFINITIONS: Final = DATA / "features.sql"
-MEMORY: Final = "512MB"  # enough for one `BLOCK`; nothing is spilled to disk
+MEMORY: Final = "512MB"  # enough for a block of `write_cash_flow`; nothing is spilled to disk
 
 TRANSACTIONS: Final = pa.schema(
     [
@@ -171,7 +172,7 @@ TRANSACTIONS: Final = pa.schema(
         *(pa.field(name, INSTANT) for name in ("transaction_date", "deleted_on")),
     ]
 )
-"""The columns of typed transactions that are used. At equal instants the newer row comes first."""
+"""The columns of typed transactions that are used. Of equal instants the newer comes first."""
 CUSTOMERS: Final = pa.schema(
     [pa.field("customer_id", pa.string()), pa.field("checked_at", INSTANT)]
 )
@@ -186,16 +187,16 @@ ACCOUNTS: Final = pa.schema(
 """The columns of typed linked accounts that are used."""
 NO_ACCOUNTS: Final = ACCOUNTS.empty_table()
 
-_LAGOS: Final = "INTERVAL 1 HOUR"  # the whole year
+_LAGOS: Final = "INTERVAL 1 HOUR"  # no daylight saving time
 _PADDED: Final = (
     "' ' || trim(regexp_replace(upper(strip_accents({0})), '[^A-Z0-9]+', ' ', 'g')) || ' '"
 )
-_NAIRA_WORDS: Final = ("NGN", "NAIRA", "")  # values of `currency` that mean naira
+_NAIRA: Final = ("NGN", "NAIRA", "")  # values of `currency` that mean naira
 _NOT_SETTLED: Final = (
     *("pending", "processing", "failed", "failure", "declined", "cancelled", "canceled"),
     *("rejected", "reversed", "error", "abandoned"),
 )
-"""Values of `status` with which no money has moved, or it was returned."""
+"""Values of `status` of transactions that moved no money, or were reversed."""
 _ABOUT: Final = "see the head of data/features.sql"
 
 
@@ -204,15 +205,15 @@ class CashFlow:
     """A lender's rules and definitions, read once."""
 
     narrations: Narrations
-    definitions: str
-    name: str
+    definitions: str  # SQL
+    name: str  # of the file of definitions, for error texts
 
     @classmethod
     def of(cls, settings: Settings) -> CashFlow:
-        """Return those named in the settings, else those under HOME, else the package's.
+        """Read the files named by the settings, else those in HOME, else those of the package.
 
         Raises:
-            SettingsError: a file cannot be read or has a mistake; it is named.
+            SettingsError: a file cannot be read or has a mistake; the text names it.
         """
         path = settings.own_table("features") or DEFINITIONS
         try:
@@ -220,24 +221,24 @@ class CashFlow:
         except (OSError, UnicodeDecodeError) as error:
             raise SettingsError(f"{path} cannot be read: {error}") from None
         narrations = settings.own_table("narrations")
-        found = cls(load_narrations(narrations), definitions, str(path))
+        cash_flow = cls(load_narrations(narrations), definitions, str(path))
         if narrations is not None or path != DEFINITIONS:  # find mistakes before any call is made
-            found.features(TRANSACTIONS.empty_table(), CUSTOMERS.empty_table())
-        return found
+            cash_flow.features(TRANSACTIONS.empty_table(), CUSTOMERS.empty_table())
+        return cash_flow
 
     def features(
         self, transactions: pa.Table, customers: pa.Table, accounts: pa.Table = NO_ACCOUNTS
     ) -> pa.Table:
-        """Return one row of `CASHFLOW_SCHEMA` for each customer, in their order.
+        """Return one row of `CASHFLOW_SCHEMA` for each customer, ordered by customer_id.
 
         Args:
-            transactions: the customers' current transactions, in the columns of `TRANSACTIONS`.
-            customers: the customers, each once, in the columns of `CUSTOMERS`.
-            accounts: their linked accounts, if pulled, in the columns of `ACCOUNTS`.
+            transactions: these customers' current transactions, with the columns of `TRANSACTIONS`.
+            customers: each customer once, with the columns of `CUSTOMERS`.
+            accounts: their linked accounts, if pulled, with the columns of `ACCOUNTS`.
 
         Raises:
-            SettingsError: a definition is invalid SQL, uses something that is not allowed, or gives
-                a customer two rows.
+            SettingsError: a definition is not valid SQL, uses what is not allowed, or returns two
+                rows for a customer.
         """
         with self._matched(transactions, customers, accounts) as connection:
             connection.execute("DROP TABLE texts")
@@ -263,9 +264,9 @@ class CashFlow:
     def matches(
         self, transactions: pa.Table, customers: pa.Table, accounts: pa.Table = NO_ACCOUNTS
     ) -> list[dict[str, Any]]:
-        """Return how transactions matched rules as JSON documents, the most naira first.
+        """Return the transactions of each rule, counted, the most naira first, for JSON.
 
-        Of a narration only the words of the rule are shown.
+        Of a narration only the words that matched a rule are shown.
         """
         with self._matched(transactions, customers, accounts) as connection:
             rows = connection.sql(
@@ -311,13 +312,13 @@ class CashFlow:
         """Return the SQL that matches every distinct text once."""
         rules, words = [], []
         for number, rule in enumerate(self.narrations.rule):
-            holds = f"regexp_matches(whole, '{rule.pattern}')"
+            condition = f"regexp_matches(whole, '{rule.pattern}')"
             if rule.unless or rule.broad:
-                holds += f" AND NOT regexp_matches(whole, '{rule.exception}')"
+                condition += f" AND NOT regexp_matches(whole, '{rule.exception}')"
             if rule.direction != "any":
-                against = "" if rule.direction == "credit" else "NOT "
-                holds = f"{against}of_credit AND {holds}"
-            rules.append(f"WHEN {holds} THEN {number}")
+                negation = "" if rule.direction == "credit" else "NOT "
+                condition = f"{negation}of_credit AND {condition}"
+            rules.append(f"WHEN {condition} THEN {number}")
             words.append(f"WHEN {number} THEN regexp_extract(whole, '{rule.pattern}')")
         names = ", ".join(f"'{rule.name}'" for rule in self.narrations.rule)
         categories = ", ".join(f"'{rule.category}'" for rule in self.narrations.rule)
@@ -350,33 +351,33 @@ class CashFlow:
             """  # noqa: S608 - from checked words only
 
     def _gathered(self, connection: DuckDBPyConnection) -> pa.Table:
-        """Return the customers with all features."""
-        made = {
+        """Return a row for each customer, with a column for each feature."""
+        views = {
             name
             for (name,) in connection.execute(
                 "SELECT view_name FROM duckdb_views() WHERE NOT internal"
             ).fetchall()
         }
-        missing = next((name for name in FEATURES if name not in made), None)
+        missing = next((name for name in FEATURES if name not in views), None)
         if missing is not None:
             raise SettingsError(f"{self.name}: there is no view {missing}; {_ABOUT}")
-        unknown = sorted(name for name in made if name.startswith("tx_") and name not in FEATURES)
+        unknown = sorted(name for name in views if name.startswith("tx_") and name not in FEATURES)
         if unknown:
             raise SettingsError(
                 f"{self.name}: {unknown[0]} is no feature; name what only others use without tx_"
             )
-        whose = connection.sql("FROM customers ORDER BY customer_id").to_arrow_table()
-        columns = [whose["name"], whose["checked_at"].cast(INSTANT)]
-        typed = connection.from_arrow(CASHFLOW_SCHEMA.empty_table())
-        in_sql = dict(zip(typed.columns, typed.dtypes, strict=True))
+        customers = connection.sql("FROM customers ORDER BY customer_id").to_arrow_table()
+        columns = [customers["name"], customers["checked_at"].cast(INSTANT)]
+        empty = connection.from_arrow(CASHFLOW_SCHEMA.empty_table())
+        sql_types = dict(zip(empty.columns, empty.dtypes, strict=True))
         for name, kind in FEATURES.items():
-            # One by one: planning a join of all takes longer than computing them.
+            # One by one: planning a join of all of them takes longer than computing them.
             column = connection.sql(
-                f"SELECT CAST(value AS {in_sql[name]}) FROM customers "  # noqa: S608
+                f"SELECT CAST(value AS {sql_types[name]}) FROM customers "  # noqa: S608
                 f"LEFT JOIN (FROM {name}) AS made (customer_id, value) USING (customer_id) "
                 "ORDER BY customer_id"
             ).to_arrow_table()
-            if column.num_rows != whose.num_rows:
+            if column.num_rows != customers.num_rows:
                 raise SettingsError(
                     f"{self.name}: {name} gives a customer several rows; group it by customer_id"
                 )
@@ -396,7 +397,7 @@ _SETTLED: Final = f"""
         try_cast(balance AS DECIMAL(18, 2)) AS balance,
         last_balance_time + {_LAGOS} AS balance_at
     FROM raw_accounts JOIN customers ON customers.name = raw_accounts.customer_id
-    WHERE deleted_on IS NULL AND coalesce(upper(trim(currency)), 'NGN') IN {_NAIRA_WORDS};
+    WHERE deleted_on IS NULL AND coalesce(upper(trim(currency)), 'NGN') IN {_NAIRA};
 
     CREATE TABLE owners AS
     SELECT customer_id,
@@ -426,13 +427,13 @@ _SETTLED: Final = f"""
     FROM (SELECT *, row_number() OVER () AS place FROM raw) AS raw
     JOIN customers ON customers.name = raw.customer_id
     WHERE raw.transaction_date <= checked_at AND deleted_on IS NULL
-        AND coalesce(upper(trim(currency)), 'NGN') IN {_NAIRA_WORDS}
+        AND coalesce(upper(trim(currency)), 'NGN') IN {_NAIRA}
         AND coalesce(lower(trim(status)), '') NOT IN {_NOT_SETTLED}
         AND raw.amount IS NOT NULL
     QUALIFY credit IS NOT NULL
     """  # noqa: S608 - constants
 """SQL: customers, their linked accounts and own names, and every transaction that moved money, in
-one form for all sources."""
+one format for all sources."""
 
 _TRANSACTIONS: Final = """
     CREATE TABLE transactions AS
@@ -463,28 +464,28 @@ _TRANSACTIONS: Final = """
     ALTER TABLE texts DROP COLUMN plain;
     ALTER TABLE texts DROP COLUMN text
     """
-"""SQL: transactions for the definitions. The other side is the customer if the narration has two of
-their own names and no other name, or the number of another of their accounts."""
+"""SQL: transactions as the definitions see them. `own_name`: the narration has two of the
+customer's own names and no other name, or the number of another of their accounts."""
 
 
 def _for_duckdb(table: pa.Table) -> pa.Table:
-    """Return a table with naive instants, so that the machine's time zone cannot shift them."""
-    for place, column in enumerate(table.schema):
+    """Return a table whose instants have no zone, so that the machine's zone cannot shift them."""
+    for index, column in enumerate(table.schema):
         if column.type == INSTANT:
             values = table[column.name].cast(pa.timestamp("us"))
-            table = table.set_column(place, column.name, values)
+            table = table.set_column(index, column.name, values)
     return table
 
 
-BLOCK = 250_000  # transactions processed together: some 400 MB with the program's own
+BLOCK = 250_000  # transactions processed at once: some 400 MB with the program's own memory
 _Tables: TypeAlias = tuple[pa.Table, pa.Table, pa.Table]
-"""Transactions, customers and accounts, the arguments of `CashFlow.features`."""
+"""Transactions, customers and accounts: the arguments of `CashFlow.features`."""
 
 
 def write_cash_flow(
     run: Run, store: PullStore, cash_flow: CashFlow, pulls: Iterable[Pulled]
 ) -> int:
-    """Write `cashflow.parquet` and save its rows in the journal; return their number.
+    """Write `cashflow.parquet`, save its rows in the journal, and return how many there are.
 
     Raises:
         SettingsError: a definition has a mistake.
@@ -492,12 +493,12 @@ def write_cash_flow(
         JournalError: the journal cannot be used.
     """
 
-    def kept(figures: Sequence[CashFigures], tables: Sequence[_Tables]) -> pa.Table:
-        """Return the figures of some customers, and save them."""
+    def computed(figures: Sequence[CashFigures], tables: Sequence[_Tables]) -> pa.Table:
+        """Compute and save the figures of some customers."""
         table = cash_flow.features(*map(pa.concat_tables, zip(*tables, strict=True)))
         rows = zip(figures, table.to_pylist(), strict=True)
-        found = [each.model_copy(update={"figures": figures_document(row)}) for each, row in rows]
-        keep_figures(run.journal, found)
+        filled = [each.model_copy(update={"figures": figures_document(row)}) for each, row in rows]
+        keep_figures(run.journal, filled)
         return table
 
     def blocks() -> Iterator[pa.Table]:
@@ -507,10 +508,10 @@ def write_cash_flow(
             tables.append(_typed(store, figures, customer_id))
             rows += tables[-1][0].num_rows
             if rows >= BLOCK:
-                yield kept(block, tables)
+                yield computed(block, tables)
                 block, tables, rows = [], [], 0
         if block:
-            yield kept(block, tables)
+            yield computed(block, tables)
 
     return run.folder.write_parquet(CASHFLOW_FILE, CASHFLOW_SCHEMA, blocks())
 
@@ -518,7 +519,7 @@ def write_cash_flow(
 def _consenting(
     run: Run, store: PullStore, pulls: Iterable[Pulled]
 ) -> Iterator[tuple[CashFigures, str]]:
-    """Yield empty figures and customer id of each customer with live consent."""
+    """Yield empty figures and the customer_id of each pulled customer with a live consent."""
     live = Consents(run.journal).grants(GrantState.LIVE, Scope.TRANSACTION_LIST)
     grants = {each.customer: each for each in live}
     for each in pulls:
@@ -527,23 +528,23 @@ def _consenting(
             continue
         answered: Pulled | None = each
         if each.pulled is not PulledKind.TRANSACTION:
-            answered = store.last_kept(each.customer, PulledKind.TRANSACTION)
+            answered = store.last_stored(each.customer, PulledKind.TRANSACTION)
         checked_at = None if answered is None else answered.answered_at
         if checked_at is not None:
-            used = (Scope.TRANSACTION_LIST, Scope.BANK_ACCOUNT_LIST)
+            scopes = (Scope.TRANSACTION_LIST, Scope.BANK_ACCOUNT_LIST)
             figures = CashFigures(
                 key=each.customer.hex(),
                 customer=each.customer,
                 run_id=run.run_id,
                 at=checked_at,
-                scopes=tuple(scope for scope in used if grant.allows(scope)),
+                scopes=tuple(scope for scope in scopes if grant.allows(scope)),
                 figures={},
             )
             yield figures, grant.customer_id
 
 
 def _typed(store: PullStore, figures: CashFigures, customer_id: str) -> _Tables:
-    """Return a customer's current records without unreadable ones."""
+    """Return a customer's current records, without unreadable ones."""
 
     def table(kind: PulledKind, schema: pa.Schema) -> pa.Table:
         fields = load_fields(kind)
@@ -555,11 +556,11 @@ def _typed(store: PullStore, figures: CashFigures, customer_id: str) -> _Tables:
         ]
         return pa.Table.from_pylist(rows, schema)
 
-    asked = {"customer_id": customer_id, "checked_at": to_instant(figures.at)}
+    customer = {"customer_id": customer_id, "checked_at": to_instant(figures.at)}
     has_accounts = Scope.BANK_ACCOUNT_LIST in figures.scopes
     return (
         table(PulledKind.TRANSACTION, TRANSACTIONS),
-        pa.Table.from_pylist([asked], CUSTOMERS),
+        pa.Table.from_pylist([customer], CUSTOMERS),
         table(PulledKind.BANK_ACCOUNT, ACCOUNTS) if has_accounts else NO_ACCOUNTS,
     )
 
@@ -567,10 +568,10 @@ def _typed(store: PullStore, figures: CashFigures, customer_id: str) -> _Tables:
 def explain_cash_flow(
     journal: Journal, cash_flow: CashFlow, customer_id: str
 ) -> dict[str, Any] | None:
-    """Return a customer's newest figures and the matched rules as a JSON document.
+    """Return a customer's newest figures and the transactions of each rule, for JSON.
 
-    None if no consent is live or nothing was pulled. Of a narration only the words of the rule are
-    shown, so that the page does not reveal whom the customer pays.
+    None without a live consent or without figures. Of a narration only the words of a rule are
+    shown, not whom the customer pays.
     """
     customer = journal.pseudonyms.customers_anywhere([customer_id])
     figures = live_figures(journal, [customer]).get(customer)

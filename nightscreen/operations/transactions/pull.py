@@ -1,9 +1,10 @@
-"""Pull data that customers consented to: transactions, or linked accounts with the profile.
+"""Pulls: runs that fetch the data which customers consented to share.
 
-An access token is used until the service refuses it; then it is refreshed once, by one task of one
-process, and tried once more. Files, notices and report are made only from the journal, so that a
-pull that was stopped or killed ends the same way as a complete one. `records` compares a list with
-the last one; `operations/person_run.py` drives the run.
+A pull fetches transactions, or linked accounts and, if granted, the profile. An access token is
+used until the service refuses it; then one task of one process refreshes it once, and the call is
+repeated once. Files, notices and report are made from the journal alone, so that the report of a
+stopped or killed pull is complete, too. `records` compares a list with the last one;
+`operations/person_run.py` drives the run.
 """
 
 from __future__ import annotations
@@ -84,19 +85,19 @@ CHANGES_SCHEMA = pa.schema(
     ]
 )
 """One row for each record added, modified or removed, by pseudonyms; and one for each customer
-whose list was suspiciously short, with the number of removals that wait."""
+whose list was suspiciously short, with the number of unconfirmed removals."""
 _QUARANTINED = tuple(SourceColumn(name, None, name) for name in ("customer_id", "record_key"))
 NOTICES = {
     "lapsed": "consents lapsed, since the service does not renew them any more: ask these "
     "customers again; see: nightscreen consent list",
     "short": "customers' lists are suspicious: they lack much of what was there; nothing is "
     "reported as removed until the next pull confirms it",
-    "lost beside": "customers' profiles were not answered; their accounts are kept, and the next "
+    "profile lost": "customers' profiles were not answered; their accounts are kept, and the next "
     "pull asks again",
     "refused": "refreshes were refused and no other call under this key was answered: check "
     "NIGHTSCREEN_API_KEY, then resume the run; no consent was given up",
 }
-"""Notices about a pull; the number of customers is put before the text."""
+"""Notices of the report; each is preceded by the number of customers."""
 _COUNTS = (*(each.value for each in TransactionChange), "held", "out_of_reach")
 
 OPERATION_OF: Final = {
@@ -107,7 +108,7 @@ OPERATION_OF: Final = {
 REFUSED = "the service refused to renew the access"
 """Why a grant lapsed, as `consent list` shows it."""
 _LEASE_POLL_S = 0.2  # how often to check whether another task has refreshed the token
-_UNDER_KEY = (Operation.AGGREGATOR_REFRESH.value, Operation.AGGREGATOR_EXCHANGE.value)
+_WITH_API_KEY = (Operation.AGGREGATOR_REFRESH.value, Operation.AGGREGATOR_EXCHANGE.value)
 _ANSWERED = frozenset({LookupStatus.PAID, LookupStatus.FREE})
 _LOST = {
     LookupStatus.FAILED: PullOutcome.FAILED,
@@ -118,19 +119,19 @@ _FAILURES = frozenset(outcome.value for outcome in _LOST.values())
 
 @dataclass(slots=True, kw_only=True)
 class PulledCustomer(Person):
-    """A customer whose data are pulled."""
+    """A customer whose data is pulled."""
 
-    pulled: Pulled  # the state in the journal
-    grant: Grant | None = None  # the consent, when the customer is asked
-    # the answer for each list, or why there is none
-    came: dict[PulledKind, bytes | PullOutcome] = field(default_factory=dict)
+    pulled: Pulled  # the journal's record of their pull
+    grant: Grant | None = None  # the grant that is used, once it is their turn
+    # the body of each list, or why there is none
+    answers: dict[PulledKind, bytes | PullOutcome] = field(default_factory=dict)
 
 
 class Pull(PersonRun[PullTransactions, PulledCustomer]):
-    """One pull."""
+    """A pull in progress."""
 
     kind: ClassVar[SubjectKind] = SubjectKind.CUSTOMER
-    # the kinds of records. The first decides who is due; the others are pulled too if granted.
+    # what is pulled: customers who granted the first kind are due; the others are optional
     kinds: ClassVar[tuple[PulledKind, ...]]
     re_entered: ClassVar[bool] = True
 
@@ -139,11 +140,12 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         self.consents = Consents(run.journal)
         self.store = PullStore(run.journal)
         self.fields = {kind: load_fields(kind) for kind in self.kinds}
-        run.stops.tolerated_failure_pct = 100.0  # a refused token is no failure: `_watch` judges
+        # a refused token is not a failure of the service: `_stop_on_failures` decides instead
+        run.stops.tolerated_failure_pct = 100.0
 
     @classmethod
     def identify(cls, parameters: PullTransactions, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - no input
-        """Return the batch name of pulls; a lender's own tables are read before any call.
+        """Return the batch name of pulls, once the lender's own tables are known to be valid.
 
         Raises:
             SettingsError: the table of narrations or of features has a mistake.
@@ -152,10 +154,10 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         return PULLS, ""
 
     def load_people(self) -> list[PulledCustomer]:
-        """Save who is due, or find who is still due in a resumed run.
+        """Save the customers who are due, or load those of the run that is resumed.
 
         Raises:
-            InputError: a grant that was named is not live.
+            InputError: a named grant is not live.
         """
         if self.run.is_new:
             due = [
@@ -180,26 +182,26 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         ]
 
     def _chosen(self) -> list[Grant]:
-        """Return the live grants with the scope, or those of them that were named."""
-        scope, wanted = scope_of(self.kinds[0]), self.parameters.grants
+        """Return the live grants with the scope, or those that the parameters name."""
+        scope, named = scope_of(self.kinds[0]), self.parameters.grants
         live = {each.grant_id: each for each in self.consents.grants(GrantState.LIVE, scope)}
-        missing = next((each for each in wanted if each not in live), None)
+        missing = next((each for each in named if each not in live), None)
         if missing is not None:
             raise InputError(
                 f"there is no live grant {missing} with the scope {scope}; see: nightscreen "
                 "consent list, and ask for consent with: nightscreen consent link"
             )
-        return [live[each] for each in dict.fromkeys(wanted)] if wanted else list(live.values())
+        return [live[each] for each in dict.fromkeys(named)] if named else list(live.values())
 
     # --- one customer's turn ---
 
     async def ask_person(self, caller: Caller, person: PulledCustomer) -> bool:
-        """Ask for each granted list, and save the answers.
+        """Fetch each granted list, and save the answers.
 
-        The current live grant counts: there may be a newer consent, or none any more.
+        The grant that is live now counts: there may be a newer one than planned, or none.
         """
-        person.came, own = {}, scope_of(self.kinds[0])
-        person.grant = await to_thread(self.consents.live, person.subject, own)
+        person.answers, main_scope = {}, scope_of(self.kinds[0])
+        person.grant = await to_thread(self.consents.live, person.subject, main_scope)
         if person.grant is None:
             await to_thread(self._settle, person, PullOutcome.ENDED)
             return True
@@ -208,22 +210,25 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
                 continue
             if kind is not self.kinds[0]:
                 self.run.progress[self.operation].wanted += 1
-            came = await self._list(caller, person, person.grant, kind)
-            if came is not None:
-                person.came[kind] = came
-            if not isinstance(came, bytes):
+            answer = await self._fetch(caller, person, person.grant, kind)
+            if answer is not None:
+                person.answers[kind] = answer
+            if not isinstance(answer, bytes):
                 break
-        if person.came:
+        if person.answers:
             await to_thread(self.save_result, person)
         if person.state in _FAILURES:
-            self._watch()
+            self._stop_on_failures()
         return True
 
-    async def _list(
-        self, caller: Caller, person: PulledCustomer, given: Grant, kind: PulledKind
+    async def _fetch(
+        self, caller: Caller, person: PulledCustomer, first_grant: Grant, kind: PulledKind
     ) -> bytes | PullOutcome | None:
-        """Ask for a list, again if its token could be refreshed; None on a stop."""
-        grant = given
+        """Return the body of a list, or why there is none; None if the run stopped.
+
+        If the token is refused, refresh it and repeat the call once.
+        """
+        grant = first_grant
         while True:
             request = list_request(grant, kind, self.run.settings.aggregator_path)
             task = await self._call(caller, grant, request)
@@ -232,19 +237,19 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
             trouble = None if task.reading is None else task.reading.trouble
             if task.status not in _LOST or trouble is not FailureReason.TOKEN:
                 break
-            if grant is not given:
+            if grant is not first_grant:
                 return PullOutcome.TOKEN_REFUSED
-            fresh = await self._fresh(caller, grant)
-            if not isinstance(fresh, Tokens):
-                return fresh
-            person.grant = grant = grant.model_copy(update={"tokens": fresh})
+            tokens = await self._newer_tokens(caller, grant)
+            if not isinstance(tokens, Tokens):
+                return tokens
+            person.grant = grant = grant.model_copy(update={"tokens": tokens})
         if task.status in _ANSWERED and task.reading is not None:
             body, task.reading = task.reading.body, None
             return body
         return _LOST.get(task.status)
 
     async def _call(self, caller: Caller, grant: Grant, request: Request) -> LookupTask:
-        """Make a call under the customer's consent; its answer is not stored."""
+        """Make a call under the customer's consent; the journal stores no body of it."""
         task = caller.task(
             request,
             kind=self.kind,
@@ -254,19 +259,19 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         )
         return await caller.make_call(task)
 
-    async def _fresh(self, caller: Caller, grant: Grant) -> Tokens | PullOutcome | None:
-        """Return a newer access token, refreshed here or by another task; None on a stop."""
+    async def _newer_tokens(self, caller: Caller, grant: Grant) -> Tokens | PullOutcome | None:
+        """Return newer tokens, refreshed here unless another task does; None if the run stopped."""
         grant_id, used = grant.grant_id, grant.tokens
         while self.run.stops.reason is None:
             lease = await to_thread(self.consents.take_lease, grant_id)
             try:
-                held = await to_thread(self.consents.find, grant_id)
-                if held is None or held.tokens is None:
+                current = await to_thread(self.consents.find, grant_id)
+                if current is None or current.tokens is None:
                     return PullOutcome.ENDED
-                if used is None or held.tokens.generation != used.generation:
-                    return held.tokens
+                if used is None or current.tokens.generation != used.generation:
+                    return current.tokens
                 if lease is not None:
-                    return await self._refresh(caller, held, held.tokens)
+                    return await self._refresh(caller, current, current.tokens)
             finally:
                 if lease is not None:
                     await to_thread(self.consents.give_back, grant_id, lease)
@@ -278,7 +283,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
     async def _refresh(
         self, caller: Caller, grant: Grant, tokens: Tokens
     ) -> Tokens | PullOutcome | None:
-        """Ask for a new access token once (specification, access token lifecycle)."""
+        """Refresh the access token with one call (specification, access token lifecycle)."""
         if not tokens.refresh_token:
             return PullOutcome.TOKEN_REFUSED
         self.run.progress[self.operation].wanted += 2
@@ -288,7 +293,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         reading = task.reading
         if task.status is LookupStatus.WAITING:
             return None
-        if task.status is LookupStatus.IN_DOUBT:  # proves nothing
+        if task.status is LookupStatus.IN_DOUBT:
             return PullOutcome.IN_DOUBT
         if task.status is LookupStatus.FAILED:
             refused = reading is not None and reading.trouble is FailureReason.GRANT
@@ -299,94 +304,94 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
             return PullOutcome.FAILED
         return await to_thread(self.consents.refreshed, grant.grant_id, answer) or PullOutcome.ENDED
 
-    # --- answers ---
+    # --- saving answers ---
 
     def _settle(self, person: PulledCustomer, outcome: PullOutcome) -> None:
-        pulled = _as_begun(person).model_copy(update={"state": outcome})
+        pulled = _without_result(person).model_copy(update={"state": outcome})
         self.store.save_state(pulled)
         person.pulled, person.state = pulled, outcome.value
 
     def save_result(self, person: PulledCustomer) -> None:
-        """Read the answers, compare them with the known records, and save what is new.
+        """Read a customer's answers, compare them with the stored records, and save the changes.
 
-        A failure of a further list never affects the first one; it is recorded in the summary.
+        If only an optional list failed, the main list is saved, and the summary has the failure.
         """
         lists = []
         summary: dict[str, dict[str, str]] = {}
-        for kind, came in person.came.items():
-            found: AnsweredList | PullOutcome = PullOutcome.FAILED
-            if isinstance(came, PullOutcome):
-                found = came
-            elif (read := read_list(came, only_lists=kind is not PulledKind.PROFILE)) is not None:
-                found = self._read(person, kind, read)
-            if isinstance(found, AnsweredList):
-                lists.append(found)
+        for kind, answer in person.answers.items():
+            result: AnsweredList | PullOutcome = PullOutcome.FAILED
+            if isinstance(answer, PullOutcome):
+                result = answer
+            elif (raw := read_list(answer, only_lists=kind is not PulledKind.PROFILE)) is not None:
+                result = self._read(person, kind, raw)
+            if isinstance(result, AnsweredList):
+                lists.append(result)
             elif kind is self.kinds[0]:
-                self._settle(person, found)
+                self._settle(person, result)
                 return
             else:
-                summary[kind.value] = {"outcome": found.value}
+                summary[kind.value] = {"outcome": result.value}
         now = self.run.clock()
         old_before = now - self.run.settings.transactions_reread_days * DAY_MICROS
-        noted = {"answered_at": now, "summary": summary}
-        pulled = _as_begun(person).model_copy(update=noted)
+        changes = {"answered_at": now, "summary": summary}
+        pulled = _without_result(person).model_copy(update=changes)
         person.pulled = self.store.save_lists(pulled, lists, old_before=old_before)
         person.state = person.pulled.state.value
 
-    def _read(self, person: PulledCustomer, kind: PulledKind, found: RawRecords) -> AnsweredList:
-        drift, names = Drift([("shape", found.shape)]), self.run.journal.pseudonyms
-        records, repeated = self.fields[kind].read(found.records, names, person.subject, drift)
+    def _read(self, person: PulledCustomer, kind: PulledKind, raw: RawRecords) -> AnsweredList:
+        drift, names = Drift([("shape", raw.shape)]), self.run.journal.pseudonyms
+        records, repeated = self.fields[kind].read(raw.records, names, person.subject, drift)
         unreadable = [
             [each.place, each.key.hex(), each.problem, each.column]
             for each in records
             if each.problem
         ]
-        noted = {
+        summary = {
             "answered": len(records),
             "repeated": repeated,
             "drift": drift.document(),
             "unreadable": unreadable,
         }
-        return AnsweredList(kind, records, noted)
+        return AnsweredList(kind, records, summary)
 
     def requeue_failed(self) -> None:
-        """Queue customers whose list failed or was lost, since asking for a list again is safe."""
+        """Make customers whose list failed due again, also in doubt: repeating a list is safe."""
         for each in self.people:
             if each.task is not None and each.state == PullOutcome.IN_DOUBT:
                 each.state = FAILED
         super().requeue_failed()
 
-    def _watch(self) -> None:
-        """Stop where too many customers failed."""
+    def _stop_on_failures(self) -> None:
+        """Stop the run if too many customers failed."""
         done = [each for each in self.people if each.task is not None and each.state != PENDING]
         failed = sum(each.state in _FAILURES for each in done)
         tolerated = self.run.settings.tolerated_failure_pct * len(done)
         if len(done) >= TOLERATED_FROM and 100 * failed > tolerated:
             self.run.stops.stop(StopReason.FAILURES)
 
-    # --- the end ---
+    # --- closing ---
 
     def write(self) -> ReportParts:
-        """Judge refused refreshes, and write every file, all from the journal."""
-        lapsed = self._judge_refused()
+        """Lapse grants whose refresh was refused, and write every file from the journal."""
+        lapsed = self._lapse_refused()
         pulls = self.store.pulls.of_run(self.run.run_id)
         outcomes = Counter(each.state.value for each in pulls)
         counts, drift = Counter[str](), Drift()
-        for kind, noted in chain.from_iterable(each.summary.items() for each in pulls):
-            counts.update({word: noted.get(word, 0) for word in (*_COUNTS, "answered")})
-            counts["unreadable"] += len(noted.get("unreadable", ()))
-            counts[f"repeated {kind}"] += noted.get("repeated", 0)
-            counts["lost beside"] += "outcome" in noted
-            drift.add(noted.get("drift", {}))
+        for kind, summary in chain.from_iterable(each.summary.items() for each in pulls):
+            counts.update({name: summary.get(name, 0) for name in (*_COUNTS, "answered")})
+            counts["unreadable"] += len(summary.get("unreadable", ()))
+            counts[f"repeated {kind}"] += summary.get("repeated", 0)
+            counts["profile lost"] += "outcome" in summary
+            drift.add(summary.get("drift", {}))
         self.rows_read, self.rows_refused = counts["answered"], counts["unreadable"]
         numbers = {
             "lapsed": lapsed,
             "short": outcomes[PullOutcome.SUSPICIOUS_SHORT],
-            "lost beside": counts["lost beside"],
+            "profile lost": counts["profile lost"],
             "refused": outcomes[PullOutcome.REFRESH_REFUSED],
         }
-        said = (f"{number} {NOTICES[word]}" for word, number in numbers.items() if number)
-        self.run.stops.notices.extend(said)
+        notices = (f"{number} {NOTICES[name]}" for name, number in numbers.items() if number)
+        self.run.stops.notices.extend(notices)
         due = PullOutcome.DUE.value
         more = {
             "customers": {
@@ -394,7 +399,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
                 **{each.value: outcomes[each] for each in PullOutcome if each != due},
                 "pending": outcomes[due],
             },
-            "changes": {word: counts[word] for word in _COUNTS},
+            "changes": {name: counts[name] for name in _COUNTS},
             **{
                 kind.folder: {
                     "written": rows,
@@ -415,7 +420,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
             written = {kind: self._write_typed(kind, pulls, ids) for kind in self.kinds}
             write_cash_flow(self.run, self.store, CashFlow.of(self.run.settings), pulls)
         write_rows(self.run.folder, CHANGES_FILE, self._changes(pulls), CHANGES_SCHEMA)
-        refused = (  # customer, position in the list and cause; the record itself stays sealed
+        refused = (  # the record's owner, its place in the list, and why; its contents stay sealed
             RefusedRow(
                 line=place,
                 column=column,
@@ -424,8 +429,8 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
                 values=(ids.get(each.customer, ""), key),
             )
             for each in pulls
-            for noted in each.summary.values()
-            for place, key, code, column in noted.get("unreadable", ())
+            for summary in each.summary.values()
+            for place, key, code, column in summary.get("unreadable", ())
         )
         with quarantine_file(self.run.folder.path / QUARANTINE, _QUARANTINED) as write:
             write(refused)
@@ -433,7 +438,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         return written
 
     def _part(self, kind: PulledKind) -> Path:
-        """Return the path of the run's typed records, by day in Lagos."""
+        """Return the run's own file of typed records, partitioned by the day in Lagos."""
         folder, day = self.run.folder.path, lagos_day(self.run.started_at).isoformat()
         return folder.parent / kind.folder / f"pulled_on={day}" / f"{folder.name}.parquet"
 
@@ -442,9 +447,9 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
     ) -> int:
         """Write typed records; return their number.
 
-        For transactions these are the records that the run added or modified; for accounts and
-        profiles all current records of the customers it pulled. Without records there is no file,
-        and the file of an earlier session of the run is replaced.
+        Transactions are those that the run added or modified; accounts and profiles are all current
+        ones of the customers it pulled. Without records there is no file. The file of an earlier
+        session of the run is replaced.
         """
         path, fields = self._part(kind), self.fields[kind]
 
@@ -500,18 +505,18 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
                     "records": each.summary[each.pulled.value]["held"],
                 }
 
-    def _judge_refused(self) -> int:
-        """Judge the run's refused refreshes together; return how many grants lapsed.
+    def _lapse_refused(self) -> int:
+        """Lapse the grants whose refresh the service refused; return how many.
 
-        If another call with the API key was answered in the run, the key is valid and the service
-        no longer accepts the grants. Otherwise no grant lapses, and the run's stop is `auth`.
+        If the run had an answer to another call with the API key, the key works, so the grants have
+        lapsed. Otherwise no grant lapses, and the run stops with `auth`.
         """
         pulls = self.store.pulls.of_run(self.run.run_id)
         refused = [each for each in pulls if each.state is PullOutcome.REFRESH_REFUSED]
         if not refused:
             return 0
         key_works = any(
-            row.check in _UNDER_KEY and row.state == CallState.ANSWERED.value
+            row.check in _WITH_API_KEY and row.state == CallState.ANSWERED.value
             for rows in self.run.journal.runs.calls(self.run.run_id)
             for row in rows
         )
@@ -540,16 +545,16 @@ class AccountPull(Pull):
     kinds = (PulledKind.BANK_ACCOUNT, PulledKind.PROFILE)
 
 
-def _as_begun(person: PulledCustomer) -> Pulled:
-    """Return a customer's initial state, under the grant that is used."""
-    begun: dict[str, Any] = {"state": PullOutcome.DUE, "answered_at": None, "summary": {}}
+def _without_result(person: PulledCustomer) -> Pulled:
+    """Return a customer's pull without a result, with the grant that is used now."""
+    changes: dict[str, Any] = {"state": PullOutcome.DUE, "answered_at": None, "summary": {}}
     if person.grant is not None:
-        begun["grant_id"] = person.grant.grant_id
-    return person.pulled.model_copy(update=begun)
+        changes["grant_id"] = person.grant.grant_id
+    return person.pulled.model_copy(update=changes)
 
 
 def scope_of(kind: PulledKind) -> wire.Scope:
-    """Return the scope that a kind of record needs."""
+    """Return the scope that allows a kind of record to be pulled."""
     return wire.SCOPED[OPERATION_OF[kind]].scope
 
 

@@ -1,12 +1,13 @@
-"""Records of area A: JSON with numbers exactly as written, typed columns, and all versions.
+"""Pulled records: read from JSON without changing a number, typed, compared and stored.
 
-`data/transaction_fields.toml` and similar files declare the fields; a lender can correct a name
-there. Nothing of a record is lost: unknown and unreadable fields go into `extra`.
+The known fields are in `data/transaction_fields.toml` and similar files, where a lender can correct
+a name. No part of a record is lost: unknown and unreadable fields are stored in `extra`.
 
-The journal has every version of every record, sealed, and the outcome of each pull. One database
-transaction compares a list with the known records and saves it, so that a crash leaves all of it or
-nothing. The service has no cursor: every pull returns the whole list, or a part that the service
-chooses. A list that lacks suspiciously many records removes nothing until another pull confirms it.
+The journal stores every version of every record, sealed, and the outcome of each pull. One database
+transaction compares a list with the stored records and saves it, so that a crash leaves all of it
+or nothing. The service has no cursor: every pull gets the whole list, or as much of it as the
+service sends. A list that lacks suspiciously many records removes none until another pull confirms
+it.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ HINTS: Final = {
 }
 """The meaning of each code in a pull's quarantine."""
 DRIFT: Final = ("new", "missing", "unreadable", "shape")
-OTHER_NAME: Final = "(another name)"  # replaces a field's name that may be a value
+OTHER_NAME: Final = "(another name)"  # replaces a field's name that may be personal data
 _NAME = re.compile(r"(?!(.*\d){5})[A-Za-z0-9_.-]{1,64}")  # fewer digits than any identifier has
 _MOST_NAMES = 100
 _DEEP = '{"nested": "beyond reason"}'
@@ -78,23 +79,25 @@ BEFORE: Final = (
     pa.field("change", pa.dictionary(pa.int32(), pa.string()), nullable=False),
     pa.field("seen_at", INSTANT, nullable=False),
 )
-"""Columns added to a record: its customer, its key, whether it is new, and since when."""
+"""Columns that nightscreen adds before the typed ones."""
 EXTRA: Final = pa.field("extra", pa.string())
 
 
-# --- JSON with exact numbers ---
+# --- JSON with numbers as text ---
 
 
 class NumberText(str):
-    """A JSON number as it was written, such as `1.10` or `1E5`."""
+    """A JSON number as the service wrote it, such as `1.10` or `1E5`."""
 
     __slots__ = ()
 
 
 def read_list(body: bytes, *, only_lists: bool = True) -> RawRecords | None:
-    """Return the records of a list and where they were found; None if the body has no list.
+    """Return the records of a list and where in the body they were; None if there is no list.
 
-    With `only_lists`, a single record, such as a profile, is not accepted.
+    Args:
+        body: the answer's body.
+        only_lists: a single record, such as a profile, does not count as a list.
     """
     try:
         document = json.loads(
@@ -112,14 +115,14 @@ def _refuse(word: str) -> object:
 
 
 def json_text(value: object, *, ordered: bool = False) -> str:
-    """Return a value as JSON text in ASCII, with numbers exactly as they were written.
+    """Return a value as JSON text in ASCII, with numbers as the service wrote them.
 
     Args:
-        value: a value from `read_list`.
+        value: a record from `read_list`, or a part of one.
         ordered: sort the fields of objects, so that equal content is equal text.
 
     Raises:
-        RecursionError: it is nested too deep.
+        RecursionError: it is nested too deeply.
     """
     match value:
         case NumberText():
@@ -137,7 +140,7 @@ def json_text(value: object, *, ordered: bool = False) -> str:
 
 
 def parse_text(text: bytes) -> object:
-    """Parse text written by `json_text`."""
+    """Parse a text that `json_text` wrote."""
     return json.loads(text, parse_float=NumberText, parse_int=NumberText)
 
 
@@ -145,7 +148,7 @@ def parse_text(text: bytes) -> object:
 
 
 class FieldKind(StrEnum):
-    """The type of a field."""
+    """The type of a field's column."""
 
     TEXT = "text"
     MONEY = "money"
@@ -173,22 +176,22 @@ class _Table(BaseModel):
 
 
 class Drift(Counter[tuple[str, str]]):
-    """Differences of records from the declared fields: counts by kind of `DRIFT` and name.
+    """How the service's records differ from the known fields: counts by kind of `DRIFT` and name.
 
     A field was `new`, `missing` or `unreadable`; `shape` counts where lists were in the answers.
     """
 
     def document(self) -> dict[str, dict[str, int]]:
-        """Return it for the journal and the report: counts by name, without values."""
-        found: dict[str, Counter[str]] = {word: Counter() for word in DRIFT}
-        for (word, name), number in self.items():
-            found[word][name if _NAME.fullmatch(name) else OTHER_NAME] += number
-        return {word: dict(sorted(safe.most_common(_MOST_NAMES))) for word, safe in found.items()}
+        """Return the counts for the journal and the report; they contain no personal data."""
+        counts: dict[str, Counter[str]] = {kind: Counter() for kind in DRIFT}
+        for (kind, name), number in self.items():
+            counts[kind][name if _NAME.fullmatch(name) else OTHER_NAME] += number
+        return {kind: dict(sorted(safe.most_common(_MOST_NAMES))) for kind, safe in counts.items()}
 
     def add(self, document: Mapping[str, Mapping[str, int]]) -> None:
-        """Add the counts of a document."""
-        for word, names in document.items():
-            self.update({(word, name): number for name, number in names.items()})
+        """Add the counts of a `document`."""
+        for kind, names in document.items():
+            self.update({(kind, name): number for name, number in names.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +205,7 @@ class TypedRecord:
 
 
 class RecordFields:
-    """Reads records of one kind by its table of fields; `schema` is that of the typed output."""
+    """Reads records of one kind by its table of fields; `schema` is the typed output's."""
 
     def __init__(self, table: _Table, kind: PulledKind) -> None:
         self._kind = kind
@@ -215,7 +218,7 @@ class RecordFields:
         self.schema = pa.schema([*BEFORE, *typed, EXTRA])
 
     def typed(self, raw: bytes, columns: Container[str] | None = None) -> dict[str, Any]:
-        """Return a stored record's typed columns, all or some, without missing ones."""
+        """Return a stored record's typed columns, all or some; a missing field has no entry."""
         return self.view(parse_text(raw), columns=columns).values
 
     def view(
@@ -224,96 +227,97 @@ class RecordFields:
         drift: Drift | None = None,
         columns: Container[str] | None = None,
     ) -> TypedRecord:
-        """Return the typed view of a record; add its differences to `drift`."""
+        """Return the typed view of a record; add its differences from the known to `drift`."""
         drift = drift if drift is not None else Drift()
         if not isinstance(record, dict):
             return TypedRecord({}, problem=NOT_A_RECORD)
-        left = _flat(record, self._objects)
+        remaining = _flat(record, self._objects)
         values: dict[str, Any] = {}
         problem, column = None, ""
         for each in self._fields:
             if columns is not None and each.column not in columns:
                 continue
-            name = next((name for name in each.names if name in left), None)
+            name = next((name for name in each.names if name in remaining), None)
             if name is None:
                 drift["missing", each.names[0]] += 1
                 continue
-            given = left[name]
-            value = _KINDS[each.kind][1](given)
-            if value is None and given is not None:
+            raw = remaining[name]
+            value = _KINDS[each.kind][1](raw)
+            if value is None and raw is not None:
                 drift["unreadable", name] += 1
                 if each.essential and problem is None:
                     problem, column = f"{each.kind}_unreadable", each.column
                 continue
             values[each.column] = value
-            del left[name]
+            del remaining[name]
         if columns is None:
-            drift.update(("new", name) for name in left if name not in self._known)
-            values[EXTRA.name] = json_text(left) if left else None
-        when = values.get(self._time)
-        return TypedRecord(values, None if when is None else to_micros(when), problem, column)
+            drift.update(("new", name) for name in remaining if name not in self._known)
+            values[EXTRA.name] = json_text(remaining) if remaining else None
+        occurred = values.get(self._time)
+        occurred_at = None if occurred is None else to_micros(occurred)
+        return TypedRecord(values, occurred_at, problem, column)
 
     def read(
         self, records: Sequence[object], pseudonyms: Pseudonyms, customer: bytes, drift: Drift
     ) -> tuple[list[Answered], int]:
-        """Return each record of a list once, ready to be saved, and the number of repeats.
+        """Return each record of a list once, ready to be stored, and the number of repetitions.
 
-        A record is identified by its id or, without one, by its content. Equal ids of two customers
-        or two kinds are two records.
+        Records are identified by their id, or by their content if they have none. Equal ids of two
+        customers or two kinds are two records.
         """
-        kind, whose = self._kind, customer.hex()
+        kind, owner = self._kind, customer.hex()
         contents: Counter[bytes] = Counter()
         by_id: Counter[str] = Counter()
-        found: dict[bytes, Answered] = {}
+        answered: dict[bytes, Answered] = {}
         for place, record in enumerate(records):
             try:
                 raw, ordered = json_text(record), json_text(record, ordered=True)
                 view = self.view(record, drift)
                 flat = _flat(record, self._objects) if isinstance(record, dict) else {}
-                named = next((flat[name] for name in self._id_names if name in flat), None)
-                id_ = str(named) if isinstance(named, str) and named else None
+                raw_id = next((flat[name] for name in self._id_names if name in flat), None)
+                id_ = str(raw_id) if isinstance(raw_id, str) and raw_id else None
             except RecursionError:
                 raw = ordered = _DEEP
                 view, id_ = TypedRecord({}, problem=TOO_DEEP), None
-            content = pseudonyms.subject(f"{kind} content", f"{whose}\x1f{ordered}")
+            content = pseudonyms.subject(f"{kind} content", f"{owner}\x1f{ordered}")
             contents[content] += 1
             problem, column = view.problem, view.column
             if id_ is None:
-                same = f"{whose}\x1f{ordered}\x1f{contents[content]}"
-                key = pseudonyms.subject(f"{kind} without id", same)
+                identity = f"{owner}\x1f{ordered}\x1f{contents[content]}"
+                key = pseudonyms.subject(f"{kind} without id", identity)
             elif contents[content] > 1:
                 continue
             elif by_id[id_]:
-                key = pseudonyms.subject(f"{kind} again", f"{whose}\x1f{id_}\x1f{ordered}")
+                key = pseudonyms.subject(f"{kind} again", f"{owner}\x1f{id_}\x1f{ordered}")
                 problem, column = REPEATED_ID, self._id_column
             else:
-                key = pseudonyms.subject(kind.value, f"{whose}\x1f{id_}")
+                key = pseudonyms.subject(kind.value, f"{owner}\x1f{id_}")
             by_id[id_ or ""] += 1
             at = view.occurred_at
-            found[key] = Answered(key, content, raw.encode(), at, place, problem, column)
-        return list(found.values()), len(records) - len(found)
+            answered[key] = Answered(key, content, raw.encode(), at, place, problem, column)
+        return list(answered.values()), len(records) - len(answered)
 
 
 @cache
 def load_fields(
     kind: PulledKind = PulledKind.TRANSACTION, path: Path | None = None
 ) -> RecordFields:
-    """Return the fields of a kind of record, from `data/` or from a file.
+    """Read the fields of a kind of record, from `data/` or another file.
 
     Raises:
-        SettingsError: the file cannot be read, is not valid TOML, or has a mistake.
+        SettingsError: the file cannot be read, is not TOML, or has a mistake.
     """
     path = path or DATA / f"{kind}_fields.toml"
     _, table = read_model(path, _Table)
     columns = [each.name for each in (*BEFORE, EXTRA)] + [each.column for each in table.field]
-    twice = next((name for name in columns if columns.count(name) > 1), None)
-    if twice is not None:
-        raise SettingsError(f"{path.name}: the column {twice} stands there twice")
+    repeated = next((name for name in columns if columns.count(name) > 1), None)
+    if repeated is not None:
+        raise SettingsError(f"{path.name}: the column {repeated} stands there twice")
     return RecordFields(table, kind)
 
 
 def _flat(record: dict[str, Any], objects: set[str]) -> dict[str, Any]:
-    """Flatten the known objects of a record; other objects stay as they are."""
+    """Flatten the known objects of a record into `object.field`; other objects stay whole."""
     flat: dict[str, Any] = {}
     for name, value in record.items():
         if name in objects and isinstance(value, dict):
@@ -324,19 +328,18 @@ def _flat(record: dict[str, Any], objects: set[str]) -> dict[str, Any]:
 
 
 def _text(value: object) -> str | None:
-    """Return text unchanged, a number as it was written, and a boolean as in JSON."""
-    if isinstance(value, str):
-        return _whole(str(value))
+    if isinstance(value, str):  # a number, too, as the service wrote it
+        return _encodable(str(value))
     return json_text(value) if isinstance(value, bool) else None
 
 
-def _whole(text: str) -> str:
-    """Return text that can be written as UTF-8: a lone surrogate is replaced."""
+def _encodable(text: str) -> str:
+    """Return text that can be encoded as UTF-8: a lone surrogate becomes a question mark."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _money(value: object) -> Decimal | None:
-    """Return an exact amount; None if six places cannot hold it."""
+    """Return an exact amount; None if unreadable or with more than six decimal places."""
     number = read_number(value)
     if number is None:
         return None
@@ -347,30 +350,30 @@ def _money(value: object) -> Decimal | None:
 
 def _words(value: object) -> list[str] | None:
     """Return a list of texts; a single text becomes a list."""
-    given = value if isinstance(value, list) else [value]
-    texts = [_whole(str(each)) for each in given if isinstance(each, str)]
-    return texts if len(texts) == len(given) else None
+    items = value if isinstance(value, list) else [value]
+    texts = [_encodable(str(each)) for each in items if isinstance(each, str)]
+    return texts if len(texts) == len(items) else None
 
 
 _KINDS: Final = {
     FieldKind.TEXT: (pa.string(), _text),
     FieldKind.MONEY: (MONEY, _money),
-    # an instant without a zone is UTC, like all of the service
+    # an instant without a zone is UTC, as everywhere in the service
     FieldKind.INSTANT: (
         INSTANT,
         lambda it: None if isinstance(it, NumberText) else read_instant(it),
     ),
     FieldKind.WORDS: (pa.list_(pa.string()), _words),
 }
-"""The column type of each kind, and the reader of its values, which returns None on failure."""
+"""The column type of each kind, and a function that reads a value, None if unreadable."""
 
 
-# --- in the journal ---
+# --- the journal ---
 
 HELD_SHARE = 0.5
 """A list that lacks more than this share of the known records is suspicious; so is an empty one."""
 HELD_TAIL = 5  # so is one that lacks this many of the oldest in a row: it may have been cut short
-LONG_LIST = 100  # a list with this many records may be only a part that the service chose
+LONG_LIST = 100  # a list with so many records may be limited by the service
 _BLOCK = 2000  # records written or read at once: bounds memory, since each has its body
 _ADDED, _MODIFIED, _REMOVED = TransactionChange
 _records = transaction_records.c
@@ -393,15 +396,15 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnsweredList:
-    """A list from the service about one customer."""
+    """One list of a customer from the service."""
 
-    kind: PulledKind  # the kind of the records
+    kind: PulledKind  # of the records
     records: Sequence[Answered]  # each record once
-    summary: dict[str, Any]  # facts about the answer itself
+    summary: dict[str, Any]  # counts and issues of the answer
 
 
 class PullStore:
-    """Reads and writes records in the journal; `pulls` has the outcome of each customer's pull."""
+    """Stores records in an open journal; `pulls` are the customers' pulls and their outcomes."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -410,60 +413,60 @@ class PullStore:
     # --- pulls ---
 
     def save_state(self, pulled: Pulled) -> None:
-        """Save a customer's state, if there are no records."""
+        """Save a customer's pull without records."""
         self.pulls.put([pulled], self._journal.clock())
 
-    def last_kept(self, customer: bytes, kind: PulledKind) -> Pulled | None:
-        """Return the customer's latest pull whose list was saved."""
+    def last_stored(self, customer: bytes, kind: PulledKind) -> Pulled | None:
+        """Return a customer's most recent pull whose list was stored."""
         with self._journal.database.reading() as connection:
             return self._last(connection, customer, kind)
 
     def _last(
         self, connection: Connection, customer: bytes, kind: PulledKind, but_of: str = ""
     ) -> Pulled | None:
-        kept = records.c.state.in_([outcome.value for outcome in KEPT])
-        found = self.pulls.read(
-            connection, kept, records.c.customer == customer, records.c.run_id != but_of
+        is_stored = records.c.state.in_([outcome.value for outcome in KEPT])
+        pulls = self.pulls.read(
+            connection, is_stored, records.c.customer == customer, records.c.run_id != but_of
         )
-        mine = [each for each in found if each.pulled is kind]
-        return max(mine, key=lambda each: each.answered_at or 0, default=None)
+        of_kind = [each for each in pulls if each.pulled is kind]
+        return max(of_kind, key=lambda each: each.answered_at or 0, default=None)
 
-    # --- saving lists ---
+    # --- storing lists ---
 
     def save_lists(
         self, pulled: Pulled, lists: Iterable[AnsweredList], *, old_before: int
     ) -> Pulled:
-        """Save lists after comparing them with the known records; return the customer's new state.
+        """Compare lists with the stored records and save the changes; return the customer's pull.
 
-        The list of the pull's own kind decides the outcome. If another run has saved a later answer
-        meanwhile, nothing is saved. Records from before `old_before`, microseconds, may be too old
-        for the service's list.
+        The list of the pull's own kind decides the outcome. If another run has stored a later
+        answer meanwhile, nothing is stored. Records from before `old_before`, microseconds, may be
+        too old for the service to list.
         """
         kind, now = pulled.pulled, self._journal.clock()
         with self._journal.database.writing() as connection:
             last = self._last(connection, pulled.customer, kind, but_of=pulled.run_id)
             if last is not None and (last.answered_at or 0) > (pulled.answered_at or 0):
-                done = pulled.model_copy(update={"state": PullOutcome.SUPERSEDED})
-                self.pulls.update(connection, [done], now)
-                return done
+                superseded = pulled.model_copy(update={"state": PullOutcome.SUPERSEDED})
+                self.pulls.update(connection, [superseded], now)
+                return superseded
             confirms = last is not None and last.state is PullOutcome.SUSPICIOUS_SHORT
             summary = dict(pulled.summary)
             for each in lists:
-                # A state is short: one of two accounts gone is no sign of a list cut short.
-                sure = confirms or (each.kind.is_state and bool(each.records))
+                # Lists of accounts are short: a missing one does not mean that the list was cut.
+                is_sure = confirms or (each.kind.is_state and bool(each.records))
                 columns = (_records.record_id, _records.record_key, _records.content)
-                theirs = _of(pulled.customer, each.kind)
-                rows = connection.execute(select(*columns, _records.occurred_at).where(theirs))
-                known = [Known(id_, bytes(key), bytes(what), at) for id_, key, what, at in rows]
-                found = compare(known, each.records, confirms=sure, old_before=old_before)
-                self._write(connection, pulled, each.kind, found)
+                is_current = _is_current(pulled.customer, each.kind)
+                rows = connection.execute(select(*columns, _records.occurred_at).where(is_current))
+                known = [Known(id_, bytes(key), bytes(text), at) for id_, key, text, at in rows]
+                diff = compare(known, each.records, confirms=is_sure, old_before=old_before)
+                self._write(connection, pulled, each.kind, diff)
                 summary[each.kind.value] = {
                     **each.summary,
-                    "added": len(found.added),
-                    "modified": len(found.modified),
-                    "removed": len(found.removed),
-                    "held": found.held,
-                    "out_of_reach": found.out_of_reach,
+                    "added": len(diff.added),
+                    "modified": len(diff.modified),
+                    "removed": len(diff.removed),
+                    "held": diff.held,
+                    "out_of_reach": diff.out_of_reach,
                 }
             held = summary[kind.value]["held"]
             outcome = PullOutcome.SUSPICIOUS_SHORT if held else PullOutcome.PULLED
@@ -472,7 +475,7 @@ class PullStore:
             return done
 
     def _write(
-        self, connection: Connection, pulled: Pulled, kind: PulledKind, found: Difference
+        self, connection: Connection, pulled: Pulled, kind: PulledKind, diff: Difference
     ) -> None:
         now = self._journal.clock()
 
@@ -491,37 +494,37 @@ class PullStore:
                 "sealed": self._journal.sealer.seal(answered.raw, context),
             }
 
-        new = [row(answered, _ADDED) for answered in found.added]
-        new += [row(answered, _MODIFIED) for _, answered in found.modified]
+        new = [row(answered, _ADDED) for answered in diff.added]
+        new += [row(answered, _MODIFIED) for _, answered in diff.modified]
         ended = (
-            (_MODIFIED, [known.record_id for known, _ in found.modified]),
-            (_REMOVED, [known.record_id for known in found.removed]),
+            (_MODIFIED, [known.record_id for known, _ in diff.modified]),
+            (_REMOVED, [known.record_id for known in diff.removed]),
         )
         for change, ids in ended:
             values = {"ended_at": now, "ended_as": change.value, "ended_by": pulled.run_id}
             for block in blocks(ids):
-                mine = _records.record_id.in_(block)
-                connection.execute(update(transaction_records).where(mine).values(values))
+                is_ended = _records.record_id.in_(block)
+                connection.execute(update(transaction_records).where(is_ended).values(values))
         for start in range(0, len(new), _BLOCK):
             connection.execute(insert(transaction_records), new[start : start + _BLOCK])
 
     # --- reading records ---
 
     def versions_of_run(self, run_id: str, kind: PulledKind) -> Iterator[list[Version]]:
-        """Yield in blocks the versions of a kind that a run stored."""
+        """Yield the versions of a kind that a run stored, in blocks."""
         yield from self._versions((_records.run_id == run_id) & (_records.kind == kind.value))
 
     def of_customer(self, customer: bytes) -> Iterator[list[Version]]:
-        """Yield in blocks every stored version of a customer's records."""
+        """Yield all stored versions of a customer's records, in blocks."""
         yield from self._versions(_records.customer == customer)
 
     def current(
         self, customer: bytes, kind: PulledKind = PulledKind.TRANSACTION
     ) -> Iterator[list[Version]]:
-        """Yield in blocks a customer's current records, in the order in which they were stored."""
-        yield from self._versions(_of(customer, kind))
+        """Yield a customer's current records, in blocks, in the order in which they were stored."""
+        yield from self._versions(_is_current(customer, kind))
 
-    def _versions(self, which: ColumnElement[bool]) -> Iterator[list[Version]]:
+    def _versions(self, condition: ColumnElement[bool]) -> Iterator[list[Version]]:
         def version(row: Row[Any]) -> Version:
             customer, key = bytes(row.customer), bytes(row.record_key)
             context = TRANSACTION.context(customer, key)
@@ -538,32 +541,32 @@ class PullStore:
                 kind=PulledKind(row.kind),
             )
 
-        query = select(transaction_records).where(which).order_by(_records.record_id)
+        query = select(transaction_records).where(condition).order_by(_records.record_id)
         with self._journal.database.reading() as connection:
-            found = connection.execution_options(yield_per=_BLOCK).execute(query)
-            for rows in found.partitions():
+            result = connection.execution_options(yield_per=_BLOCK).execute(query)
+            for rows in result.partitions():
                 yield list(map(version, rows))
 
     def changes(self, run_id: str) -> Iterator[Row[Any]]:
-        """Yield the records that a run added and modified, then those it removed, still sealed.
+        """Yield the records that a run added or modified, then those it removed; none is opened.
 
-        Each has `customer`, `record_key`, `change`, `problem` and `at`, microseconds.
+        Each row has `customer`, `record_key`, `change`, `problem` and `at`, microseconds.
         """
-        what = (_records.customer, _records.record_key, _records.problem)
-        brought = select(
-            *what, _records.told_as.label("change"), _records.first_seen_at.label("at")
+        columns = (_records.customer, _records.record_key, _records.problem)
+        stored = select(
+            *columns, _records.told_as.label("change"), _records.first_seen_at.label("at")
         )
-        removed = select(*what, literal(_REMOVED.value), _records.ended_at)
-        gone = (_records.ended_by == run_id) & (_records.ended_as == _REMOVED.value)
-        both = union_all(brought.where(_records.run_id == run_id), removed.where(gone))
+        removed = select(*columns, literal(_REMOVED.value), _records.ended_at)
+        is_removed = (_records.ended_by == run_id) & (_records.ended_as == _REMOVED.value)
+        both = union_all(stored.where(_records.run_id == run_id), removed.where(is_removed))
         with self._journal.database.reading() as connection:
             yield from connection.execute(both)
 
 
-def _of(customer: bytes, kind: PulledKind) -> ColumnElement[bool]:
-    """Return the condition of a customer's current records of a kind."""
-    stands = (_records.customer == customer) & _records.ended_at.is_(None)
-    return stands & (_records.kind == kind.value)
+def _is_current(customer: bytes, kind: PulledKind) -> ColumnElement[bool]:
+    """Return the condition for a customer's current records of a kind."""
+    is_current = (_records.customer == customer) & _records.ended_at.is_(None)
+    return is_current & (_records.kind == kind.value)
 
 
 # --- comparing ---
@@ -572,33 +575,33 @@ def _of(customer: bytes, kind: PulledKind) -> ColumnElement[bool]:
 def compare(
     known: Iterable[Known], answered: Sequence[Answered], *, confirms: bool, old_before: int
 ) -> Difference:
-    """Return the differences between a list and the known records.
+    """Return how a list differs from the known records.
 
-    If it `confirms`, the pull before held removals back: records that are still missing are
-    removed. Records from before `old_before`, microseconds, may be too old for the service's list.
+    If it `confirms` the pull before, which held removals back, missing records are removed. Records
+    from before `old_before`, microseconds, may be too old for the service to list.
     """
-    here = {each.key: each for each in answered}
-    before = {each.key: each for each in known}
-    lacking = [each for key, each in before.items() if key not in here]
+    current = {each.key: each for each in answered}
+    previous = {each.key: each for each in known}
+    missing = [each for key, each in previous.items() if key not in current]
     times = [each.occurred_at for each in answered if each.occurred_at is not None]
     oldest = min(times, default=None)
-    reach = None  # a long list may be a window, which says nothing about records older than both
+    reach = None  # a long list may be a window: it proves nothing about records older than both
     if oldest is not None and len(answered) >= LONG_LIST:
         reach = min(oldest, old_before)
-    within = [each for each in lacking if not _is_before(each, reach)]
-    out_of_reach = len(lacking) - len(within)
-    tail = sum(_is_before(each, oldest) for each in within)
-    share = HELD_SHARE * (len(before) - out_of_reach)
-    is_suspicious = not answered or len(within) > share or tail >= HELD_TAIL
-    held = len(within) if is_suspicious and not confirms else 0
+    within_reach = [each for each in missing if not _is_before(each, reach)]
+    out_of_reach = len(missing) - len(within_reach)
+    tail = sum(_is_before(each, oldest) for each in within_reach)
+    most = HELD_SHARE * (len(previous) - out_of_reach)
+    is_suspicious = not answered or len(within_reach) > most or tail >= HELD_TAIL
+    held = len(within_reach) if is_suspicious and not confirms else 0
     return Difference(
-        added=tuple(each for key, each in here.items() if key not in before),
+        added=tuple(each for key, each in current.items() if key not in previous),
         modified=tuple(
-            (before[key], each)
-            for key, each in here.items()
-            if key in before and before[key].content != each.content
+            (previous[key], each)
+            for key, each in current.items()
+            if key in previous and previous[key].content != each.content
         ),
-        removed=() if held else tuple(within),
+        removed=() if held else tuple(within_reach),
         held=held,
         out_of_reach=out_of_reach,
     )
