@@ -1,12 +1,13 @@
-"""The portal as one ASGI application, wrapped by `web.guard`.
+"""The portal as one ASGI application: its routes, and the pages behind links.
 
-With a link a customer consents, or types a one-time password for a BVN. `operations/` checks links,
-states and codes. A password is never shown again, and is in no address, log or cookie.
+Behind a link a customer consents, or types a one-time password for a BVN. `operations/` checks
+links, states and codes; this module turns the results into pages; `web.guard` wraps it all. A
+password is never shown again, and is in no address, log or cookie.
 
-For consent there are four pages: the link, the redirect to the consent screen, the callback, and
-the result. After the callback the browser is redirected to a clean address, so that code and state
-leave its address bar. A signed cookie holds a random token, which ties a redirect to the browser
-that started it and identifies no person, and the result for the next page.
+Consent has four routes: the link, the departure to the consent screen, the redirect back, and the
+result. The redirect back leads on to a clean address, so that code and state leave the address bar.
+One signed cookie has a random value, which binds a redirect to the browser that started it and
+identifies no person, and the message of the next page.
 """
 
 from __future__ import annotations
@@ -57,12 +58,12 @@ if TYPE_CHECKING:
 
     View = Callable[[Portal, Request], Awaitable[Response]]
 
-LONGEST_BODY = 8192  # bytes; only short forms are sent
+LONGEST_BODY = 8192  # bytes; requests are short forms
 LINK: Final = "/consent/{token}"
-TOLD: Final = "/consent/told"
+RESULT: Final = "/consent/told"
 OTP_LINK: Final = f"{PATH}{{token}}"
-_LONGEST_TOKEN = 300  # ours, a signed key, are shorter
-_MOST_FIELDS = 20  # our form has one; a form with many is not ours
+_LONGEST_TOKEN = 300  # the journal's tokens, signed keys, are shorter
+_MOST_FIELDS = 20  # the portal's form has one; a form with many comes from elsewhere
 _ASKING = (OtpLinkState.OPEN, OtpLinkState.WRONG_OTP, OtpLinkState.MALFORMED)
 _OTP_STATUS = {
     OtpLinkState.EXPIRED: 410,
@@ -72,9 +73,9 @@ _OTP_STATUS = {
     OtpLinkState.UNAVAILABLE: 503,
 }
 _COOKIE_S = 900  # a little more than a customer may take on the consent screen
-_WORD_BYTES = 16  # 128 bits cannot be guessed
-_LONGEST_CODE = 2000  # the service's specification names no length; bounds the input
-_READ = ("code", "state", "error")
+_BROWSER_ID_BYTES = 16  # 128 bits cannot be guessed
+_LONGEST_CODE = 2000  # the service's specification names no length; limits hostile requests
+_CALLBACK_PARAMETERS = ("code", "state", "error")
 
 _REFUSED_STATUS = {Refusal.USED: 410, Refusal.EXPIRED: 410, Refusal.OTHER_BROWSER: 403}
 _RESULT_STATUS = {
@@ -94,7 +95,7 @@ _RESULT_OF_EXCHANGE = {
     ExchangeEnd.KEY_REFUSED: "ours",
     ExchangeEnd.TEST_MODE: "ours",
 }
-_OWN_TROUBLE = frozenset({"server_error", "temporarily_unavailable"})
+_SCREEN_ERRORS = frozenset({"server_error", "temporarily_unavailable"})
 
 
 def application(
@@ -122,7 +123,7 @@ def application(
     if portal.place.callback_path:  # the registered address takes precedence
         routes = [
             route("GET", portal.place.callback_path, come_back),
-            route("GET", TOLD, told),
+            route("GET", RESULT, show_result),
             route("GET", LINK, start),
             route("POST", LINK, depart),
             *routes,
@@ -151,43 +152,43 @@ async def _icon(_portal: Portal, _request: Request) -> Response:
 
 
 async def _health(portal: Portal, _request: Request) -> Response:
-    def answers() -> bool:
+    def journal_answers() -> bool:
         try:
             with portal.journal.database.reading() as connection:
                 return connection.execute(text("SELECT 1")).scalar() == 1
         except JournalError:
             return False
 
-    is_well = await asyncio.to_thread(answers)
-    return JSONResponse({"ok": is_well}, 200 if is_well else 503)
+    is_ok = await asyncio.to_thread(journal_answers)
+    return JSONResponse({"ok": is_ok}, 200 if is_ok else 503)
 
 
 def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) -> None:
-    """Serve the portal until SIGINT or SIGTERM; requests under way are completed first.
+    """Serve the portal until SIGINT or SIGTERM; requests in progress are answered first.
 
     Prints one line on stdout when it listens: `portal listening on http://HOST:PORT for ORIGIN`.
-    Port 0 takes a free one; None takes that of the portal's own address, or 8080.
+    Port 0 means any free port, None the port of the portal's own address, or 8080.
 
     Raises:
         UsageError: a setting is missing, or the port is taken.
     """
     app, place = application(journal, settings), place_of(settings)
-    with listening(host, place.port if port is None else port) as (listener, at):
-        serve_app(app, listener, f"portal listening on {at} for {place.origin}")
+    with listening(host, place.port if port is None else port) as (listener, address):
+        serve_app(app, listener, f"portal listening on {address} for {place.origin}")
 
 
 # --- consent ---
 
 
 async def start(portal: Portal, request: Request) -> Response:
-    """Show who asks for which consent, each time the link is opened."""
+    """Show who asks for what; a link may be opened any number of times."""
     asked = await _resolve_consent(portal, request)
     if isinstance(asked, Refusal):
         return _refused(portal, "link", asked, 404)
     screen = origin_of(portal.settings.consent_url)
     response = portal.page("start", scopes=asked.scopes, screen=urlsplit(screen).netloc)
     response.headers["content-security-policy"] = policy(screen)
-    return _remember(portal, response, word=_word(portal, request))
+    return _set_cookie(portal, response, word=_browser_id(portal, request))
 
 
 async def depart(portal: Portal, request: Request) -> Response:
@@ -197,15 +198,15 @@ async def depart(portal: Portal, request: Request) -> Response:
         return _refused(portal, "link", asked, 404)
     if not portal.departures.try_acquire(asked.link):
         return portal.error_page("pace", 429, again=request.url.path)
-    word, links = _word(portal, request), ConsentLinks(portal.journal)
+    browser_id, links = _browser_id(portal, request), ConsentLinks(portal.journal)
     address = consent_address(
         portal.settings.consent_url,
         client_id=portal.settings.client_id,
         redirect_uri=portal.settings.redirect_uri,
         scopes=read_scopes(asked.scopes),
-        state=await asyncio.to_thread(links.start_redirect, asked, word),
+        state=await asyncio.to_thread(links.start_redirect, asked, browser_id),
     )
-    return _remember(portal, see_other(address), word=word)
+    return _set_cookie(portal, see_other(address), word=browser_id)
 
 
 async def _resolve_consent(portal: Portal, request: Request) -> AskedConsent | Refusal:
@@ -214,84 +215,83 @@ async def _resolve_consent(portal: Portal, request: Request) -> AskedConsent | R
 
 
 def _refused(portal: Portal, what: str, why: Refusal, unknown: int) -> Response:
-    """Return the page that says why a link or a state does not work; a changed one is unknown."""
+    """Show why a link or a state does not work; one that was changed counts as unknown."""
     kind = why if why in _REFUSED_STATUS else Refusal.UNKNOWN
     return portal.error_page(f"{what}_{kind}", _REFUSED_STATUS.get(why, unknown))
 
 
 async def come_back(portal: Portal, request: Request) -> Response:
-    """Accept the consent screen's redirect, and redirect the browser to the result."""
+    """Accept the redirect of the consent screen, and redirect the browser to the result."""
     if request.method != "GET":  # a HEAD request must not use up the state
         return portal.error_page("method", 405)
-    given = _read(request)
-    if given is None or not given.get("state"):
+    parameters = _callback_parameters(request)
+    if parameters is None or not parameters.get("state"):
         return portal.error_page("state_unknown", 400)
-    word, links = _held(portal, request).get("word"), ConsentLinks(portal.journal)
-    asked = await asyncio.to_thread(links.consume_state, given["state"], word)
+    browser_id, links = _read_cookie(portal, request).get("word"), ConsentLinks(portal.journal)
+    asked = await asyncio.to_thread(links.consume_state, parameters["state"], browser_id)
     if isinstance(asked, Refusal):
         return _refused(portal, "state", asked, 400)
-    done = None
-    if "error" in given:
-        what = _redirect_error(given["error"])
-    elif not 0 < len(given.get("code", "")) <= _LONGEST_CODE:
-        what = "no_code"
+    redeemed = None
+    if "error" in parameters:
+        result = _redirect_error(parameters["error"])
+    elif not 0 < len(parameters.get("code", "")) <= _LONGEST_CODE:
+        result = "no_code"
     else:
-        done = await redeem(
+        redeemed = await redeem(
             portal.journal,
             portal.settings,
             asked,
-            given["code"],
+            parameters["code"],
             channel="portal",
             transport=portal.transport,
         )
-        what = _RESULT_OF_EXCHANGE.get(done.ending, done.ending.value)
-        if done.ending is not ExchangeEnd.KEPT:  # for the operator of the portal
-            fields = {"exchange": done.ending.value, "trouble": done.trouble}
-            log("portal", fields, in_json=portal.settings.log_format == "json")
+        result = _RESULT_OF_EXCHANGE.get(redeemed.ending, redeemed.ending.value)
+        if redeemed.ending is not ExchangeEnd.KEPT:  # for the operator
+            entry = {"exchange": redeemed.ending.value, "trouble": redeemed.trouble}
+            log("portal", entry, in_json=portal.settings.log_format == "json")
     message = {
-        "what": what,
-        "granted": () if done is None or done.grant is None else done.grant.scopes,
-        "missing": () if done is None else done.missing,
-        "again": "" if what == "done" else links.reissue_token(asked),
+        "what": result,
+        "granted": () if redeemed is None or redeemed.grant is None else redeemed.grant.scopes,
+        "missing": () if redeemed is None else redeemed.missing,
+        "again": "" if result == "done" else links.reissue_token(asked),
     }
-    return _remember(portal, see_other(TOLD), word=_word(portal, request), **message)
+    return _set_cookie(portal, see_other(RESULT), word=_browser_id(portal, request), **message)
 
 
-async def told(portal: Portal, request: Request) -> Response:
-    """Show the result of the callback, which the address does not reveal."""
-    message = _held(portal, request)
-    what = message.get("what")
-    if what is None:
+async def show_result(portal: Portal, request: Request) -> Response:
+    """Show the result of a redirect, which the cookie has and the address does not."""
+    message = _read_cookie(portal, request)
+    result = message.get("what")
+    if result is None:
         return portal.error_page("nothing_told", 404)
-    if what == "done":
-        shown = {name: message[name] for name in ("granted", "missing")}
-        return portal.page("done", **shown)
+    if result == "done":
+        return portal.page("done", granted=message["granted"], missing=message["missing"])
     again = LINK.format(token=message["again"]) if message["again"] else ""
-    return portal.error_page(what, _RESULT_STATUS[what], again)
+    return portal.error_page(result, _RESULT_STATUS[result], again)
 
 
 # --- the cookie ---
 
 
-def _cookie(portal: Portal) -> str:
+def _cookie_name(portal: Portal) -> str:
     return "__Host-nightscreen" if portal.place.is_secure else "nightscreen"
 
 
-def _held(portal: Portal, request: Request) -> dict[str, Any]:
-    """Return the content of the browser's cookie; empty if it is not ours or too old."""
-    text = request.cookies.get(_cookie(portal), "")
+def _read_cookie(portal: Portal, request: Request) -> dict[str, Any]:
+    """Return the contents of the browser's cookie, empty if it is missing, invalid or too old."""
+    text = request.cookies.get(_cookie_name(portal), "")
     return read_signed(portal.journal, "browser", text, _COOKIE_S) or {}
 
 
-def _word(portal: Portal, request: Request) -> str:
-    """Return the token that identifies this browser, a new one if it has none."""
-    return _held(portal, request).get("word") or secrets.token_urlsafe(_WORD_BYTES)
+def _browser_id(portal: Portal, request: Request) -> str:
+    """Return the random value that identifies this browser, a new one if it has none."""
+    return _read_cookie(portal, request).get("word") or secrets.token_urlsafe(_BROWSER_ID_BYTES)
 
 
-def _remember(portal: Portal, response: Response, **held: object) -> Response:
+def _set_cookie(portal: Portal, response: Response, **contents: object) -> Response:
     response.set_cookie(
-        _cookie(portal),
-        signed(portal.journal, "browser", held),
+        _cookie_name(portal),
+        signed(portal.journal, "browser", contents),
         max_age=_COOKIE_S,
         path="/",
         secure=portal.place.is_secure,
@@ -301,29 +301,29 @@ def _remember(portal: Portal, response: Response, **held: object) -> Response:
     return response
 
 
-def _read(request: Request) -> dict[str, str] | None:
-    """Return the callback's parameters; None if any is given twice."""
-    items = [item for item in request.query_params.multi_items() if item[0] in _READ]
+def _callback_parameters(request: Request) -> dict[str, str] | None:
+    """Return the redirect's parameters; None if one is repeated."""
+    items = [each for each in request.query_params.multi_items() if each[0] in _CALLBACK_PARAMETERS]
     return dict(items) if len({name for name, _ in items}) == len(items) else None
 
 
 def _redirect_error(error: str) -> str:
-    """Return what an error of the consent screen means (OAuth 2.0, 4.1.2.1)."""
+    """Return the page for an error of the consent screen (OAuth 2.0, 4.1.2.1)."""
     if error == "access_denied":
         return "denied"
-    return "screen_trouble" if error in _OWN_TROUBLE else "screen_refused"
+    return "screen_trouble" if error in _SCREEN_ERRORS else "screen_refused"
 
 
 # --- the password for a BVN ---
 
 
 async def show_otp(portal: Portal, request: Request) -> Response:
-    """Ask for the password, each time the link is opened."""
+    """Show the password form; a link may be opened any number of times."""
     return _otp_page(portal, request, await _resolve_otp(portal, request))
 
 
 async def take_otp(portal: Portal, request: Request) -> Response:
-    """Send a password to the service, and show the result."""
+    """Send the service a password, and show the result."""
     token = request.path_params["token"]
     form, _ = await read_form(request, _MOST_FIELDS)
     view = await _resolve_otp(portal, request)
@@ -347,7 +347,7 @@ async def _resolve_otp(portal: Portal, request: Request) -> LinkView:
 
 
 def _otp_page(portal: Portal, request: Request, view: LinkView, fault: str = "") -> Response:
-    """Ask for the password, saying what was wrong with the last, or say how the link stands."""
+    """Return the password form, with the error of the last attempt, or the page of the result."""
     if view.state in _ASKING:
         return portal.page(
             "otp",

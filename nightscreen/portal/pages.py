@@ -1,6 +1,7 @@
-"""Shared by the customers' pages: the portal's address, templates and rate limits.
+"""What the portal's pages share: their address, rendering and rate limits.
 
-Texts and style are in `data/pages/portal/`: no script, one style, nothing from other hosts.
+The templates and the style are in `data/pages/portal/`: no scripts, one style, no external
+resources. The endpoints in `app` decide which page is shown.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 
 TEMPLATES = DATA / "pages" / "portal"
 USUAL_PORT = 8080  # as in deploy/, behind a proxy; not 8090, the desk's
-# choices: enough for a person, too few for a program that guesses
+# chosen limits: a person needs fewer, and a program cannot guess with so few
 DEPARTURES_A_MINUTE = 10  # redirects of one link to the consent screen; each is a record
-TRIES_A_MINUTE = 6  # passwords typed with one link
+TRIES_A_MINUTE = 6  # passwords typed under one link
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 _PHONE = re.compile(r"\+?[\d ()-]{7,20}")
 _templates = cache(html_templates)
@@ -43,18 +44,18 @@ _templates = cache(html_templates)
 class Place(NamedTuple):
     """The portal's own address."""
 
-    origin: str  # scheme, host and port that customers use
-    # path of the registered redirect address; empty if another application has it
+    origin: str  # scheme, host and port under which customers reach it
+    # path of the registered redirect address; empty if another application serves it
     callback_path: str
 
     @property
     def is_secure(self) -> bool:
-        """Return whether customers reach it by https."""
+        """Return whether customers reach it over HTTPS."""
         return self.origin.startswith("https://")
 
     @property
     def port(self) -> int:
-        """Return the default port: that of an http address, else `USUAL_PORT`."""
+        """Return the default port: that of its address, unless a proxy is in front (HTTPS)."""
         port = urlsplit(self.origin).port
         return USUAL_PORT if self.is_secure or port is None else port
 
@@ -77,30 +78,30 @@ def place_of(settings: Settings) -> Place:
 
 
 class RateLimit:
-    """Limits how often something may begin per minute and key, in this process."""
+    """Limits actions per minute and key, in this process only."""
 
     def __init__(self, times: int) -> None:
         self._times = times
-        self._begun: defaultdict[str, deque[float]] = defaultdict(deque)
+        self._recent: defaultdict[str, deque[float]] = defaultdict(deque)
 
     def try_acquire(self, key: str) -> bool:
-        """Return whether it may begin once more; count it if so."""
-        now, begun = time.monotonic(), self._begun[key]
-        while begun and now - begun[0] >= 60:  # noqa: PLR2004 - a minute
-            begun.popleft()
-        if len(begun) >= self._times:
+        """Return whether another action is allowed, and count it if so."""
+        now, recent = time.monotonic(), self._recent[key]
+        while recent and now - recent[0] >= 60:  # noqa: PLR2004 - a minute
+            recent.popleft()
+        if len(recent) >= self._times:
             return False
-        begun.append(now)
+        recent.append(now)
         return True
 
 
 @dataclass(slots=True)
 class Portal:
-    """The portal's parts."""
+    """What every page of the portal needs."""
 
-    journal: Journal  # holds links, states and grants; other processes may use it too
-    settings: Settings
-    transport: Transport | None = None  # replaces the network in tests
+    journal: Journal  # stores links, states and grants; other processes may use it too
+    settings: Settings  # the service, the consent screen, the portal's address and names
+    transport: Transport | None = None  # replaces sockets in tests
     place: Place = field(init=False)
     departures: RateLimit = field(default_factory=lambda: RateLimit(DEPARTURES_A_MINUTE))
     tries: RateLimit = field(default_factory=lambda: RateLimit(TRIES_A_MINUTE))
@@ -109,7 +110,7 @@ class Portal:
         self.place = place_of(self.settings)
 
     def page(self, template: str, status: int = 200, **values: object) -> Response:
-        """Return a page in the lender's name from a template, named without its ending."""
+        """Render a page with the lender's name; `template` is a file name without its ending."""
         contact = self.settings.portal_contact.strip()
         name = self.settings.portal_name
         lender = {"name": name, "contact": contact, "contact_link": contact_link(contact)}
@@ -120,23 +121,24 @@ class Portal:
     def error_page(self, kind: str, status: int, again: str = "") -> Response:
         """Return a page that says what went wrong and what the customer can do.
 
-        `kind` is a key of the template's table, `again` a path to start again.
+        `kind` is a key of the template's table, `again` the path to start again.
         """
         return self.page("trouble", status, kind=kind, again=again)
 
 
 @cache
 def style() -> str:
-    """Return the CSS of every page."""
+    """Return the style sheet that every page contains."""
     return (TEMPLATES / "style.css").read_text("utf-8")
 
 
 def policy(forms_lead_to: str = "") -> str:
-    """Return the content security policy of an answer.
+    """Return the content security policy of a page.
 
     Args:
-        forms_lead_to: an origin, besides our own, to which a form may redirect. That origin may
-            redirect the browser again, to sign in elsewhere; browsers check every redirect.
+        forms_lead_to: an origin to which a form may be redirected, besides the portal's own. That
+            origin may redirect the browser again, to sign in elsewhere; browsers check each
+            redirect against the policy.
     """
     digest = b64encode(sha256(style().encode()).digest()).decode()
     onward_to = f" {forms_lead_to} https:" if forms_lead_to else ""
@@ -147,7 +149,7 @@ def policy(forms_lead_to: str = "") -> str:
 
 
 def contact_link(contact: str) -> str:
-    """Return the `mailto:` or `tel:` address of a contact; empty for another text."""
+    """Return a `mailto:` or `tel:` address for an email or a phone number, else an empty text."""
     if _EMAIL.fullmatch(contact):
         return f"mailto:{contact}"
     return "tel:" + re.sub(r"[^\d+]", "", contact) if _PHONE.fullmatch(contact) else ""
