@@ -96,11 +96,11 @@ class Client:
         self._key_with_token = key_with_token
         self._timeouts_s = timeouts_s
         self._classifier = Classifier(rules)
-        way = network or Network()
+        network = network or Network()
         self._transport = transport or PooledTransport(
             connections=connections,
-            ssl_context=way.context() if self._address.url.scheme == "https" else None,
-            proxy=way.proxy_to(self._address.url),
+            ssl_context=network.context() if self._address.url.scheme == "https" else None,
+            proxy=network.proxy_to(self._address.url),
         )
 
     def __repr__(self) -> str:
@@ -166,18 +166,18 @@ class Client:
 
     async def _round_trip(self, request: Request, departure: Departure) -> Exchange:
         response = await self._transport.handle_async_request(self._written(request, departure))
-        most = BODY_BYTES_OF.get(request.operation, BODY_BYTES)
+        limit = BODY_BYTES_OF.get(request.operation, BODY_BYTES)
         stream = cast("httpx.AsyncByteStream", response.stream)
         try:
-            body = b"".join([part async for part in stream])  # our transport stops after `most`
+            body = b"".join([part async for part in stream])  # our transport stops after `limit`
         finally:
             await response.aclose()
         headers = response.headers
         wait_s = _seconds(_last(headers, "retry-after"), _last(headers, "date"))
         encoding = _last(headers, "content-encoding").lower()
-        plain = None if len(body) > most else _decoded(body, encoding, most)
+        plain = None if len(body) > limit else _decoded(body, encoding, limit)
         if plain is None:
-            return Exchange(response.status_code, body[:most], broken=Break.TOO_LARGE)
+            return Exchange(response.status_code, body[:limit], broken=Break.TOO_LARGE)
         return Exchange(response.status_code, plain, retry_after_s=wait_s)
 
     def _written(self, request: Request, departure: Departure) -> httpx.Request:
@@ -215,7 +215,7 @@ class Client:
         )
 
 
-def _decoded(body: bytes, encoding: str, most: int) -> bytes | None:
+def _decoded(body: bytes, encoding: str, limit: int) -> bytes | None:
     """Decompress a body, although we asked for none; None if it grows beyond the limit.
 
     Some servers send deflate without the zlib header that RFC 9110, 8.4.1.2, requires.
@@ -224,10 +224,10 @@ def _decoded(body: bytes, encoding: str, most: int) -> bytes | None:
         return body
     for form in (ANY_ZLIB, RAW_DEFLATE) if encoding == "deflate" else (ANY_ZLIB,):
         try:
-            plain = zlib.decompressobj(form).decompress(body, most + 1)
+            plain = zlib.decompressobj(form).decompress(body, limit + 1)
         except zlib.error:
             continue
-        return None if len(plain) > most else plain
+        return None if len(plain) > limit else plain
     return body
 
 

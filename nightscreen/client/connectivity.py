@@ -33,10 +33,10 @@ def diagnose_connection(
     Returns:
         None if it can be reached, else one sentence without the key or any identifier.
     """
-    way = network or Network()
+    network = network or Network()
     try:
         url = parse_address(base_url).url
-        proxy, context = way.proxy_to(url), way.context()
+        proxy, context = network.proxy_to(url), network.context()
     except SettingsError as error:
         return f"NIGHTSCREEN_{error}"
     place = f"{url.host}:{url.port or (443 if url.scheme == 'https' else 80)}"
@@ -53,7 +53,7 @@ def diagnose_connection(
     except (OSError, UnicodeError) as error:
         through = proxy is not None and not isinstance(error, ssl.SSLError)
         at = f"the proxy {proxy.url}" if proxy is not None and through else place
-        return _in_the_way(error, at, timeout_s)
+        return _explain_failure(error, at, timeout_s)
     return None
 
 
@@ -90,7 +90,7 @@ def probe_service(
     return asyncio.run(ask())
 
 
-def _in_the_way(error: Exception, place: str, timeout_s: float) -> str:
+def _explain_failure(error: Exception, place: str, timeout_s: float) -> str:
     """Return in words why a connection failed."""
     match error:
         case ssl.SSLCertVerificationError(verify_code=62):  # X509_V_ERR_HOSTNAME_MISMATCH

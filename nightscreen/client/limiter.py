@@ -116,7 +116,7 @@ class AdaptiveCap:
         self._growth, self._part = OPENING, 0.0  # calls that a result adds, and the fraction left
         self._held = 0  # results below the ceiling since the cap changed
         self._is_probe = False  # one more call than is known to be healthy is being tried
-        self._look_anew()
+        self._restart_counts()
 
     def begin(self, in_flight: int) -> CallStart:
         """Return the state at the start of a call, for `on_result`.
@@ -168,7 +168,7 @@ class AdaptiveCap:
             self._learn(self._base)
             if self.cap == self._base:
                 self._growth = 0.0
-            self._look_anew()
+            self._restart_counts()
 
     def _on_healthy(self, now: float) -> None:
         """Record that this cap is healthy, and raise it if there is room."""
@@ -186,7 +186,7 @@ class AdaptiveCap:
             self._move((self.cap + self._ceiling) // 2)
         elif is_busy:
             self._growth = REOPENING
-        self._look_anew()
+        self._restart_counts()
 
     def _is_alarmed(self, *, strain: bool) -> bool:
         """Add one result to the odds; return whether calls strain more often than expected."""
@@ -253,9 +253,9 @@ class AdaptiveCap:
         if cap != self.cap:
             self._held = 0
         self.cap = cap
-        self._look_anew()
+        self._restart_counts()
 
-    def _look_anew(self) -> None:
+    def _restart_counts(self) -> None:
         """Discard the results counted so far."""
         self._results = self._strained = self._peak = 0
         self._since = self._since_strained = 0

@@ -84,8 +84,8 @@ def find_meta(body: bytes) -> dict[str, object]:
 
     So the cost is known even of an answer that is wrapped in a page, nested too deeply, or broken.
     """
-    found = _META.findall(body.decode("utf-8", "replace"))
-    meta = parse_json(found[0].encode()) if len(found) == 1 else None
+    matches = _META.findall(body.decode("utf-8", "replace"))
+    meta = parse_json(matches[0].encode()) if len(matches) == 1 else None
     return {"meta": meta} if isinstance(meta, dict) else {}
 
 
@@ -122,21 +122,21 @@ def _read_loan(
             data = next((value for value in data.values() if isinstance(value, list)), None)
         if not isinstance(data, list):
             return None
-        found = (LoanProduct.read(product) for product in data if isinstance(product, dict))
-        return LoanProducts(tuple(product for product in found if product.product_id))
+        products = (LoanProduct.read(product) for product in data if isinstance(product, dict))
+        return LoanProducts(tuple(product for product in products if product.product_id))
     if not isinstance(data, dict):
         return None
-    named = dict(data)
+    fields = dict(data)
     for other, name in _LOAN_NAMES:
-        if other in named and name not in named:
-            named[name] = named.pop(other)
+        if other in fields and name not in fields:
+            fields[name] = fields.pop(other)
     if operation == Operation.LOAN_START:
-        started = LoanStarted.read(named)
+        started = LoanStarted.read(fields)
         return started if started.reference and started.url else None
-    status = named.get("status")
+    status = fields.get("status")
     if isinstance(status, dict):
-        named = {**named, **status}
-    loan = LoanState.read(named)
+        fields = {**fields, **status}
+    loan = LoanState.read(fields)
     return loan if loan.status else None
 
 
@@ -171,18 +171,18 @@ def shown_contact(document: object) -> str | None:
 
     It is not known where a refused BVN start shows them: in the message, in `data`, or in a list.
     """
-    found: dict[str, None] = {}
-    held: list[object] = [document]
-    while held:
-        node = held.pop()
+    contacts: dict[str, None] = {}
+    nodes: list[object] = [document]
+    while nodes:
+        node = nodes.pop()
         if isinstance(node, dict):
-            held += [value for name, value in node.items() if name != "meta"]
+            nodes += [value for name, value in node.items() if name != "meta"]
         elif isinstance(node, list):
-            held += node
+            nodes += node
         elif isinstance(node, str):
             tokens = (token.strip(" .,-") for token in _CONTACT.findall(node[:_CONTACT_CHARACTERS]))
-            found |= dict.fromkeys(token for token in tokens if _is_masked_contact(token))
-    return ", ".join(sorted(found)) or None
+            contacts |= dict.fromkeys(token for token in tokens if _is_masked_contact(token))
+    return ", ".join(sorted(contacts)) or None
 
 
 def _is_masked_contact(token: str) -> bool:

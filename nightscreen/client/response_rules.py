@@ -253,14 +253,13 @@ class ResponseRules(BaseModel):
         """Replace `OTHER_CHECKS` by the names of the checks that no rule names."""
         named = {operation for rule in rules for operation in rule.operations}
         others = tuple(name for name in CHECKS if name not in named)
-        written = (
+        return tuple(
             rule.model_copy(update={"operations": others})
             if OTHER_CHECKS in rule.operations
             else rule
             for rule in rules
             if others or OTHER_CHECKS not in rule.operations
         )
-        return tuple(written)
 
     @model_validator(mode="after")
     def _ends_in_doubt(self) -> Self:

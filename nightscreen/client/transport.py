@@ -209,8 +209,8 @@ class PooledTransport(httpx.AsyncBaseTransport):
         """
         loop = asyncio.get_running_loop()
         host = origin.host
-        found = await loop.getaddrinfo(host, origin.port, type=socket.SOCK_STREAM)
-        addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+        infos = await loop.getaddrinfo(host, origin.port, type=socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(address[0]) for *_, address in infos))
         addresses.sort(key=lambda address: address != self._reached.get(host))
         failure: OSError = ConnectionError("the host has no address")
         for number, address in enumerate(addresses):
