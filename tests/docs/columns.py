@@ -61,20 +61,20 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
 _NOTES = {
     "enriched": "Your file's columns come first, in its order; these are the ones that are known. "
     "Every other column is carried through as text; one with the name of an output column "
-    "is renamed `input_<name>`. Identifiers are here in clear.",
+    "is renamed `input_<name>`. Identifiers are not masked here.",
     "decisions": "Types are those of the workbook. The CSV is text: read it as text "
     "([in pandas](../analyse.md#the-decision-list)).",
     "notices": "Text throughout; of identifiers the customer's id alone.",
-    "shadow": "Only where a second policy is tried. Customers' ids are here in clear.",
+    "shadow": "Only where a second policy is tried. Customers' ids are not masked here.",
     "changes": "There is no identifier here.",
     "calls": "There is no identifier here.",
-    "offers": "Names, contacts and links are here in clear.",
-    "loans": "Customers' ids and references are here in clear.",
-    "bvn": "Identifiers are here in clear, and only where consent is valid at this moment.",
-    "transactions": "Account numbers are here in clear.",
-    "accounts": "Account numbers and names are here in clear.",
-    "profiles": "Names and contacts are here in clear.",
-    "cashflow": "Customers' ids are here in clear, accounts by their last four digits. How each "
+    "offers": "Names, contacts and links are not masked here.",
+    "loans": "Customers' ids and references are not masked here.",
+    "bvn": "Identifiers are not masked here, and are here only while consent is valid.",
+    "transactions": "Account numbers are not masked here.",
+    "accounts": "Account numbers and names are not masked here.",
+    "profiles": "Names and contacts are not masked here.",
+    "cashflow": "Customers' ids are not masked; accounts show their last four digits. How each "
     "figure is worked out is in [Cash flow](../cash-flow.md).",
 }
 
