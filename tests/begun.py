@@ -1,4 +1,4 @@
-"""A run in a journal for tests that look at runs, without a night behind it."""
+"""A journal's record of a run, for tests that need a run but no screening."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from nightscreen.journal import Journal
 from nightscreen.journal.runs import RunRecord
 
 
-def begin_run(journal: Journal, run_id: str, **given: Any) -> RunRecord:  # noqa: ANN401 - as `begin` takes them
-    """Write a run down as under way: a portfolio's screening, where nothing else is given."""
-    usual: dict[str, Any] = {
+def begin_run(journal: Journal, run_id: str, **fields: Any) -> RunRecord:  # noqa: ANN401 - as `begin` takes them
+    """Save a run as under way; by default it screens a portfolio."""
+    defaults: dict[str, Any] = {
         "flow": "screen_batch",
         "batch": "people",
         "purpose": "portfolio",
@@ -19,4 +19,4 @@ def begin_run(journal: Journal, run_id: str, **given: Any) -> RunRecord:  # noqa
         "cap_micro": None,
         "parameters": {},
     }
-    return journal.runs.begin(run_id, **usual | given)
+    return journal.runs.begin(run_id, **defaults | fields)

@@ -1,9 +1,8 @@
-"""The quick half of the tests under another clock: `python -m tests.clocks [today | all | NAME]`.
+"""Run the quick tests under a shifted clock: `python -m tests.clocks [today | all | NAME]`.
 
-`today` takes one of the clocks in turn by date, so that in eight days all have been seen. What
-follows the name goes to pytest. The clock is shifted in every Python process of the tests, by
-`tests/shifted/sitecustomize.py`; Debian's `faketime` shifts the times of files too, and some tests
-hang under it.
+`today` chooses a clock by the date, so that eight days cover all of them. Further arguments go to
+pytest. `tests/shifted/sitecustomize.py` shifts the clock of every Python process of the tests.
+Debian's `faketime` is not used: it also shifts the times of files, and some tests hang under it.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from tests.shifted.sitecustomize import SHIFT
 LAGOS = "+01:00"
 FOLDER = Path(__file__).parent / "shifted"
 QUICK = "not engine and not postgres and not browser and not long"
-"""Servers and browsers keep the machine's clock, and would be told another."""
+"""Without tests that need servers or browsers: these use the machine's clock."""
 
 
 class Shifted(NamedTuple):
-    """When the tests begin, as a zone's clocks show it, and how far that zone is from UTC."""
+    """The local time at which the tests begin, and the zone's offset from UTC."""
 
     day: str
     hour: str
@@ -34,7 +33,7 @@ class Shifted(NamedTuple):
         return datetime.fromisoformat(f"{self.day}T{self.hour}:00{self.offset}")
 
     def zone(self) -> str:
-        """Return the zone as POSIX has it, which needs no table of zones and counts westward."""
+        """Return the zone in POSIX format, which needs no zone files and counts westward."""
         westward = "-" if self.offset.startswith("+") else "+"
         return f"XYZ{westward}{self.offset[1:]}"
 
@@ -64,20 +63,20 @@ def run_under(clock: Shifted, arguments: list[str]) -> int:
 
 
 def main() -> None:
-    """Run the tests under the clocks that are asked for."""
-    wanted, *arguments = sys.argv[1:] or ["today"]
+    """Run the tests under the named clocks."""
+    choice, *arguments = sys.argv[1:] or ["today"]
     today = datetime.now(UTC).date()
     known = clocks(today)
-    turn = list(known)[today.toordinal() % len(known)]
-    names = list(known) if wanted == "all" else [turn if wanted == "today" else wanted]
-    broken = []
+    of_today = list(known)[today.toordinal() % len(known)]
+    names = list(known) if choice == "all" else [of_today if choice == "today" else choice]
+    failed = []
     for name in names:
         sys.stdout.write(f"clock {name}: {' '.join(known[name])}\n")
         sys.stdout.flush()
         if run_under(known[name], arguments):
-            broken.append(name)
-    if broken:
-        sys.exit(f"tests fail under these clocks: {', '.join(broken)}")
+            failed.append(name)
+    if failed:
+        sys.exit(f"tests fail under these clocks: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fixtures that every folder of tests may use, and how tests are spread over processes."""
+"""Fixtures for all folders of tests, and the distribution of tests over processes."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tests.nights.standard import StandardNight, StandardNights
 from tests.screening import World
 from tests.services import EngineServer, Session, engine_in_use, shared_engine, shared_postgresql
 
-# Every command under test is a process of its own: where compiled modules are not kept, each of
-# them would compile ours anew, a second of a processor each time.
+# Every command under test is a separate process: without stored bytecode each would compile the
+# product's modules again, which takes a second of processor time.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps files in memory
-ROOM = 3_000_000_000
-"""Bytes that all tests together leave behind, three times over."""
+MEMORY = Path("/dev/shm")  # noqa: S108 - a file system in memory on Linux
+NEEDED_BYTES = 3_000_000_000
+"""Three times the bytes that all tests together leave behind."""
 
 # A commit waits milliseconds for a disk and none for memory, and no test cuts the machine's power.
-if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM:
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > NEEDED_BYTES:
     os.environ["TMPDIR"] = str(MEMORY)
-    tempfile.tempdir = None  # whoever asked before is asked again
+    tempfile.tempdir = None  # clear the cached folder
 
 FIRST = {
     "tests/flows/": "an engine",
@@ -51,9 +51,9 @@ FIRST = {
     "tests/browser/test_report.py": "standard nights",
     "tests/files/test_outputs.py": "standard nights",
 }
-"""What takes longest is begun first, and what shares a fixture of a session shares a process."""
+"""Groups of tests by path, the longest first; the tests of a group run in one process."""
 SCREENED_BY_OTHERS = {"browser", "cli", "demo", "flows", "ops", "privacy"}
-"""Folders of tests whose nights are screened by commands or in an engine."""
+"""Folders of tests in which commands or Prefect flows screen."""
 WRITTEN_BY_FLOWS = {
     *SCREENED_BY_OTHERS,
     "checks",
@@ -67,12 +67,12 @@ WRITTEN_BY_FLOWS = {
     "results",
     "runs",
 }
-"""Folders of tests in which runs of every flow write their files."""
+"""Folders of tests in which flows write their files."""
 _SESSION = pytest.StashKey[Session]()
 
 
 class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # it ships no types
-    """Hands whole files to processes, and those that share an engine's worker to one of them."""
+    """Assigns whole files to processes, and the files of a group to one process."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
@@ -80,24 +80,24 @@ class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # it ships no type
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LongestFirst:
-    """Choose how tests are spread over processes, where they are."""
+    """Choose how tests are distributed over processes."""
     return LongestFirst(config, log)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Have a process more than there are cores: a third of the time tests wait for others."""
+    """Use one process more than there are cores: tests wait for servers a third of the time."""
     return (os.cpu_count() or 1) + 1
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin a session in its first process; the workers of that process inherit it."""
+    """Start a session in its first process; its worker processes inherit the session."""
     how_many.choose(quick="not long" in config.option.markexpr)
     if not hasattr(config, "workerinput"):
         config.stash[_SESSION] = Session()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End what the session has started."""
+    """End everything that the session started."""
     gc.unfreeze()
     session = config.stash.get(_SESSION, None)
     if session is not None:
@@ -105,28 +105,28 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Have the collector of garbage leave alone what is there before the first test.
+    """Exclude the objects that exist before the first test from garbage collection.
 
-    Modules and tests are half a million objects, and stay; to look through them again and again
-    took a tenth of the processor's time.
+    Modules and tests are half a million objects that stay; scanning them again and again took a
+    tenth of the processor time.
     """
     gc.collect()
     gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest."""
+    """Sort the longest tests first."""
 
-    def place(item: pytest.Item) -> int:
-        found = (place for place, prefix in enumerate(FIRST) if item.nodeid.startswith(prefix))
-        return next(found, len(FIRST))
+    def rank(item: pytest.Item) -> int:
+        ranks = (rank for rank, prefix in enumerate(FIRST) if item.nodeid.startswith(prefix))
+        return next(ranks, len(FIRST))
 
-    items.sort(key=place)
+    items.sort(key=rank)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let tests use the engine's server side by side, but for those that need it alone."""
+    """Let tests share the Prefect server, except those that need it alone."""
     if item.get_closest_marker("engine") is None:
         return (yield)
     with engine_in_use(alone=item.get_closest_marker("alone") is not None):
@@ -135,7 +135,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.fixture(autouse=True)
 def lawful_nights(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Hold the laws after nights that commands and engines screened, and what flows wrote."""
+    """Check the laws for runs of commands and flows, and that their files are declared."""
     yield
     folder = request.node.funcargs.get("tmp_path")
     if folder is not None and request.path.parent.name in SCREENED_BY_OTHERS:
@@ -146,13 +146,13 @@ def lawful_nights(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """Return a sandbox, a HOME and an output folder of this test's own."""
+    """Return a sandbox, a HOME and an output folder for one test."""
     return World(tmp_path)
 
 
 @pytest.fixture(scope="session")
 def standard_nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandardNights]:
-    """Give the standard nights of this process, each spent when it is first asked for."""
+    """Yield the standard nights of this process, each screened on first use."""
     nights = StandardNights(tmp_path_factory.mktemp("nights"))
     yield nights
     nights.close()
@@ -160,7 +160,7 @@ def standard_nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standa
 
 @pytest.fixture
 def standard_night(standard_nights: StandardNights) -> Iterator[StandardNight]:
-    """Give a standard night by its name (`tests/nights/spent.py`); it is to be read only."""
+    """Yield a function that returns a standard night by name; tests must not change its files."""
     yield standard_nights.get
     changed = standard_nights.changed()
     assert not changed, f"the test changed a standard night: {changed}"
@@ -168,26 +168,26 @@ def standard_night(standard_nights: StandardNights) -> Iterator[StandardNight]:
 
 @pytest.fixture(scope="session")
 def engine_server() -> EngineServer:
-    """Return the one engine server of the session."""
+    """Return the session's Prefect server."""
     return shared_engine()
 
 
 @pytest.fixture(scope="session")
 def postgresql() -> str:
-    """Return the URL of the first database of the session's one PostgreSQL."""
+    """Return the URL of the default database of the session's PostgreSQL."""
     return shared_postgresql()
 
 
 @pytest.fixture
 def database_url(postgresql: str) -> Iterator[str]:
-    """Give the URL of an empty database of its own, for what a whole database is asked about."""
+    """Yield the URL of an empty database, for tests that need a whole database."""
     url = make_url(postgresql).set(drivername="postgresql+psycopg")
     name = f"t{secrets.token_hex(6)}"
     engine = create_engine(url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))
-    given = url.set(database=name).update_query_dict({"options": "-c search_path=public"})
-    yield given.render_as_string(hide_password=False)
+    empty = url.set(database=name).update_query_dict({"options": "-c search_path=public"})
+    yield empty.render_as_string(hide_password=False)
     with engine.connect() as connection:
         connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
     engine.dispose()
@@ -195,14 +195,14 @@ def database_url(postgresql: str) -> Iterator[str]:
 
 @pytest.fixture
 def schema_url(postgresql: str) -> Iterator[str]:
-    """Give the URL of an empty schema of its own."""
+    """Yield the URL of an empty schema."""
     url = make_url(postgresql).set(drivername="postgresql+psycopg")
     name = f"t{secrets.token_hex(6)}"
     engine = create_engine(url)
     with engine.begin() as connection:
         connection.execute(text(f"CREATE SCHEMA {name}"))
-    given = url.update_query_dict({"options": f"-c search_path={name}"})
-    yield given.render_as_string(hide_password=False)
+    empty = url.update_query_dict({"options": f"-c search_path={name}"})
+    yield empty.render_as_string(hide_password=False)
     with engine.begin() as connection:
         connection.execute(text(f"DROP SCHEMA {name} CASCADE"))
     engine.dispose()

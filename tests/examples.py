@@ -1,8 +1,8 @@
-"""The recorded-style exchanges of `tests/exchanges/`: how they are read and compared.
+"""Reads and compares the example exchanges in `tests/exchanges/`.
 
-What the client makes of them is in `tests/client/test_examples.py`, what the sandbox answers in
-`tests/sandbox/test_examples.py`. Neither knows the other: a misreading of the specification shows
-as a difference from the same file.
+`tests/client/test_examples.py` tests how the client reads them, `tests/sandbox/test_examples.py`
+what the sandbox answers. The two are independent: if one misreads the specification, it differs
+from the file that the other agrees with.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MARKS = {
     "S": "shown by the specification",
     "R": "recorded in a real answer",
     "D": "documented by the vendor",
-    "G": "a guess: nobody recorded it",
+    "G": "a guess: not recorded",
 }
 
 _FORMS = {
@@ -36,35 +36,35 @@ _FORMS = {
 
 @dataclass(frozen=True)
 class Example:
-    """One file."""
+    """One example exchange."""
 
     name: str  # the file's name, which begins with its operation's family
-    operation: str  # the word of `schemas.checks.Operation`
+    operation: str  # a value of `schemas.checks.Operation`
     mark: str  # a letter of `MARKS`
     note: str  # what it shows, in a sentence
-    arguments: dict[str, Any]  # what the client's builder is called with
+    arguments: dict[str, Any]  # of the client's builder
     request: dict[str, Any]  # method, path, headers, and `body` or `text`
-    response: dict[str, Any]  # status, headers, and `body` or `text`; or `broken` alone
-    reading: dict[str, Any]  # what the exchange comes to
-    answer: Any = None  # the typed record; None where nothing is read
-    sandbox: dict[str, Any] = field(default_factory=dict)  # how a sandbox is brought to answer so
+    response: dict[str, Any]  # status, headers, and `body` or `text`; or only `broken`
+    reading: dict[str, Any]  # how the client classifies the exchange
+    answer: Any = None  # the typed record; None if nothing is read
+    sandbox: dict[str, Any] = field(default_factory=dict)  # what makes the sandbox answer so
     address: str = ""  # path of the base address, mostly empty
-    ours: bool = True  # False where our client would never send this
+    ours: bool = True  # False if the client would never send this
 
     def __str__(self) -> str:
-        """Name the file, for a test's id."""
+        """Return the name, for a test's id."""
         return self.name
 
     @property
     def file(self) -> str:
-        """Name of the file it stands in, which may stand for several."""
+        """Return the name of its file, which may define several examples."""
         return self.name.partition("@")[0]
 
     @property
     def broken(self) -> str:
-        """How the exchange ended without a whole response; empty where there was one."""
-        word: str = self.response.get("broken", "")
-        return word
+        """Return how the exchange ended without a whole response; empty if it had one."""
+        how: str = self.response.get("broken", "")
+        return how
 
     def sent(self) -> bytes:
         return written(self.request)
@@ -74,7 +74,7 @@ class Example:
 
 
 def written(message: dict[str, Any]) -> bytes:
-    """Return a body as it goes over the wire: JSON, other text, or nothing."""
+    """Return a body as sent: JSON, other text, or nothing."""
     if "body" in message:
         return json.dumps(message["body"], ensure_ascii=False).encode()
     text: str = message.get("text", "")
@@ -82,54 +82,54 @@ def written(message: dict[str, Any]) -> bytes:
 
 
 def load() -> list[Example]:
-    """Read every example, by name; a file that is `like` others stands for one of each."""
+    """Read all examples, by name; a file that is `like` others is one example per operation."""
     files = {
         path.stem: json.loads(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.json"))
     }
-    found: list[Example] = []
-    for name, held in files.items():
-        others = held.pop("like", None)
+    examples: list[Example] = []
+    for name, document in files.items():
+        others = document.pop("like", None)
         if others is None:
-            found.append(Example(name, **held))
+            examples.append(Example(name, **document))
         else:
-            found += [_like(name, held, files[other]) for other in others]
-    return found
+            examples += [_like(name, document, files[other]) for other in others]
+    return examples
 
 
-def _like(name: str, held: dict[str, Any], other: dict[str, Any]) -> Example:
-    """Return what a file says of one of the exchanges it is like: the same question, asked there.
+def _like(name: str, document: dict[str, Any], other: dict[str, Any]) -> Example:
+    """Return an example with the request of another file and the response of this one.
 
-    `{method}` and `{path}` in the response are the request's own; `readings` has what one operation
-    is read as otherwise than the others.
+    `{method}` and `{path}` in the response become the request's; `readings` has the readings of
+    operations that differ from `reading`.
     """
     operation = other["operation"]
-    request = {**other["request"], **held.get("request", {})}
-    if "text" in held.get("request", {}):
+    request = {**other["request"], **document.get("request", {})}
+    if "text" in document.get("request", {}):
         request.pop("body")
-    address = held.get("address", "")
-    readings = held.get("readings", {})
-    own = {"{method}": request["method"], "{path}": address + request["path"]}
-    response = held["response"]
+    address = document.get("address", "")
+    readings = document.get("readings", {})
+    values_of_marks = {"{method}": request["method"], "{path}": address + request["path"]}
+    response = document["response"]
     if "message" in response.get("body", {}):
         text = response["body"]["message"]
-        for mark, value in own.items():
+        for mark, value in values_of_marks.items():
             text = text.replace(mark, value)
         response = {**response, "body": {**response["body"], "message": text}}
-    recipe = dict(held.get("sandbox", {}))
+    recipe = dict(document.get("sandbox", {}))
     if values := other.get("sandbox", {}).get("values"):
         recipe["values"] = values
     return Example(
         f"{name}@{operation}",
         operation,
-        held["mark"],
-        held["note"],
+        document["mark"],
+        document["note"],
         other["arguments"],
         request,
         response,
-        {**held["reading"], **readings.get(operation, {})},
+        {**document["reading"], **readings.get(operation, {})},
         sandbox=recipe,
         address=address,
-        ours=held.get("ours", True),
+        ours=document.get("ours", True),
     )
 
 
@@ -141,19 +141,19 @@ def differences(
     nullable: tuple[str, ...] = (),
     at: str = "",
 ) -> list[str]:
-    """Return where two JSON documents differ in shape: keys, types, and the forms of texts.
+    """Return where two JSON documents differ in shape: keys, types, and formats of texts.
 
-    A whole number where a fraction is shown is no difference, a fraction where a whole number is
-    shown is one. Items of a list are held against the item shown that they are most like.
+    An integer may replace a fraction, but not the reverse. Each item of a list is compared with the
+    most similar expected item.
 
     Args:
-        expected: the document shown.
-        actual: the document to judge.
-        open_at: paths of objects that may have keys beyond those shown; `[]` is any item.
-        nullable: paths where null or an empty text may stand for a value, or a value for null.
+        expected: the document of the example.
+        actual: the document to compare.
+        open_at: paths of objects that may have further keys; `[]` is any item.
+        nullable: paths where null or an empty text may replace a value, or a value null.
         at: the path so far.
     """
-    if at in nullable and any(one in (None, "") for one in (expected, actual)):
+    if at in nullable and any(each in (None, "") for each in (expected, actual)):
         return []
     if isinstance(expected, dict) and isinstance(actual, dict):
         found = [f"{at}.{key} is missing" for key in expected.keys() - actual.keys()]
@@ -169,9 +169,9 @@ def differences(
         if not expected or not actual:
             return [] if expected == actual else [f"{at}: one list is empty"]
         return [
-            one
+            difference
             for item in actual
-            for one in min(
+            for difference in min(
                 (
                     differences(shown, item, open_at=open_at, nullable=nullable, at=f"{at}[]")
                     for shown in expected
@@ -185,7 +185,7 @@ def differences(
 
 
 def _kind(value: object, at: str) -> str:
-    """Name the JSON type of a value; of a text, its form too, unless it is a message."""
+    """Return the JSON type of a value, or the format of a text that is not a message."""
     if isinstance(value, str):
         return ("text" if value.strip() else "empty text") if at == "message" else _form(value)
     names = {bool: "yes or no", int: "whole number", float: "number", type(None): "null"}
@@ -193,7 +193,7 @@ def _kind(value: object, at: str) -> str:
 
 
 def _form(text: str) -> str:
-    """Name the form of a text: a day, a moment, so many digits, an address, or any text."""
+    """Return the format of a text: a key of `_FORMS`, a number of digits, or any text."""
     for name, pattern in _FORMS.items():
         if re.fullmatch(pattern, text):
             return f"{len(text)} digits" if name == "digits" else name
@@ -201,6 +201,6 @@ def _form(text: str) -> str:
 
 
 def alike(one: str, other: str) -> bool:
-    """Return whether two messages share a word by its beginning; numbers in them do not count."""
+    """Return whether two messages share the first four to six letters of a word."""
     words = [set(re.findall(r"\b[a-z]{4,6}", text.casefold())) for text in (one, other)]
     return bool(words[0] & words[1])

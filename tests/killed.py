@@ -1,7 +1,7 @@
-"""A night killed by SIGKILL in mid-asking, at a call of the test's choice, in a process of its own.
+"""A run in a separate process that is killed by SIGKILL at a call chosen by the test.
 
-The process is a fork of the test, which costs milliseconds where a new one costs seconds. What its
-service has seen by then comes back in a file, since the service lives in the same process.
+The process is a fork of the test, which takes milliseconds instead of seconds. The sandbox runs in
+the same process; its state returns to the test in a file.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _DONE, _FAILED = 0, 1
 
 
 class _Deadly(httpx.AsyncBaseTransport):
-    """Passes calls on to a service, and kills this process at one of them."""
+    """Forwards calls to a service, and kills this process at one of them."""
 
     def __init__(
         self, to: httpx.AsyncBaseTransport, at_call: int, save: Callable[[], None], *, heard: bool
     ) -> None:
-        self._to, self._left, self._save, self._heard = to, at_call, save, heard
+        self._to, self._calls_left, self._save, self._heard = to, at_call, save, heard
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self._left -= 1
-        last = self._left == 0
-        if not last or self._heard:
+        self._calls_left -= 1
+        is_last = self._calls_left == 0
+        if not is_last or self._heard:
             response = await self._to.handle_async_request(request)
-        if last:
+        if is_last:
             self._save()
             os.kill(os.getpid(), signal.SIGKILL)
         return response
@@ -44,16 +44,16 @@ class _Deadly(httpx.AsyncBaseTransport):
 def is_killed(
     world: World, night: Callable[[], object], *, at_call: int, heard: bool = True
 ) -> bool:
-    """Screen in a process that is killed; return False where the night ended before that call.
+    """Screen in a process that is killed; return False if the run ended before that call.
 
     Args:
-        world: where the night is spent; its sandbox is afterwards what the service then was.
+        world: where the run takes place; afterwards its sandbox has the state at the kill.
         night: screens, in that world.
         at_call: the call at which the process dies, from 1.
-        heard: whether the service carries that call out and charges it; it never hears of it else.
+        heard: whether that call reaches the service, which executes and charges it.
 
     Raises:
-        AssertionError: the night failed by itself; what it said is on stderr.
+        AssertionError: the run failed by itself; its traceback is on stderr.
     """
     saved = world.folder / "sandbox.pickle"
     child = os.fork()
@@ -70,18 +70,18 @@ def is_killed(
 def _carry(
     world: World, night: Callable[[], object], saved: Path, at_call: int, *, heard: bool
 ) -> int:
-    """Spend the night in this process, to its end or the call that kills it."""
+    """Screen in this process, to the end or to the call that kills it; return the exit status."""
     sandbox: Sandbox = world.sandbox
 
     def save() -> None:
         saved.write_bytes(pickle.dumps(sandbox))
 
-    through = world.transport
-    world.transport = lambda: _Deadly(through(), at_call, save, heard=heard)  # type: ignore[method-assign]
+    transport = world.transport
+    world.transport = lambda: _Deadly(transport(), at_call, save, heard=heard)  # type: ignore[method-assign]
     try:
         night()
         save()
-    except BaseException:  # noqa: BLE001 - whatever it is, the process ends here
+    except BaseException:  # noqa: BLE001 - the forked process must end here
         traceback.print_exc()
         sys.stderr.flush()
         return _FAILED

@@ -1,17 +1,17 @@
-"""The laws that hold after every night, whatever happened in it.
+"""The laws: invariants that hold after every run, whatever happened in it.
 
-`require_laws` is called after every night of every end-to-end test. It reads the run's folder, the
-journal and, where the test has it, what went over the wire; a law is stated in terms of the
-contract, so that it outlives the code that keeps it:
+Every end-to-end test calls `require_laws` after each run. It reads the run's folder, the journal
+and, if the test recorded them, the calls on the wire. The laws are stated in terms of the contract,
+independently of the code:
 
-- every row has a result or a line in the quarantine, and every figure of the report is what the
-  files beside it come to (`recomputed`);
-- the balance's equation holds, and every lookup came to one end;
-- the journal is sound, holds the calls and the money that the report tells of, and accounts for
-  every naira of the service's own ledger;
-- no cap or quota was passed at any instant, and nothing was sent without an intent (`Overseen`);
-- nothing that needs a consent was asked without one that was valid at that instant;
-- no identifier stands where none belongs;
+- every row has a result or a line in the quarantine, and every figure of the report agrees with the
+  run's files (`recomputed`);
+- the balance adds up, and every lookup has exactly one end;
+- the journal is sound, agrees with the report on calls and money, and accounts for every naira of
+  the service's own ledger;
+- no cap or quota was exceeded at any instant, and nothing was sent without an intent (`Overseen`);
+- no check that needs consent was asked without a consent valid at that instant;
+- no file contains identifiers that do not belong there;
 - every file is declared (`files/outputs.py`), so that erasure, purge and subject access reach it.
 """
 
@@ -41,7 +41,7 @@ from nightscreen.schemas.pulls import PulledKind
 from tests.recomputed import Folder, differences
 
 ENDS = ("paid", "free", "reused", "spared", "unreadable", "failed", "pending", "in_doubt")
-"""What may become of a lookup: together they are all that were needed."""
+"""The possible ends of a lookup; together they are all distinct lookups."""
 GATED = ("ecosystem", "selfie")
 """Checks that are lawful only with consent: the specification's area B, rule 3."""
 IDENTIFYING = ("bvn", "account_number", "phone", "email")
@@ -49,26 +49,26 @@ NAMELESS = (
     *("report.json", "report.html", "problems.csv", "calls.parquet", "changes.parquet"),
     "manifest.json",
 )
-"""Files that hold no identifier."""
+"""Files without identifiers."""
 MASKED = "(masked: it held an identifier)"
-"""In place of a consent reference that tells who it is about."""
-LEAST = 9  # characters from which an identifier is searched for: shorter ones may be any number
+"""Replaces a consent reference that identifies a person."""
+LEAST = 9  # shortest identifiers that are searched for: shorter ones may be any number
 DOUBTFUL = ("intent", "in_doubt", "answered")
 """States of calls whose worst cost stays reserved while their cost is not known."""
 
 
 class Overseen(httpx.AsyncBaseTransport):
-    """Passes calls on, and sees that the journal has an intent, committed, for each under way.
+    """Forwards calls, and checks that the journal has a committed intent for each call in flight.
 
     It reads the database as another process would. On PostgreSQL it only counts.
 
     Args:
-        to: carries the calls.
-        home: where the journal lies.
+        to: the transport that sends the calls.
+        home: the journal's folder.
 
     Attributes:
-        unannounced: how many calls came before their intent.
-        most_under_way: most calls at one time.
+        unannounced: number of calls sent before their intent.
+        most_under_way: highest number of calls at one time.
     """
 
     def __init__(self, to: httpx.AsyncBaseTransport, home: Path) -> None:
@@ -79,7 +79,7 @@ class Overseen(httpx.AsyncBaseTransport):
         self.most_under_way = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Pass one call on."""
+        """Forward one call."""
         self._under_way += 1
         self.most_under_way = max(self.most_under_way, self._under_way)
         try:
@@ -97,7 +97,7 @@ class Overseen(httpx.AsyncBaseTransport):
         return int(self._database.execute(query).fetchone()[0])
 
     async def aclose(self) -> None:
-        """End the reading, and what carries the calls."""
+        """Close the database and the transport."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -111,14 +111,14 @@ def require_laws(
     wire: Overseen | None = None,
     charged: Decimal | None = None,
 ) -> None:
-    """Fail the test where a night broke a law; one that only quotes has nothing to break.
+    """Fail the test if a run broke a law; a run that only quotes is not checked.
 
     Args:
         path: the run's folder.
-        settings: of the run.
-        since: instant in microseconds at which this night began, by the run's own clock.
-        wire: what saw its calls, where they went through the test.
-        charged: naira that the service charged meanwhile by its own ledger, where the test has it.
+        settings: the run's settings.
+        since: when this session of the run began, microseconds of the run's clock.
+        wire: the transport that saw its calls, if the test has it.
+        charged: naira that the service charged meanwhile by its own ledger, if the test has it.
     """
     if not (path / "report.json").exists() or not (path / "calls.parquet").exists():
         return
@@ -142,26 +142,26 @@ def require_laws(
 
 
 def require_laws_below(path: Path) -> None:
-    """Fail the test where the folder of a run below some folder breaks a law.
+    """Fail the test if the folder of a run below `path` breaks a law.
 
-    For nights that other processes screened. What was erased or purged since is not in the rows
-    that a report counted.
+    For runs in other processes. Runs with erased or purged data are left out, since their rows no
+    longer agree with the report.
     """
     for report in path.rglob("report.json"):
         folder, manifest = Folder(report.parent), report.with_name("manifest.json")
-        whole = report.with_name("calls.parquet").exists() and manifest.exists()
-        if whole and "rewritten" not in json.loads(manifest.read_text("utf-8")):
+        is_complete = report.with_name("calls.parquet").exists() and manifest.exists()
+        if is_complete and "rewritten" not in json.loads(manifest.read_text("utf-8")):
             broken = broken_laws(folder)
             if broken:
                 raise AssertionError(f"{report.parent} breaks laws:\n" + "\n".join(broken))
 
 
 def broken_laws(folder: Folder) -> list[str]:
-    """Return a sentence for each law that a run's folder breaks by itself; none where all hold."""
+    """Return a sentence for each law that a run's folder breaks."""
     return [
         *(
-            f"{at}: the report has {reported}, its files {found}"
-            for at, (reported, found) in differences(folder).items()
+            f"{at}: the report has {reported}, its files {computed}"
+            for at, (reported, computed) in differences(folder).items()
         ),
         *_about_statuses(folder),
         *_about_ends(folder),
@@ -173,30 +173,32 @@ def broken_laws(folder: Folder) -> list[str]:
 
 
 def undeclared_files(folder: Path) -> list[str]:
-    """Return a sentence for each file in a run's folder, or pulled by it, that nobody declared."""
+    """Return a sentence for each undeclared file in a run's folder, or pulled by the run."""
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
     pulled = {path for kind in PulledKind for path in folder.parent.glob(f"{kind.folder}/**/*.*")}
     declared = {path for each in OUTPUTS if each.beside for path in each.files(folder)}
-    strange = {path.name for path in pulled - declared if path.stem == folder.name}
-    strange |= {each for each in names if declaration_of(each) is None}
-    return [f"{name} is declared nowhere" for name in sorted(strange) if not name.startswith(".")]
+    undeclared = {path.name for path in pulled - declared if path.stem == folder.name}
+    undeclared |= {each for each in names if declaration_of(each) is None}
+    return [
+        f"{name} is declared nowhere" for name in sorted(undeclared) if not name.startswith(".")
+    ]
 
 
 def require_declared_below(path: Path) -> None:
-    """Fail the test where a run of any flow below some folder wrote a file that is not declared."""
-    found = [
+    """Fail the test if a run of any flow below `path` wrote an undeclared file."""
+    undeclared = [
         each for report in path.rglob("report.json") for each in undeclared_files(report.parent)
     ]
-    if found:
-        raise AssertionError("\n".join(found))
+    if undeclared:
+        raise AssertionError("\n".join(undeclared))
 
 
 def _about_statuses(folder: Folder) -> Iterator[str]:
     for check, declared in CHECKS.items():
-        known = {str(word) for word in (*declared.answered, *NoAnswer)}
-        strange = {row[declared.status] for row in folder.rows} - known
-        if strange:
-            yield f"{check} has statuses that nobody knows: {strange}"
+        known = {str(status) for status in (*declared.answered, *NoAnswer)}
+        unknown = {row[declared.status] for row in folder.rows} - known
+        if unknown:
+            yield f"{check} has unknown statuses: {unknown}"
 
 
 def _about_ends(folder: Folder) -> Iterator[str]:
@@ -221,7 +223,7 @@ def _about_balance(report: dict[str, Any]) -> Iterator[str]:
 
 
 def _about_consent(folder: Folder) -> Iterator[str]:
-    """Look for calls without a row whose consent allowed them at that instant."""
+    """Yield calls without a row whose consent allowed them at that instant."""
     rows_of: dict[str, list[dict[str, Any]]] = {MASKED: []}
     for row in folder.rows:
         if reference := row.get("consent_reference"):
@@ -234,11 +236,11 @@ def _about_consent(folder: Folder) -> Iterator[str]:
             row[f"{call['check']}_status"] != "refused" and consent_counts(row, call["sent_at"])
             for row in rows_of.get(call["consent_reference"], ())
         ):
-            yield f"{call['check']} was asked without a consent that counted at {call['sent_at']}"
+            yield f"{call['check']} was asked without a consent valid at {call['sent_at']}"
 
 
 def consent_counts(row: dict[str, Any], at: datetime) -> bool:
-    """Return whether a row's consent is valid at an instant: for twelve months, if not said."""
+    """Return whether a row's consent is valid at an instant; without an end, for twelve months."""
     given: datetime | None = row.get("consented_at")
     until: datetime | None = row.get("consent_expires_at")
     withdrawn: datetime | None = row.get("consent_withdrawn_at")
@@ -259,9 +261,9 @@ def _about_identifiers(folder: Folder) -> Iterator[str]:
     for name in NAMELESS:
         path = folder.path / name
         content = path.read_bytes() if path.exists() else b""
-        found = sum(value in content for value in values)
-        if found:
-            yield f"{name} holds {found} identifiers"
+        number = sum(value in content for value in values)
+        if number:
+            yield f"{name} holds {number} identifiers"
 
 
 def all_calls(journal: Journal) -> list[Any]:
@@ -279,20 +281,20 @@ def _of_the_run(folder: Folder, calls: list[Any]) -> list[Any]:
 
 
 def _about_journal(folder: Folder, calls: list[Any]) -> Iterator[str]:
-    mine = _of_the_run(folder, calls)
-    kept = [(call.call_id, call.state, call.cost_micro) for call in mine]
+    of_run = _of_the_run(folder, calls)
+    in_journal = [(call.call_id, call.state, call.cost_micro) for call in of_run]
     reported = [
         (call["call_id"], call["state"], None if call["cost"] is None else to_micro(call["cost"]))
         for call in folder.calls
     ]
-    if sorted(kept, key=str) != sorted(reported, key=str):
+    if sorted(in_journal, key=str) != sorted(reported, key=str):
         yield "calls.parquet is not what the journal holds"
-    if folder.report["state"] == "completed" and any(call.state == "intent" for call in mine):
+    if folder.report["state"] == "completed" and any(call.state == "intent" for call in of_run):
         yield "a completed run has a call without an outcome"
 
 
 def about_ledger(calls: list[Any], charged_micro: int) -> Iterator[str]:
-    """Hold calls against the service's own ledger of them: no naira of it is without a name."""
+    """Compare calls with the service's own ledger: the journal accounts for every naira of it."""
     known = sum(call.cost_micro or 0 for call in calls)
     doubtful = sum(
         call.reserved_micro for call in calls if call.cost_micro is None and call.state in DOUBTFUL
@@ -305,22 +307,22 @@ def about_ledger(calls: list[Any], charged_micro: int) -> Iterator[str]:
 
 
 def _about_caps(folder: Folder, calls: list[Any], settings: Settings, since: int) -> Iterator[str]:
-    """Look whether a call of this night was granted beyond a cap or a quota."""
-    mine = _of_the_run(folder, calls)
+    """Yield the caps and quotas beyond which calls of this run were granted since an instant."""
+    of_run = _of_the_run(folder, calls)
     cap = folder.report["cost"]["cap"]
-    limits: list[tuple[str, Decimal | None, list[Any]]] = [("run", _naira(cap), mine)]
-    for word, most, length in (
+    limits: list[tuple[str, Decimal | None, list[Any]]] = [("run", _naira(cap), of_run)]
+    for period, most, length in (
         ("day", settings.daily_spend_cap, len("YYYY-MM-DD")),
         ("month", settings.monthly_spend_cap, len("YYYY-MM")),
     ):
-        periods = {spending_day(call.intent_at)[:length] for call in mine} if most else ()
+        periods = {spending_day(call.intent_at)[:length] for call in of_run} if most else ()
         limits += [
-            (word, most, [c for c in calls if spending_day(c.intent_at)[:length] == each])
+            (period, most, [c for c in calls if spending_day(c.intent_at)[:length] == each])
             for each in periods
         ]
-    for word, most, those in limits:
-        if most is not None and (beyond := granted_beyond(those, to_micro(most), since)):
-            yield f"{beyond} calls were granted beyond the {word}'s cap of {most}"
+    for period, most, in_period in limits:
+        if most is not None and (beyond := granted_beyond(in_period, to_micro(most), since)):
+            yield f"{beyond} calls were granted beyond the {period}'s cap of {most}"
     sent = Counter(
         (spending_day(call.intent_at), call.check) for call in calls if call.state != "not_sent"
     )
@@ -335,19 +337,18 @@ def _naira(text: str | None) -> Decimal | None:
 
 
 def granted_beyond(calls: list[Any], cap_micro: int, since: int) -> int:
-    """Return how many calls since an instant were granted where their worst cost did not fit.
+    """Return how many calls since an instant were granted although their worst cost did not fit.
 
-    What a call cost beyond its reservation is not counted: a price that rose in flight is no
-    grant.
+    Cost beyond a call's reservation is not counted: a price that rose in flight is not a grant.
     """
     events = []
     for call in calls:
         events.append((call.intent_at, 1, call.call_id, call.reserved_micro, True))
         if call.cost_micro is None and call.state in DOUBTFUL:
             continue
-        left = call.reserved_micro - min(call.cost_micro or 0, call.reserved_micro)
+        released = call.reserved_micro - min(call.cost_micro or 0, call.reserved_micro)
         settled = call.settled_at if call.settled_at is not None else call.intent_at
-        events.append((max(settled, call.intent_at), 0, call.call_id, -left, False))
+        events.append((max(settled, call.intent_at), 0, call.call_id, -released, False))
     bound = beyond = 0
     for at, _, _, change, is_grant in sorted(events):
         bound += change

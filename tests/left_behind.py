@@ -1,4 +1,4 @@
-"""Everything that a lender's folders hold, opened where it is compressed, to be searched."""
+"""The contents of all files in a lender's folders, decompressed, for searches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def everything(folder: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def content(path: Path) -> bytes:
-    """Return what a file holds: as bytes, and what a table or a workbook says."""
+    """Return a file's bytes; of a Parquet file or a workbook, also its values."""
     if path.suffix == ".parquet":
         return repr(pq.read_table(path).to_pylist()).encode() + path.read_bytes()
     if path.suffix == ".xlsx":

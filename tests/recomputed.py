@@ -1,7 +1,7 @@
-"""The figures of a report, computed again from the files beside it.
+"""The figures of a report, computed again from the other files of the run.
 
-An independent reading of what the columns mean: nothing of the product is imported here. Each
-function returns a part of `report.json` in the report's own shape; `differences` compares.
+This is an independent reading of what the columns mean: nothing is imported from the product. Each
+function returns a part of `report.json` in the report's shape; `differences` compares the two.
 
     python -m tests.recomputed out/RUN_ID
 """
@@ -39,14 +39,14 @@ IDENTITY = {
     "karma": ("bvn",),
     "ecosystem": ("bvn",),
 }
-"""Columns that name who is asked about; a selfie's image is no column of the results."""
+"""Columns that identify a lookup; the results have no column of a selfie's image."""
 NOTHING_TO_ANSWER = ("refused", "ineligible", "invalid", "off")
 WAITING = ("test_mode", "pending", "failed", "unreadable", "in_doubt")
-CAUSES = (*WAITING, "refused", "invalid")  # why a row is not screened, the first that applies
-LEFT = ("spared", "unreadable", "failed", "in_doubt", "pending")
-"""Ends of lookups that leave rows without an answer; what test mode left is pending."""
-NONE_OF_IT = (0, "0.00", None)
-"""What a figure may be where there is nothing; a report leaves out whole parts in test mode."""
+CAUSES = (*WAITING, "refused", "invalid")  # why a row is not screened; the first one applies
+UNANSWERED = ("spared", "unreadable", "failed", "in_doubt", "pending")
+"""Ends of lookups that leave rows without an answer; `pending` includes those of test mode."""
+ZEROS = (0, "0.00", None)
+"""Values that count as zero; in test mode a report leaves out whole parts."""
 BASES = {"found": "with_history", "not_found": "no_history", "refused": "no_consent"}
 NOT_ASKED = ("off", "ineligible", "invalid")
 AGES = (None, 1, 7, 30, 90, None)  # limits of the ages of evidence, in days
@@ -68,7 +68,7 @@ FROM_ELSEWHERE = (
     ),
     "rows.customers",
 )
-"""Figures that rest on more than the folder: quotes, prices, the journal, other nights, words."""
+"""Figures that need more than the folder: quotes, prices, the journal, other runs, texts."""
 OF_A_CHECK = ("saved_by_reuse", "saved_by_sharing", "asked_again")
 
 
@@ -81,14 +81,14 @@ class Folder:
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """The enriched rows, in input order."""
-        found: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         for part in sorted((self.path / "enriched").glob("part-*.parquet")):
-            found += pq.read_table(part).to_pylist()
-        return found
+            rows += pq.read_table(part).to_pylist()
+        return rows
 
     @cached_property
     def counted(self) -> list[dict[str, Any]]:
-        """The rows that figures count: one a customer, where rows were merged."""
+        """The rows that figures count: one per customer, if rows were merged."""
         if "customers" not in self.report["rows"]:
             return self.rows
         return [
@@ -98,21 +98,21 @@ class Folder:
 
     @cached_property
     def calls(self) -> list[dict[str, Any]]:
-        """All calls, those that were not sent too."""
-        found: list[dict[str, Any]] = pq.read_table(self.path / "calls.parquet").to_pylist()
-        return found
+        """All calls, including those that were not sent."""
+        calls: list[dict[str, Any]] = pq.read_table(self.path / "calls.parquet").to_pylist()
+        return calls
 
     @cached_property
     def changes(self) -> list[dict[str, Any]]:
-        """The changes since the night before; none in test mode, which has no such file."""
+        """The changes since the last run; none in test mode, which has no such file."""
         path = self.path / "changes.parquet"
         return pq.read_table(path).to_pylist() if path.exists() else []
 
     @cached_property
     def report(self) -> dict[str, Any]:
         """`report.json`."""
-        found: dict[str, Any] = json.loads((self.path / "report.json").read_text("utf-8"))
-        return found
+        report: dict[str, Any] = json.loads((self.path / "report.json").read_text("utf-8"))
+        return report
 
     @property
     def sent(self) -> list[dict[str, Any]]:
@@ -120,7 +120,7 @@ class Folder:
         return [call for call in self.calls if call["state"] != "not_sent"]
 
     def lines(self, name: str) -> list[dict[str, str]]:
-        """Return the rows of a CSV file; none where it is not there."""
+        """Return the rows of a CSV file; none if it does not exist."""
         path = self.path / name
         if not path.exists():
             return []
@@ -129,12 +129,12 @@ class Folder:
 
 
 def naira(value: Decimal | int | None) -> str:
-    """Return an amount as the report writes it."""
+    """Return an amount in the report's format."""
     return f"{Decimal(value or 0):.2f}"
 
 
 def weight(rows: Iterable[Row]) -> dict[str, Any]:
-    """Return how many rows there are, their exposure, and how many have none that is known."""
+    """Return the number of rows, their exposure, and the number of rows with unknown exposure."""
     exposures = [row.get("exposure") for row in rows]
     known = [each for each in exposures if each is not None]
     return {
@@ -147,17 +147,17 @@ def weight(rows: Iterable[Row]) -> dict[str, Any]:
 def grouped(
     rows: Iterable[Row], key: Callable[[Row], Hashable | None]
 ) -> dict[Any, dict[str, Any]]:
-    """Return the weight of the rows of each key; those whose key is None are left out."""
-    found: dict[Any, list[Row]] = defaultdict(list)
+    """Return the weight of the rows of each key; rows with key None are left out."""
+    groups: dict[Any, list[Row]] = defaultdict(list)
     for row in rows:
         of_row = key(row)
         if of_row is not None:
-            found[of_row].append(row)
-    return {name: weight(each) for name, each in found.items()}
+            groups[of_row].append(row)
+    return {name: weight(each) for name, each in groups.items()}
 
 
 def in_doubt_micro(calls: Iterable[Row]) -> Decimal:
-    """Return the worst cost of every call whose answer, or whose price, is not known."""
+    """Return the worst cost of all calls whose answer or price is not known."""
     states = ("in_doubt", "intent", "answered")
     return sum(
         (each["worst_cost"] for each in calls if each["cost"] is None and each["state"] in states),
@@ -166,12 +166,12 @@ def in_doubt_micro(calls: Iterable[Row]) -> Decimal:
 
 
 def cost_of(calls: Iterable[Row]) -> Decimal:
-    """Return what calls are known to have cost, in naira."""
+    """Return the known cost of calls, in naira."""
     return sum((each["cost"] for each in calls if each["cost"] is not None), Decimal(0))
 
 
 def recomputed(folder: Folder) -> dict[str, Any]:
-    """Return the parts of a report that its folder's files alone tell."""
+    """Return the parts of a report that can be computed from the folder's files alone."""
     rows, sent = folder.counted, folder.sent
     read, refused = len(folder.rows), len(folder.lines("quarantine.csv"))
     cost = cost_of(sent)
@@ -205,9 +205,9 @@ def of_check(folder: Folder, check: str) -> dict[str, Any]:
     status = Counter(row[f"{check}_status"] for row in rows)
     sent = [call for call in folder.sent if call["check"] == check]
     answered = [call for call in sent if call["state"] == "answered"]
-    took = [call["latency_ms"] for call in answered if call["sent_at"] is not None]
+    latencies = [call["latency_ms"] for call in answered if call["sent_at"] is not None]
     return {
-        **{f"rows_{word}": status[word] for word in ("refused", "ineligible", "invalid")},
+        **{f"rows_{name}": status[name] for name in ("refused", "ineligible", "invalid")},
         **answers(folder, answered),
         **identities(folder, check),
         "attempts": len(sent),
@@ -220,17 +220,17 @@ def of_check(folder: Folder, check: str) -> dict[str, Any]:
         ),
         "troubles": dict(Counter(call["trouble"] for call in sent if call["trouble"])),
         "latency_ms": {
-            f"p{percent}": round(float(np.percentile(took, percent)), 1) if took else None
+            f"p{percent}": round(float(np.percentile(latencies, percent)), 1) if latencies else None
             for percent in (50, 95, 99)
         },
     }
 
 
 def answers(folder: Folder, answered: Iterable[Row]) -> dict[str, int]:
-    """Return how many lookups were paid, and how many were misses that cost nothing.
+    """Return how many lookups were paid, and how many were free misses.
 
-    Test mode has no answers. A run that was resumed may have taken answers newer than its own,
-    which the folder does not tell; nor does it tell what was charged where a cost is disputed.
+    Test mode has no answers. Nothing is computed for a resumed run, which may have used answers
+    newer than its own, or for disputed costs: the folder does not have what is needed.
     """
     if folder.report["state"] == "test_mode":
         return {"paid": 0, "free": 0}
@@ -241,35 +241,35 @@ def answers(folder: Folder, answered: Iterable[Row]) -> dict[str, int]:
         call["outcome"] in HITS if call["cost"] is None else call["cost"] > 0 for call in readable
     ]
     return {
-        word: len(
+        end: len(
             {
                 call["pseudonym"]
-                for call, paid in zip(readable, charged, strict=True)
-                if paid is wanted
+                for call, was_paid in zip(readable, charged, strict=True)
+                if was_paid is is_paid
             }
         )
-        for word, wanted in (("paid", True), ("free", False))
+        for end, is_paid in (("paid", True), ("free", False))
     }
 
 
 def identities(folder: Folder, check: str) -> dict[str, int]:
-    """Return how many lookups came to each end, where a column names who they are about."""
+    """Return the number of lookups by end, for checks whose identities are columns."""
     kinds = folder.report["provenance"]["karma_identities"]
     if check not in IDENTITY or (check == "karma" and kinds != ["bvn"]):
         return {}
 
-    def several(holds: Callable[[Row], bool]) -> int:
+    def distinct(matches: Callable[[Row], bool]) -> int:
         return len(
-            {tuple(row[name] for name in IDENTITY[check]) for row in folder.counted if holds(row)}
+            {tuple(row[name] for name in IDENTITY[check]) for row in folder.counted if matches(row)}
         )
 
     return {
         "lookups": sum(row[f"{check}_status"] not in NOTHING_TO_ANSWER for row in folder.counted),
-        "distinct": several(lambda row: row[f"{check}_status"] not in NOTHING_TO_ANSWER),
-        "reused": several(lambda row: row[f"{check}_source"] == "reused"),
+        "distinct": distinct(lambda row: row[f"{check}_status"] not in NOTHING_TO_ANSWER),
+        "reused": distinct(lambda row: row[f"{check}_source"] == "reused"),
         **{
-            word: several(lambda row, word=word: _end(row[f"{check}_status"]) == word)  # type: ignore[misc]
-            for word in LEFT
+            end: distinct(lambda row, end=end: _end(row[f"{check}_status"]) == end)  # type: ignore[misc]
+            for end in UNANSWERED
         },
     }
 
@@ -279,20 +279,20 @@ def _end(status: str) -> str:
 
 
 def balance(sent: Iterable[Row]) -> dict[str, Any]:
-    """Return the balances at both ends, and the lowest reported."""
-    bearing = [call for call in sent if call["balance"] is not None]
-    bearing.sort(key=lambda call: (call["settled_at"], call["call_id"]))
-    if not bearing:
+    """Return the opening, the closing and the lowest balance."""
+    calls = [call for call in sent if call["balance"] is not None]
+    calls.sort(key=lambda call: (call["settled_at"], call["call_id"]))
+    if not calls:
         return {"opening": None, "closing": None, "lowest": None}
     return {
-        "opening": naira(bearing[0]["balance"] + (bearing[0]["cost"] or 0)),
-        "closing": naira(bearing[-1]["balance"]),
-        "lowest": naira(min(call["balance"] for call in bearing)),
+        "opening": naira(calls[0]["balance"] + (calls[0]["cost"] or 0)),
+        "closing": naira(calls[-1]["balance"]),
+        "lowest": naira(min(call["balance"] for call in calls)),
     }
 
 
 def coverage(folder: Folder) -> dict[str, Any]:
-    """Return what is due, answered, not screened, fresh, and how old the evidence is."""
+    """Return the rows that are due, answered, not screened and fresh, and the evidence's age."""
     rows = folder.counted
     judged_at = datetime.fromisoformat(folder.report["provenance"]["evidence_judged_at"])
 
@@ -300,10 +300,10 @@ def coverage(folder: Folder) -> dict[str, Any]:
         return [row[f"{check}_status"] for check in ANSWERED]
 
     def cause(row: Row) -> str | None:
-        return next((word for word in CAUSES if word in statuses(row)), None)
+        return next((each for each in CAUSES if each in statuses(row)), None)
 
     def waits(row: Row) -> bool:
-        return any(word in WAITING for word in statuses(row))
+        return any(each in WAITING for each in statuses(row))
 
     def due(row: Row) -> bool:
         return waits(row) or any(row[f"{each}_status"] in ANSWERED[each] for each in ANSWERED)
@@ -311,11 +311,11 @@ def coverage(folder: Folder) -> dict[str, Any]:
     def age(row: Row) -> float | None:
         return age_of(row, judged_at)
 
-    def complete(row: Row) -> bool:
+    def is_complete(row: Row) -> bool:
         return due(row) and "ineligible" not in statuses(row)
 
-    whole = [row for row in rows if cause(row) is None]
-    total, fresh = weight(rows), weight(row for row in whole if complete(row))
+    screened = [row for row in rows if cause(row) is None]
+    total, fresh = weight(rows), weight(row for row in screened if is_complete(row))
     aged = [(age(row), row) for row in rows]
     ages = []
     for low, high in pairwise(AGES):
@@ -353,39 +353,39 @@ def coverage(folder: Folder) -> dict[str, Any]:
                 **weight(row for row in rows if cause(row) is not None),
                 "causes": grouped(rows, cause),
             },
-            "nothing_to_ask": weight(row for row in whole if not complete(row)),
+            "nothing_to_ask": weight(row for row in screened if not is_complete(row)),
             **amounts,
         },
     }
 
 
 def age_of(row: Row, judged_at: datetime) -> float | None:
-    """Return how old the oldest answer of a row is, in days; None where it has none."""
-    found = [row[f"{check}_checked_at"] for check in ANSWERED]
-    instants = [each for each in found if each is not None]
+    """Return the age in days of a row's oldest answer; None if it has no answer."""
+    checked_at = [row[f"{check}_checked_at"] for check in ANSWERED]
+    instants = [each for each in checked_at if each is not None]
     return (judged_at - min(instants)).total_seconds() / _DAY_S if instants else None
 
 
 def is_on_a_limit(folder: Folder) -> bool:
-    """Return whether an answer is as old as a limit, to the millisecond that a report has."""
+    """Return whether an answer's age equals a limit to the millisecond, the report's precision."""
     judged_at = datetime.fromisoformat(folder.report["provenance"]["evidence_judged_at"])
     ages = [age_of(row, judged_at) for row in folder.counted]
-    near = 0.001 / _DAY_S
-    return any(abs(age - limit) <= near for age in ages if age for limit in AGES if limit)
+    tolerance = 0.001 / _DAY_S
+    return any(abs(age - limit) <= tolerance for age in ages if age for limit in AGES if limit)
 
 
 def share(part: Decimal, whole: Decimal) -> float | None:
-    """Return a share in percent to two places, rounded; what is not all of it is never 100."""
+    """Return a share in percent, rounded to two places; 0 and 100 only if it is nothing or all."""
     if whole <= 0:
         return None
-    near = float(round(100 * part / whole + Decimal("1e-9"), 2))
-    if part < whole and near >= 100:
+    percent = float(round(100 * part / whole + Decimal("1e-9"), 2))
+    if part < whole and percent >= 100:
         return 99.99
-    return 0.01 if part > 0 and near == 0 else near
+    return 0.01 if part > 0 and percent == 0 else percent
 
 
 def decisions(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return decisions, what they rest on, and their reasons."""
+    """Return decisions, the evidence on credit history behind them, and their reasons."""
     evidence: dict[str, dict[str, Any]] = defaultdict(dict)
     for (decision, basis), each in grouped(
         rows, lambda row: (row["decision"], _history(row["ecosystem_status"]))
@@ -394,11 +394,11 @@ def decisions(rows: list[dict[str, Any]]) -> dict[str, Any]:
     main: dict[Any, list[Row]] = defaultdict(list)
     further: dict[Any, list[Row]] = defaultdict(list)
     for row in rows:
-        leads = row["decision"] != "undecided" and bool(row["reasons"])
-        main[row["decision"], row["reasons"][0] if leads else None].append(row)
-        for code in row["reasons"][leads:]:
+        has_main = row["decision"] != "undecided" and bool(row["reasons"])
+        main[row["decision"], row["reasons"][0] if has_main else None].append(row)
+        for code in row["reasons"][has_main:]:
             further[row["decision"], code].append(row)
-    blind = [
+    approved = [
         (-row["exposure"], _history(row["ecosystem_status"]))
         for row in rows
         if row["decision"] == "approve" and row.get("exposure")
@@ -408,7 +408,7 @@ def decisions(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "evidence": dict(evidence),
         "largest_without_history": [
             {"exposure": naira(-amount), "basis": basis}
-            for amount, basis in sorted(each for each in blind if each[1] != "with_history")[:5]
+            for amount, basis in sorted(each for each in approved if each[1] != "with_history")[:5]
         ],
         "reasons": [
             {
@@ -423,26 +423,25 @@ def decisions(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _history(status: str) -> str:
-    """Return what a decision knows of the history with other lenders."""
+    """Return what a decision knows about the credit history with other lenders."""
     return BASES.get(status, "not_asked" if status in NOT_ASKED else "not_answered")
 
 
-def changes(found: Iterable[Row]) -> dict[str, int]:
-    """Return customers by kind of change; of one in several places each kind counts."""
+def changes(rows: Iterable[Row]) -> dict[str, int]:
+    """Return customers by kind of change; a customer may have several kinds."""
     customers: dict[str, set[str]] = defaultdict(set)
-    for each in found:
-        customers[each["kind"]].add(each["customer"])
-    everybody = set().union(*customers.values())
+    for row in rows:
+        customers[row["kind"]].add(row["customer"])
     return {
-        "customers": len(everybody),
+        "customers": len(set().union(*customers.values())),
         **{kind: len(customers[kind]) for kind in KINDS_OF_CHANGE},
     }
 
 
 def findings(folder: Folder) -> dict[str, Any]:
-    """Return what was refused and what was found wanting, by code."""
+    """Return the number of refused rows and of problems of values, by code."""
     refused = Counter(list(line.values())[-2] for line in folder.lines("quarantine.csv"))
-    wanting = Counter(
+    problems = Counter(
         (line["code"], line["action"])
         for line in folder.lines("problems.csv")
         if line["action"] != "refused"
@@ -451,77 +450,77 @@ def findings(folder: Folder) -> dict[str, Any]:
         "quarantined": dict(refused),
         "values": [
             {"code": code, "action": action, "count": count}
-            for (code, action), count in wanting.items()
+            for (code, action), count in problems.items()
         ],
     }
 
 
 def leaves(value: object, at: str = "") -> dict[str, Any]:
-    """Return every figure of a document by its path; lists of records by what names each."""
+    """Return every figure of a document by its path; items of lists are labelled by their names."""
     if isinstance(value, dict):
-        found: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
         for name, each in value.items():
-            found |= leaves(each, f"{at}.{name}" if at else str(name))
-        return found
+            figures |= leaves(each, f"{at}.{name}" if at else str(name))
+        return figures
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        found = {}
+        figures = {}
         for each in value:
             names = ("decision", "code", "action", "days", "evidence", "name")
             label = "/".join(str(each[name]) for name in names if name in each)
-            found |= leaves({k: v for k, v in each.items() if k not in names}, f"{at}[{label}]")
-        return found
+            figures |= leaves({k: v for k, v in each.items() if k not in names}, f"{at}[{label}]")
+        return figures
     return {at: value}
 
 
 def differences(folder: Folder) -> dict[str, tuple[Any, Any]]:
-    """Return each figure that a report has otherwise than its files: reported and computed.
+    """Return the figures that differ between the report and its files: reported and computed.
 
-    The balances are compared where the report calls them exact: at an end where calls overlapped,
-    a balance is judged.
+    Balances are compared only if the report calls them exact: if calls overlap at the first or the
+    last call, the balance there is an estimate.
     """
-    reported, found = leaves(folder.report), leaves(recomputed(folder))
-    unsure = [] if folder.report["balance"]["exact"] else ["balance."]
-    unsure += ["freshness.ages"] if is_on_a_limit(folder) else []
-    found = {at: value for at, value in found.items() if not at.startswith(tuple(unsure))}
+    reported, computed = leaves(folder.report), leaves(recomputed(folder))
+    inexact = [] if folder.report["balance"]["exact"] else ["balance."]
+    inexact += ["freshness.ages"] if is_on_a_limit(folder) else []
+    computed = {at: value for at, value in computed.items() if not at.startswith(tuple(inexact))}
     wrong = {
         at: (reported.get(at), value)
-        for at, value in found.items()
+        for at, value in computed.items()
         if not _same(at, reported.get(at), value)
     }
-    unfounded = {
+    not_computed = {
         at: (value, None)
         for at, value in reported.items()
-        if at not in found and value not in NONE_OF_IT
-        if not at.startswith(tuple(unsure)) and not _from_elsewhere(at)
+        if at not in computed and value not in ZEROS
+        if not at.startswith(tuple(inexact)) and not _from_elsewhere(at)
     }
-    return wrong | unfounded
+    return wrong | not_computed
 
 
-def _same(at: str, reported: Any, found: Any) -> bool:  # noqa: ANN401 - figures of any kind
-    """Return whether two figures are one; a latency may be rounded up or down from the middle."""
-    if reported in NONE_OF_IT and found in NONE_OF_IT:
+def _same(at: str, reported: Any, computed: Any) -> bool:  # noqa: ANN401 - figures of any kind
+    """Return whether two figures are equal; a latency halfway may be rounded up or down."""
+    if reported in ZEROS and computed in ZEROS:
         return True
-    if ".latency_ms." in at and reported is not None and found is not None:
-        return bool(abs(reported - found) < 0.11)
-    return bool(reported == found)
+    if ".latency_ms." in at and reported is not None and computed is not None:
+        return bool(abs(reported - computed) < 0.11)
+    return bool(reported == computed)
 
 
 def _from_elsewhere(at: str) -> bool:
-    """Return whether a figure rests on more than the folder."""
+    """Return whether a figure cannot be computed from the folder."""
     if at.startswith(FROM_ELSEWHERE):
         return True
     if not at.startswith("checks."):
         return False
     by_identity = at.startswith(("checks.selfie.", "checks.karma."))
     return any(f".{name}" in at for name in (*OF_A_CHECK, "paid", "free")) or (
-        by_identity and at.rpartition(".")[2] in ("lookups", "distinct", "reused", *LEFT)
+        by_identity and at.rpartition(".")[2] in ("lookups", "distinct", "reused", *UNANSWERED)
     )
 
 
 def main() -> int:
     wrong = differences(Folder(Path(sys.argv[1])))
-    for at, (reported, found) in sorted(wrong.items()):
-        sys.stdout.write(f"{at}: the report has {reported}, the files {found}\n")
+    for at, (reported, computed) in sorted(wrong.items()):
+        sys.stdout.write(f"{at}: the report has {reported}, the files {computed}\n")
     sys.stdout.write(f"{len(wrong)} figures differ\n")
     return int(bool(wrong))
 

@@ -1,7 +1,7 @@
-"""One night in a test: the line below the flow, against a sandbox in the same process.
+"""Runs in a test: the screening functions below the flow, against a sandbox in the same process.
 
-No socket and no engine: the client's requests reach the sandbox's application through httpx's own
-transport. Faults that cut sockets need a sandbox process instead.
+There are no sockets and there is no Prefect: the client's requests reach the sandbox's application
+through httpx's own transport. Faults that cut sockets need a sandbox process instead.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from tests.laws import Overseen, require_laws
 
 
 def days_ago(number: int) -> str:
-    """Return an instant of a day in the past, as a file has it: nine in the morning in Lagos."""
+    """Return nine in the morning of a past day in Lagos, in a file's format."""
     day = datetime.now(LAGOS).date() - timedelta(days=number)
     return f"{day.isoformat()}T09:00:00"
 
 
 def consented_on() -> tuple[date, date]:
-    """Return two days of consent that counts today, whichever of both is day and month.
+    """Return two consent dates that are valid today in either order of day and month.
 
-    The first is written 03/04 or 11/12, the second, on the 13th of a month, has one reading.
+    The first is ambiguous, such as 03/04 or 11/12; the second, on the 13th, is not.
     """
     today = datetime.now(LAGOS).date()
     month, year = (3, today.year) if today.month > 10 else (11, today.year - 1)
@@ -57,7 +57,7 @@ def consented_on() -> tuple[date, date]:
 
 
 def csv_rows(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file under their headings, as a program reads them."""
+    """Return the rows of a CSV file by heading."""
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -82,19 +82,19 @@ def customer(number: int, **changes: str) -> dict[str, str]:
 
 
 class Unasked(Runner):
-    """Carries a run in this process; nobody is asked whether it may spend.
+    """Runs in this process, without approval.
 
     Args:
-        meanwhile: is called once the run is priced, before it asks anything.
+        meanwhile: called once the run is priced, before its first call.
     """
 
-    folder: Path  # the run's
+    folder: Path  # the run's folder
 
     def __init__(self, meanwhile: Callable[[ScreeningRun], object] | None = None) -> None:
         self._meanwhile = meanwhile
 
     async def open(self, opening: Callable[[], Any]) -> Any:  # noqa: ANN401 - the run
-        """Open the run and keep where its folder is."""
+        """Open the run and remember its folder."""
         run = await super().open(opening)
         self.folder = run.folder.path
         return run
@@ -106,7 +106,7 @@ class Unasked(Runner):
 
 
 class AskingApproval(Unasked):
-    """Carries a run in this process, and asks for approval as the product does."""
+    """Runs in this process, with approval as in the product."""
 
     async def may_spend(self, run: ScreeningRun) -> bool:
         return await Runner.may_spend(self, run)
@@ -116,11 +116,11 @@ Steer = Callable[[Asking], Awaitable[None]]
 
 
 class Steered(Unasked):
-    """Carries a run that asks for approval, with something that turns it in mid-run.
+    """Runs in this process, with approval and a function that may interfere during the calls.
 
     Args:
-        steer: runs beside the asking.
-        ask_here: stands in for a person at the terminal.
+        steer: runs while calls are made.
+        ask_here: answers in place of a person at the terminal.
     """
 
     run: ScreeningRun  # the run, once it is open
@@ -136,7 +136,7 @@ class Steered(Unasked):
         return self.run
 
     async def may_spend(self, run: ScreeningRun) -> bool:
-        """Ask whoever stands in for a person."""
+        """Ask for approval with `ask_here`."""
         return may_spend(run, by="tester", ask_here=self._ask_here)
 
     @asynccontextmanager
@@ -153,14 +153,14 @@ class Steered(Unasked):
 
 @dataclass
 class World:
-    """A sandbox, a HOME and an output folder that several nights share."""
+    """A sandbox, a HOME and an output folder for several runs."""
 
     folder: Path
     sandbox: Sandbox = field(default_factory=Sandbox)
     settings: dict[str, Any] = field(default_factory=dict)
     clock: Clock = system_clock
-    # whether the laws which hold after every night may not hold here: the test has spoilt the
-    # journal or the outputs, or has another machine ask meanwhile
+    # skip the laws after runs: the test has damaged the journal or the outputs, or another machine
+    # makes calls meanwhile
     is_damaged: bool = False
 
     def write(self, rows: Sequence[Mapping[str, str]], name: str = "customers.csv") -> Path:
@@ -174,7 +174,7 @@ class World:
         return path
 
     def screen(self, rows: Sequence[Mapping[str, str]] | None = None, **options: Any) -> Night:  # noqa: ANN401
-        """Screen customers and return what came of it."""
+        """Screen customers and return the run's results."""
         return self.screen_by(Unasked(), rows, **options)
 
     def screen_by(
@@ -183,10 +183,10 @@ class World:
         rows: Sequence[Mapping[str, str]] | None = None,
         **options: Any,  # noqa: ANN401 - parameters of a run
     ) -> Night:
-        """Screen customers, carried by a runner of the test's own."""
+        """Screen customers with a runner chosen by the test."""
         if rows is not None:
             options["input"] = str(self.write(rows))
-        settings, began, before = self.read_settings(), self.clock(), Decimal(self.charged)
+        settings, began, charged_before = self.read_settings(), self.clock(), Decimal(self.charged)
         wire = Overseen(self.transport(), settings.home)
         screening = run_screening(
             ScreenBatch(**{"output": self.out, **options}),
@@ -197,11 +197,12 @@ class World:
         )
         report = self.carry(screening)
         if not self.is_damaged:
-            require_laws(runner.folder, settings, began, wire, Decimal(self.charged) - before)
+            charged = Decimal(self.charged) - charged_before
+            require_laws(runner.folder, settings, began, wire, charged)
         return Night(runner.folder, report)
 
     def run_persons(self, kind: type[PersonRun[Any, Any]], parameters: Any) -> dict[str, Any]:  # noqa: ANN401 - the kind's own
-        """Make a run of another flow, person by person, and return its report."""
+        """Run another flow, person by person, and return its report."""
         return self.carry(
             run_people(
                 kind,
@@ -216,21 +217,21 @@ class World:
         return asyncio.run(screening)
 
     def transport(self) -> httpx.AsyncBaseTransport:
-        """Return what carries the calls of a night to the sandbox."""
+        """Return the transport from a run to the sandbox."""
         return httpx.ASGITransport(application(self.sandbox))
 
     @property
     def out(self) -> str:
-        """Return where results go."""
+        """Return the output folder."""
         return str(self.folder / "out")
 
     def read_settings(self) -> Settings:
-        given = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
-        return read_settings(**{**given, "home": self.folder / "home", **self.settings})
+        service = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
+        return read_settings(**{**service, "home": self.folder / "home", **self.settings})
 
     @property
     def charged(self) -> str:
-        """Return what the sandbox charged in all, as decimal text."""
+        """Return the total that the sandbox charged, as decimal text."""
         return str(self.sandbox.ledger.totals_json()["charged"])
 
     def calls(self, operation: str | None = None) -> list[dict[str, Any]]:
@@ -239,17 +240,17 @@ class World:
 
 @dataclass
 class VirtualWorld(World):
-    """A world whose nights are all spent in one loop of virtual time, at a service in memory."""
+    """A world whose runs share one loop of virtual time and a service in memory."""
 
     loop: VirtualLoop = field(default_factory=VirtualLoop)
     service: Any = None  # answers each request
 
     def transport(self) -> httpx.AsyncBaseTransport:
-        """Return what carries the calls of a night to the service."""
+        """Return the transport from a run to the service."""
         return FakeTransport(self.service)
 
     def in_hours(self, hours: float) -> str:
-        """Return a deadline so many hours from now."""
+        """Return a deadline some hours from now."""
         return to_instant(self.clock() + int(hours * 3600 * MICROS)).isoformat()
 
     def carry(self, screening: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
@@ -259,9 +260,9 @@ class VirtualWorld(World):
 
 
 class Screened:
-    """Nights that are screened once and put back, where they were, for each test that changes them.
+    """Runs that are made once and restored for each test that changes them.
 
-    A copy elsewhere would not do: the journal knows its runs by where their folders are.
+    They are restored in the same place, since the journal stores the paths of their folders.
     """
 
     def __init__(self, folder: Path, screen: Callable[[World], list[Night]]) -> None:
@@ -273,7 +274,7 @@ class Screened:
         shutil.copytree(self._folder, self._saved)
 
     def put_back(self, world: World) -> list[Night]:
-        """Give a world folder and sandbox as they were after the nights, and return the nights."""
+        """Set a world's folder and sandbox to the state after the runs; return the runs."""
         shutil.rmtree(self._folder)
         shutil.copytree(self._saved, self._folder)
         world.folder, world.sandbox = self._folder, deepcopy(self._world.sandbox)
@@ -282,7 +283,7 @@ class Screened:
 
 @dataclass(frozen=True)
 class Night:
-    """What a run left behind."""
+    """The folder and the report of a run."""
 
     folder: Path
     report: dict[str, Any]
@@ -296,10 +297,10 @@ class Night:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """Return the enriched rows as dictionaries."""
-        found: list[dict[str, Any]] = self.table.to_pylist()
-        return found
+        rows: list[dict[str, Any]] = self.table.to_pylist()
+        return rows
 
     def column(self, name: str) -> list[Any]:
         """Return one column of the enriched rows."""
-        found: list[Any] = self.table[name].to_pylist()
-        return found
+        values: list[Any] = self.table[name].to_pylist()
+        return values

@@ -1,8 +1,8 @@
-"""What all processes of a session of tests share: one engine server and one PostgreSQL.
+"""The services shared by all processes of a session of tests: a Prefect server and a PostgreSQL.
 
-The session's first process makes the session's folder. Whoever needs a service first starts it and
-writes down in that folder how it is reached. Nobody ends one: `session_end` does, once the first
-process is gone.
+The session's first process creates the session's folder. The process that first needs a service
+starts it, and saves its address in that folder. `session_end` ends the services after the first
+process has ended.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from sqlalchemy import create_engine, make_url, text
 from tests import session_end
 
 _PATIENCE_S = 240.0
-"""A server needs ten seconds of a processor to start; a busy machine gives them slowly."""
+"""A server needs ten seconds of processor time to start; on a busy machine that takes long."""
 LOGIN = "nightscreen:only-for-tests"
-"""Of every engine server of the tests: as in the product, none answers without one."""
-_NOTHING_IS_KEPT = ("fsync = off", "full_page_writes = off", "synchronous_commit = off")
-"""The database does not outlive the session, so that nothing need survive the machine's end."""
+"""The login of every Prefect server of the tests: as in the product, none answers without one."""
+_NOT_DURABLE = ("fsync = off", "full_page_writes = off", "synchronous_commit = off")
+"""The database is deleted with the session, so it need not survive a power failure."""
 
 
 @contextmanager
 def answering(
     answer: Callable[[BaseHTTPRequestHandler, bytes], tuple[int, bytes]],
 ) -> Iterator[str]:
-    """Serve HTTP on loopback and give the address.
+    """Serve HTTP on loopback, and yield the address.
 
     Args:
-        answer: is given each request and its body; returns status and body, which is JSON.
+        answer: called with each request and its body; returns the status and a JSON body.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -61,7 +61,7 @@ def answering(
         do_POST = do_PUT = do_GET  # noqa: N815 - names of the library
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -74,12 +74,12 @@ def answering(
 
 
 class Session:
-    """The folder of a session, and the process that ends what was started in the session."""
+    """The folder of a session, and the process that ends everything started in the session."""
 
     def __init__(self) -> None:
         outer = os.environ.get(session_end.FOLDER)
         self.folder = Path(tempfile.mkdtemp(prefix="nightscreen-tests-", dir=outer))
-        self.folder.chmod(0o711)  # PostgreSQL runs as another user, who must pass through
+        self.folder.chmod(0o711)  # PostgreSQL runs as another user, who needs access
         self._lock = (self.folder / session_end.LOCK).open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         os.environ[session_end.FOLDER] = str(self.folder)
@@ -88,18 +88,18 @@ class Session:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the tests, not for what cleans up after them
+            start_new_session=True,  # Ctrl-C must end the tests only, not the cleanup
         )
 
     def close(self) -> None:
-        """Have everything ended that is left, and wait until it is gone."""
+        """Let the cleanup end all remaining processes, and wait for it."""
         self._lock.close()
         self._ender.wait()
 
 
 @dataclass(frozen=True)
 class EngineServer:
-    """A server of the engine; its database, files and logs are in `folder`."""
+    """A Prefect server; its database, files and logs are in `folder`."""
 
     folder: Path
     port: int
@@ -111,14 +111,14 @@ class EngineServer:
 
     @property
     def client(self) -> dict[str, str]:
-        """Return what a client needs of it."""
+        """Return the environment variables that a client needs."""
         return {"PREFECT_API_URL": self.url, "PREFECT_API_AUTH_STRING": LOGIN}
 
     @property
     def env(self) -> dict[str, str]:
-        """Return the environment of a process that uses it, with nothing of ours in it."""
+        """Return the environment of a process that uses it, without other product settings."""
         return {
-            **_surroundings(),
+            **_environment(),
             "PREFECT_HOME": str(self.folder),
             **self.client,
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -128,42 +128,42 @@ class EngineServer:
 
 
 def shared_engine() -> EngineServer:
-    """Return the session's engine server, started where nobody has needed it yet."""
+    """Return the session's Prefect server, which is started on first use."""
     known = _shared("engine", _start_engine)
     return EngineServer(Path(known["folder"]), int(known["port"]))
 
 
 def shared_postgresql() -> str:
-    """Return the URL of the session's PostgreSQL, started where nobody has needed it yet."""
+    """Return the URL of the session's PostgreSQL, which is started on first use."""
     return _shared("postgresql", _start_postgresql)["url"]
 
 
 def _shared(name: str, start: Callable[[Path], dict[str, str]]) -> dict[str, str]:
-    """Return how a service is reached; one process at a time looks, and starts what is missing."""
-    below = Path(os.environ[session_end.FOLDER])
-    with (below / f"{name}.lock").open("w") as lock:
+    """Return a service's address, and start the service if none of the processes has."""
+    folder = Path(os.environ[session_end.FOLDER])
+    with (folder / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        known = below / f"{name}.json"
-        if not known.exists():
-            (below / name).mkdir(mode=0o755, exist_ok=True)
-            known.write_text(json.dumps(start(below / name)), encoding="utf-8")
-        found: dict[str, str] = json.loads(known.read_bytes())
-        return found
+        saved = folder / f"{name}.json"
+        if not saved.exists():
+            (folder / name).mkdir(mode=0o755, exist_ok=True)
+            saved.write_text(json.dumps(start(folder / name)), encoding="utf-8")
+        address: dict[str, str] = json.loads(saved.read_bytes())
+        return address
 
 
-def _surroundings() -> dict[str, str]:
-    ours = ("PREFECT", "NIGHTSCREEN")
-    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+def _environment() -> dict[str, str]:
+    prefixes = ("PREFECT", "NIGHTSCREEN")
+    return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
 
 
 @contextmanager
 def engine_in_use(*, alone: bool) -> Iterator[None]:
-    """Have the session's engine server for a while, with others or alone.
+    """Use the session's Prefect server, shared with other tests or alone.
 
-    Who wants it alone waits for those who have it, and who comes later waits behind them.
+    A test that needs it alone waits for the tests that use it; later tests wait for that test.
     """
-    below = Path(os.environ[session_end.FOLDER])
-    with (below / "turn.lock").open("w") as turn, (below / "use.lock").open("w") as use:
+    folder = Path(os.environ[session_end.FOLDER])
+    with (folder / "turn.lock").open("w") as turn, (folder / "use.lock").open("w") as use:
         fcntl.flock(turn, fcntl.LOCK_EX)
         fcntl.flock(use, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(turn, fcntl.LOCK_UN)
@@ -171,7 +171,7 @@ def engine_in_use(*, alone: bool) -> Iterator[None]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -184,12 +184,12 @@ def _start_engine(folder: Path) -> dict[str, str]:
 
 
 def start_engine_server(folder: Path, port: int, login: str = LOGIN) -> subprocess.Popen[bytes]:
-    """Start an engine server that keeps everything in a folder, and wait until it answers.
+    """Start a Prefect server, and wait until it answers.
 
     Args:
-        folder: keeps its database, files and logs.
+        folder: for its database, files and logs.
         port: where it listens.
-        login: empty for one that answers anybody.
+        login: empty for a server without a login.
     """
     server_env = EngineServer(folder, port).env
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1"]
@@ -215,8 +215,8 @@ def start_engine_server(folder: Path, port: int, login: str = LOGIN) -> subproce
     limit = time.monotonic() + _PATIENCE_S
     while not _is_up(port):
         if server.poll() is not None or time.monotonic() > limit:
-            said = (folder / "server.log").read_text(errors="replace")[-3000:]
-            raise RuntimeError(f"the engine's server did not start:\n{said}")
+            log_end = (folder / "server.log").read_text(errors="replace")[-3000:]
+            raise RuntimeError(f"the Prefect server did not start:\n{log_end}")
         time.sleep(0.1)
     return server
 
@@ -241,7 +241,7 @@ def _start_postgresql(folder: Path) -> dict[str, str]:
         make_url(url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT"
     )
     with engine.connect() as connection:
-        for setting in _NOTHING_IS_KEPT:
+        for setting in _NOT_DURABLE:
             connection.execute(text(f"ALTER SYSTEM SET {setting}"))
         connection.execute(text("SELECT pg_reload_conf()"))
     engine.dispose()

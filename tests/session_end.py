@@ -1,8 +1,8 @@
-"""Ends whatever a session of tests has started, once the session is over, in whatever way.
+"""Ends everything that a session of tests started, however the session ends.
 
-This file runs by its path, with the standard library alone. It waits for a lock that the session's
-first process holds; the system frees the lock after `kill -9` too. Then every process that has the
-session's folder in its environment is ended, and the folder is removed.
+This file is run by its path and needs only the standard library. It waits for a lock of the
+session's first process, which the system releases after `kill -9` too. Then it ends every process
+with the session's folder in its environment, and removes the folder.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ FOLDER = "PYTEST_SESSION_FOLDER"
 """Environment variable that every process of a session inherits: the session's folder."""
 LOCK = "session.lock"
 _PATIENCE_S = 5.0
-"""A server shuts down within a second or two; what has not ended by then is killed."""
+"""A server shuts down within a second or two; after this time processes are killed."""
 
 
 def members(folder: Path) -> set[int]:
-    """Return the processes of a session, those of sessions inside it included.
+    """Return the ids of a session's processes, including those of sessions inside it.
 
-    A process is known by the environment it began with, so that it is found also where it is in a
-    session of its own or has lost its parent.
+    A process is recognised by its initial environment, even if it has its own process session or
+    has lost its parent.
     """
     mark = os.fsencode(f"{FOLDER}={folder}")
     found = set()
@@ -35,27 +35,27 @@ def members(folder: Path) -> set[int]:
         if not process.name.isdecimal() or int(process.name) == os.getpid():
             continue
         with suppress(OSError):
-            words = (process / "environ").read_bytes().split(b"\0")
-            if any(word == mark or word.startswith(mark + b"/") for word in words):
+            variables = (process / "environ").read_bytes().split(b"\0")
+            if any(each == mark or each.startswith(mark + b"/") for each in variables):
                 found.add(int(process.name))
     return found
 
 
 def end(folder: Path) -> None:
-    """End every process of a session: in good order, and those that do not heed by force."""
+    """End every process of a session: first with SIGTERM, then with SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         limit = time.monotonic() + _PATIENCE_S
-        asked: set[int] = set()
-        while (left := members(folder)) and time.monotonic() < limit:
-            for process in left - asked:
+        signalled: set[int] = set()
+        while (remaining := members(folder)) and time.monotonic() < limit:
+            for process in remaining - signalled:
                 with suppress(ProcessLookupError):
                     os.kill(process, number)
-            asked |= left
+            signalled |= remaining
             time.sleep(0.05)
 
 
 def main(folder: Path) -> None:
-    """Wait for the end of a session's first process, then end what is left of the session."""
+    """Wait for the end of a session's first process, then end the session's other processes."""
     with (folder / LOCK).open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         end(folder)

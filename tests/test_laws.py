@@ -1,4 +1,4 @@
-"""The laws themselves: a night that is spoilt in one place breaks the law about it."""
+"""Tests of the laws: a run that is damaged in one place breaks the law about it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ NAIRA = 1_000_000
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    found = World(tmp_path_factory.mktemp("sound"))
-    found.screen([customer(number, **CONSENT) for number in range(6)])
-    return found
+    screened = World(tmp_path_factory.mktemp("sound"))
+    screened.screen([customer(number, **CONSENT) for number in range(6)])
+    return screened
 
 
 @pytest.fixture
 def night(world: World, tmp_path: Path) -> Path:
-    """Return a copy of that night's folder, to be spoilt."""
+    """Return a copy of the run's folder, to be damaged."""
     (folder,) = (world.folder / "out").iterdir()
     return shutil.copytree(folder, tmp_path / folder.name)
 
@@ -97,12 +97,12 @@ def test_a_false_figure_breaks_a_law(night: Path, edit: Edit, broken: str) -> No
 
 
 def test_a_lost_row_and_a_strange_status_break_a_law(night: Path) -> None:
-    """Every row has a result, in words that are known."""
+    """Every row has a result with a known status."""
     (part,) = (night / "enriched").glob("part-*.parquet")
     edit_table(part, lambda rows: rows.pop())
     assert any("rows.read" in sentence for sentence in broken_laws(Folder(night)))
     edit_table(part, lambda rows: rows[0].update(karma_status="perhaps"))
-    assert any("nobody knows" in sentence for sentence in broken_laws(Folder(night)))
+    assert any("unknown statuses" in sentence for sentence in broken_laws(Folder(night)))
 
 
 def test_a_call_without_consent_at_its_instant_breaks_a_law(night: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_call_without_consent_at_its_instant_breaks_a_law(night: Path) -> None
 
 
 def test_a_consent_counts_from_when_it_was_given_until_it_ends(world: World) -> None:
-    """It does not count before, after its end, or from its withdrawal on."""
+    """It is not valid before, after its end, or from its withdrawal on."""
     (folder,) = (world.folder / "out").iterdir()
     row = Folder(folder).rows[0]
     given = row["consented_at"]
@@ -126,7 +126,7 @@ def test_a_consent_counts_from_when_it_was_given_until_it_ends(world: World) -> 
 
 
 def test_a_journal_that_is_not_what_is_reported_breaks_a_law(world: World, tmp_path: Path) -> None:
-    """Money that a call lost, and a call that is gone, are both seen."""
+    """A wrong cost and unexplained money in the service's ledger are both found."""
     shutil.copytree(world.folder / "home", tmp_path / "home")
     (folder,) = (world.folder / "out").iterdir()
     other = World(tmp_path)
@@ -141,7 +141,7 @@ def test_a_journal_that_is_not_what_is_reported_breaks_a_law(world: World, tmp_p
 
 
 class Call:
-    """A call as the journal has it: reserved at an instant, and settled at another."""
+    """A call of the journal: reserved at one instant, settled at another."""
 
     def __init__(
         self, number: int, intent_at: int, settled_at: int | None, cost: int | None, state: str
@@ -152,7 +152,7 @@ class Call:
 
 
 def test_a_cap_holds_at_every_instant() -> None:
-    """What is reserved counts until it is settled, and for good where it stays in doubt."""
+    """A reservation counts until the call settles, and permanently if the call stays in doubt."""
     one_by_one = [Call(n, n * MICROS, n * MICROS + 1, 0, "answered") for n in range(5)]
     assert granted_beyond(one_by_one, 10 * NAIRA, 0) == 0
     at_once = [Call(n, n, 10 * MICROS, 0, "answered") for n in range(5)]
@@ -165,7 +165,7 @@ def test_a_cap_holds_at_every_instant() -> None:
 
 
 async def test_a_call_before_its_intent_is_seen(tmp_path: Path) -> None:
-    """As many intents as calls under way are committed, as another process reads them."""
+    """Another process sees a committed intent for every call in flight."""
     with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as connection:
         connection.execute("CREATE TABLE calls (state TEXT)")
         connection.commit()

@@ -1,8 +1,8 @@
-"""A lender's weeks, by chance: whatever happens in whatever order, money and people are kept.
+"""Random weeks of a lender: in any order of events, money and people stay correct.
 
-Runs are screened, killed, resumed with other caps and approved; the wallet runs dry and is topped
+Runs are screened, killed, resumed with other caps and approved; the wallet runs empty and is topped
 up, prices change, people are erased, the data key is rotated. The service's own ledger is the
-truth. Answers stay fresh for as long as it takes, so that no lookup may be answered twice.
+truth. Answers stay fresh throughout, so that no lookup may be answered twice.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BATCH = "borrowers"
 
 
 class Lender(RuleBasedStateMachine):
-    """A lender of some people, and all that may happen to its nights."""
+    """A lender with some customers, and everything that may happen to its runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,20 +56,20 @@ class Lender(RuleBasedStateMachine):
         self.unfinished: list[str] = []
         self.erased: list[int] = []
 
-    # --- what a lender does ---
+    # --- events ---
 
     @rule(more=st.integers(1, 8), cap=CAPS)
     def screen(self, more: int, cap: str) -> None:
-        """Screen the customers there are, some of them new."""
-        self._spent(self.world.screen(input=self._file(more), batch=BATCH, max_spend=cap))
+        """Screen the current customers, some of them new."""
+        self._check(self.world.screen(input=self._file(more), batch=BATCH, max_spend=cap))
 
     @rule(more=st.integers(2, 8), at_call=CALLS, heard=st.booleans())
     def be_killed(self, more: int, at_call: int, *, heard: bool) -> None:
-        """Screen them, and lose the process at some call."""
-        given = self._file(more)
+        """Screen the current customers in a process that is killed at some call."""
+        file = self._file(more)
         is_killed(
             self.world,
-            lambda: self.world.screen(input=given, batch=BATCH, max_spend=ALL),
+            lambda: self.world.screen(input=file, batch=BATCH, max_spend=ALL),
             at_call=at_call,
             heard=heard,
         )
@@ -78,13 +78,13 @@ class Lender(RuleBasedStateMachine):
     @precondition(lambda self: self.unfinished)
     @rule(cap=CAPS)
     def resume(self, cap: str) -> None:
-        """Resume a run that did not come to its end, with another cap."""
-        self._spent(self.world.screen(run=self.unfinished[-1], max_spend=cap))
+        """Resume an unfinished run with another cap."""
+        self._check(self.world.screen(run=self.unfinished[-1], max_spend=cap))
 
     @precondition(lambda self: self.unfinished)
     @rule(at_call=CALLS, heard=st.booleans())
     def be_killed_resuming(self, at_call: int, *, heard: bool) -> None:
-        """Resume a run, and lose the process again."""
+        """Resume a run in a process that is killed again."""
         run = self.unfinished[-1]
         is_killed(
             self.world,
@@ -96,7 +96,7 @@ class Lender(RuleBasedStateMachine):
 
     @rule(more=st.integers(2, 8), cap=st.sampled_from([40, 5000]))
     def approve(self, more: int, cap: int) -> None:
-        """Screen what somebody must approve, and resume it once somebody did."""
+        """Start a run that needs approval, approve it, and resume it."""
         self.world.settings["approval_above"] = "20"
         try:
             night = self.world.screen_by(AskingApproval(), input=self._file(more), batch=BATCH)
@@ -111,13 +111,13 @@ class Lender(RuleBasedStateMachine):
                         max_spend_micro=cap * MICROS,
                     )
                 night = self.world.screen_by(AskingApproval(), run=run_id, max_spend=str(cap))
-            self._spent(night)
+            self._check(night)
         finally:
             del self.world.settings["approval_above"]
 
     @rule(naira=st.sampled_from([0, 25, 60]))
     def run_dry(self, naira: int) -> None:
-        """Leave so much in the wallet: somebody else spent the rest."""
+        """Let others spend all but some naira of the wallet."""
         self.world.sandbox.wallet.set_balance(naira * MICROS)
 
     @rule()
@@ -126,66 +126,66 @@ class Lender(RuleBasedStateMachine):
 
     @rule(check=st.sampled_from(sorted(AT_ONCE)), naira=st.integers(8, 30))
     def change_price(self, check: str, naira: int) -> None:
-        """Change what a lookup costs from now on."""
+        """Change the price of a lookup."""
         self.world.sandbox.prices[check] = naira * MICROS
 
     @precondition(lambda self: any(number <= self.listed for number in self.people))
     @rule(which=st.integers(0, PEOPLE))
     def erase(self, which: int) -> None:
-        """Erase a customer; what did not end is not resumed, since its file names the person."""
+        """Erase a customer; unfinished runs are not resumed, since their files have the person."""
         listed = [number for number in self.people if number <= self.listed]
         number = listed[which % len(listed)]
-        for given in self.folder.glob("in-*.csv"):
-            given.unlink()
+        for file in self.folder.glob("in-*.csv"):
+            file.unlink()
         self.unfinished.clear()
         person = self.people.pop(number)
         self.erased.append(number)
-        whom = ErasureTarget(customer_id=person["customer_id"], bvn=person["bvn"])
+        target = ErasureTarget(customer_id=person["customer_id"], bvn=person["bvn"])
         pseudonyms: list[bytes] = []
-        # a run that was killed before it came to this person holds nothing of them
+        # a run that was killed early may have no data of this person
         with journal_of(self.world.read_settings()) as journal, suppress(InputError):
-            found = find_person_data(journal, whom)
-            pseudonyms = list(found.person.pseudonyms().all)
-            erase(journal, found)
-        words = [person[name].encode() for name in ("bvn", "account_number", "customer_id")]
+            data = find_person_data(journal, target)
+            pseudonyms = list(data.person.pseudonyms().all)
+            erase(journal, data)
+        identifiers = [person[name].encode() for name in ("bvn", "account_number", "customer_id")]
         for path, content in everything(self.folder):
-            assert not [each for each in (*words, *pseudonyms) if each in content], path
+            assert not [each for each in (*identifiers, *pseudonyms) if each in content], path
 
     @rule()
     def rotate(self) -> None:
-        """Take a new data key into use."""
+        """Rotate the data key."""
         if (self.folder / "home").exists():
             with journal_of(self.world.read_settings()) as journal:
                 rotate_key(journal)
 
-    # --- what holds ---
+    # --- checks ---
 
-    def _spent(self, night: Night) -> None:
-        """Hold a night against the people and the ledger; every law was held already."""
+    def _check(self, night: Night) -> None:
+        """Compare a run with the people and the ledger; the laws were checked before."""
         if night.report["state"] == "completed":
-            # a lone lookup that meets an empty wallet fails: nobody else could bear it out
+            # a lone lookup that meets an empty wallet fails: no other lookup confirms the cause
             wrong = [each for each in wrong_statuses(night.folder) if ": failed" not in each]
             assert wrong == []
         self._look_for_unfinished()
 
     def _look_for_unfinished(self) -> None:
-        """Note the runs that can be resumed, and hold the ledger against the journal."""
+        """Find the runs that can be resumed, and compare the ledger with the journal."""
         with journal_of(self.world.read_settings()) as journal:
             runs = journal.runs.newest(limit=None)
             books = books_of(journal, ledger_of(self.world))
         assert [key for key in books.charges if books.answered[key] > 1] == []
-        if not self.erased:  # of an erased person, calls tell no more whom they were about
+        if not self.erased:  # calls about an erased person have no subject any more
             assert books.unnamed == []
         assert [*about_ledger(books.calls, books.ledger_micro)] == []
-        given = {path.name for path in self.folder.glob("in-*.csv")}
+        files = {path.name for path in self.folder.glob("in-*.csv")}
         self.unfinished = [
             run.run_id
             for run in reversed(runs)
-            if run.state != "completed" and Path(run.parameters["input"]).name in given
+            if run.state != "completed" and Path(run.parameters["input"]).name in files
         ]
 
     def _file(self, more: int) -> str:
-        """Write the customers there are into a file, some of them new."""
+        """Write the current customers, some of them new, into a file; return its path."""
         self.listed = min(PEOPLE, self.listed + more)
         self.files += 1
         rows = [row for number, row in self.people.items() if number <= self.listed]

@@ -1,4 +1,4 @@
-"""A session of tests shares its services over its processes, and leaves none behind."""
+"""The processes of a session of tests share services, and none outlives the session."""
 
 from __future__ import annotations
 
@@ -27,45 +27,45 @@ from tests import session_end
 @pytest.mark.postgres
 def test_inner(number, postgresql, tmp_path):
     sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
-    subprocess.Popen(sleeper, start_new_session=True, cwd="/")  # with a session of its own
-    told = {"url": postgresql, "folder": os.environ[session_end.FOLDER]}
-    (Path(os.environ["TOLD"]) / f"{number}-{os.getpid()}").write_text(json.dumps(told))
+    subprocess.Popen(sleeper, start_new_session=True, cwd="/")
+    report = {"url": postgresql, "folder": os.environ[session_end.FOLDER]}
+    (Path(os.environ["REPORTS"]) / f"{number}-{os.getpid()}").write_text(json.dumps(report))
     time.sleep(600)
 """
 
 
-def begun(folder: Path) -> subprocess.Popen[bytes]:
-    """Start a session of two processes that use the database and start children of their own."""
+def start_session(folder: Path) -> subprocess.Popen[bytes]:
+    """Start a session of two processes, which use the database and start child processes."""
     inner = folder / "inner"
     inner.mkdir()
-    for number in (1, 2):  # a file each, so that each process has one
+    for number in (1, 2):  # one file for each process
         (inner / f"test_inner_{number}.py").write_text(INNER.replace("[1, 2]", f"[{number}]"))
     arguments = ["-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "-c", os.devnull]
     plugins = ["-p", "tests.conftest", "-W", "ignore", "--rootdir", str(inner)]
     return subprocess.Popen(
         [sys.executable, "-m", "pytest", *arguments, *plugins, str(inner)],
         cwd=ROOT,
-        env={**os.environ, "TOLD": str(folder)},
-        stdout=(folder / "said.txt").open("wb"),
+        env={**os.environ, "REPORTS": str(folder)},
+        stdout=(folder / "output.txt").open("wb"),
         stderr=subprocess.STDOUT,
     )
 
 
-def told(folder: Path, session: subprocess.Popen[bytes]) -> Iterator[dict[str, str]]:
+def reports(folder: Path, session: subprocess.Popen[bytes]) -> Iterator[dict[str, str]]:
     limit = time.monotonic() + 10 * PATIENCE_S
-    while len(found := [each for each in folder.glob("?-*") if each.stat().st_size]) < 2:
-        assert session.poll() is None, (folder / "said.txt").read_text()
+    while len(files := [each for each in folder.glob("?-*") if each.stat().st_size]) < 2:
+        assert session.poll() is None, (folder / "output.txt").read_text()
         assert time.monotonic() < limit
         time.sleep(0.1)
-    for each in found:
+    for each in files:
         yield json.loads(each.read_bytes())
 
 
 @pytest.mark.postgres
 def test_no_process_of_a_session_outlives_its_kill(tmp_path: Path) -> None:
-    """Its processes share one database, and all are gone."""
-    session = begun(tmp_path)
-    first, second = told(tmp_path, session)
+    """Its processes share one database, and all have ended."""
+    session = start_session(tmp_path)
+    first, second = reports(tmp_path, session)
     assert first == second
     folder = Path(first["folder"])
     assert folder.parent == Path(os.environ[session_end.FOLDER])

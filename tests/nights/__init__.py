@@ -1,1 +1,1 @@
-"""Standard nights, screened once and read by many tests, and the measure of what they write."""
+"""Standard nights, screened once and read by many tests, and their saved outputs."""

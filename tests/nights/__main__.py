@@ -1,7 +1,7 @@
-"""The standard nights against what is kept of them: `python -m tests.nights [--keep] [NIGHT …]`.
+"""Compare standard nights with their saved outputs: `python -m tests.nights [--keep] [NIGHT …]`.
 
-Prints what differs; the exit status is 1 where something does. `--keep` keeps the outputs as the
-new measure: whoever changes a night on purpose says why in the commit that keeps it.
+Prints the differences; the exit status is 1 if there are any. `--keep` saves the new outputs; the
+commit that changes them says why.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from tests.nights.standard import differences, measure_of, spend_all
 
 
 def main() -> int:
-    """Compare or keep, as the command line says; return the exit status."""
+    """Compare or save, as the command line says; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.nights")
     parser.add_argument("nights", nargs="*", metavar="NIGHT", help="only these; default: all")
-    parser.add_argument("--keep", action="store_true", help="keep the outputs as the measure")
-    given = parser.parse_args()
-    wanted = given.nights or list(WORLDS)
-    if unknown := set(wanted) - set(WORLDS):
+    parser.add_argument("--keep", action="store_true", help="save the new outputs")
+    arguments = parser.parse_args()
+    names = arguments.nights or list(WORLDS)
+    if unknown := set(names) - set(WORLDS):
         parser.error(f"no such night: {', '.join(sorted(unknown))}; there are {', '.join(WORLDS)}")
     differing = 0
-    for spent in spend_all(wanted):
-        if given.keep:
+    for spent in spend_all(names):
+        if arguments.keep:
             measure_of(spent.name).write_text(spent.outputs, "utf-8")
-        found = differences(spent)
-        differing += bool(found)
-        sys.stdout.write(f"{spent.name}: {'differs' if found else 'equal'}\n{found}")
+        difference = differences(spent)
+        differing += bool(difference)
+        sys.stdout.write(f"{spent.name}: {'differs' if difference else 'equal'}\n{difference}")
     return 1 if differing else 0
 
 

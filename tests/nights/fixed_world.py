@@ -1,8 +1,7 @@
-"""A world in which a night comes out the same whenever and wherever it is spent.
+"""A world in which a run has the same outputs whenever and wherever it takes place.
 
-Time is virtual and begins at a fixed instant, the keys of the journal are given, jitter is seeded,
-and of each check one call is in flight at a time. What differs still between two nights of the same
-code: the ids of runs and what is sealed.
+Time is virtual and starts at a fixed instant, the journal's keys are fixed, jitter is seeded, and
+each check has one call in flight at a time. Only the ids of runs and sealed data differ.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ from tests.calling.virtual_time import run as run_virtually
 from tests.screening import Night, Unasked, World
 
 EVENING = datetime(2026, 9, 1, 22, 0, tzinfo=LAGOS)
-"""When the first night begins: a Tuesday, at ten."""
+"""The start of the first run: a Tuesday, at ten in the evening."""
 DATA_KEY = "bWFkZSB1cCBmb3IgdGhlIHN0YW5kYXJkIG5pZ2h0cyE="
 _PSEUDONYM_KEY = b"pseudonyms of the standard night"
 _JITTER = 7
 LATENCIES_MS = {"bank_account": 7, "karma": 5, "ecosystem": 11, "selfie": 13}
-"""No two are multiples of one another, so that answers seldom arrive at the same instant."""
+"""None is a multiple of another, so that answers seldom arrive at the same instant."""
 
 
 class Seeded(Unasked):
-    """Carries a run whose waits between attempts are drawn from a seeded generator."""
+    """Runs in this process, with seeded waits between attempts."""
 
     @asynccontextmanager
     async def calling(self, asking: Asking) -> AsyncIterator[None]:
@@ -51,13 +50,13 @@ class Seeded(Unasked):
 
 @dataclass
 class FixedWorld(World):
-    """A world whose clock, keys and jitter are given."""
+    """A world whose clock, keys and jitter are fixed."""
 
-    # the present instant in microseconds, between two nights
+    # the current instant between runs, microseconds
     now: int = field(default_factory=lambda: to_micros(EVENING))
-    # first and last instant of each night in microseconds
+    # first and last instant of each run, microseconds
     evenings: list[tuple[int, int]] = field(default_factory=list)
-    # how many calls the service had seen at the end of each night
+    # total number of calls to the service at the end of each run
     ends: list[int] = field(default_factory=list)
     _loop: VirtualLoop | None = None
 
@@ -72,16 +71,16 @@ class FixedWorld(World):
             put_meta(connection, PSEUDONYM_KEY, sealed)
 
     def instant(self) -> int:
-        """Return the present instant in microseconds, in or between nights."""
+        """Return the current instant in microseconds, during or between runs."""
         return self.now + (0 if self._loop is None else int(self._loop.now_s * MICROS))
 
     def day(self, ago: int = 0, *, hour: int = 9) -> str:
-        """Return an hour of a day before this one, as a file has it: Lagos, without a zone."""
+        """Return an hour of an earlier day in a file's format: Lagos time without a zone."""
         day = to_instant(self.now - ago * DAY_MICROS).astimezone(LAGOS)
         return f"{day.date().isoformat()}T{hour:02d}:00:00"
 
     def pass_time(self, *, days: int = 0, minutes: int = 0) -> None:
-        """Let time go by after a night, counted from the minute in which it ended."""
+        """Let time pass after a run, counted from the minute in which it ended."""
         self.now -= self.now % (60 * MICROS)
         self.now += days * DAY_MICROS + minutes * 60 * MICROS
 
@@ -92,7 +91,7 @@ class FixedWorld(World):
             yield journal
 
     def screen(self, rows: Sequence[Mapping[str, str]] | None = None, **options: Any) -> Night:  # noqa: ANN401 - parameters of a run
-        """Screen customers and return what came of it."""
+        """Screen customers and return the run's results."""
         return self.screen_by(Seeded(), rows, **options)
 
     def carry(self, screening: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
@@ -102,21 +101,21 @@ class FixedWorld(World):
             self._loop = loop
             return await screening
 
-        begun = self.now
+        started_at = self.now
         try:
             return run_virtually(main)
         finally:
             self.now, self._loop = self.instant(), None
-            self.evenings.append((begun, self.now))
+            self.evenings.append((started_at, self.now))
             self.ends.append(len(self.calls()))
 
     def transport(self) -> httpx.AsyncBaseTransport:
-        """Return what carries the calls of a night, and cuts them where the sandbox does."""
+        """Return the transport from a run to the sandbox, which may cut connections."""
         return _Wire(application(self.sandbox))
 
 
 class _Wire(httpx.AsyncBaseTransport):
-    """Carries calls to an application in this process; a cut looks as it does on a socket."""
+    """Sends calls to an application in this process; a cut looks as on a socket."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -141,13 +140,13 @@ class _CutInBodyError(Exception):
 
 
 class _Socket:
-    """Stands in for the service's end of a socket."""
+    """Replaces the service's end of a socket."""
 
     def __init__(self) -> None:
         self.written = b""
 
     def is_closing(self) -> bool:
-        """Return that the caller is there."""
+        """Return that the connection is open."""
         return False
 
     def write(self, data: bytes) -> None:
@@ -157,12 +156,12 @@ class _Socket:
         raise httpx.ReadError("the connection was cut")
 
     def close(self) -> None:
-        """Close the connection after what was written."""
+        """Close the connection after the data written so far."""
         raise _CutInBodyError
 
 
 class _CutBody(httpx.AsyncByteStream):
-    """Half of a body."""
+    """A body that ends early with an error."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body

@@ -1,10 +1,9 @@
-"""The outputs of a night as text that people can compare: the same for two runs of the same code.
+"""The outputs of a run as text that people can compare: the same for two runs of the same code.
 
-The files stand one below the other. JSON has a line for each value, a table one for each column.
-What is different each time or says nothing of the night is replaced by a word in angle brackets:
-ids of runs, instants within a night, latencies, digests and versions. Pseudonyms become the
-customer whose they are. Left out is what repeats the rest: the page (`report.html`), the manifest,
-and the workbook beside its summary.
+The text has the files in order, with a line for each JSON value and for each column of a table.
+Values that differ between runs are replaced by names in angle brackets: ids of runs, instants
+within a run, latencies, digests and versions. Pseudonyms become their customer. Files that repeat
+others are left out: the page (`report.html`), the manifest, and the workbook except its summary.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from tests.screening import Night
 
 LEFT_OUT = ("manifest.json", "report.html")
 LATENCIES = {"latency_ms", "p50", "p95", "p99", "active_s"}
-"""Names of values that say how long something took."""
+"""Names of durations."""
 SHARED_FROM = 2
-"""Workers from whom on chance decides in which order calls are made, and so what each leaves."""
+"""With so many workers chance decides the order of calls, and so the balance after each."""
 OF_EARLIER = ("state", "stop_reason", "rows", "cost", "balance", "decisions", "notices")
-"""What is told of the report of an earlier session of a run."""
+"""The parts shown of the report of an earlier session of a run."""
 CALLS_BY = ("check", "pseudonym", "attempts", "call_id")
-"""The order of calls: that in which they were made depends on the schedule."""
+"""The order in which calls are shown; the order in which they were made depends on chance."""
 _RUN = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6}\b")
 _PSEUDONYM = re.compile(r"\b[0-9a-f]{32}\b")
 _DIGEST = re.compile(r"\b(?=\d*[a-f])[0-9a-f]{12,64}\b")
@@ -54,68 +53,68 @@ _SHORT_TYPES = (
 
 @dataclass(frozen=True)
 class Names:
-    """What stands for what is different each time."""
+    """Names that replace values which differ between runs."""
 
-    runs: Mapping[str, str]  # a word for each run's id, in the order of the runs
-    pseudonyms: Mapping[str, str]  # whose they are, by their text
-    evenings: Sequence[tuple[int, int]]  # first and last instant of each night in microseconds
+    runs: Mapping[str, str]  # a name for each run's id, in the order of the runs
+    pseudonyms: Mapping[str, str]  # the customer by pseudonym, as hex
+    evenings: Sequence[tuple[int, int]]  # first and last instant of each run, microseconds
 
-    def text(self, given: str) -> str:
-        """Return a text in its normal form."""
-        found = _RUN.sub(lambda each: self.runs.get(each[0], "<run>"), given)
-        found = _PSEUDONYM.sub(lambda each: self.pseudonyms.get(each[0], each[0]), found)
-        found = _DIGEST.sub("<digest>", found)
-        return _INSTANT.sub(lambda each: self._instant(each[0]), found)
+    def text(self, raw: str) -> str:
+        """Return a text with its changing parts replaced."""
+        named = _RUN.sub(lambda match: self.runs.get(match[0], "<run>"), raw)
+        named = _PSEUDONYM.sub(lambda match: self.pseudonyms.get(match[0], match[0]), named)
+        named = _DIGEST.sub("<digest>", named)
+        return _INSTANT.sub(lambda match: self._instant(match[0]), named)
 
-    def _instant(self, given: str) -> str:
+    def _instant(self, text: str) -> str:
         try:
-            found = datetime.fromisoformat(given)
+            instant = datetime.fromisoformat(text)
         except ValueError:
-            return given
-        return self.instant(found) or given
+            return text
+        return self.instant(instant) or text
 
-    def instant(self, given: datetime) -> str | None:
-        """Return the night an instant falls in, None where it falls in none."""
-        aware = given if given.tzinfo else given.replace(tzinfo=LAGOS)
+    def instant(self, moment: datetime) -> str | None:
+        """Return the name of the run in which an instant falls, None if it falls in none."""
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=LAGOS)
         at = to_micros(aware)
-        for number, (begun, ended) in enumerate(self.evenings, 1):
-            if begun - begun % _SECOND <= at <= ended + _SECOND:  # some are told to the second
+        for number, (first, last) in enumerate(self.evenings, 1):
+            if first - first % _SECOND <= at <= last + _SECOND:  # some are written to the second
                 return f"<night {number}>"
         return None
 
-    def value(self, given: Any, name: str = "") -> Any:  # noqa: ANN401 - any value
-        """Return any value in its normal form, as JSON has it; `name` is what it is told under."""
-        if isinstance(given, dict):
-            return self._mapping(given, name)
-        if isinstance(given, list | tuple):
-            return [self.value(each, name) for each in given]
-        if name in LATENCIES and given is not None:
+    def value(self, raw: Any, name: str = "") -> Any:  # noqa: ANN401 - any value
+        """Return a value of the field `name` for JSON, with its changing parts replaced."""
+        if isinstance(raw, dict):
+            return self._mapping(raw, name)
+        if isinstance(raw, list | tuple):
+            return [self.value(each, name) for each in raw]
+        if name in LATENCIES and raw is not None:
             return "<seconds>"
-        return self._plain(given)
+        return self._plain(raw)
 
-    def _mapping(self, given: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - as `value`
+    def _mapping(self, raw: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - as `value`
         if name == "versions":
-            return sorted(given)
-        if given.keys() == {"rows", "exposure", "unknown_rows"}:
-            unknown = f", {given['unknown_rows']} unknown" if given["unknown_rows"] else ""
-            return f"{given['rows']} rows, {given['exposure']}{unknown}"
-        return {key: self.value(each, key) for key, each in given.items()}
+            return sorted(raw)
+        if raw.keys() == {"rows", "exposure", "unknown_rows"}:
+            unknown = f", {raw['unknown_rows']} unknown" if raw["unknown_rows"] else ""
+            return f"{raw['rows']} rows, {raw['exposure']}{unknown}"
+        return {key: self.value(each, key) for key, each in raw.items()}
 
-    def _plain(self, given: Any) -> Any:  # noqa: ANN401 - as `value`
-        match given:
+    def _plain(self, raw: Any) -> Any:  # noqa: ANN401 - as `value`
+        match raw:
             case datetime():
-                return self.instant(given) or given.isoformat().replace("+00:00", "Z")
+                return self.instant(raw) or raw.isoformat().replace("+00:00", "Z")
             case date():
-                return given.isoformat()
+                return raw.isoformat()
             case Decimal():
-                return f"{given.normalize():f}"  # the column's type tells the places
+                return f"{raw.normalize():f}"  # the column's type has the places
             case str():
-                return self.text(given)
-        return given
+                return self.text(raw)
+        return raw
 
 
 def names_of(world: FixedWorld) -> Names:
-    """Return what stands for what is different each time, in all nights of a world."""
+    """Return the names for all runs of a world."""
     pseudonyms: dict[str, str] = {}
     with world.journal() as journal:
         runs = sorted(run.run_id for run in journal.runs.newest(limit=None))
@@ -128,32 +127,32 @@ def names_of(world: FixedWorld) -> Names:
                 pseudonyms[known.customer(batch, customer_id).hex()] = f"<{customer_id}>"
                 for subject, kind in subjects_of([row], known).items():
                     pseudonyms.setdefault(subject.hex(), f"<{kind} of {customer_id}>")
-    words = {run: f"<run {number}>" for number, run in enumerate(runs, 1)}
-    return Names(words, pseudonyms, world.evenings)
+    run_names = {run: f"<run {number}>" for number, run in enumerate(runs, 1)}
+    return Names(run_names, pseudonyms, world.evenings)
 
 
 def outputs_of(night: Night, names: Names) -> str:
     manifest = night.folder / "manifest.json"
     parameters = json.loads(manifest.read_text("utf-8"))["parameters"] if manifest.exists() else {}
     by_chance = parameters.get("workers", 1) >= SHARED_FROM
-    found: list[str] = []
+    lines: list[str] = []
     for path in sorted(path for path in night.folder.iterdir() if path.name not in LEFT_OUT):
-        found += ["", f"=== {path.name}"]
+        lines += ["", f"=== {path.name}"]
         match path.suffix:
             case ".json":
                 report = json.loads(path.read_text("utf-8"))
-                if path.name.startswith("report-"):  # of an earlier session: the last tells all
+                if path.name.startswith("report-"):  # of an earlier session; the last has it all
                     report = {key: report[key] for key in OF_EARLIER}
-                found.append(json.dumps(names.value(report), ensure_ascii=False, indent=1))
+                lines.append(json.dumps(names.value(report), ensure_ascii=False, indent=1))
             case ".csv":
                 with path.open(encoding="utf-8-sig", newline="") as file:
-                    found += _columns(csv.reader(file), names)
+                    lines += _columns(csv.reader(file), names)
             case ".xlsx":
                 summary = openpyxl.load_workbook(path)["Summary"].iter_rows(values_only=True)
-                found += (_line(str(head), row, names) for head, *row in summary)
+                lines += (_line(str(head), row, names) for head, *row in summary)
             case _:
-                found += _arrow_columns(path, names, ordered_by_chance=by_chance)
-    return "\n".join([*found[1:], ""])
+                lines += _arrow_columns(path, names, ordered_by_chance=by_chance)
+    return "\n".join([*lines[1:], ""])
 
 
 def _arrow_columns(path: Path, names: Names, *, ordered_by_chance: bool) -> Iterable[str]:
@@ -171,13 +170,14 @@ def _arrow_columns(path: Path, names: Names, *, ordered_by_chance: bool) -> Iter
         yield _line(head, [row[each.name] for row in rows], names)
 
 
-def _type(given: pa.DataType) -> str:
-    """Return a type in short; text is the plain one."""
-    if pa.types.is_dictionary(given):
+def _type(kind: pa.DataType) -> str:
+    """Return a short name of a type, empty for text."""
+    if pa.types.is_dictionary(kind):
         return "word"
+    name = str(kind)
     for long, short in _SHORT_TYPES:
-        given = str(given).replace(long, short)
-    return str(given)
+        name = name.replace(long, short)
+    return name
 
 
 def _columns(lines: Iterable[Sequence[str]], names: Names) -> Iterable[str]:
@@ -186,7 +186,7 @@ def _columns(lines: Iterable[Sequence[str]], names: Names) -> Iterable[str]:
 
 
 def _line(head: str, cells: Iterable[Any], names: Names) -> str:
-    """Return a column on a line; a cell that comes several times in a row is told once."""
-    runs = groupby(json.dumps(names.value(cell), ensure_ascii=False) for cell in cells)
-    told = ((cell, len(list(run))) for cell, run in runs)
-    return f"{head}: {', '.join(cell if n == 1 else f'{n} x {cell}' for cell, n in told)}"
+    """Return a column on one line; equal cells in succession are written once, with a count."""
+    groups = groupby(json.dumps(names.value(cell), ensure_ascii=False) for cell in cells)
+    counted = ((cell, len(list(group))) for cell, group in groups)
+    return f"{head}: {', '.join(cell if n == 1 else f'{n} x {cell}' for cell, n in counted)}"

@@ -1,6 +1,7 @@
-"""The standard nights: who is screened on each, and what happens to them.
+"""The standard nights: the customers of each, and what happens in it.
 
-A night that leans on an earlier one is spent in the same world after it. All people are made up.
+A night that continues an earlier one takes place in the same world after it. All people are made
+up.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ Nights = dict[str, Night]
 
 MINUTE = 60 * MICROS
 MAGIC = 999_000_000
-"""Customers from this number on meet what `sandbox/test_identifiers.py` says of the last digits."""
-LISTED = 1  # the magic customer whom the blacklist holds by every identifier
+"""Customers from this number on behave as `sandbox/test_identifiers.py` says of the last digits."""
+LISTED = 1  # the magic customer who is on the blacklist by every identifier
 CHECKS = ("bank_account", "karma", "ecosystem")
 FAULTS = (
     *("http_429", "http_500", "http_502", "http_503", "http_504", "cut_before_charge"),
@@ -119,44 +120,44 @@ HEADINGS = {
 
 
 def made_up(world: FixedWorld, rows: int, *, seed: int, damage_pct: float = 0) -> list[Row]:
-    """Return rows of a made batch, as of the world's day."""
+    """Return rows of a generated batch, as of the world's day."""
     path = world.folder / "made.csv"
     today = to_instant(world.now).date()
     make_batch(path, rows=rows, seed=seed, damage_pct=damage_pct, today=today)
     with path.open(encoding="utf-8", newline="") as file:
-        found = [
+        generated = [
             {name: value or "" for name, value in row.items() if name}
             for row in csv.DictReader(file)
         ]
     path.unlink()
-    return found
+    return generated
 
 
 def people(world: FixedWorld, numbers: Iterable[int]) -> list[Row]:
-    """Return customers by number; those under ten are the magic people of that code.
+    """Return customers by number; numbers under ten are the magic people of that code.
 
-    Every third of the others gave no consent.
+    Every third of the others has no consent.
     """
-    found = []
+    rows = []
     for number in numbers:
         row = customer(MAGIC + number if number < 10 else number, customer_id=f"C{number:03d}")
         row["exposure"] = str(5000 * (number % 40))
         if number < 10 or number % 3:
             row |= {"consent_reference": f"CNS-{number}", "consented_at": world.day(60)}
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def portfolio(world: FixedWorld) -> Nights:
-    """Return a plain night, the next day's, and one after most consents were taken back."""
+    """Return a plain night, the next day's, and one after most consents were withdrawn."""
     rows = [*made_up(world, 12, seed=3), *people(world, range(1, 9))]
     rows.append({**rows[2], "customer_id": "TWIN"})
     rows.append({**rows[2], "customer_id": "SILENT TWIN", "consent_reference": ""})
-    found = {"plain": world.screen(rows, batch="borrowers")}
+    nights = {"plain": world.screen(rows, batch="borrowers")}
     world.pass_time(days=1, minutes=20)
     rows[4]["last_name"], rows[5]["account_number"] = "Somebody", rows[6]["account_number"]
     rows = [*rows[1:], *people(world, range(60, 62))]
-    found["second"] = world.screen(rows, batch="borrowers")
+    nights["second"] = world.screen(rows, batch="borrowers")
     world.pass_time(days=1, minutes=20)
     for number, row in enumerate(rows):
         if number % 3 == 0:
@@ -164,12 +165,12 @@ def portfolio(world: FixedWorld) -> Nights:
             row["consent_expires_at"] = ""
         elif number % 3 == 1:
             row["consent_withdrawn_at"] = world.day(1)
-    found["without-consent"] = world.screen(rows, batch="borrowers")
-    return found
+    nights["without-consent"] = world.screen(rows, batch="borrowers")
+    return nights
 
 
 def capped(world: FixedWorld) -> Nights:
-    """Return a night whose cap binds before that of the month: rank decides who is asked about."""
+    """Return a night whose cap is reached before that of the month: rank decides who is asked."""
     rows = [*people(world, range(1, 9)), *people(world, range(20, 36))]
     world.settings["monthly_spend_cap"] = "9000"
     return {"capped": world.screen(rows, max_spend="350")}
@@ -190,7 +191,7 @@ def faulty(world: FixedWorld) -> Nights:
 
 
 def dirty(world: FixedWorld) -> Nights:
-    """Return a night of applicants over a messy file under a lender's own headings."""
+    """Return a night of applicants from a messy file with a lender's own headings."""
     mapping = world.folder / "mapping.toml"
     mapping.write_text(MAPPING, encoding="utf-8")
     rows = made_up(world, 28, seed=8, damage_pct=60)
@@ -208,14 +209,14 @@ def dirty(world: FixedWorld) -> Nights:
 
 
 def loan_book(world: FixedWorld) -> Nights:
-    """Return the second month of a book with a row a loan: some are worse, one is gone."""
+    """Return the second month of a book with a row per loan: some are worse, one is gone."""
 
     def book(numbers: Iterable[int]) -> list[Row]:
         rows = []
-        for place, row in enumerate(people(world, numbers)):
-            for loan in range(1 + place % 3):
-                status = ("Running", "Overdue", "Settled", "Written off")[(place + loan) % 4]
-                owed = str(1500 * (place + 1) + 250 * loan)
+        for index, row in enumerate(people(world, numbers)):
+            for loan in range(1 + index % 3):
+                status = ("Running", "Overdue", "Settled", "Written off")[(index + loan) % 4]
+                owed = str(1500 * (index + 1) + 250 * loan)
                 rows.append({**row, "exposure": owed, "Loan Status": status})
         return rows
 
@@ -247,7 +248,7 @@ def two_workers(world: FixedWorld) -> Nights:
 
 
 class SharedAndSeeded(Seeded, Shared):
-    """Has parts ask, which draw no jitter where nothing fails."""
+    """Runs with workers; these need no seed, since they draw no jitter without failures."""
 
 
 def killed(world: FixedWorld) -> Nights:
@@ -282,19 +283,19 @@ def applicants(world: FixedWorld) -> Nights:
         "policy": str(own),
         "shadow": str(strict),
     }
-    found = {"applicants": world.screen(rows, **options)}
+    nights = {"applicants": world.screen(rows, **options)}
     world.pass_time(minutes=600)
-    _decide(world, found["applicants"].report["run_id"])
+    _decide(world, nights["applicants"].report["run_id"])
     world.pass_time(minutes=860)
     rows[1]["score"] = "90"
-    found["reviewed"] = world.screen(rows, **options)
-    return found
+    nights["reviewed"] = world.screen(rows, **options)
+    return nights
 
 
 def _decide(world: FixedWorld, run_id: str) -> None:
-    """Let a reviewer turn one decision and confirm another, and a customer contest a third."""
-    words = {"C001": "approve", "C002": "decline", "C003": "review"}
-    rows = [filled(who, run_id, word, int(who[1:]) + 1) for who, word in words.items()]
+    """Let a reviewer change a decision and confirm another, and a customer contest a third."""
+    decisions = {"C001": "approve", "C002": "decline", "C003": "review"}
+    rows = [filled(who, run_id, each, int(who[1:]) + 1) for who, each in decisions.items()]
     with world.journal() as journal:
         save(journal, *rows, partial=True)
         clocks = ContestClocks(hours=24, complex_hours=48, data_protection_hours=100)
@@ -304,7 +305,7 @@ def _decide(world: FixedWorld, run_id: str) -> None:
 
 
 def topped_up(world: FixedWorld) -> Nights:
-    """Return a night whose wallet ran dry, and was topped up before it was resumed."""
+    """Return a night whose wallet ran empty, and was topped up before the run was resumed."""
     world.sandbox.wallet.set_balance(300_000_000)
     rows = people(world, [*range(1, 5), *range(600, 616)])
     first = world.screen(rows)
@@ -328,10 +329,10 @@ WORLDS: dict[str, Callable[[FixedWorld], Nights]] = {
     "reviewed": applicants,
     "topped-up": topped_up,
 }
-"""By the name of each standard night: what spends it."""
+"""The function that screens each standard night, by the night's name."""
 
 
 def spend(name: str, folder: Path) -> tuple[FixedWorld, Nights]:
-    """Spend a night, and those it leans on or that lean on it, in a world of its own."""
+    """Screen a night, and the nights that come before or after it in the same world."""
     world = FixedWorld(folder)
     return world, WORLDS[name](world)

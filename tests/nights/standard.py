@@ -1,4 +1,4 @@
-"""The standard nights as tests have them: spent once in a process, read only."""
+"""The standard nights for tests: screened once in a process, read only."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ StandardNight = Callable[[str], "Spent"]
 
 
 MEASURE = Path(__file__).parent / "measure"
-"""What is kept of each night."""
+"""The saved outputs of each night."""
 _WRITING = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True)
 class Spent:
-    """A standard night that was spent; nothing of it may be changed."""
+    """A standard night that was screened; tests must not change it."""
 
     name: str
     night: Night  # its folder and report
-    world: FixedWorld  # where it was spent, as it was after the last night there
-    outputs: str  # what it wrote, as `outputs_of` tells it
+    world: FixedWorld  # its world, in the state after the last night there
+    outputs: str  # its outputs as text, from `outputs_of`
 
 
 class StandardNights:
-    """Spends standard nights when they are first asked for.
+    """Screens standard nights on first use.
 
     Args:
-        folder: where they are spent; a folder of their own.
+        folder: for their worlds; nothing else may be in it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -58,13 +58,13 @@ class StandardNights:
         return self._spent[name]
 
     def changed(self) -> list[str]:
-        """Return the files that were changed, made or removed since, and take them as they are.
+        """Return the files that were changed, created or removed since the last call.
 
-        Who may write anything is not held by permissions.
+        Needed because permissions do not stop the system's root user.
         """
-        found = _files(self._folder)
-        differing = {path for path, _ in self._files.items() ^ found.items()}
-        self._files = found
+        current = _files(self._folder)
+        differing = {path for path, _ in self._files.items() ^ current.items()}
+        self._files = current
         return sorted(str(path.relative_to(self._folder)) for path in differing)
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ def _files(folder: Path) -> dict[Path, tuple[int, int]]:
 
 
 def spend_all(names: Sequence[str]) -> Iterator[Spent]:
-    """Spend standard nights, and yield each."""
+    """Screen standard nights, and yield each."""
     nights = StandardNights(Path(tempfile.mkdtemp(prefix="nights-")))
     try:
         for name in names:
@@ -94,14 +94,14 @@ def spend_all(names: Sequence[str]) -> Iterator[Spent]:
 
 
 def measure_of(name: str) -> Path:
-    """Return the file of what is kept of a night."""
+    """Return the file with the saved outputs of a night."""
     return MEASURE / f"{name}.txt"
 
 
 def differences(spent: Spent) -> str:
-    """Return in what lines a night differs from what is kept of it; empty where it does not."""
+    """Return the lines in which a night differs from its saved outputs; empty if it does not."""
     path = measure_of(spent.name)
-    kept = path.read_text("utf-8").splitlines() if path.exists() else []
-    found = spent.outputs.splitlines()
-    lines = unified_diff(kept, found, "kept", "found", n=0, lineterm="")
+    saved = path.read_text("utf-8").splitlines() if path.exists() else []
+    current = spent.outputs.splitlines()
+    lines = unified_diff(saved, current, "saved", "current", n=0, lineterm="")
     return "".join(f"{line}\n" for line in lines)

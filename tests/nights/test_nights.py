@@ -1,4 +1,4 @@
-"""The standard nights come out as they are kept."""
+"""The standard nights have their saved outputs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tests.nights.standard import MEASURE, StandardNight, StandardNights, differ
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_standard_night_is_what_is_kept_of_it(standard_night: StandardNight, name: str) -> None:
-    """Whoever changes it on purpose keeps the new measure: `python -m tests.nights --keep`."""
-    found = differences(standard_night(name))
-    assert not found, found
+    """After a change on purpose, save the new outputs: `python -m tests.nights --keep`."""
+    difference = differences(standard_night(name))
+    assert not difference, difference
 
 
 def test_the_measure_is_of_these_nights() -> None:
@@ -20,7 +20,7 @@ def test_the_measure_is_of_these_nights() -> None:
 
 
 def test_who_changes_a_standard_night_is_found_out(standard_nights: StandardNights) -> None:
-    """Also where permissions hold nobody, as for the system's own user."""
+    """Also if permissions do not stop the user, as with root."""
     folder = standard_nights.get("plain").night.folder
     report = folder / "report.json"
     content, mode = report.read_bytes(), report.stat().st_mode

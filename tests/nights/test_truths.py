@@ -1,6 +1,6 @@
-"""What must hold of the standard nights, told by somebody else than what wrote them.
+"""What must be true of the standard nights, computed independently of the code that wrote them.
 
-The measure would find a slip too, but would keep it where it is kept anew.
+The saved outputs would show a mistake too, but not after they were saved again with it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DECIDED = [name for name in WORLDS if name != "test-mode"]
 def test_every_row_leaves_with_a_decision_and_the_policy_it_rests_on(
     standard_night: StandardNight, name: str
 ) -> None:
-    """The manifest names the policy by the same digest; nobody is approved without evidence."""
+    """The manifest has the same policy label; no row is approved without evidence."""
     night = standard_night(name).night
     assert set(night.column("decision")) <= {"approve", "review", "decline", "undecided"}
     (label,) = set(night.column("policy"))
@@ -51,7 +51,7 @@ def test_figures_are_the_same_wherever_they_are_read(
 ) -> None:
     """Tonight, Money, the run's page, its report, its CSV and its Parquet: rows, naira and cost.
 
-    The killed night goes first: it is spent in a fork, which must not have a desk's database.
+    The killed night comes first: it runs in a fork, which must not inherit a desk's database.
     """
     spent = standard_night(name)
     shutil.copytree(spent.world.folder / "home", tmp_path / "home")
@@ -62,16 +62,18 @@ def test_figures_are_the_same_wherever_they_are_read(
         browser = office.browser("approver", "auditor")
         tonight, money = browser.get("/").text, browser.get("/money").text
         page = browser.get(f"/runs/{spent.night.report['run_id']}").text
-    read = {run.run_id: json.loads((Path(run.folder) / "report.json").read_text()) for run in ended}
+    reports = {
+        run.run_id: json.loads((Path(run.folder) / "report.json").read_text()) for run in ended
+    }
     shown = [re.findall(r"<td[^>]*>(?:<[^>]*>)?([^<]*)", row) for row in ROW.findall(tonight)]
     assert shown
     for run_id, *_, rows, cost in shown:
-        assert plain(rows) == read[run_id]["rows"]["screened"]
-        assert plain(cost) == Decimal(read[run_id]["cost"]["total"])
+        assert plain(rows) == reports[run_id]["rows"]["screened"]
+        assert plain(cost) == Decimal(reports[run_id]["cost"]["total"])
     by_batch = ROW.findall(money[money.index("By batch</h2>") : money.index("In doubt</h2>")])
     costs: dict[str, Decimal] = dict.fromkeys((run.batch for run in ended), Decimal())
     for run in ended:
-        costs[run.batch] += Decimal(read[run.run_id]["cost"]["total"])
+        costs[run.batch] += Decimal(reports[run.run_id]["cost"]["total"])
     assert by_batch or not sum(costs.values())
     for row in by_batch:
         batch, _, cost, _ = re.findall(r">([^<>]+)</t[hd]>", f"<th>{row}")
@@ -82,16 +84,16 @@ def test_figures_are_the_same_wherever_they_are_read(
     for row in counted:
         exposure[row["decision"]] += row["exposure"] or 0
     decisions = spent.night.report["decisions"]
-    assert {word: number for word, number in decisions.items() if number} == rows
+    assert {name: number for name, number in decisions.items() if number} == rows
     tiles = re.findall(r'said (\w+)" href=[^>]*><span>\w+</span><b>([^<]*)</b><span>([^<]*)', page)
-    assert {word: plain(number) for word, number, _ in tiles if plain(number)} == rows
-    assert all(plain(naira) == exposure.get(word, 0) for word, _, naira in tiles)
+    assert {name: plain(number) for name, number, _ in tiles if plain(number)} == rows
+    assert all(plain(naira) == exposure.get(name, 0) for name, _, naira in tiles)
     with (spent.night.folder / "decisions.csv").open(encoding="utf-8-sig", newline="") as file:
         listed = Counter(row["decision"] for row in csv.DictReader(file))
-    # whom people have decided on is not to work on any more
+    # reviewed customers are not in the list any more
     reviewed = {"decline": 1, "undecided": 1} if name == "reviewed" else {}
     assert listed == {
-        word: number - reviewed.get(word, 0) for word, number in rows.items() if word != "approve"
+        each: number - reviewed.get(each, 0) for each, number in rows.items() if each != "approve"
     }
 
 
@@ -99,25 +101,25 @@ ROW = re.compile(r'<tr><th scope="row">(.*?)</tr>', re.DOTALL)
 
 
 def plain(shown: str) -> Decimal:
-    """Return a number as a page shows it."""
+    """Return the number that a page shows."""
     return Decimal(shown.replace("₦", "").replace(",", "").replace(NOTHING, "0").strip() or 0)
 
 
 def test_a_second_policy_decides_beside_the_one_in_force(standard_night: StandardNight) -> None:
-    """Its decisions are what it alone would make, and report and list tell who would move."""
+    """It decides as it would alone; report and list show whose decision would change."""
     spent = standard_night("applicants")
     night = spent.night
     policy, run = load_policy(spent.world.folder / "strict.toml"), past_run(night.folder)
     alone = [
-        word
+        decision
         for rows in rows_of(run, [policy])
-        for word in decide(rows, policy, purpose=run.purpose)["decision"].to_pylist()
+        for decision in decide(rows, policy, purpose=run.purpose)["decision"].to_pylist()
     ]
-    ways = Counter(zip(night.column("decision"), alone, strict=True))
-    moving = [row for row, word in zip(night.rows, alone, strict=True) if row["decision"] != word]
+    pairs = Counter(zip(night.column("decision"), alone, strict=True))
+    moving = [row for row, each in zip(night.rows, alone, strict=True) if row["decision"] != each]
     naira = sum((row["exposure"] for row in moving), Decimal(0))
     shadow = night.report["shadow"]
-    assert {(each["from"], each["to"]): each["rows"] for each in shadow["matrix"]} == dict(ways)
+    assert {(each["from"], each["to"]): each["rows"] for each in shadow["matrix"]} == dict(pairs)
     moved = {row["customer_id"] for row in moving}
     assert shadow["moved"]["rows"] == len(moved) > 0
     assert Decimal(shadow["moved"]["exposure"]) == naira
@@ -128,7 +130,7 @@ def test_a_second_policy_decides_beside_the_one_in_force(standard_night: Standar
 
 
 def test_a_loan_book_counts_each_customer_once(standard_night: StandardNight) -> None:
-    """Rows keep their amounts and bear their customer's answers; every figure counts customers."""
+    """Rows keep their amounts and have their customer's answers; all figures count customers."""
     night = standard_night("loan-book").night
     rows, report = night.rows, night.report
     owed: dict[str, Decimal] = {}
