@@ -1,1 +1,1 @@
-"""Money: caps, books and the order of spending, held against the ledger that knows the truth."""
+"""Money: caps, balances and the order of spending, compared with the service's own ledger."""

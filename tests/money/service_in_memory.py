@@ -1,6 +1,6 @@
-"""A service in memory with a wallet and a ledger of its own, under the whole line in virtual time.
+"""A service in memory with a wallet and a ledger, for whole runs in virtual time.
 
-It answers from the sandbox's people. What a test expects does not belong here.
+It answers from the sandbox's people. Expectations of tests do not belong here.
 """
 
 from __future__ import annotations
@@ -35,30 +35,29 @@ REJECTED = Canned(400, {"status": "error", "message": "Rejected"})
 
 @dataclass(slots=True)
 class Service:
-    """Answers, charges and remembers."""
+    """Answers and charges each call, and records it in the ledger."""
 
     wallet: int = 1_000_000  # naira left
-    # a fault in place of the work, told operation, identity and the call's number
+    # returns a fault instead of an answer, from operation, identity and the call's number
     before: Fault = lambda *_: None
-    after: Fault = lambda *_: None  # a fault once the work is done and charged
-    # another form of a charged answer, given operation, identity and its document
+    after: Fault = lambda *_: None  # the same, once the lookup is done and charged
+    # returns another form of a charged answer, from operation, identity and the document
     rewrite: Rewrite = lambda *_: None
     prices: dict[str, int] = field(default_factory=lambda: dict(PRICES))
-    # what `meta` says, told cost and balance; None leaves it out
+    # returns `meta` from cost and balance; None leaves it out
     meta: Callable[[int, int], dict[str, int] | None] = lambda cost, balance: {
         "cost": cost,
         "balance": balance,
     }
-    ledger: list[tuple[str, str, int]] = field(default_factory=list)
-    # what the wallet held before the first call, None where there was none
-    at_first: int | None = None
+    ledger: list[tuple[str, str, int]] = field(default_factory=list)  # operation, identity, naira
+    at_first: int | None = None  # balance before the first call, None without one
 
     @property
     def charged(self) -> int:
         return sum(cost for _, _, cost in self.ledger)
 
     def __call__(self, request: httpx.Request) -> Canned:
-        operation, identity, record = _asked(request)
+        operation, identity, record = _lookup(request)
         number = len(self.ledger)
         self.at_first = self.wallet if self.at_first is None else self.at_first
         fault = self.before(operation, identity, number)
@@ -66,19 +65,19 @@ class Service:
         if fault is None and self.prices[operation] > self.wallet:
             fault = NO_MONEY
         if fault is not None:
-            self.ledger.append((operation, identity, _cost_told(fault)))
-            return _late(fault)
+            self.ledger.append((operation, identity, _stated_cost(fault)))
+            return _delayed(fault)
         self.wallet -= cost
         self.ledger.append((operation, identity, cost))
         fault = self.after(operation, identity, number)
         answer = self._answer(operation, record, cost)
         if cost and isinstance(answer.body, dict):
             answer = self.rewrite(operation, identity, answer.body) or answer
-        return _late(fault or answer)
+        return _delayed(fault or answer)
 
     def _answer(self, operation: str, record: Any, cost: int) -> Canned:  # noqa: ANN401 - a record
-        told = self.meta(cost, self.wallet)
-        meta = {} if told is None else {"meta": told}
+        cost_and_balance = self.meta(cost, self.wallet)
+        meta = {} if cost_and_balance is None else {"meta": cost_and_balance}
         if record is not None:
             data = json.loads(json.dumps(record, default=str))
             return Canned(200, {"status": "success", "data": data, **meta})
@@ -90,18 +89,18 @@ class Service:
         return Canned(500, {"status": "error", "message": "invalid account", **meta})
 
 
-def _cost_told(fault: Canned) -> int:
-    """Return what a canned answer says that it cost; a fault that says nothing costs nothing."""
+def _stated_cost(fault: Canned) -> int:
+    """Return the cost in the `meta` of a canned answer, 0 without it."""
     meta = fault.body.get("meta") if isinstance(fault.body, dict) else None
     return int(meta.get("cost", 0)) if isinstance(meta, dict) else 0
 
 
-def _late(canned: Canned) -> Canned:
+def _delayed(canned: Canned) -> Canned:
     return Canned(canned.status, canned.body, canned.headers, canned.error, LATENCY_S)
 
 
-def _asked(request: httpx.Request) -> tuple[str, str, Any]:
-    """Return operation, identity and the record there is."""
+def _lookup(request: httpx.Request) -> tuple[str, str, Any]:
+    """Return the operation, the identity and its record, if any."""
     *_, kind, last = request.url.path.split("/")
     if kind == "karma":
         return "karma", last, karma_of(last)
@@ -116,7 +115,7 @@ def _asked(request: httpx.Request) -> tuple[str, str, Any]:
 
 @dataclass
 class Bureau(VirtualWorld):
-    """A lender's desk: a batch and a service in memory, and nights spent there in virtual time."""
+    """A lender with a batch and a service in memory, whose runs take place in virtual time."""
 
     service: Service = field(default_factory=Service)
     rows: int = 90
@@ -136,20 +135,20 @@ class Bureau(VirtualWorld):
         self.service.at_first = None
         night = self.screen_by(Steered(steer, ask_here), input=self.batch(), **parameters)
         balance = night.report["balance"]
-        if balance["exact"] and "run" not in parameters:  # which opened in an earlier session
+        if balance["exact"] and "run" not in parameters:  # a resumed run opened earlier
             assert Decimal(balance["opening"]) == self.service.at_first
             assert Decimal(balance["closing"]) == self.service.wallet
         return night
 
     def batch(self) -> str:
-        """Return where the batch lies, made where it is not there yet."""
+        """Return the path of the batch, which is generated on first use."""
         source = self.folder / "in.csv"
         if not source.exists():
-            day = to_instant(self.loop.micros()).date()  # as the consents of the batch are judged
+            day = to_instant(self.loop.micros()).date()  # consents must be valid in virtual time
             make_batch(source, rows=self.rows, seed=9, damage_pct=0, today=day)
         return str(source)
 
     @property
     def charged(self) -> str:
-        """Return what the service charged in all, as decimal text."""
+        """Return the total that the service charged, as decimal text."""
         return str(self.service.charged)

@@ -1,7 +1,6 @@
-"""Every flow beside screening in virtual time: the lines below the flows, a service in memory.
+"""Flows other than screening in virtual time, against a service in memory.
 
-The service answers from what is written here and may be told to fault. What a test expects does
-not belong here.
+The service has fixed answers, and faults set by the test. Expectations of tests do not belong here.
 """
 
 from __future__ import annotations
@@ -31,29 +30,29 @@ OTP = "482913"
 
 @dataclass(slots=True)
 class Service:
-    """Answers at once or after a second, and remembers."""
+    """Answers after a second, and records its calls."""
 
-    # in place of an answer, told what is asked; None lets the service answer
+    # returns a fault instead of an answer, from method and path; None for an answer
     fault: Callable[[str], Canned | None] = lambda _asked: None
-    # good answers by what was asked and about whom
+    # number of good answers by method, path, body and token
     answered: Counter[str] = field(default_factory=Counter)
     asked: list[str] = field(default_factory=list)  # calls, faults included
 
     def __call__(self, request: httpx.Request) -> Canned:
-        what = f"{request.method} {request.url.path.removeprefix('/v2/')}"
+        endpoint = f"{request.method} {request.url.path.removeprefix('/v2/')}"
         stream = request.stream
         assert isinstance(stream, httpx.ByteStream)
-        told = b"".join(stream).decode() + request.headers.get("x-access-token", "")
-        self.asked.append(what)
-        fault = self.fault(what)
+        body_and_token = b"".join(stream).decode() + request.headers.get("x-access-token", "")
+        self.asked.append(endpoint)
+        fault = self.fault(endpoint)
         if fault is not None:
             return Canned(fault.status, fault.body, fault.headers, fault.error, 1.0)
-        self.answered[f"{what} {told}"] += 1
-        return Canned(200, _answer(what), delay_s=1.0)
+        self.answered[f"{endpoint} {body_and_token}"] += 1
+        return Canned(200, _answer(endpoint), delay_s=1.0)
 
 
-def _answer(what: str) -> dict[str, Any]:
-    method, path = what.split(" ", 1)
+def _answer(endpoint: str) -> dict[str, Any]:
+    method, path = endpoint.split(" ", 1)
     *_, before, last = path.split("/")
     meta = {"cost": 0, "balance": 5000}
     if last == "accounts" and method == "POST":
@@ -66,24 +65,24 @@ def _answer(what: str) -> dict[str, Any]:
 
 @dataclass
 class Office(VirtualWorld):
-    """A lender with a HOME, and a service, on one virtual day."""
+    """A lender with a HOME and a service, on one virtual day."""
 
     service: Service = field(default_factory=Service)
     began: int = field(default_factory=system_clock)
 
     def __post_init__(self) -> None:
-        # today's instant, as consents of tests follow the clock
+        # starts now, since the consents of tests follow the clock
         self.clock = lambda: self.began + int(self.loop.time() * 1_000_000)
 
     # --- flows ---
 
     def request(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - parameters of the flow
         source = self._customers()
-        given = RequestBvns(input=source, output=self.out, **options)
-        return self.run_persons(BvnRequests, given)
+        parameters = RequestBvns(input=source, output=self.out, **options)
+        return self.run_persons(BvnRequests, parameters)
 
     def confirm(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Send on the passwords of customers who were asked before."""
+        """Request consent, then confirm it with the customers' passwords."""
         faults, self.service.fault = self.service.fault, lambda _asked: None
         self.request()
         self.service.fault = faults
@@ -91,16 +90,16 @@ class Office(VirtualWorld):
         source = self.folder / "otps.csv"
         ids = (asked(number)["customer_id"] for number in range(NUMBER))
         source.write_text("customer_id,otp\n" + "".join(f"{each},{OTP}\n" for each in ids), "utf-8")
-        given = ConfirmBvns(input=str(source), output=self.out, **options)
-        return self.run_persons(BvnConfirmations, given)
+        parameters = ConfirmBvns(input=str(source), output=self.out, **options)
+        return self.run_persons(BvnConfirmations, parameters)
 
     def track(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Follow loans that were offered before."""
+        """Track loans that were offered before."""
         with open_journal(self.folder / "home", clock=self.clock) as journal:
             offers = [_offered(journal, number, self.clock()) for number in range(NUMBER)]
             Records(journal, Offer).add(offers)
-        given = TrackLoans(output=self.out, **options)
-        return self.run_persons(LoanTracking, given)
+        parameters = TrackLoans(output=self.out, **options)
+        return self.run_persons(LoanTracking, parameters)
 
     def _customers(self) -> str:
         return str(self.write([asked(number) for number in range(NUMBER)]))
@@ -128,12 +127,12 @@ def _offered(journal: Any, number: int, at: int) -> Offer:  # noqa: ANN401 - a j
 
 
 def status(report: dict[str, Any]) -> Counter[str]:
-    """Return how many calls of a run came to which end, over its operations."""
-    words = ("paid", "free", "failed", "in_doubt", "pending")
-    found: Counter[str] = Counter()
+    """Return the number of a run's calls by end, over all operations."""
+    ends = ("paid", "free", "failed", "in_doubt", "pending")
+    counts: Counter[str] = Counter()
     for part in report["checks"].values():
-        found.update({word: part[word] for word in words})
-    return found
+        counts.update({end: part[end] for end in ends})
+    return counts
 
 
 FLOWS: Sequence[str] = ("request", "confirm", "track")

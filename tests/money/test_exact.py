@@ -1,4 +1,4 @@
-"""Books that are not exact say so; the exact are the wallet's, after every `Bureau.night`."""
+"""A balance that is not exact says so; every `Bureau.night` compares exact ones with the wallet."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.money.service_in_memory import Bureau
 
 
 def charged_502(balance: int) -> Canned:
-    """Return an error after the charge, which says what is left."""
+    """Return an error after the charge, with the balance."""
     return Canned(502, {"status": "error", "message": "Bad gateway", "meta": {"balance": balance}})
 
 
 def test_an_opening_charged_and_then_answered_502_is_not_exact(tmp_path: Path) -> None:
-    """Its balance is from after a charge that nobody knows of."""
+    """Its balance is from after a charge that the run does not know."""
     bureau = Bureau(tmp_path, rows=20, settings={"tolerated_failure_pct": 100})
     service = bureau.service
     service.after = lambda *asked: charged_502(service.wallet) if asked[2] == 0 else None
@@ -24,7 +24,7 @@ def test_an_opening_charged_and_then_answered_502_is_not_exact(tmp_path: Path) -
 
 
 def test_another_consumer_of_the_wallet_is_drift(tmp_path: Path) -> None:
-    """What somebody else takes is told apart from what we paid."""
+    """Money spent by others is separated from the run's cost."""
     bureau, drained = Bureau(tmp_path, rows=60), list[int]()
 
     def drain(_operation: str, _identity: str, number: int) -> None:
@@ -39,14 +39,14 @@ def test_another_consumer_of_the_wallet_is_drift(tmp_path: Path) -> None:
 
 
 def test_answers_without_meta_are_in_doubt_and_no_drift(tmp_path: Path) -> None:
-    """What they may have cost is counted once."""
+    """Their possible cost is counted once."""
     bureau = Bureau(tmp_path, rows=40)
     service = bureau.service
-    untold: list[int] = []
+    unknown_costs: list[int] = []
 
     def meta(cost: int, balance: int) -> dict[str, int] | None:
-        if cost and len(service.ledger) >= 20 and len(untold) < 3:
-            untold.append(cost)
+        if cost and len(service.ledger) >= 20 and len(unknown_costs) < 3:
+            unknown_costs.append(cost)
             return None
         return {"cost": cost, "balance": balance}
 

@@ -1,4 +1,4 @@
-"""Answers that are paid for and cannot be read: settled once, kept, not bought again by itself."""
+"""Answers that are paid for but unreadable: settled once, stored, not bought again by default."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IN_FLIGHT = 4
 def rewritten(
     desk: Bureau, operation: str, body: Callable[[dict[str, Any]], object], *, every: int = 1
 ) -> set[str]:
-    """Let every so many charged answers of an operation come in another form; return about whom."""
+    """Rewrite the body of every nth charged answer of an operation; return the identities."""
     seen: list[str] = []
     odd: set[str] = set()
     others = desk.service.rewrite
@@ -52,7 +52,7 @@ def rewritten(
 
 
 def without_record(document: dict[str, Any]) -> dict[str, Any]:
-    """Say nothing but what it cost."""
+    """Remove the record, and leave the cost."""
     return {**document, "data": "see the portal"}
 
 
@@ -67,7 +67,7 @@ def journal_at(desk: Bureau) -> Journal:
 
 
 def test_a_charged_answer_that_cannot_be_read_is_settled_at_its_cost(tmp_path: Path) -> None:
-    """It is paid for once and named; nothing is in doubt or sent again, and its body is kept."""
+    """It is paid for once and listed; nothing is in doubt or sent again, and its body is stored."""
     desk, operation = Bureau(tmp_path, rows=ROWS), "ecosystem"
     odd = rewritten(desk, operation, without_record, every=3)
     report = desk.night().report
@@ -101,7 +101,7 @@ def test_a_charged_answer_that_cannot_be_read_is_settled_at_its_cost(tmp_path: P
 
 
 def test_ten_in_a_row_stop_the_check_and_no_other(tmp_path: Path) -> None:
-    """What more is paid for is of no use until it can be read. A resume tries with one."""
+    """Further answers would be paid for and useless. A resume tries with one."""
     desk = Bureau(tmp_path, rows=ROWS)
     rewritten(desk, "ecosystem", without_record)
     report = desk.night().report
@@ -120,7 +120,7 @@ def test_ten_in_a_row_stop_the_check_and_no_other(tmp_path: Path) -> None:
 
 
 def test_a_karma_record_under_404_is_never_clear(tmp_path: Path) -> None:
-    """A success envelope with a record of the one asked about is a listing, whatever its status."""
+    """A success envelope with a record of the right person is a listing, whatever its status."""
     desk = Bureau(tmp_path, rows=ROWS)
     listed: set[str] = set()
 
@@ -138,7 +138,7 @@ def test_a_karma_record_under_404_is_never_clear(tmp_path: Path) -> None:
     assert float(report["cost"]["total"]) == desk.service.charged
 
 
-# --- kept bodies read again ---
+# --- stored bodies read again ---
 
 TOLERANT = (
     '[[rules]]\nname = "ecosystem: another word for success"\noperations = ["ecosystem"]\n'
@@ -152,7 +152,7 @@ def another_word(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_kept_bodies_are_read_again_for_nothing(tmp_path: Path) -> None:
-    """Once the table knows the new word the answers count from their own time; none is bought."""
+    """Once the response rules know the new status, the answers count from their own time."""
     desk = Bureau(tmp_path, rows=ROWS)
     odd = rewritten(desk, "ecosystem", another_word, every=3)
     first = desk.night().report
@@ -181,7 +181,7 @@ def test_kept_bodies_are_read_again_for_nothing(tmp_path: Path) -> None:
 
 
 def test_an_answer_about_somebody_else_is_not_read_as_evidence(tmp_path: Path) -> None:
-    """Whom an answer was asked about is kept with it, so that reading again sees a mix-up."""
+    """An answer is stored with the identity it was asked for, so that rereading finds a mix-up."""
     desk = Bureau(tmp_path, rows=ROWS)
 
     def of_another(document: dict[str, Any]) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def test_an_answer_about_somebody_else_is_not_read_as_evidence(tmp_path: Path) -
 
 
 def test_a_table_under_home_holds_for_the_next_run(tmp_path: Path) -> None:
-    """With a corrected table nothing is unreadable in the first place."""
+    """With corrected response rules all answers are readable at once."""
     desk = Bureau(tmp_path, rows=ROWS)
     rewritten(desk, "ecosystem", another_word, every=3)
     home = tmp_path / "home"
@@ -218,7 +218,7 @@ def test_a_table_under_home_holds_for_the_next_run(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_a_table_is_told_before_anything_is_spent(tmp_path: Path) -> None:
-    """File and line are named, whichever setting leads there."""
+    """The error has file and line, whichever setting names the file."""
     desk = Bureau(tmp_path, rows=ROWS)
     home = tmp_path / "home"
     home.mkdir(mode=0o700)

@@ -1,6 +1,6 @@
-"""Outages met by the flows beside screening: waited out before a deadline, given up without one.
+"""Outages in flows other than screening: waited out before a deadline, final without one.
 
-All of them are made by one driver: each meets an outage here, and some of them what else there is.
+One driver runs all these flows: each is tested with an outage, and some with other faults.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ def office(tmp_path: Path) -> Office:
 
 
 def during(office: Office, seconds: float, fault: Canned) -> Callable[[str], Canned | None]:
-    """Return a fault that lasts so many seconds from the first call on."""
-    first: list[float] = []
+    """Return a fault for some seconds from the first call on."""
+    times: list[float] = []
 
-    def found(_asked: str) -> Canned | None:
-        first.append(office.loop.time())
-        return fault if first[-1] - first[0] < seconds else None
+    def fault_now(_asked: str) -> Canned | None:
+        times.append(office.loop.time())
+        return fault if times[-1] - times[0] < seconds else None
 
-    return found
+    return fault_now
 
 
 @pytest.mark.parametrize("flow", FLOWS)
 def test_an_outage_is_waited_out_before_the_deadline(office: Office, flow: str) -> None:
-    """503 for ten minutes, then good answers: everybody is asked, and answered once."""
+    """503 for ten minutes, then good answers: all people are asked, and answered once."""
     office.service.fault = during(office, 10 * MINUTE, BUSY)
     report = getattr(office, flow)(deadline=office.in_hours(3))
     assert (report["state"], report["stop_reason"]) == ("completed", None)
@@ -51,7 +51,7 @@ def test_an_outage_is_waited_out_before_the_deadline(office: Office, flow: str) 
 
 
 def test_a_short_outage_stops_nothing(office: Office) -> None:
-    """503 for some minutes uses up nobody's attempts: where nobody is answered, nobody fails."""
+    """503 for some minutes uses up no attempts: as long as no call is answered, none fails."""
     office.service.fault = during(office, 5 * MINUTE, BUSY)
     report = office.track()
     assert (report["state"], status(report)["free"]) == ("completed", NUMBER)
@@ -59,7 +59,7 @@ def test_a_short_outage_stops_nothing(office: Office) -> None:
 
 
 def test_without_a_deadline_an_outage_is_given_up(office: Office) -> None:
-    """`Retry-After` for ever: ten minutes without an answer end the run, and it says why."""
+    """Endless `Retry-After`: after ten minutes without an answer the run ends, and says why."""
     office.service.fault = lambda _asked: FOR_EVER
     report = office.confirm()
     assert (report["state"], report["stop_reason"]) == ("stopped", "outage")
@@ -70,23 +70,24 @@ def test_without_a_deadline_an_outage_is_given_up(office: Office) -> None:
 
 
 def test_a_topped_up_wallet_is_noticed(office: Office) -> None:
-    """402 stops a run; before a deadline one call alone finds out whether there is money again."""
-    at: list[float] = []
+    """402 stops a run; before a deadline a single call checks from time to time for new money."""
+    times: list[float] = []
 
     def no_money_for_a_time(_asked: str) -> Canned | None:
-        at.append(office.loop.time())
-        return NO_MONEY if at[-1] - at[0] < 40 * MINUTE else None
+        times.append(office.loop.time())
+        return NO_MONEY if times[-1] - times[0] < 40 * MINUTE else None
 
     office.service.fault = no_money_for_a_time
     report = office.confirm(deadline=office.in_hours(3))
     assert report["state"] == "completed"
     assert status(report)["failed"] == 0
-    tries = [round((each - at[0]) / MINUTE) for each in at if each - at[0] < 40 * MINUTE]
+    waits = [each - times[0] for each in times if each - times[0] < 40 * MINUTE]
+    tries = [round(each / MINUTE) for each in waits]
     assert [each for each in tries if each > 1] == [15, 30]
 
 
 def test_a_refused_key_is_not_waited_for(office: Office) -> None:
-    """No waiting mends a key: the run stops at once, deadline or not, and says so."""
+    """Waiting does not help: the run stops at once, deadline or not, and says why."""
     office.service.fault = lambda _asked: WRONG_KEY
     report = office.track(deadline=office.in_hours(3))
     assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
@@ -95,7 +96,7 @@ def test_a_refused_key_is_not_waited_for(office: Office) -> None:
 
 
 def test_a_floor_under_the_balance_holds_for_every_flow(tmp_path: Path) -> None:
-    """The wallet is not taken below `BALANCE_FLOOR`, whatever the flow."""
+    """No flow takes the wallet below `BALANCE_FLOOR`."""
     office = Office(tmp_path, settings={"balance_floor": "4990"})
     report = office.confirm()
     assert (report["state"], report["stop_reason"]) == ("stopped", "balance")

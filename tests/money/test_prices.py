@@ -1,4 +1,4 @@
-"""Prices that are not the list's: an odd cost blocks nothing, one call at most passes a cap."""
+"""Prices that differ from the list: an odd cost blocks nothing, at most one call exceeds a cap."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.money.service_in_memory import PRICES, Bureau, Service
 
 
 def odd_answer(bureau: Bureau, operation: str, cost: int, *, taken: bool = False) -> None:
-    """Let one answer of an operation name another cost, and the wallet lose it if taken."""
+    """Let one answer of an operation state another cost, which the wallet loses if `taken`."""
     service, left = bureau.service, [1]
 
     def odd(asked: str) -> bool:
@@ -50,7 +50,7 @@ def odd_answer(bureau: Bureau, operation: str, cost: int, *, taken: bool = False
 def test_a_cost_that_a_balance_contradicts_blocks_neither_night_nor_month(
     tmp_path: Path, operation: str, cost: int
 ) -> None:
-    """It counts at the believed price, so that report, journal and ledger agree; it is named."""
+    """It counts at the believed price, so that report, journal and ledger agree; it is listed."""
     caps = {"monthly_spend_cap": "1500"}
     bureau = Bureau(tmp_path, rows=60, settings=caps)
     odd_answer(bureau, operation, cost)
@@ -98,11 +98,11 @@ def test_a_stale_list_lets_one_call_pass_the_cap(tmp_path: Path) -> None:
 
 
 def test_a_price_that_rises_in_flight_passes_the_cap_by_what_is_under_way(tmp_path: Path) -> None:
-    """The rise times the calls under way at most; from then on the higher price is reserved."""
+    """At most by the rise times the calls in flight; then the higher price is reserved."""
     bureau = Bureau(tmp_path, rows=120)
     risen, under_way = {**PRICES, "bank_account": 17}, 4
 
-    def before(*asked: Any) -> None:  # noqa: ANN401 - what a fault is told
+    def before(*asked: Any) -> None:  # noqa: ANN401 - arguments of a fault
         if asked[2] == 40:
             bureau.service.prices = risen
 

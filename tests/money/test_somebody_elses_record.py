@@ -1,4 +1,4 @@
-"""A record about somebody else is no listing; the same one for different people ends the run."""
+"""A record about another person is not a listing; the same one for several people ends the run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def statuses(night: Night) -> Counter[str]:
 
 
 def test_a_proxy_that_answers_every_karma_lookup_with_the_sample(tmp_path: Path) -> None:
-    """The run is test mode from the second answer on, nobody is listed, nothing is published."""
+    """From the second answer on the run is in test mode; it lists nobody and is not published."""
     bureau = Bureau(tmp_path, rows=ROWS)
     bureau.service.before = lambda operation, *_: answered(SAMPLE) if operation == "karma" else None
     night = bureau.night()
@@ -44,7 +44,7 @@ def test_a_proxy_that_answers_every_karma_lookup_with_the_sample(tmp_path: Path)
 
 
 def test_each_answered_with_the_record_of_another(tmp_path: Path) -> None:
-    """A service that mixes people up lists nobody, however many it charges for."""
+    """If the service confuses people, nobody is listed, however many lookups it charges."""
     bureau = Bureau(tmp_path, rows=12)
 
     def mixed(operation: str, identity: str, _: int) -> Canned | None:

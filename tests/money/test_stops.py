@@ -1,4 +1,4 @@
-"""Stops, each in mid-run: an honest folder, and a resume that does only what is missing."""
+"""Stops during a run: the folder is correct, and a resume does only what is missing."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ATTEMPTS = 5
 
 
 def honest(report: dict[str, Any], bureau: Bureau) -> None:
-    """Every row is there, and every naira that the service charged; the rest are laws."""
+    """Check that the report has every row and every naira charged; laws check the rest."""
     assert report["rows"]["screened"] == bureau.rows
     explained = Decimal(report["balance"]["explained_in_doubt"])
     assert Decimal(report["cost"]["total"]) + explained == bureau.service.charged
 
 
 def resumed(bureau: Bureau, report: dict[str, Any], **more: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Let the run be resumed with nothing in its way; it must do only what is missing."""
+    """Resume the run without faults, and check that it did only what was missing."""
     bureau.service.before = bureau.service.after = lambda *_: None
     answered = bureau.service.charged
     charged_before = Counter(entry[:2] for entry in bureau.service.ledger if entry[2])
@@ -49,7 +49,7 @@ def desk(below: Path, **settings: Any) -> Bureau:  # noqa: ANN401 - settings of 
 
 
 async def cancel(asking: Asking) -> None:
-    """Cancel a run that is well under way."""
+    """Cancel a run in progress."""
     await asyncio.sleep(8)
     asking.run.stops.stop(StopReason.CANCELLED)
 
@@ -63,10 +63,10 @@ STOPS: dict[str, tuple[dict[str, Any], Fault, Steer | None]] = {
 
 @pytest.mark.parametrize("reason", STOPS)
 def test_a_stop_in_mid_run_is_honest_and_a_resume_ends_the_run(reason: str, tmp_path: Path) -> None:
-    """A silent service is given up, the day's number of one check is asked and not passed.
+    """A silent service ends the run; the daily number of a check is used and not exceeded.
 
-    What is in flight settles; a resume does only what is missing, the next day where the day's
-    number is used up and in the same night else.
+    Calls in flight settle. A resume does only what is missing: the next day if the daily number is
+    used up, otherwise in the same night.
     """
     settings, fault, steer = STOPS[reason]
     bureau = desk(tmp_path, **settings)
@@ -83,14 +83,14 @@ def test_a_stop_in_mid_run_is_honest_and_a_resume_ends_the_run(reason: str, tmp_
 
 
 def test_an_empty_wallet_stops_the_run(tmp_path: Path) -> None:
-    """402 stops everything; one call finds it still empty; topped up, a resume does the rest."""
+    """402 stops all checks; one call finds it still empty; topped up, a resume does the rest."""
     bureau = desk(tmp_path)
     bureau.service.wallet = 500
     report = bureau.night().report
     assert (report["state"], report["stop_reason"]) == ("stopped", "balance")
     honest(report, bureau)
     asked: list[object] = []
-    bureau.service.before = lambda *given: asked.append(given)
+    bureau.service.before = lambda *call: asked.append(call)
     bureau.service.wallet = 0
     assert bureau.night(run=report["run_id"]).report["stop_reason"] == "balance"
     assert len(asked) == 1
@@ -103,7 +103,7 @@ def test_an_empty_wallet_stops_the_run(tmp_path: Path) -> None:
 
 
 def test_the_floor_is_kept(tmp_path: Path) -> None:
-    """The wallet never falls under the floor, and hardly anything above it is left."""
+    """The wallet never falls below the floor, and little above it is left unused."""
     bureau = desk(tmp_path, balance_floor="500")
     bureau.service.wallet = 1200
     report = bureau.night().report
@@ -113,9 +113,9 @@ def test_the_floor_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_stop_that_may_pass_is_taken_up_again(tmp_path: Path) -> None:
-    """With a deadline an outage is tried again in the same run, with what it cost asked anew.
+    """With a deadline the run tries again after an outage, and repeats the lookups it lost.
 
-    What was lost as often as a lookup may be sent in a day stays in doubt, and nothing else.
+    Only lookups that were lost as often as a lookup may be sent in a day stay in doubt.
     """
     bureau = desk(tmp_path, outage_give_up="PT1M", tolerated_failure_pct=100)
     bureau.rows = 80
@@ -136,7 +136,7 @@ def test_a_stop_that_may_pass_is_taken_up_again(tmp_path: Path) -> None:
     honest(report, bureau)
 
 
-# --- what passes by itself, and what does not ---
+# --- stops that end by themselves, and stops that do not ---
 
 
 def test_the_daily_quota_comes_back_at_noon_within_a_run(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_the_daily_quota_comes_back_at_noon_within_a_run(tmp_path: Path) -> None
 
 
 def test_one_wish_for_an_hour_at_the_opening_ends_no_night(tmp_path: Path) -> None:
-    """Without a deadline too: it is one answer's word, and kept for five minutes."""
+    """Without a deadline too: a single answer's `Retry-After` counts for five minutes at most."""
     bureau = Bureau(tmp_path, rows=6)
     busy = Canned(429, b"busy", {"Retry-After": "3600"})
     bureau.service.before = lambda *asked: busy if asked[2] == 0 else None
@@ -172,7 +172,7 @@ def test_one_wish_for_an_hour_at_the_opening_ends_no_night(tmp_path: Path) -> No
 
 
 def test_a_lost_opening_is_asked_of_another_check(tmp_path: Path) -> None:
-    """Where the first lookup fails for good, another check opens the books."""
+    """If the first lookup fails for good, another check gets the opening balance."""
     bureau = desk(tmp_path, attempts=2, tolerated_failure_pct=100)
     bureau.service.before = lambda operation, _, number: (
         LOST if operation == "bank_account" and number < 2 else None
@@ -185,17 +185,17 @@ def test_a_lost_opening_is_asked_of_another_check(tmp_path: Path) -> None:
 
 
 def test_closing_after_a_failure_sends_nothing_more(tmp_path: Path) -> None:
-    """Where whoever asked is gone, what was queued is not asked and paid for any more."""
+    """If the run's task is cancelled, queued lookups are not sent and paid for."""
     bureau = Bureau(tmp_path, rows=80)
     sent: list[int] = []
 
     async def fail(asking: Asking) -> None:
         await asyncio.sleep(8.5)
         sent.append(len(bureau.service.ledger))
-        (asked,) = [
+        (screening,) = [
             task for task in asyncio.all_tasks() if "run_screening" in repr(task.get_coro())
         ]
-        asked.cancel()
+        screening.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         bureau.night(steer=fail)

@@ -1,4 +1,4 @@
-"""Lookups that are charged and never readable, over nights: bought a few times, then left alone."""
+"""Lookups that are charged but unreadable every night: sent a few times, then no more."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNPRICED = (
     Canned(200, b'{"status":"success","data":"' + b"x" * 1_100_000 + b'"}'),
     Canned(200, {"status": "success", "data": "see the portal"}),
 )
-"""A page, nothing, an unknown encoding, too much and no record: none of them says what it cost."""
+"""A page, an empty body, an unknown encoding, too many bytes, no record: none states its cost."""
 
 
 def sent(desk: Bureau) -> Counter[tuple[str, str]]:
@@ -33,19 +33,21 @@ def sent(desk: Bureau) -> Counter[tuple[str, str]]:
 
 
 def only(*odd: tuple[str, str], answer: Canned) -> Callable[[str, str, int], Canned | None]:
-    """Return an answer that some lookups get once the work is done and charged."""
+    """Return a fault with an answer for some lookups, once they are done and charged."""
     return lambda operation, identity, _number: answer if (operation, identity) in odd else None
 
 
-def found(desk: Bureau, number: int = 1, operation: str = "bank_account") -> list[tuple[str, str]]:
-    """Return lookups of the batch that are charged, far apart, as a rehearsal elsewhere tells."""
+def charged_lookups(
+    desk: Bureau, number: int = 1, operation: str = "bank_account"
+) -> list[tuple[str, str]]:
+    """Return charged lookups of the batch, far apart, from a rehearsal."""
     charged = [each[:2] for each in rehearsed(desk.rows) if each[2] and each[0] == operation]
     return charged[:: max(1, len(charged) // number)][:number]
 
 
 @cache
 def rehearsed(rows: int) -> tuple[tuple[str, str, int], ...]:
-    """Return what a service is asked, and charges, in a night in which nothing is odd."""
+    """Return the service's ledger of a night without odd answers."""
     with TemporaryDirectory() as folder:
         desk = Bureau(Path(folder), rows=rows)
         desk.night()
@@ -53,14 +55,14 @@ def rehearsed(rows: int) -> tuple[tuple[str, str, int], ...]:
 
 
 def is_done(report: dict[str, Any]) -> bool:
-    """Return whether a night went through and may be published."""
+    """Return whether a night completed and may be published."""
     return (report["state"], report["publishable"]) == ("completed", True)
 
 
 def test_a_lookup_without_a_readable_cost_is_bought_twice_in_seven_nights(tmp_path: Path) -> None:
-    """Sent again once, then left alone; each night goes through, and the eighth asks anew."""
+    """It is repeated once, then not sent; each night completes, and the eighth sends it again."""
     desk = Bureau(tmp_path, rows=ROWS)
-    odd = dict(zip(found(desk, len(UNPRICED)), UNPRICED, strict=True))
+    odd = dict(zip(charged_lookups(desk, len(UNPRICED)), UNPRICED, strict=True))
     desk.service.after = lambda operation, identity, _number: odd.get((operation, identity))
     for days in (6, 1):
         report = desk.night().report
@@ -75,7 +77,7 @@ def test_a_lookup_without_a_readable_cost_is_bought_twice_in_seven_nights(tmp_pa
 
 
 def test_the_only_lookup_of_a_night_is_no_outage(tmp_path: Path) -> None:
-    """One customer whose answers are pages: the night goes through, also before a deadline."""
+    """A single customer whose answers are pages: the night completes, also before a deadline."""
     desk = Bureau(tmp_path, rows=1)
     desk.service.after = lambda *_: PAGE
     report = desk.night(checks=["bank_account"], deadline=desk.in_hours(8)).report
@@ -88,7 +90,7 @@ def test_the_only_lookup_of_a_night_is_no_outage(tmp_path: Path) -> None:
 
 
 def test_a_night_of_a_proxys_pages_leaves_no_book_unscreened(tmp_path: Path) -> None:
-    """Three customers in a row are an outage: few calls are made, and the next night asks all."""
+    """Three customers in a row are an outage: few calls are made; the next night asks for all."""
     desk = Bureau(tmp_path, rows=ROWS)
     desk.service.after = lambda *_: PAGE
     report = desk.night().report
@@ -103,7 +105,7 @@ def test_a_night_of_a_proxys_pages_leaves_no_book_unscreened(tmp_path: Path) -> 
 
 
 def test_pages_that_begin_in_the_middle_are_an_outage_of_their_check(tmp_path: Path) -> None:
-    """The other checks go on, and nothing of it has an age."""
+    """The other checks go on; after the outage no lookup has to wait for days."""
     desk = Bureau(tmp_path, rows=ROWS)
     odd = Canned(200, {"status": "success", "data": "moved"})
 
@@ -126,16 +128,16 @@ def test_pages_that_begin_in_the_middle_are_an_outage_of_their_check(tmp_path: P
 
 
 def test_pages_for_three_hours_are_waited_out_before_the_deadline(tmp_path: Path) -> None:
-    """The run looks again every now and then, at a call each, and answers the book that night.
+    """The run tries again now and then, with a call each, and completes the same night.
 
-    What it looked with is sent no more that night than its attempts, and the next night again.
+    The lookups it tries with are sent no more often than their attempts, and again the next night.
     """
     desk = Bureau(tmp_path, rows=ROWS)
     desk.service.after = lambda *_: PAGE if desk.loop.time() < 3 * HOUR else None
     report = desk.night(deadline=desk.in_hours(8)).report
     assert is_done(report)
-    looked_with = sum(part["in_doubt"] for part in report["checks"].values())
-    assert looked_with <= 3 * HOUR / 900 / ATTEMPTS + 1
+    tried_with = sum(part["in_doubt"] for part in report["checks"].values())
+    assert tried_with <= 3 * HOUR / 900 / ATTEMPTS + 1
     assert max(sent(desk).values()) <= ATTEMPTS
     desk.loop.now_s += DAY
     report = desk.night().report
@@ -143,9 +145,9 @@ def test_pages_for_three_hours_are_waited_out_before_the_deadline(tmp_path: Path
 
 
 def test_a_lost_answer_is_sent_for_five_times_a_day_over_all_runs(tmp_path: Path) -> None:
-    """Runs of the same night find the attempts used up; the next night has as many again."""
+    """Other runs of the same night find the attempts used up; the next night has as many again."""
     desk = Bureau(tmp_path, rows=ROWS)
-    odd = dict(zip(found(desk, 2), (LOST, Canned(502, b"bad gateway")), strict=True))
+    odd = dict(zip(charged_lookups(desk, 2), (LOST, Canned(502, b"bad gateway")), strict=True))
     desk.service.after = lambda operation, identity, _number: odd.get((operation, identity))
 
     def times() -> set[int]:
@@ -164,9 +166,9 @@ def test_a_lost_answer_is_sent_for_five_times_a_day_over_all_runs(tmp_path: Path
 
 
 def test_a_book_that_is_left_alone_in_large_part_is_not_publishable(tmp_path: Path) -> None:
-    """The night goes through, since there is nothing to ask; TOLERATED_FAILURE_PCT decides."""
+    """The night completes, as nothing is left to ask; TOLERATED_FAILURE_PCT decides."""
     desk = Bureau(tmp_path, rows=80)
-    odd = set(found(desk, 30))
+    odd = set(charged_lookups(desk, 30))
     desk.service.after = only(*odd, answer=Canned(200, {"data": 1, "meta": {"cost": 10}}))
     report = desk.night().report
     assert (report["state"], report["publishable"]) == ("completed", False)

@@ -1,4 +1,4 @@
-"""Money that leaves the wallet while no run asks: reported, kept until its reason is noted."""
+"""Money that leaves the wallet between runs: reported, and open until its reason is noted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MORE = [customer(number) for number in range(11, 15)]
 
 
 def two_nights(world: World, *, taken: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Screen twice; meanwhile so many naira leave the wallet, or come into it."""
+    """Screen twice; between the runs some naira leave the wallet, or are added if negative."""
     first = world.screen(ROWS).report
     wallet = world.sandbox.wallet
     wallet.drain(taken * NAIRA) if taken > 0 else wallet.top_up(-taken * NAIRA)
@@ -34,16 +34,16 @@ def gaps(world: World) -> list[WalletGap]:
 
 
 def wallet_standing(world: World) -> str | None:
-    """Return what the doctor finds of the wallet; None where it finds nothing."""
+    """Return the doctor's verdict on the wallet; None without a finding."""
     findings = diagnose(world.read_settings()).findings
     return {each.name: each.standing for each in findings}.get("wallet")
 
 
 def test_missing_money_is_reported_until_its_reason_is_noted(world: World) -> None:
-    """The report names amount and both runs, doctor warns, and the journal keeps it open.
+    """The report shows the amount and both runs, doctor warns, and the gap is open in the journal.
 
-    A reason is needed, is noted once, and then nothing is open; a resume keeps it. Where others
-    use the wallet too, what leaves between runs is theirs.
+    A reason is required and noted once; then the gap is closed, also after a resume. If others use
+    the wallet too, gaps are not reported.
     """
     first, second = two_nights(world, taken=241_605)
     run_id = str(second["run_id"])

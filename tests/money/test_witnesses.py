@@ -1,4 +1,4 @@
-"""One odd answer never ends a night, whatever it is and whenever it comes."""
+"""A single odd answer never ends a night, whatever it is and whenever it comes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def failed(report: dict[str, Any]) -> int:
 
 
 def test_one_odd_answer_of_each_kind_is_that_lookups_failure(tmp_path: Path) -> None:
-    """Whatever one lookup is answered, and whenever, all others are asked, paid and kept."""
+    """Whatever answer one lookup gets, and whenever, all other lookups are asked and saved."""
     rehearsal, bureau = Bureau(tmp_path / "before", rows=ROWS), Bureau(tmp_path, rows=ROWS)
     rehearsal.folder.mkdir()
     rehearsal.night()
@@ -56,7 +56,7 @@ def test_one_odd_answer_of_each_kind_is_that_lookups_failure(tmp_path: Path) -> 
 
 
 def test_one_customer_with_several_identifiers_is_one_witness(tmp_path: Path) -> None:
-    """A customer about whom every question is answered oddly, first of all, ends no night."""
+    """A customer with odd answers to all lookups does not end a night, even as the first."""
     asked: dict[str, Any] = {"checks": ("karma",), "karma_identities": tuple(IDENTITIES)}
     bureau = Bureau(tmp_path / "before", rows=ROWS)
     (tmp_path / "before").mkdir()
@@ -65,7 +65,7 @@ def test_one_customer_with_several_identifiers_is_one_witness(tmp_path: Path) ->
     with (bureau.folder / "in.csv").open(encoding="utf-8", newline="") as file:
         theirs = next(row for row in csv.DictReader(file) if first in row.values())
     identities = {theirs[column] for column in IDENTITIES.values()}
-    identities |= {f"+234{theirs['phone'][-10:]}"}  # as it is asked, however the file has it
+    identities |= {f"+234{theirs['phone'][-10:]}"}  # as it is sent, whatever the file's format
 
     bureau = Bureau(tmp_path, rows=ROWS)
     odd = ODD["404 of a proxy"]
