@@ -1,6 +1,6 @@
-"""Both stages of BVN consent in a test: the lines below the flows, against a sandbox in process.
+"""Both stages of BVN consent in a test, without Prefect, against a sandbox in the same process.
 
-No socket and no engine. Customers read their passwords where the sandbox shows them.
+There are no sockets. Customers read their passwords from the sandbox.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.screening import CONSENT, World, customer
 
 
 def asked(number: int, **changes: str) -> dict[str, str]:
-    """Return a made-up customer who consented, with what a BVN record is compared with."""
+    """Return a fictional customer who consented, with data to compare with a BVN record."""
     person = person_of_bvn(f"22{number:09d}")
     return {
         **customer(number),
@@ -42,8 +42,8 @@ def asked(number: int, **changes: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a run left behind."""
+class BvnResult:
+    """The folder and the report of a run."""
 
     folder: Path
     report: dict[str, Any]
@@ -57,44 +57,44 @@ class Told:
 
     @property
     def problems(self) -> list[tuple[str, str]]:
-        """Return line and code of every finding."""
+        """Return line and code of every problem."""
         with (self.folder / "problems.csv").open(encoding="utf-8", newline="") as file:
             return [(row["line"], row["code"]) for row in csv.DictReader(file)]
 
     @property
     def states(self) -> dict[str, int]:
-        """Return how many customers are in each state."""
-        found: dict[str, int] = self.report["states"]
-        return found
+        """Return the number of customers in each state."""
+        states: dict[str, int] = self.report["states"]
+        return states
 
 
 @dataclass
 class BvnWorld(World):
-    """A world in which customers are asked for BVN consent."""
+    """A world for requests and confirmations of BVN consent."""
 
     def __post_init__(self) -> None:
-        """Ask quickly."""
+        """Allow many calls at a time."""
         self.settings = {"max_in_flight": {"bvn": 16}, **self.settings}
 
     def request(
         self,
         rows: Sequence[Mapping[str, str]] | None = None,
         **options: Any,  # noqa: ANN401
-    ) -> Told:
-        """Ask customers."""
+    ) -> BvnResult:
+        """Request consent of customers."""
         if rows is not None:
             options["input"] = str(self.write(rows))
-        return self._ran(BvnRequests, RequestBvns(**{"output": self.out, **options}))
+        return self._run(BvnRequests, RequestBvns(**{"output": self.out, **options}))
 
-    def confirm(self, otps: Mapping[str, str] | Path, **options: Any) -> Told:  # noqa: ANN401
-        """Send passwords on, given by customer or as a file."""
+    def confirm(self, otps: Mapping[str, str] | Path, **options: Any) -> BvnResult:  # noqa: ANN401
+        """Confirm with passwords, passed by customer or as a file."""
         path = otps if isinstance(otps, Path) else self.write_otps(otps)
-        given = ConfirmBvns(**{"output": self.out, "input": str(path), **options})
-        return self._ran(BvnConfirmations, given)
+        parameters = ConfirmBvns(**{"output": self.out, "input": str(path), **options})
+        return self._run(BvnConfirmations, parameters)
 
-    def _ran(self, kind: type[PersonRun[Any, Any]], parameters: Any) -> Told:  # noqa: ANN401 - the kind's own
+    def _run(self, kind: type[PersonRun[Any, Any]], parameters: Any) -> BvnResult:  # noqa: ANN401 - the kind's own
         report = self.run_persons(kind, parameters)
-        return Told(self.folder / "out" / report["run_id"], report)
+        return BvnResult(self.folder / "out" / report["run_id"], report)
 
     def write_otps(self, otps: Mapping[str, str], name: str = "otps.csv") -> Path:
         """Write a file of passwords."""
@@ -104,13 +104,13 @@ class BvnWorld(World):
         return path
 
     def otp(self, row: Mapping[str, str]) -> str | None:
-        """Read a customer's password as the customer does."""
-        held = self.sandbox.otps.as_json(self.sandbox.now(), row["bvn"])
-        return held[0]["otp"] if held else None
+        """Return the password that a customer was sent; None if there is none."""
+        sent = self.sandbox.otps.as_json(self.sandbox.now(), row["bvn"])
+        return sent[0]["otp"] if sent else None
 
     def type_otp(self, link: str, otp: str) -> LinkView:
-        given = (self.read_settings(), link.rpartition("/")[2], otp)
-        return asyncio.run(accept_otp(*given, clock=self.clock, transport=self.transport()))
+        arguments = (self.read_settings(), link.rpartition("/")[2], otp)
+        return asyncio.run(accept_otp(*arguments, clock=self.clock, transport=self.transport()))
 
     def look(self, link: str) -> LinkView:
         with open_journal(self.folder / "home", clock=self.clock) as journal:

@@ -1,4 +1,4 @@
-"""Statements in a test: a few lines of transactions, and the figures that come of them."""
+"""Bank statements in a test: a few transactions, and the figures computed from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AS_OF = datetime(2026, 7, 2, 9, tzinfo=UTC)
 
 
 def cash_flow(home: Path, **settings: Any) -> CashFlow:  # noqa: ANN401 - as Settings has them
-    """Return the figures of a lender with this HOME."""
+    """Return the cash flow rules of a lender with this HOME."""
     return CashFlow.of(Settings(home=home, **settings))
 
 
@@ -65,7 +65,7 @@ def each_month(
 
 
 def alive(months: Iterable[int] = range(1, 7)) -> list[dict[str, Any]]:
-    """Return small spending on the first, the middle and the last days, so that months count."""
+    """Return small debits on the first, the middle and the last days, so that months count."""
     return [
         entry
         for day in (2, 14, 28)
@@ -78,7 +78,7 @@ def figures(
     *statements: Sequence[Mapping[str, Any]],
     accounts: Sequence[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """Return a row for each statement, as of customers who have the same accounts."""
+    """Return a row for each statement; all customers have the same accounts."""
     ids = [f"C{number}" for number in range(len(statements))]
     items = [
         {**each, "customer_id": id_}
@@ -93,12 +93,12 @@ def figures(
 
 
 def matches(lender: CashFlow, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return which rules took which transactions."""
+    """Return the transactions matched by each rule."""
     return lender.matches(*tables(items))
 
 
 def tables(items: Sequence[Mapping[str, Any]]) -> tuple[pa.Table, pa.Table]:
-    """Return transactions and customers as `CashFlow` takes them."""
+    """Return the tables of transactions and customers for `CashFlow`."""
     ids = dict.fromkeys(each["customer_id"] for each in items)
     customers = [{"customer_id": each, "checked_at": AS_OF} for each in ids]
     return (

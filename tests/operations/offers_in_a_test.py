@@ -1,6 +1,6 @@
-"""Offers and loans in a test: a screening run, links for its rows, days that go by.
+"""Offers and loans in a test: a screening run, links for its rows, and days that pass.
 
-All of it in one process, against a sandbox in the same; the screening is `tests.screening`'s.
+Everything runs in one process, the sandbox too; `tests.screening` does the screening.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ PRODUCT = "LP1001"
 
 
 def borrower(number: int, **changes: str) -> dict[str, str]:
-    """Return a made-up customer with a phone and an email of their own, who asks for a loan."""
-    given = {
+    """Return a fictional customer with a unique phone and email, who requests a loan."""
+    fields = {
         "email": f"c{number}@mail.example.com",
         "phone": f"0803{number:07d}",
         "requested_amount": "100000",
     }
-    return customer(number, **{**given, **changes})
+    return customer(number, **{**fields, **changes})
 
 
 @dataclass(frozen=True)
 class Offered:
-    """What a run of offers or of following left behind."""
+    """The folder and the report of a run of offers or of loan tracking."""
 
     folder: Path
     report: dict[str, Any]
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Return the rows of one of its Parquet files."""
-        found: list[dict[str, Any]] = pq.read_table(self.folder / name).to_pylist()
-        return found
+        rows: list[dict[str, Any]] = pq.read_table(self.folder / name).to_pylist()
+        return rows
 
     @property
     def offers(self) -> dict[str, dict[str, Any]]:
@@ -71,7 +71,7 @@ class Offered:
 
 
 class Between(httpx.AsyncBaseTransport):
-    """Answers some requests itself, where the sandbox cannot be brought to say it."""
+    """Answers some requests itself, for answers that the sandbox cannot give."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class Between(httpx.AsyncBaseTransport):
         self._instead = instead
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer, or let the sandbox answer."""
+        """Answer, or forward the request to the sandbox."""
         await request.aread()
         return self._instead(request) or await self._sandbox.handle_async_request(request)
 
 
 class Died(BaseException):
-    """Stands for the end of a process: nothing more of its run is done."""
+    """Simulates the end of a process: the run does nothing more."""
 
 
 class Dying(Runner):
@@ -104,7 +104,7 @@ class Dying(Runner):
         yield
 
     async def step(self, name: str, station: Any, *given: Any, re_entered: bool = False) -> Any:  # noqa: ANN401 - as the station
-        """Carry out a step, but for the one that is the run's end."""
+        """Run a step, or end the run before it."""
         if name == self._at:
             raise Died
         return await super().step(name, station, *given, re_entered=re_entered)
@@ -112,34 +112,34 @@ class Dying(Runner):
 
 @dataclass
 class Lender(World):
-    """A world whose lender offers loans and follows them."""
+    """A world whose lender offers loans and tracks them."""
 
     # answers some requests in the sandbox's place
     instead: Callable[[httpx.Request], httpx.Response | None] = lambda _request: None
 
     def transport(self) -> httpx.AsyncBaseTransport:
-        """Return what carries calls to the sandbox of the world, but for those answered here."""
+        """Return the transport to the sandbox, except for requests that `instead` answers."""
         return Between(super().transport(), self.instead)
 
     def asked(self, night: Night | None, options: dict[str, Any]) -> OfferLoans:
-        """Return parameters of offers."""
-        given = {"output": self.out, **options}
+        """Return the parameters of a run of offers."""
+        parameters = {"output": self.out, **options}
         if night is not None:
-            given = {"run_dir": str(night.folder), "product": PRODUCT, **given}
-        return OfferLoans(**given)
+            parameters = {"run_dir": str(night.folder), "product": PRODUCT, **parameters}
+        return OfferLoans(**parameters)
 
     def offer(self, night: Night | None = None, **options: Any) -> Offered:  # noqa: ANN401
         return asyncio.run(self.ran(LoanOffers, self.asked(night, options)))
 
     def quote(self, night: Night) -> dict[str, Any]:
-        """Return what offering would cost."""
-        asked = self.asked(night, {"quote_only": True})
-        return asyncio.run(run_people(LoanOffers, asked, self.read_settings()))
+        """Return the quote of a run of offers."""
+        parameters = self.asked(night, {"quote_only": True})
+        return asyncio.run(run_people(LoanOffers, parameters, self.read_settings()))
 
-    def track(self, **options: Any) -> Offered:  # noqa: ANN401 - parameters of following
-        """Follow every open loan."""
-        asked = TrackLoans(output=self.out, **options)
-        return asyncio.run(self.ran(LoanTracking, asked))
+    def track(self, **options: Any) -> Offered:  # noqa: ANN401 - parameters of tracking
+        """Track every open loan."""
+        parameters = TrackLoans(output=self.out, **options)
+        return asyncio.run(self.ran(LoanTracking, parameters))
 
     async def ran(
         self,
@@ -147,7 +147,7 @@ class Lender(World):
         parameters: Any,  # noqa: ANN401 - the kind's own
         runner: Runner | None = None,
     ) -> Offered:
-        """Make a run, with the sandbox at the other end."""
+        """Run a flow against the sandbox."""
         report = await run_people(
             kind,
             parameters,
@@ -159,17 +159,17 @@ class Lender(World):
         return Offered(self.folder / "out" / report["run_id"], report)
 
     def dies(self, kind: type[PersonRun[Any, Any]], parameters: Any, at: str) -> str:  # noqa: ANN401
-        """Let a run die at the first of its steps of a name, or inside it; return its id."""
+        """Let a run die before or inside the step `at`; return its id."""
         runner = Dying(at)
         with pytest.raises(Died):
             asyncio.run(self.ran(kind, parameters, runner))
         return runner.run_id
 
     def is_distributor(self, *, now: bool) -> None:
-        """Let the service take the lender's key for a distributor's, or not any more."""
+        """Let the service treat the lender's key as a distributor's, or end that."""
         manners = self.sandbox.manners.model_copy(update={"distributor": now})
         self.sandbox.manners = manners
 
     def on_day(self, day: int) -> None:
-        """Move the sandbox's world to a day."""
+        """Set the sandbox's day."""
         self.sandbox.day = day

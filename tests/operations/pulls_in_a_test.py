@@ -1,7 +1,7 @@
-"""Pulls in a test: the line below the flow, against a sandbox in the same process.
+"""Pulls in a test, without Prefect, against a sandbox in the same process.
 
-No socket, no engine, no browser: customers consent at the sandbox's grants, and the client's
-requests reach its application through httpx's own transport.
+There are no sockets and no browser: customers consent directly in the sandbox's grants, and the
+client's requests reach its application through httpx's own transport.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ CALLBACK = "https://lender.example/callback"
 
 @dataclass
 class Lender(World):
-    """A world in which several pulls share a sandbox, a HOME and an output folder.
+    """A sandbox, a HOME and an output folder for several pulls.
 
-    Customers sign in at the service under the name `<customer_id>@bank.example`, magic ones under
-    their own.
+    Customers sign in to the service as `<customer_id>@bank.example`, magic customers under their
+    own names.
     """
 
     sandbox: Sandbox = field(default_factory=quick_sandbox)
 
     def read_settings(self) -> Settings:
         """Return the lender's settings."""
-        usual = {
+        defaults = {
             "base_url": "http://127.0.0.1:1",
             "api_key": "sandbox-key",
             "home": self.folder / "home",
             "tolerated_failure_pct": 100,
         }
-        return read_settings(**{**usual, **self.settings})
+        return read_settings(**{**defaults, **self.settings})
 
     @contextmanager
     def consents(self) -> Iterator[Consents]:
@@ -70,7 +70,7 @@ class Lender(World):
             grant.expire(self.sandbox.now())
 
     def consent(self, customers: Iterable[str], *scopes: str) -> list[Grant]:
-        """Let customers consent, and keep what comes of it."""
+        """Let customers consent, and save their grants."""
         with self.consents() as consents:
             return [self._consent(consents, each, scopes or (LIST,)) for each in customers]
 
@@ -113,7 +113,7 @@ class Lender(World):
         return self.pull(AccountPull)
 
     async def ask(self, pull: Pull, *, until: int = 10**9) -> None:
-        """Ask every customer; send nothing more once so many are written down."""
+        """Pull every customer; stop the run once `until` customers are saved."""
         session = Caller(run=pull.run, transport=self.transport())
         save_result, done = pull.save_result, []
 
@@ -135,7 +135,7 @@ class Lender(World):
             return list(store.of_customer(consents.customer(customer)))
 
     def typed(self, run_id: str = "*", folder: str = "transactions") -> list[dict[str, Any]]:
-        """Return the typed records of a run, or of all runs in their order."""
+        """Return the typed records of a run, or of all runs in order."""
         paths = sorted((self.folder / "out" / folder).glob(f"*/{run_id}.parquet"))
         return [row for path in paths for row in pq.read_table(path).to_pylist()]
 
@@ -149,23 +149,23 @@ class Lender(World):
 
 
 def held_of(journal: Journal, customer: str) -> dict[str, Any]:
-    """Return what subject access shows of a customer."""
+    """Return what subject access shows about a customer."""
     person = Subject(customer, PULLS, journal.pseudonyms.customer(PULLS, customer), ())
     return gather(journal, [person], Retention())
 
 
 def consent_at(box: SandboxProcess, journal: Journal, customers: Iterable[str]) -> None:
-    """Let customers consent at a sandbox that listens, under their ids, and keep what comes."""
+    """Let customers consent at a sandbox process, under their ids, and save their grants."""
     key = {"Authorization": f"Bearer {box.api_key}"}
     for customer in customers:
         code = box.grant(customer, (LIST,), CALLBACK)
-        given = {"code": code, "grant_type": "authorization_code", "redirect_uri": CALLBACK}
-        answer = box.request("POST", "/v2/aggregator/auth", given, key).raise_for_status()
+        body = {"code": code, "grant_type": "authorization_code", "redirect_uri": CALLBACK}
+        answer = box.request("POST", "/v2/aggregator/auth", body, key).raise_for_status()
         token = TokenAnswer.read(answer.json())
         evidence = {"redirect_uri": CALLBACK}
         Consents(journal).keep(customer, token, asked_scopes=[LIST], evidence=evidence)
 
 
 def username(customer: str) -> str:
-    """Return the name under which a customer signs in at the service."""
+    """Return the name with which a customer signs in to the service."""
     return customer if "@" in customer else f"{customer}@bank.example"

@@ -70,12 +70,12 @@ def test_every_customer_is_in_the_right_state(world: BvnWorld) -> None:
         "unreachable": 1,
         "wrong_otp": 5,
     }
-    told = third.rows
-    assert {told[each]["attempts"] for each in twice} == {2}
-    assert {told[each]["attempts"] for each in once} == {1}
+    by_customer = third.rows
+    assert {by_customer[each]["attempts"] for each in twice} == {2}
+    assert {by_customer[each]["attempts"] for each in once} == {1}
     assert world.charged == "260" == second.report["cost"]["total"].removesuffix(".00")
     assert spent(world) == "260.00"
-    assert sum(float(row["cost"]) for row in told.values()) == 260
+    assert sum(float(row["cost"]) for row in by_customer.values()) == 260
     assert second.report["balance"]["drift"] == "0.00"
     assert len(world.calls("bvn_start")) == 26
     assert len(world.calls("bvn_finish")) == 8 + 18 + 2
@@ -101,23 +101,23 @@ def test_confirmed_rows_hold_the_record_and_say_what_agrees(world: BvnWorld) -> 
     magic = [of_magic(word, 300) for word in ("accounts", "incomplete", "watchlisted")]
     rows = [right, other, swapped, *magic]
     world.request(rows)
-    told = world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows}).rows
-    mine, theirs = told["C1"], bvn_details(right["bvn"])
+    by_customer = world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows}).rows
+    mine, theirs = by_customer["C1"], bvn_details(right["bvn"])
     assert mine["bvn_first_name"] == theirs["first_name"]
     assert mine["bvn_watchlisted"] == theirs["watchlisted"]
     assert str(mine["bvn_dob"]) == theirs["dob"]
     assert (mine["name_match"], mine["dob_match"], mine["phone_match"]) == ("strong", True, True)
     assert mine["phone_explained"] == f"agree: ...{right['phone'][-4:]}"
     assert mine["checked_at"] is not None
-    assert (told["C2"]["name_match"], told["C2"]["dob_match"]) == ("none", False)
-    assert told["C2"]["dob_explained"].startswith("against: 1950-01-02 / ")
-    assert told[swapped["customer_id"]]["dob_explained"].endswith("changed places")
-    listed = told["M-accounts"]
+    assert (by_customer["C2"]["name_match"], by_customer["C2"]["dob_match"]) == ("none", False)
+    assert by_customer["C2"]["dob_explained"].startswith("against: 1950-01-02 / ")
+    assert by_customer[swapped["customer_id"]]["dob_explained"].endswith("changed places")
+    listed = by_customer["M-accounts"]
     assert listed["bvn_accounts"][0]["account_number"]
     assert (listed["dob_match"], listed["bvn_dob"]) == (None, None)
     assert "list of accounts" in listed["dob_explained"]
-    assert told["M-incomplete"]["state"] == "confirmed"
-    assert told["M-watchlisted"]["bvn_watchlisted"] == 1
+    assert by_customer["M-incomplete"]["state"] == "confirmed"
+    assert by_customer["M-watchlisted"]["bvn_watchlisted"] == 1
     with open_journal(world.folder / "home") as journal:
         held = {
             name: gather(journal, lookup_subject(journal, name), Retention())
@@ -143,9 +143,9 @@ def test_second_request_is_made_only_on_purpose(world: BvnWorld) -> None:
     world.request([asked(1, phone=ELSEWHERE), asked(2, phone=ELSEWHERE)])
     more = world.request([asked(1, phone=ELSEWHERE), asked(2, phone=ELSEWHERE), asked(3)])
     assert more.report["checks"]["bvn_start"]["distinct"] == 1
-    told = world.request([asked(1), asked(2, phone=ELSEWHERE), asked(3)])
-    assert told.report["checks"]["bvn_start"]["distinct"] == 1
-    assert told.states == {"awaiting_otp": 2, "wrong_contact": 1}
+    result = world.request([asked(1), asked(2, phone=ELSEWHERE), asked(3)])
+    assert result.report["checks"]["bvn_start"]["distinct"] == 1
+    assert result.states == {"awaiting_otp": 2, "wrong_contact": 1}
     assert len(world.calls("bvn_start")) == 4
     first = world.otp(asked(3))
     world.request([asked(3)], again=True)
@@ -167,9 +167,9 @@ def test_nobody_is_asked_without_consent_and_nobody_twice(world: BvnWorld) -> No
         asked(6, bvn="123"),
         asked(7, bvn=asked(1)["bvn"]),
     ]
-    told = world.request(rows)
-    assert told.states == {"awaiting_otp": 1, "ineligible": 2, "invalid": 1, "refused": 3}
-    assert ("8", "bvn_repeated") in told.problems
+    result = world.request(rows)
+    assert result.states == {"awaiting_otp": 1, "ineligible": 2, "invalid": 1, "refused": 3}
+    assert ("8", "bvn_repeated") in result.problems
     assert len(world.calls()) == 1
 
 
@@ -178,10 +178,10 @@ def test_consent_withdrawn_between_the_stages_stops_the_second(world: BvnWorld) 
     world.request([asked(1), asked(2)])
     otps = {f"C{number}": world.otp(asked(number)) or "" for number in (1, 2)}
     world.request([asked(1, consent_withdrawn_at=days_ago(30)), asked(2)])
-    told = world.confirm(otps)
-    assert ("2", "consent_ended") in told.problems
-    assert (told.rows["C1"]["state"], told.rows["C2"]["state"]) == ("refused", "confirmed")
-    assert told.rows["C1"]["masked_contact"] is None
+    result = world.confirm(otps)
+    assert ("2", "consent_ended") in result.problems
+    assert (result.rows["C1"]["state"], result.rows["C2"]["state"]) == ("refused", "confirmed")
+    assert result.rows["C1"]["masked_contact"] is None
     assert len(world.calls("bvn_finish")) == 1
 
 
@@ -192,8 +192,8 @@ def test_consent_is_judged_again_before_sending(world: BvnWorld) -> None:
     world.request([{**soon, "consent_expires_at": later(hours=2)}])
     otp = world.otp(soon) or ""
     clock.forward(hours=3)
-    told = world.confirm({"C1": otp})
-    assert told.problems == [("2", "consent_ended")]
+    result = world.confirm({"C1": otp})
+    assert result.problems == [("2", "consent_ended")]
     assert world.calls("bvn_finish") == []
 
 
@@ -215,8 +215,8 @@ def test_problems_of_the_file_are_told_and_nothing_is_sent(world: BvnWorld) -> N
         "C9,777777,\nNOBODY,888888,\n,999991,\n246810,not one,\n",
         encoding="utf-8",
     )
-    told = world.confirm(path)
-    assert sorted(told.problems, key=lambda each: int(each[0])) == [
+    result = world.confirm(path)
+    assert sorted(result.problems, key=lambda each: int(each[0])) == [
         ("3", "otp_malformed"),
         ("4", "customer_id_repeated"),
         ("5", "customer_id_repeated"),
@@ -226,12 +226,12 @@ def test_problems_of_the_file_are_told_and_nothing_is_sent(world: BvnWorld) -> N
         ("9", "customer_id_missing"),
         ("10", "otp_malformed"),
     ]
-    assert told.report["rows"] == {"read": 9, "screened": 1, "quarantined": 8}
+    assert result.report["rows"] == {"read": 9, "screened": 1, "quarantined": 8}
     assert [call["outcome"] for call in world.calls("bvn_finish")] == ["wrong_otp"]
-    quarantine = (told.folder / "quarantine.csv").read_text(encoding="utf-8")
+    quarantine = (result.folder / "quarantine.csv").read_text(encoding="utf-8")
     for otp in ("123456", "12345", "654321", "654322", "777777", "888888", "999991", "246810"):
         assert otp not in quarantine, otp
-    with (told.folder / "quarantine.csv").open(encoding="utf-8", newline="") as file:
+    with (result.folder / "quarantine.csv").open(encoding="utf-8", newline="") as file:
         assert next(csv.reader(file)) == ["customer_id", "line", "column", "code", "hint"]
 
 
@@ -283,10 +283,10 @@ def test_lost_answers_are_named_and_not_repeated(world: BvnWorld) -> None:
         0, script=[Scripted("http_502_after_charge", 1, 1, "bvn_finish")]
     )
     mine = asked(int(lost["customer_id"][1:]))
-    told = world.confirm({lost["customer_id"]: world.otp(mine) or ""})
-    row = told.rows[lost["customer_id"]]
-    assert (row["in_doubt"], told.report["cost"]["in_doubt_exposure"]) == ("finish", "20.00")
-    assert told.report["checks"]["bvn_finish"]["in_doubt"] == 1
+    result = world.confirm({lost["customer_id"]: world.otp(mine) or ""})
+    row = result.rows[lost["customer_id"]]
+    assert (row["in_doubt"], result.report["cost"]["in_doubt_exposure"]) == ("finish", "20.00")
+    assert result.report["checks"]["bvn_finish"]["in_doubt"] == 1
     again = world.confirm({lost["customer_id"]: world.otp(mine) or "654321"})
     assert again.problems == [("2", "finish_in_doubt")]
     assert len(world.calls("bvn_finish")) == 1
@@ -305,9 +305,9 @@ def test_killed_between_intent_and_state_is_told_by_the_journal(
     monkeypatch.setattr(BvnRequests, "reload", lambda _: None)
     world.request([asked(1)])
     monkeypatch.undo()
-    told = world.request([asked(1)])
-    assert told.states == {"awaiting_otp": 1}
-    assert told.rows["C1"]["masked_contact"]
+    result = world.request([asked(1)])
+    assert result.states == {"awaiting_otp": 1}
+    assert result.rows["C1"]["masked_contact"]
     assert len(world.calls("bvn_start")) == 1
     otp = world.otp(asked(1)) or ""
     monkeypatch.setattr(BvnConfirmations, "save_result", lambda *_: None)
@@ -327,14 +327,17 @@ def test_watch_list_reaches_later_screening_runs_with_consent_alone(world: BvnWo
     world.confirm({row["customer_id"]: world.otp(row) or "" for row in rows[:2]})
     silent = {**rows[0], "customer_id": "M-silent", "consent_reference": ""}
     night = world.screen([*rows, silent], checks=["karma"])
-    told = {row["customer_id"]: row for row in night.rows}
-    assert [told[each]["bvn_watchlisted"] for each in ("M-watchlisted", "M-details")] == [1, 0]
-    assert [told[each]["bvn_watchlisted"] for each in ("C3", "M-silent")] == [None, None]
-    assert told["M-silent"]["bvn_checked_at"] is None
-    assert told["M-watchlisted"]["bvn_checked_at"] is not None
-    assert told["M-watchlisted"]["decision"] == "decline"
-    assert "CBN_WATCHLIST" in told["M-watchlisted"]["reasons"]
-    assert "CBN_WATCHLIST" not in told["M-silent"]["reasons"]
+    by_customer = {row["customer_id"]: row for row in night.rows}
+    assert [by_customer[each]["bvn_watchlisted"] for each in ("M-watchlisted", "M-details")] == [
+        1,
+        0,
+    ]
+    assert [by_customer[each]["bvn_watchlisted"] for each in ("C3", "M-silent")] == [None, None]
+    assert by_customer["M-silent"]["bvn_checked_at"] is None
+    assert by_customer["M-watchlisted"]["bvn_checked_at"] is not None
+    assert by_customer["M-watchlisted"]["decision"] == "decline"
+    assert "CBN_WATCHLIST" in by_customer["M-watchlisted"]["reasons"]
+    assert "CBN_WATCHLIST" not in by_customer["M-silent"]["reasons"]
 
 
 # --- contacts that are not the registered ones ---
@@ -350,19 +353,19 @@ def test_a_night_with_a_fifth_of_the_contacts_wrong(world: BvnWorld) -> None:
         asked(number, **({"phone": ELSEWHERE} if number % 5 == 0 else {}))
         for number in range(1, CUSTOMERS + 1)
     ]
-    told = world.request(rows)
-    assert (told.report["state"], told.report["stop_reason"]) == ("completed", None)
+    result = world.request(rows)
+    assert (result.report["state"], result.report["stop_reason"]) == ("completed", None)
     wrong = CUSTOMERS // 5
-    assert told.states == {"awaiting_otp": CUSTOMERS - wrong, "wrong_contact": wrong}
+    assert result.states == {"awaiting_otp": CUSTOMERS - wrong, "wrong_contact": wrong}
     for number in range(5, CUSTOMERS + 1, 5):
-        row = told.rows[f"C{number}"]
+        row = result.rows[f"C{number}"]
         registered = person_of_bvn(rows[number - 1]["bvn"]).contacts
         assert row["masked_contact"] == ", ".join(map(masked_contact, registered))
         assert "not the registered one" in row["explained"]
         assert row["otp_link"] is None
-    part = told.report["checks"]["bvn_start"]
+    part = result.report["checks"]["bvn_start"]
     assert (part["failed"], part["in_doubt"], part["free"]) == (0, 0, CUSTOMERS)
-    assert told.report["cost"]["total"] == "0.00"
+    assert result.report["cost"]["total"] == "0.00"
     otps = {row["customer_id"]: world.otp(row) or "" for row in rows if row["phone"] != ELSEWHERE}
     done = world.confirm({**otps, "C5": "123456"})
     assert done.states == {"confirmed": CUSTOMERS - wrong, "wrong_contact": wrong}
@@ -395,10 +398,10 @@ def test_customer_types_the_password_and_is_confirmed(world: BvnWorld) -> None:
     done = world.type_otp(link, f" {world.otp(asked(1))} ")
     assert done.state is OtpLinkState.CONFIRMED
     assert world.charged == "20"
-    told = world.request([asked(1)])
-    assert told.rows["C1"]["state"] == "confirmed"
-    assert told.rows["C1"]["bvn_first_name"]
-    assert told.rows["C1"]["otp_link"] is None
+    result = world.request([asked(1)])
+    assert result.rows["C1"]["state"] == "confirmed"
+    assert result.rows["C1"]["bvn_first_name"]
+    assert result.rows["C1"]["otp_link"] is None
     assert world.type_otp(link, "123456").state is OtpLinkState.CONFIRMED
     clock.forward(days=1, seconds=1)
     assert world.type_otp(other, world.otp(asked(2)) or "").state is OtpLinkState.EXPIRED

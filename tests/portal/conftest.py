@@ -1,4 +1,4 @@
-"""A portal of its own for each test."""
+"""A portal and a browser for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Browsers that hold connections to a server and never send a whole request."""
+"""Clients that hold connections to a server open and never send a whole request."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from contextlib import contextmanager
 
 @contextmanager
 def crowd(port: int, number: int, begins: bytes, drip: bytes = b"") -> Iterator[None]:
-    """Hold so many connections, each of which is opened anew as soon as it is closed.
+    """Hold connections open, each of which is reopened as soon as it is closed.
 
     Args:
         port: of the server on this machine.
-        number: how many.
-        begins: what each sends first.
-        drip: what it sends again and again; nothing where it is empty.
+        number: number of connections.
+        begins: the bytes that each sends first.
+        drip: the bytes that it then sends repeatedly; empty for none.
     """
     loop = asyncio.new_event_loop()
-    open_ones: set[int] = set()
+    opened: set[int] = set()
     full, over = threading.Event(), asyncio.Event()
 
-    async def hold(own: int) -> None:
+    async def hold(index: int) -> None:
         while True:
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(begins)
                 await writer.drain()
-                open_ones.add(own)
-                if len(open_ones) == number:
+                opened.add(index)
+                if len(opened) == number:
                     full.set()
                 while drip and not reader.at_eof() and not writer.is_closing():
                     writer.write(drip)
@@ -40,14 +40,14 @@ def crowd(port: int, number: int, begins: bytes, drip: bytes = b"") -> Iterator[
                 pass
             await asyncio.sleep(0.05)
 
-    async def all_of_them() -> None:
-        tasks = [asyncio.ensure_future(hold(own)) for own in range(number)]
+    async def hold_all() -> None:
+        tasks = [asyncio.ensure_future(hold(index)) for index in range(number)]
         await over.wait()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    thread = threading.Thread(target=loop.run_until_complete, args=(all_of_them(),), daemon=True)
+    thread = threading.Thread(target=loop.run_until_complete, args=(hold_all(),), daemon=True)
     thread.start()
     assert full.wait(60), "the connections were not opened"
     try:
@@ -67,4 +67,4 @@ CROWDS = (
     ("half a head, opened again at once", 300, HALF, b""),
     ("a body a byte at a time", 220, BODY, b"x"),
 )
-"""What it is, how many, and what each sends first and then."""
+"""A description, the number of connections, and the bytes that each sends first and repeatedly."""

@@ -1,6 +1,6 @@
-"""A portal, a consent screen and browsers in one process: no socket, and a clock that is set.
+"""A portal, a consent screen and browsers in one process, without sockets and with a set clock.
 
-A `Visitor` is one browser: it keeps cookies and follows nothing by itself.
+A `Visitor` is a browser that stores cookies and does not follow redirects.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ CUSTOMER = "CUST-7700155-OBI"
 
 
 def heading(page: httpx.Response) -> str:
-    found = re.search(r"<h1>(.*?)</h1>", page.text)
-    assert found, page.text
-    return found[1]
+    match = re.search(r"<h1>(.*?)</h1>", page.text)
+    assert match, page.text
+    return match[1]
 
 
 @dataclass
 class Clock:
-    """An instant in microseconds that tests move on."""
+    """A clock, in microseconds, that tests can advance."""
 
     ahead: timedelta = timedelta()
 
     def __call__(self) -> int:
-        """Return the present instant."""
+        """Return the current instant."""
         return system_clock() + self.ahead // timedelta(microseconds=1)
 
     def forward(self, **time: float) -> None:
-        """Move on."""
+        """Advance the clock."""
         self.ahead += timedelta(**time)
 
 
 def settings_in(folder: Path, **changes: Any) -> Settings:  # noqa: ANN401 - any setting
     """Return the settings of a portal behind a proxy."""
-    usual: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "base_url": "http://127.0.0.1:1",
         "api_key": "sandbox-key",
         "home": folder / "home",
@@ -68,12 +68,12 @@ def settings_in(folder: Path, **changes: Any) -> Settings:  # noqa: ANN401 - any
         "portal_name": "Palmwine Credit",
         "portal_contact": "0700 123 4567",
     }
-    return read_settings(_env_file=None, **{**usual, **changes})
+    return read_settings(_env_file=None, **{**defaults, **changes})
 
 
 @dataclass
 class Town:
-    """One portal over one journal, one sandbox, and as many browsers as wanted."""
+    """One portal with one journal and one sandbox, for any number of browsers."""
 
     folder: Path
     sandbox: Sandbox = field(default_factory=quick_sandbox)
@@ -110,7 +110,7 @@ class Town:
 
 @dataclass
 class Visitor:
-    """One browser of one customer."""
+    """A customer's browser."""
 
     town: Town
     signs_in_as: str = "ada@customers.example"
@@ -135,19 +135,19 @@ class Visitor:
         return answer.headers["location"]
 
     async def decide(self, screen: str, decision: str = "allow") -> str:
-        """Decide on the consent screen, and return where the browser is sent."""
+        """Decide on the consent screen, and return the address of the redirect."""
         form = {"customer": self.signs_in_as, "decision": decision}
         answer = await self.screen.post(screen, data=form)
         assert answer.status_code == 303, answer.text
         return answer.headers["location"]
 
     async def walk(self, token: str, decision: str = "allow") -> httpx.Response:
-        """Go the whole way, and return the page that tells how it went."""
+        """Go from the link through the consent screen, and return the page of the result."""
         back = await self.decide(await self.depart(token), decision)
         return await self.arrive(back)
 
     async def arrive(self, back: str) -> httpx.Response:
-        """Come back, and go on to the page that tells how it went."""
+        """Follow the redirect back, and return the page of the result."""
         answer = await self.browser.get(back)
         if answer.status_code != 303:
             return answer
