@@ -384,9 +384,9 @@ def read_code(text: str) -> tuple[str, str]:
     if "error" in query:
         denied = query["error"] == "access_denied"
         raise InputError(
-            "the customer did not allow it; nothing was kept"
+            "the customer did not allow it; nothing was saved"
             if denied
-            else "the consent screen reported an error instead of a code; nothing was kept"
+            else "the consent screen reported an error instead of a code; nothing was saved"
         )
     if not query.get("code"):
         raise InputError(

@@ -405,8 +405,8 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         if doubtful := counts[OfferState.IN_DOUBT]:
             self.run.stops.notices.append(
                 f"{doubtful:,} links are in doubt: the call was sent and its answer lost, so that "
-                "a link may exist that nobody here knows; no machine asks again, see state "
-                f"in_doubt in {OFFERS_CSV}; --again makes them another"
+                "a link may exist that is not known here; the call is not repeated automatically, "
+                f"see state in_doubt in {OFFERS_CSV}; --again makes another link"
             )
         more = {
             **self._head(),

@@ -247,7 +247,7 @@ class CashFlow:
                 for statement in connection.extract_statements(self.definitions):
                     if statement.type is not duckdb.StatementType.CREATE:
                         raise SettingsError(
-                            f"{self.name}: only CREATE TABLE and CREATE VIEW may stand here, not "
+                            f"{self.name}: only CREATE TABLE and CREATE VIEW are allowed here, not "
                             f"{statement.type.name}; {_ABOUT}"
                         )
                     connection.execute(statement)

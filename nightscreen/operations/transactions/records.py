@@ -59,8 +59,8 @@ MONEY: Final = pa.decimal128(38, 6)  # in naira, or in the record's `currency`
 _MONEY_DIGITS, _MONEY_PLACES = 32, 6
 NOT_A_RECORD, TOO_DEEP, REPEATED_ID = "not_a_record", "too_deep", "repeated_id"
 HINTS: Final = {
-    NOT_A_RECORD: "the service listed something that is no record; it is kept sealed",
-    TOO_DEEP: "the record is nested beyond reason",
+    NOT_A_RECORD: "the service listed something that is not a record; it is stored sealed",
+    TOO_DEEP: "the record is nested too deeply",
     REPEATED_ID: "another record of the list has the same id and other content",
     "money_unreadable": "the field holds no decimal number that six places can keep",
     "instant_unreadable": "the field holds no date and time that exists",
@@ -312,7 +312,7 @@ def load_fields(
     columns = [each.name for each in (*BEFORE, EXTRA)] + [each.column for each in table.field]
     repeated = next((name for name in columns if columns.count(name) > 1), None)
     if repeated is not None:
-        raise SettingsError(f"{path.name}: the column {repeated} stands there twice")
+        raise SettingsError(f"{path.name}: the column {repeated} is declared twice")
     return RecordFields(table, kind)
 
 
