@@ -334,7 +334,8 @@ class Connection(asyncio.Protocol):
             raise httpx.ProxyError("no HTTP answer") from None
         if not answer.is_success:
             self.close()
-            raise httpx.ProxyError(f"{answer.status_code} {answer.reason_phrase}")
+            reason = answer.extensions["reason_phrase"].decode("latin-1")
+            raise httpx.ProxyError(f"{answer.status_code} {reason}".rstrip())
         inner, transport = Connection(), cast("asyncio.Transport", self._transport)
         try:
             secured = await asyncio.get_running_loop().start_tls(
@@ -344,6 +345,7 @@ class Connection(asyncio.Protocol):
             self.close()
             raise
         if secured is None:  # the proxy has closed the connection
+            self.close()
             raise ConnectionAbortedError
         inner.connection_made(secured)
         return inner

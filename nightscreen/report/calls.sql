@@ -89,7 +89,8 @@ FROM (
 GROUP BY name;
 
 -- name: ends
--- `late`: a call whose answer was lost may be charged until it has taken twice its time so far.
+-- A call whose answer was lost may be charged until it has taken twice its time so far, but at
+-- most `late` longer.
 WITH first AS (
     SELECT place AS first_place, alone AS first_alone, balance + cost AS before_first,
         doubt > 0 AS first_doubt

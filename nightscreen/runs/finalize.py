@@ -100,7 +100,7 @@ def write_rows(run: ScreeningRun) -> WrittenRows:
     if written.pending and run.stops.ending()[0] == COMPLETED:  # answers were erased meanwhile
         run.stops.stop(StopReason.FAILURES)
         run.stops.notices.append(
-            f"{written.pending} answers that were stored when the run began have been erased: "
+            f"{written.pending} answers that were stored when the run began are no longer there: "
             "resume the run to ask for them"
         )
     return written

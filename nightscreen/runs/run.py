@@ -70,11 +70,12 @@ def open_api_run(
         JournalError: the journal cannot be used.
     """
     require_service(settings, quote_only=only_quotes(given))
+    identity = None if given.run else identify(given)  # a wrong input leaves no journal behind
     with ExitStack() as opened:
         journal = open_journal(settings, opened, clock)
         earlier = find_earlier(journal, given.run, flow)
         parameters = given if earlier is None else _with_earlier(given, earlier)
-        batch, input_digest = identify(parameters)
+        batch, input_digest = identity or identify(parameters)
         if input_digest:
             require_same_input(earlier, input_digest)
         run_id = run_id_for(journal, earlier)

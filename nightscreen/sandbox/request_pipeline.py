@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, Field, create_model
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from nightscreen.sandbox import wire
 from nightscreen.sandbox.faults import FAULTS
@@ -132,14 +132,17 @@ class Call:
     priced: bool = False
     price: int = 0
 
-    def refuse(self, message: str) -> None:
-        """Refuse a malformed value; what is found first counts."""
-        self.refusal = self.refusal or message
+    def refuse(self, message: str, *, first: bool = False) -> None:
+        """Refuse a malformed value; what is found first counts, unless it goes before all else."""
+        self.refusal = message if first else self.refusal or message
 
     async def decide(self) -> Answer:
         """Decide the call; see the module's first line for the order."""
         operation, sandbox = self.operation, self.sandbox
-        raw = await self.request.body() if self.request.method != "GET" else b""
+        try:
+            raw = await self.request.body() if self.request.method != "GET" else b""
+        except ClientDisconnect:  # half a body is no JSON; the ledger has the call all the same
+            raw = b"{"
         refused = operation.door(self)
         if refused:
             self._read()

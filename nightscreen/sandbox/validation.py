@@ -47,7 +47,7 @@ def _read(call: Call) -> None:
     given = call.fields
     for name, (digits, text) in _FORMS.items():
         if name in given and not is_digits(given[name], digits):
-            call.refuse(text)
+            call.refuse(text, first=name == "bvn")
     if call.missing:
         call.hangs = "missing_field"
     elif not given.get("image", "http://").startswith(("http://", "https://")):

@@ -28,7 +28,7 @@ _ELSEWHERE = ("transactions", "records", "items", "accounts")
 
 
 def _scope(value: object) -> str | None:
-    return None if value is None else read_text(value) or ""
+    return "" if value == "" else read_text(value)
 
 
 class TokenAnswer(Record):
@@ -45,7 +45,7 @@ class TokenAnswer(Record):
     def scopes(self) -> tuple[str, ...] | None:
         """Return the named scopes; None if all that was asked is granted (OAuth 2.0, 5.1)."""
         if self.scope is None:
-            return None
+            return () if "scope" in self.extra else None  # it was there and could not be read
         return tuple(dict.fromkeys(self.scope.replace(",", " ").split()))
 
 

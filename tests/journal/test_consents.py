@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from nightscreen.journal import Journal
 from nightscreen.journal.consents import REPLACED, Consents
 from nightscreen.operations.consents.links import AskedConsent, ConsentLinks, Refusal
@@ -33,6 +35,25 @@ def kept(consents: Consents, customer: str = "C-1", **changes: str | None) -> st
 def tokens_of(consents: Consents, grant_id: str) -> Tokens | None:
     grant = consents.find(grant_id)
     return None if grant is None else grant.tokens
+
+
+@pytest.mark.parametrize(
+    ("given", "scopes", "extra"),
+    [
+        ({}, None, {}),
+        ({"scope": None}, None, {}),
+        ({"scope": ""}, (), {}),
+        ({"scope": f"{LIST},{VIEW} {LIST}"}, (LIST, VIEW), {}),
+        ({"scope": [LIST]}, (), {"scope": [LIST]}),
+    ],
+    ids=["absent", "null", "blank", "named", "unreadable"],
+)
+def test_scopes_of_a_token(
+    given: dict[str, object], scopes: tuple[str, ...] | None, extra: dict[str, object]
+) -> None:
+    """Absent means all that was asked; what is there and names none grants nothing, and is kept."""
+    answer = TokenAnswer.read({"access_token": "t", **given})
+    assert (answer.scopes, answer.extra) == (scopes, extra)
 
 
 def test_new_consent_replaces_the_live_one_and_keeps_its_history(journal: Journal) -> None:

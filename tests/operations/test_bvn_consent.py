@@ -21,6 +21,7 @@ from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.sandbox.otp import masked_contact
 from nightscreen.sandbox.people import bvn_details, person_of_bvn
+from nightscreen.schemas.bvn import RequestBvns
 from nightscreen.schemas.clock import LAGOS, MICROS
 from nightscreen.schemas.errors import InputError
 from tests.left_behind import everything
@@ -204,6 +205,11 @@ def later(**ahead: int) -> str:
 
 def test_problems_of_the_file_are_told_and_nothing_is_sent(world: BvnWorld) -> None:
     """Unknown, unasked, repeated, malformed and missing: each has its code; no password shows."""
+    wrong = world.folder / "wrong.csv"
+    wrong.write_text("name,otp\nAda,123456\n", encoding="utf-8")
+    with pytest.raises(InputError, match="customer_id"):
+        world.run_persons(BvnRequests, RequestBvns(input=str(wrong), output=world.out))
+    assert not world.read_settings().home.exists()  # no journal, no key
     with pytest.raises(InputError, match="customer_id,otp"):
         world.confirm(world.write([asked(1)], "wrong.csv"))
     world.request([asked(number) for number in range(1, 6)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -35,16 +36,22 @@ def test_every_call_bears_what_is_declared_for_its_check_and_purpose(tmp_path: P
     world = World(tmp_path)
     (tmp_path / "home").mkdir(mode=0o700)
     (tmp_path / "home" / "declarations.toml").write_text(BASES, "utf-8")
-    night = world.screen([customer(1)], checks=["karma", "bank_account"])
-    found = {
-        row["check"]: (row["lawful_basis"], row["basis_reference"], row["basis_assessed_on"])
-        for row in pq.read_table(night.folder / "calls.parquet").to_pylist()
-    }
-    assert found["karma"] == ("legitimate interest", "LIA-7", date(2026, 2, 1))
-    assert found["bank_account"] == ("undeclared", None, None)
-    applying = read_declarations(world.read_settings()).basis_of("karma", "origination")
-    assert applying is not None
-    assert (applying.basis, applying.reference) == ("contract", "MEMO-2")
+    found: dict[tuple[str, str], tuple[Any, ...]] = {}
+    for purpose, row in (("portfolio", customer(1)), ("origination", customer(2))):
+        night = world.screen(
+            [row], checks=["karma", "bank_account"], purpose=purpose, batch=purpose
+        )
+        found |= {
+            (call["check"], purpose): (
+                call["lawful_basis"],
+                call["basis_reference"],
+                call["basis_assessed_on"],
+            )
+            for call in pq.read_table(night.folder / "calls.parquet").to_pylist()
+        }
+    assert found["karma", "portfolio"] == ("legitimate interest", "LIA-7", date(2026, 2, 1))
+    assert found["karma", "origination"] == ("contract", "MEMO-2", date(2026, 1, 1))
+    assert found["bank_account", "portfolio"] == ("undeclared", None, None)
 
 
 def test_every_operation_can_be_declared() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import httpx
 import pytest
 
@@ -41,6 +43,25 @@ def test_caller_who_leaves_is_charged_all_the_same(caller: Caller) -> None:
     caller.sandbox.wait_until_idle()
     entry = caller.sandbox.ledger()["entries"][-1]
     assert (entry["delivery"], entry["charged"]) == ("abandoned", "10")
+
+
+def test_caller_who_leaves_in_the_middle_of_a_body_is_in_the_ledger(caller: Caller) -> None:
+    """Half a body is no JSON: refused, free, and an entry all the same."""
+    host, _, port = caller.sandbox.url.removeprefix("http://").partition(":")
+    lines = [
+        f"POST /v2/verification/bvn/{LISTED}/selfies HTTP/1.1",
+        f"Host: {host}:{port}",
+        *(f"{name}: {value}" for name, value in caller.headers.items()),
+        "Content-Length: 100",
+    ]
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall("\r\n".join([*lines, "", '{"image"']).encode())
+    for _ in range(100):
+        entries = caller.sandbox.ledger()["entries"]
+        if entries:
+            break
+        caller.sandbox.wait_until_idle()
+    assert [(each["outcome"], each["charged"]) for each in entries] == [("malformed_json", "0")]
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
