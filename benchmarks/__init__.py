@@ -1,6 +1,6 @@
-"""Benchmarks: each prints a table and says how to read it."""
+"""Benchmarks: each prints a table, and its docstring explains how to read it."""
 
 from nightscreen.files.memory_tuning import choose_allocator, collect_seldom
 
 collect_seldom()
-choose_allocator()  # as the command line does, before anything loads Arrow
+choose_allocator()  # like the command line, before anything loads Arrow

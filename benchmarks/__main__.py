@@ -1,6 +1,6 @@
-"""The short form of every benchmark, one after the other: `make bench`, some minutes.
+"""Run the short form of every benchmark, one after the other (`make bench`): a few minutes.
 
-`python -m benchmarks --long` takes the whole tables, which is two hours or more; best on a quiet
+`python -m benchmarks --long` measures the full tables. It takes two hours or more; use an idle
 machine.
 """
 
@@ -32,9 +32,9 @@ LONG_FORMS = (
 
 
 def main() -> None:
-    """Run each in a process of its own, so that none warms the next."""
+    """Run each benchmark in its own process, so that none warms up the next."""
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
-    parser.add_argument("--long", action="store_true", help="take the whole tables")
+    parser.add_argument("--long", action="store_true", help="measure the full tables")
     for words in LONG_FORMS if parser.parse_args().long else SHORT_FORMS:
         module, *options = words.split()
         print(f"\n== python -m benchmarks.{words}\n", flush=True)

@@ -1,12 +1,12 @@
-"""nightscreen beside what a user would write instead, in one run against one simulator.
+"""Compare nightscreen with what a user would write instead, against one simulator.
 
 `python -m benchmarks.compare [--lookups N] [--cap N] [--rounds N]`. Every contestant asks karma
-about the same customers, as many at a time, at 20 ms a call; rounds are interleaved and the least
-CPU of each counts. Then the same file is given to each a second time, as the next night does: `paid
-twice` is what that cost in naira for something that was paid for already.
+about the same customers, with the same number of calls in flight, at 20 ms per call. Rounds are
+interleaved and the least CPU of each counts. Each then gets the same file again, as on the next
+night: `paid twice` is the cost in naira of answers that were already paid for.
 
-How to read it: CPU a lookup and its ratio to bare httpx. dlt lives in an environment of its own
-under `build/bench`, made here where the package index allows; else it is left out, and said so.
+How to read it: CPU per lookup, and its ratio to plain httpx. dlt has its own environment under
+`build/bench`, which is created if the package index can be reached; otherwise it is left out.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ LATENCY_MS = 20
 BASE = "asyncio over httpx"
 _HERE = Path(__file__).parent
 _VENV = _HERE.parent / "build" / "bench" / "venv"
-_PATIENCE_S = 900
+_TIMEOUT_S = 900
 
 
 def own_python() -> str | None:
-    """Return the interpreter that has dlt, made if there is none; None where it cannot be had."""
+    """Return a Python interpreter that has dlt, installed if needed; None if that fails."""
     python = _VENV / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", _VENV], check=True)
-    wanted = str(_HERE / "requirements.txt")
-    install = [str(python), "-m", "pip", "install", "--quiet", "-r", wanted]
-    knows = subprocess.run([python, "-c", "import dlt, requests"], check=False, capture_output=True)
-    if knows.returncode and subprocess.run(install, check=False, capture_output=True).returncode:
+    requirements = str(_HERE / "requirements.txt")
+    install = [str(python), "-m", "pip", "install", "--quiet", "-r", requirements]
+    probe = subprocess.run([python, "-c", "import dlt, requests"], check=False, capture_output=True)
+    if probe.returncode and subprocess.run(install, check=False, capture_output=True).returncode:
         return None
     return str(python)
 
 
 def customers(file: Path, number: int) -> None:
-    """Write a file of people whose BVN is on the blacklist or not, as it happens."""
+    """Write a file of fictional people, some of whom are on the blacklist by BVN."""
     with file.open("w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out)
         writer.writerow(("customer_id", "bvn", "first_name", "last_name"))
@@ -57,9 +57,9 @@ def customers(file: Path, number: int) -> None:
 
 
 def run(name: str, python: str, sandbox: SandboxProcess, folder: Path, cap: int) -> dict[str, Any]:
-    """Have one contestant carry the file through in a process of its own."""
+    """Run one contestant over the file in its own process; return its figures."""
     words = [name, sandbox.url, sandbox.api_key, str(folder.parent / "in.csv"), str(folder)]
-    engine = tempfile.mkdtemp(dir=folder.parent)  # of the engine, new for each run
+    engine = tempfile.mkdtemp(dir=folder.parent)  # the engine's folder, new for each run
     settings = {"PREFECT_HOME": engine, "PREFECT_LOGGING_LEVEL": "CRITICAL", "DO_NOT_TRACK": "1"}
     settings |= {"PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true", "PREFECT_API_URL": ""}
     settings |= {"PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "300"}
@@ -70,9 +70,9 @@ def run(name: str, python: str, sandbox: SandboxProcess, folder: Path, cap: int)
         capture_output=True,
         text=True,
         env={**os.environ, **settings},
-        timeout=_PATIENCE_S,
+        timeout=_TIMEOUT_S,
     )
-    if done.returncode:  # only then: the engine has much to say when its server ends
+    if done.returncode:  # only then: the engine logs much when its server ends
         sys.stderr.write(done.stderr)
         done.check_returncode()
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -80,8 +80,8 @@ def run(name: str, python: str, sandbox: SandboxProcess, folder: Path, cap: int)
 
 
 def compare(lookups: int, cap: int, rounds: int) -> dict[str, dict[str, float]]:
-    """Return CPU and wall seconds of a lookup, and naira paid twice, by contestant."""
-    found: dict[str, dict[str, float]] = {}
+    """Return calls, CPU and wall seconds, and naira paid twice, by contestant."""
+    results: dict[str, dict[str, float]] = {}
     pythons = dict.fromkeys(CONTESTANTS, sys.executable)
     dlt = own_python()
     if dlt is None:
@@ -98,7 +98,7 @@ def compare(lookups: int, cap: int, rounds: int) -> dict[str, dict[str, float]]:
                 folder = Path(made) / f"{round_}-{name.split()[-1]}"
                 figures = run(name, python, sandbox, folder, cap)
                 assert figures["calls"] == lookups, (name, figures)
-                best = found.setdefault(name, figures)
+                best = results.setdefault(name, figures)
                 if figures["cpu_s"] < best["cpu_s"]:
                     best |= figures
                 if round_ == 0:
@@ -106,7 +106,7 @@ def compare(lookups: int, cap: int, rounds: int) -> dict[str, dict[str, float]]:
                     run(name, python, sandbox, folder, cap)
                     twice = sandbox.totals()["totals"]["charged"]
                     best["paid_twice"] = float(twice) - float(once)
-    return found
+    return results
 
 
 def main() -> None:
@@ -117,13 +117,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     print(run_words())
-    found = compare(given.lookups, given.cap, given.rounds)
-    base = found[BASE]["cpu_s"]
+    results = compare(given.lookups, given.cap, given.rounds)
+    base = results[BASE]["cpu_s"]
     print(
         f"{given.lookups:,} lookups, cap {given.cap}, {given.rounds} rounds; {load_words()} now\n"
     )
     print("| | CPU ms a lookup | to httpx | wall s | paid twice, ₦ |\n|---|---|---|---|---|")
-    for name, figures in found.items():
+    for name, figures in results.items():
         cpu = figures["cpu_s"]
         print(
             f"| {name} | {1000 * cpu / given.lookups:.2f} | {cpu / base:.2f} | "

@@ -1,8 +1,8 @@
-"""What a user would write instead, and the whole line: one lookup a customer, answers kept.
+"""The contestants of `benchmarks.compare`: one karma lookup per customer, answers saved.
 
 `python -m benchmarks.contestants NAME URL KEY FILE FOLDER CAP` prints calls, CPU and wall seconds
-as JSON. `benchmarks.compare` runs them beside each other, some in an environment of their own: so
-each imports what it needs when it is called, and nothing here needs nightscreen but the line.
+as JSON. `benchmarks.compare` runs them, dlt in its own environment. So each imports what it needs
+when it is called, and only nightscreen's own contestant imports nightscreen.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Job:
     """One measurement.
 
     Attributes:
-        url: the service.
-        key: its key.
+        url: the service's address.
+        key: the service's key.
         file: CSV of customers.
-        folder: where answers go.
+        folder: where answers are written.
         cap: calls in flight.
     """
 
@@ -57,30 +57,30 @@ class Job:
             return [row["bvn"] for row in csv.DictReader(file)]
 
     def begin(self) -> None:
-        """Begin to measure: what was imported and started before is not counted."""
+        """Begin to measure: imports and processes started before are not counted."""
         self._begun = tree_cpu_s(), time.perf_counter()
 
     def figures(self, calls: int) -> dict[str, float]:
-        """Return what it took since the beginning, children included."""
+        """Return the calls, and CPU and wall seconds since `begin`, including child processes."""
         cpu, wall = self._begun
         return {"calls": calls, "cpu_s": tree_cpu_s() - cpu, "wall_s": time.perf_counter() - wall}
 
     async def gather(self, ask: Ask) -> int:
-        """Ask about every customer, as many at a time as the cap, and write the answers down."""
+        """Ask about every customer, with at most `cap` calls in flight, and write the answers."""
         limit = asyncio.Semaphore(self.cap)
 
-        async def one(bvn: str) -> object:
+        async def limited(bvn: str) -> object:
             async with limit:
                 return await ask(bvn)
 
-        answers = await asyncio.gather(*(one(bvn) for bvn in self.bvns()))
+        answers = await asyncio.gather(*(limited(bvn) for bvn in self.bvns()))
         (self.folder / "answers.json").write_text(json.dumps(answers), "utf-8")
         return len(answers)
 
 
 async def over_httpx(job: Job) -> int:
     """`asyncio.gather` over one `httpx.AsyncClient`."""
-    import httpx  # noqa: PLC0415 - see the module's first lines
+    import httpx  # noqa: PLC0415 - see the module's docstring
 
     limits = httpx.Limits(max_connections=job.cap, max_keepalive_connections=job.cap)
     async with httpx.AsyncClient(
@@ -95,7 +95,7 @@ async def over_httpx(job: Job) -> int:
 
 
 async def over_aiohttp(job: Job) -> int:
-    """`asyncio.gather` over one `aiohttp.ClientSession`, which sends a lost GET again by itself."""
+    """`asyncio.gather` over one `aiohttp.ClientSession`, which repeats a lost GET."""
     import aiohttp  # noqa: PLC0415
 
     connector = aiohttp.TCPConnector(limit=job.cap)
@@ -110,7 +110,7 @@ async def over_aiohttp(job: Job) -> int:
 
 
 async def prefect_tasks(job: Job) -> int:
-    """A flow with a task run for each lookup; the engine's server is a child, and counted."""
+    """A flow with one task run per lookup; the engine's server is a child and counted."""
     import httpx  # noqa: PLC0415
     from prefect import flow, task  # noqa: PLC0415
 
@@ -150,15 +150,15 @@ async def dlt_pipeline(job: Job) -> int:
         return {**customer, **answer.json()}
 
     target = dlt.destinations.filesystem(f"file://{job.folder / 'dlt'}")
-    place = {"pipelines_dir": str(job.folder / "state"), "dataset_name": "karma"}
-    pipeline = dlt.pipeline("screen", destination=target, **place)
+    options = {"pipelines_dir": str(job.folder / "state"), "dataset_name": "karma"}
+    pipeline = dlt.pipeline("screen", destination=target, **options)
     job.begin()
     await asyncio.to_thread(pipeline.run, karma, loader_file_format="parquet")
     return len(job.bvns())
 
 
 async def the_line(job: Job) -> int:
-    """`run_screening`: journal, caps, report and manifest included."""
+    """`run_screening`, with journal, caps, report and manifest."""
     from nightscreen.config.parameters import ScreenBatch  # noqa: PLC0415
     from nightscreen.config.settings import read_settings  # noqa: PLC0415
     from nightscreen.runs.screening import run_screening  # noqa: PLC0415
@@ -182,7 +182,7 @@ CONTESTANTS: dict[str, Callable[[Job], Awaitable[int]]] = {
 
 
 async def measure(name: str, job: Job) -> dict[str, float]:
-    """Have one contestant ask about every customer."""
+    """Run one contestant; return its figures."""
     job.folder.mkdir(parents=True, exist_ok=True)
     return job.figures(await CONTESTANTS[name](job))
 

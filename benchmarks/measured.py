@@ -1,6 +1,6 @@
-"""What every benchmark says about the machine, and CPU of a process with all it started.
+"""Describe the machine, and measure the CPU time of a process and its descendants.
 
-Standard library only: programs of other environments use it as well. Nothing is compared here.
+Standard library only: programs of other environments import it too.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ _CPU_FIELDS = slice(11, 15)
 
 
 def load_words() -> str:
-    """Say how busy the machine is; a figure without it is worth little."""
+    """Return the machine's load, without which a figure means little."""
     return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
 
 
 def run_words() -> str:
-    """Say what a table was taken on, and when."""
-    found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    processor = found[1] if found else platform.machine()
+    """Return the machine, its load, the Python version and the time."""
+    model = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    processor = model[1] if model else platform.machine()
     python = f"{platform.python_implementation()} {platform.python_version()}"
     when = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     return f"{processor}, {load_words()}, {platform.system()}, {python}, {when}"
 
 
 def tree_cpu_s(root: int | None = None) -> float:
-    """Return the CPU seconds of a process, of what it started, and of what of that has ended."""
+    """Return the CPU seconds of a process and its descendants, including those that have ended."""
     spent = _processes()[1]
     return sum(spent.get(pid, 0.0) for pid in process_tree(root or os.getpid()))
 
 
 def process_tree(root: int) -> set[int]:
-    """Return a process and all it started that live."""
+    """Return the ids of a process and its live descendants."""
     parents = _processes()[0]
-    mine = {root}
+    tree = {root}
     grows = True
     while grows:
-        more = {pid for pid, parent in parents.items() if parent in mine} - mine
-        mine |= more
+        more = {pid for pid, parent in parents.items() if parent in tree} - tree
+        tree |= more
         grows = bool(more)
-    return mine
+    return tree
 
 
 def _processes() -> tuple[dict[int, int], dict[int, float]]:

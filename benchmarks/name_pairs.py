@@ -1,9 +1,8 @@
-"""Labelled pairs of names: is an account the customer's, by its name alone?
+"""Make labelled pairs of names: does an account belong to the customer, by its name alone?
 
-Pairs are made from names of their own (`benchmarks/names`), by a seed. Half of those names makes
-the set that rules may be tuned on, the other half the set that counts: no name of one is in the
-other. `strong` is what verifies an account whose BVN is not reported. `benchmarks.quality` prints
-the tables.
+Pairs are made from the names in `benchmarks/names`, with a seed. Half of the names make the set
+that rules may be tuned on, the other half the set that is reported; no name is in both. The grade
+`strong` verifies an account whose BVN is not reported. `benchmarks.quality` prints the tables.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ NAMES = Path(__file__).parent / "names"
 TRADITIONS = ("yoruba", "igbo", "hausa", "south_south", "middle_belt")
 SETS = ("tune", "report")
 TITLES = ("MR", "MRS", "ALHAJI", "CHIEF", "DR.", "ENGR", "PASTOR", "HAJIA", "MALLAM", "BARR")
-BESIDE = "qwertyuiop asdfghjkl zxcvbnm"
+KEYBOARD = "qwertyuiop asdfghjkl zxcvbnm"
 _LONG_ENOUGH = 6
 _LATIN_SLIPS = ("left out", "doubled", "swapped", "next key")
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A customer's first, middle and last name, an account's name, and whether they are one."""
+    """A customer's first, middle and last name, an account's name, and whether it is theirs."""
 
     ours: tuple[str, ...]
     theirs: str
@@ -56,17 +55,17 @@ def pool(tradition: str, which: str) -> Pool:
     """Return one half of a tradition's names."""
     half = SETS.index(which)
 
-    def lines(name: str, **wanted: str) -> list[dict[str, str]]:
+    def lines(name: str, **values: str) -> list[dict[str, str]]:
         with (NAMES / name).open(encoding="utf-8", newline="") as file:
-            found = [
+            rows = [
                 row
                 for row in csv.DictReader(file)
-                if row["tradition"] == tradition and all(row[k] == v for k, v in wanted.items())
+                if row["tradition"] == tradition and all(row[k] == v for k, v in values.items())
             ]
-        return found[half::2]
+        return rows[half::2]
 
-    def pairs(name: str, **wanted: str) -> list[tuple[str, str]]:
-        return [(row["one"], row["other"]) for row in lines(name, **wanted)]
+    def pairs(name: str, **values: str) -> list[tuple[str, str]]:
+        return [(row["one"], row["other"]) for row in lines(name, **values)]
 
     return Pool(
         given={sex: [row["name"] for row in lines("given.csv", sex=sex)] for sex in "mf"},
@@ -90,11 +89,11 @@ class _Maker:
         last = self.random.choice([each for each in self.pool.surnames if each != middle])
         return first, middle, last
 
-    def beside(self, *borne: str, often: float = 0.5) -> tuple[str, str]:
-        """Return a middle name, or an empty one, and a surname that are none of those borne."""
+    def other_names(self, *taken: str, often: float = 0.5) -> tuple[str, str]:
+        """Return a middle name, or an empty one, and a surname, none of them in `taken`."""
         while True:
             _, middle, last = self.person("m")
-            if not {middle, last} & set(borne):
+            if not {middle, last} & set(taken):
                 return middle if self.random.random() < often else "", last
 
     def written(self, first: str, middle: str, last: str) -> str:
@@ -104,7 +103,7 @@ class _Maker:
         return " ".join(each for each in order if each).upper()
 
     def slip(self, name: str) -> str:
-        """Return a name with one slip of the hand, never on its first letter."""
+        """Return a name with one typing mistake, never in its first letter."""
         at = self.random.randrange(1, len(name) - 1)
         kind = self.random.choice(_LATIN_SLIPS)
         if kind == "left out":
@@ -113,8 +112,8 @@ class _Maker:
             return name[:at] + name[at] + name[at:]
         if kind == "swapped" and name[at] != name[at + 1]:
             return name[:at] + name[at + 1] + name[at] + name[at + 2 :]
-        place = BESIDE.index(name[at].lower())
-        near = [each for each in (BESIDE + " ")[max(place - 1, 0) : place + 2] if each.isalpha()]
+        place = KEYBOARD.index(name[at].lower())
+        near = [each for each in (KEYBOARD + " ")[max(place - 1, 0) : place + 2] if each.isalpha()]
         return name[:at] + self.random.choice([e for e in near if e != name[at]]) + name[at + 1 :]
 
     def pair(self, category: str) -> Pair:
@@ -153,7 +152,7 @@ class _Maker:
 
     def _two_ways(self, ways: Sequence[tuple[str, str]]) -> tuple[tuple[str, ...], str]:
         one, other = self.random.sample(self.random.choice(ways), 2)
-        middle, last = self.beside(one, other)
+        middle, last = self.other_names(one, other)
         return (one, middle, last), self.written(other, middle, last)
 
     def _slip(self) -> tuple[tuple[str, ...], str]:
@@ -180,7 +179,7 @@ class _Maker:
 
     def _sibling(self) -> tuple[tuple[str, ...], str]:
         first, other = self.random.sample(self.pool.given[self.random.choice("mf")], 2)
-        father, last = self.beside(first, other, often=1)
+        father, last = self.other_names(first, other, often=1)
         return (first, father, last), self.written(other, father, last)
 
     def _fathers_account(self) -> tuple[tuple[str, ...], str]:
@@ -208,7 +207,7 @@ class _Maker:
 
     def _sound_alike(self) -> tuple[tuple[str, ...], str]:
         one, other = self.random.sample(self.random.choice(self.pool.different), 2)
-        middle, last = self.beside(one, other)
+        middle, last = self.other_names(one, other)
         return (one, middle, last), self.written(other, middle, last)
 
     def _same_surname(self) -> tuple[tuple[str, ...], str]:
@@ -235,35 +234,35 @@ DIFFERENT = {
     "sibling": 3, "fathers_account": 2, "sons_account": 1, "junior_and_senior": 1,
     "other_surname": 2, "sound_alike": 3, "same_surname": 3, "same_first_name": 3,
 }  # fmt: skip
-"""How often each kind stands among the pairs, beside the others."""
+"""The weight of each kind among the pairs."""
 
 
 def labelled(which: str, seed: int, size: int) -> list[Pair]:
     """Return labelled pairs, the same for the same seed; no pair twice."""
     random = Random(f"{which}-{seed}")
     kinds = [kind for kind, often in (SAME | DIFFERENT).items() for _ in range(often)]
-    found: dict[tuple[tuple[str, ...], str], Pair] = {}
+    pairs: dict[tuple[tuple[str, ...], str], Pair] = {}
     for number in range(20 * size):
-        if len(found) == size:
+        if len(pairs) == size:
             break
         tradition = TRADITIONS[number % len(TRADITIONS)]
         made = _Maker(tradition, which, random).pair(random.choice(kinds))
-        found.setdefault((made.ours, made.theirs), made)
-    return list(found.values())
+        pairs.setdefault((made.ours, made.theirs), made)
+    return list(pairs.values())
 
 
 def verified(pair: Pair) -> bool:
-    """Tell whether the name alone verifies the account."""
+    """Return whether the name alone verifies the account."""
     match = match_names(pair.ours, pair.theirs)
     return match is not None and match.grade == "strong"
 
 
-def rates(pairs: Iterable[Pair], says: Callable[[Pair], bool]) -> tuple[float, float]:
+def rates(pairs: Iterable[Pair], judge: Callable[[Pair], bool]) -> tuple[float, float]:
     """Return precision and recall."""
     right = wrong = missed = 0
     for pair in pairs:
-        said = says(pair)
-        right += said and pair.same
-        wrong += said and not pair.same
-        missed += pair.same and not said
+        judged_same = judge(pair)
+        right += judged_same and pair.same
+        wrong += judged_same and not pair.same
+        missed += pair.same and not judged_same
     return right / (right + wrong or 1), right / (right + missed or 1)

