@@ -1,4 +1,4 @@
-"""Is the phone registered to this customer?"""
+"""Check whether the phone is registered to this customer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PhoneOwner(Record):
-    """The holder of a line, as the service has it."""
+    """The holder of a phone line, as the service reports it."""
 
     named_by: ClassVar[str] = "phone"
 
@@ -80,7 +80,7 @@ PHONE_OWNER = Declaration(
     statuses={"verified": Tone.GOOD, "mismatch": Tone.BAD, "not_found": Tone.DOUBTFUL},
     ranks=("verified", "not_found", "mismatch"),
     columns=(
-        Column("phone_owner_name", Kind.TEXT, "In whose name the line is.", Compare.IDENTIFYING),
+        Column("phone_owner_name", Kind.TEXT, "Name of the line's holder.", Compare.IDENTIFYING),
         Column("phone_owner_line_type", Kind.TEXT, "Mobile or landline.", Compare.PLAIN),
     ),
     looks_at=NAME_FIELDS,

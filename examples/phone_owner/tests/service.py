@@ -1,4 +1,4 @@
-"""A service that answers `GET /v2/verification/phone`, charges hits and remembers what it was asked."""
+"""A service that answers `GET /v2/verification/phone`, charges hits and records the requests."""
 
 from __future__ import annotations
 

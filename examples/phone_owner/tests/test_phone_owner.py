@@ -1,4 +1,4 @@
-"""What the check asks, reads and says of a row; and its line in a table of exchanges."""
+"""Tests of the check: its requests, its answers and its status of a row."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_line_that_nobody_has_costs_nothing() -> None:
 
 
 def test_an_answer_about_another_number_is_not_believed() -> None:
-    """It was charged all the same."""
+    """It was charged anyway."""
 
     def other(_: httpx.Request) -> httpx.Response:
         data = {"phone": "+2348030000002", "name": "Bola Tinubu", "line_type": "mobile"}
