@@ -103,7 +103,7 @@ def test_code_is_redeemed_listed_and_taken_back(
     """The whole life of a consent at the lender's desk; no token is ever shown."""
     code = code_of(sandbox)
     ended = here("consent", "redeem", "--customer", CUSTOMER, "--code", code)
-    assert (ended.status, ended.out) == (0, f"Kept: {LIST}\n")
+    assert (ended.status, ended.out) == (0, f"Saved: {LIST}\n")
     with open_journal(folder / ".nightscreen") as journal:
         consents = Consents(journal)
         (grant,) = consents.grants()

@@ -58,5 +58,5 @@ def test_kept_bodies_are_read_by_the_table_under_home(
     assert json.loads(json.dumps(after)) == after
     words = here("journal", "reread")
     assert words.status == 0
-    assert "6 kept" in words.out
+    assert "6 saved" in words.out
     assert here("journal", "verify").status == 0
