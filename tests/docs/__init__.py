@@ -1,1 +1,1 @@
-"""The documentation held against the code: generated pages, examples that run, links that lead."""
+"""The documentation is tested against the code: generated pages, examples, commands and links."""

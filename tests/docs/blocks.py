@@ -1,4 +1,4 @@
-"""What the pages show as code: fenced blocks, and our commands within sentences."""
+"""The code that the pages show: fenced blocks, and our commands within sentences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMENT = re.compile(r"\s{2,}#\s.*$")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block of code and the page it stands on."""
+    """A fenced block of code and the page that contains it."""
 
     page: str
     language: str
@@ -41,7 +41,7 @@ def typed(block: Block) -> Iterator[str]:
 
 
 def commands() -> dict[str, str]:
-    """Return our commands, each once, with the page on which it stands."""
+    """Return our commands, each once, with the first page that shows it."""
     found: dict[str, str] = {}
     for block in blocks():
         for line in typed(block):

@@ -1,4 +1,4 @@
-"""The page of columns: what stands in each output, with the types that its Parquet has."""
+"""The page of columns: the columns of each output, with their Parquet types."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.docs.pages import code, meaning, page, table
 CHECKED = {
     column.name: column.meaning for check in CHECKS.values() for column in check.every_column
 }
-"""What the columns of checks mean, as they declare it."""
+"""The declared meanings of the columns of checks."""
 
 
 def schemas() -> dict[str, tuple[str, pa.Schema]]:
@@ -59,31 +59,31 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
 
 
 _NOTES = {
-    "enriched": "Your file's columns come first, in its order; these are the ones that are known. "
-    "Every other column is carried through as text; one with the name of an output column "
-    "is renamed `input_<name>`. Identifiers are not masked here.",
+    "enriched": "Your file's columns come first, in its order; the known ones are listed here. "
+    "Every other column is copied as text; one with the name of an output column is renamed "
+    "`input_<name>`. Identifiers are not masked.",
     "decisions": "Types are those of the workbook. The CSV is text: read it as text "
     "([in pandas](../analyse.md#the-decision-list)).",
-    "notices": "Text throughout; of identifiers the customer's id alone.",
-    "shadow": "Only where a second policy is tried. Customers' ids are not masked here.",
-    "changes": "There is no identifier here.",
-    "calls": "There is no identifier here.",
-    "offers": "Names, contacts and links are not masked here.",
-    "loans": "Customers' ids and references are not masked here.",
-    "bvn": "Identifiers are not masked here, and are here only while consent is valid.",
-    "transactions": "Account numbers are not masked here.",
-    "accounts": "Account numbers and names are not masked here.",
-    "profiles": "Names and contacts are not masked here.",
-    "cashflow": "Customers' ids are not masked; accounts show their last four digits. How each "
-    "figure is worked out is in [Cash flow](../cash-flow.md).",
+    "notices": "All columns are text. The only identifier is the customer's id.",
+    "shadow": "Only with a shadow policy. Customers' ids are not masked.",
+    "changes": "It contains no identifiers.",
+    "calls": "It contains no identifiers.",
+    "offers": "Names, contacts and links are not masked.",
+    "loans": "Customers' ids and references are not masked.",
+    "bvn": "Identifiers are not masked, and present only while consent is valid.",
+    "transactions": "Account numbers are not masked.",
+    "accounts": "Account numbers and names are not masked.",
+    "profiles": "Names and contacts are not masked.",
+    "cashflow": "Customers' ids are not masked; accounts are shown by their last four digits. "
+    "[Cash flow](../cash-flow.md) describes how each figure is calculated.",
 }
 
 
 def columns_page() -> str:
     intro = [
         "Money is exact decimal naira, never a binary fraction. Instants are UTC to microseconds;",
-        "dates are dates. Words of a fixed set are *categories* (dictionary-encoded). How to open",
-        "the files is described in [In pandas and DuckDB](../analyse.md).",
+        "dates are dates. Values from a fixed set are *categories* (dictionary-encoded). To open",
+        "the files, see [In pandas and DuckDB](../analyse.md).",
         "",
     ]
     return page("Columns", intro, *map(_section, schemas()), _ages())
@@ -96,12 +96,12 @@ def _section(group: str) -> Iterator[str]:
     yield _NOTES[group]
     yield ""
     yield from table(
-        ("column", "type", "holds"),
-        ((code(each.name), type_words(each.type), _holds(group, each)) for each in schema),
+        ("column", "type", "meaning"),
+        ((code(each.name), type_words(each.type), _meaning(group, each)) for each in schema),
     )
 
 
-def _holds(group: str, column: pa.Field[pa.DataType]) -> str:
+def _meaning(group: str, column: pa.Field[pa.DataType]) -> str:
     declared = CHECKED.get(column.name) if group == "enriched" else None
     says = str(meaning(group, column.name)) if declared is None else declared
     if not (pa.types.is_list(column.type) and pa.types.is_struct(column.type.value_type)):
@@ -110,7 +110,7 @@ def _holds(group: str, column: pa.Field[pa.DataType]) -> str:
 
 
 def type_words(kind: pa.DataType) -> str:
-    """Return a type as the reader thinks of it."""
+    """Return the name of a type in plain words."""
     if pa.types.is_dictionary(kind):
         return "category"
     if pa.types.is_decimal(kind):
@@ -127,7 +127,7 @@ def type_words(kind: pa.DataType) -> str:
 def _ages() -> Iterator[str]:
     yield "## How long an answer is fresh"
     yield ""
-    yield f"Each is meant on a nightly run: {NIGHTLY_MARGIN.seconds // 3600} hours are taken off."
+    yield f"For nightly runs, each age is shortened by {NIGHTLY_MARGIN.seconds // 3600} hours."
     yield ""
     ages = {purpose: max_ages(purpose, {}) for purpose in Purpose}
     yield from table(
@@ -149,5 +149,5 @@ def _ages() -> Iterator[str]:
         for purpose in (Purpose.ORIGINATION, Purpose.PORTFOLIO)
     ]
     yield ""
-    yield f"Figures of cash flow (`cash_flow.pulled`): {days[0]} days at origination,"
+    yield f"Cash-flow figures (`cash_flow.pulled`): {days[0]} days at origination,"
     yield f"{days[1]} in a portfolio."

@@ -13,7 +13,7 @@ EXAMPLE = "Example: "
 
 
 def walk() -> Iterator[tuple[str, TyperCommand]]:
-    """Yield every command with its words, `nightscreen` left out, in alphabetical order."""
+    """Yield every command and its name without `nightscreen`, in alphabetical order."""
     for name in sorted(COMMANDS):
         found = load(name)
         if isinstance(found, TyperGroup):
@@ -33,8 +33,8 @@ def _below(group: TyperGroup, words: tuple[str, ...]) -> Iterator[tuple[str, Typ
 
 def commands_page() -> str:
     intro = [
-        "`nightscreen COMMAND --help` says the same in the terminal. With `--json` a command",
-        "prints one JSON document on stdout and nothing else there, also where it fails; log",
+        "`nightscreen COMMAND --help` shows the same in the terminal. With `--json` a command",
+        "prints one JSON document on stdout and nothing else there, even if it fails; the log",
         "and progress go to stderr. A misspelt command, option or setting gets a suggestion.",
         "",
         "`nightscreen --install-completion` has your shell (bash, zsh, fish, PowerShell) complete",

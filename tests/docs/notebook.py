@@ -1,4 +1,4 @@
-"""The notebook beside `docs/analyse.md`: the same words and code, as cells without outputs."""
+"""The notebook of `docs/analyse.md`: its text and code as cells, without outputs."""
 
 from __future__ import annotations
 

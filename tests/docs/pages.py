@@ -1,4 +1,4 @@
-"""Tables of Markdown, and where the generated pages lie. What they say is in the modules beside."""
+"""Markdown tables, and the paths of the generated pages. Other modules write the pages."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ WRITTEN = "<!-- Written by `python -m tests.docs.write` from the code; do not ed
 
 @cache
 def meanings() -> dict[str, dict[str, Any]]:
-    """Return what columns and words mean, by group."""
-    found: dict[str, dict[str, Any]] = tomllib.loads(MEANINGS.read_text(encoding="utf-8"))
-    return found
+    """Return the meanings of columns and statuses, by group."""
+    loaded: dict[str, dict[str, Any]] = tomllib.loads(MEANINGS.read_text(encoding="utf-8"))
+    return loaded
 
 
 def meaning(group: str, name: str) -> Any:  # noqa: ANN401 - a sentence, or a sentence and a remedy
-    """Return what one name means.
+    """Return the meaning of a name.
 
     Raises:
-        KeyError: nothing is written about it in `meanings.toml`.
+        KeyError: `meanings.toml` has no such name.
     """
     return meanings()[group][name]
 

@@ -1,6 +1,6 @@
-"""The page of settings: every name in the environment, its default, and what it decides.
+"""The page of settings: every environment variable, its default, and what it decides.
 
-All of it stands in `.env.example`.
+Its texts are those of `.env.example`.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ _LINE = re.compile(r"^#?(NIGHTSCREEN_[A-Z_]+)=(.*)$")
 
 
 def settings_page() -> str:
-    """Return the page: the sections of `.env.example`, in its words."""
+    """Return the page, made from the sections of `.env.example`."""
     intro = [
         "Settings come from the environment or from a file `.env` in the folder where a command",
-        f"is called; the environment wins. Every name begins with `{PREFIX}`; groups are joined",
+        f"runs; the environment wins. Every name begins with `{PREFIX}`; groups are joined",
         "by two underscores. Money is in naira, durations are ISO 8601, such as `PT2H` or `P7D`.",
-        "Names that are surely misspelt are refused, with what was likely meant.",
+        "A clearly misspelt name is refused, with a suggestion.",
         "",
-        "How long an answer stays fresh where nothing is set here is on the page of",
-        "[columns and ages](columns.md#how-long-an-answer-is-fresh).",
+        "The default ages of fresh answers are on the page of",
+        "[columns](columns.md#how-long-an-answer-is-fresh).",
         "",
     ]
     return page("Settings", intro, *map(_section, sections()))
 
 
 def sections() -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the words of each part of `.env.example`, with its names and defaults."""
-    found: list[tuple[str, list[tuple[str, str]]]] = []
+    """Return the text of each section of `.env.example`, with its names and defaults."""
+    parts: list[tuple[str, list[tuple[str, str]]]] = []
     words: list[str] = []
     names: list[tuple[str, str]] = []
     for line in [*EXAMPLE.read_text(encoding="utf-8").splitlines(), ""]:
         match = _LINE.match(line)
         if match:
             names.append((match[1], match[2]))
-        elif names:  # a comment under names begins a part of its own
-            found.append((" ".join(words), names))
+        elif names:  # a comment after names begins a new section
+            parts.append((" ".join(words), names))
             words, names = [], []
         if line.startswith("# "):
             words.append(line.removeprefix("# "))
         elif not line:
             words = []
-    listed = [name for _, each in found for name, _ in each]
+    listed = [name for _, each in parts for name, _ in each]
     if listed != setting_names():
         raise ValueError(".env.example does not list the settings in their order")
-    return found
+    return parts
 
 
 def _section(part: tuple[str, list[tuple[str, str]]]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The guide to pandas and DuckDB: its notebook runs on a run made here, and its types are right."""
+"""The guide to pandas and DuckDB: its code runs on a screened batch and gives the right types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMULA = 6
 
 
 def _customers(first: int, last: int) -> list[dict[str, str]]:
-    """Return customers, one of whom has a name that a spreadsheet takes for a formula."""
+    """Return customers, one with a name that a spreadsheet would read as a formula."""
     return [
         customer(n, **CONSENT, branch=("Ikeja", "Ibadan")[n % 2])
         | {"consent_reference": f"CNS-{n}"}
@@ -29,7 +29,7 @@ def _customers(first: int, last: int) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def lender(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Return a lender with two nights behind, on the second of which everything was asked anew."""
+    """Return a lender with two screened nights; the second reused no answers."""
     world = World(tmp_path_factory.mktemp("lender"))
     world.screen(_customers(1, 25), batch="borrowers")
     world.sandbox.day = 40
@@ -40,7 +40,7 @@ def lender(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture(scope="module")
 def named(lender: World) -> Iterator[dict[str, Any]]:
-    """Give what the guide has named once all of its code was run, in the folder that has `out`."""
+    """Run all code of the guide in the folder with `out`; yield its variables."""
     found: dict[str, Any] = {}
     with chdir(lender.folder):
         for block in blocks():
@@ -52,7 +52,7 @@ def named(lender: World) -> Iterator[dict[str, Any]]:
 def test_types_are_right(named: dict[str, Any]) -> None:
     """Decimals, dates, instants, categories; identifiers and last digits are text.
 
-    The list reads back as it was typed: zeros and line breaks stay, marks against formulas are off.
+    The list is read with its zeros and line breaks, and without the formula guard.
     """
     rows, listed = named["rows"], named["listed"]
     kinds = {name: str(rows[name].dtype) for name in rows}

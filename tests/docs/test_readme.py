@@ -1,4 +1,4 @@
-"""README and quick start are run as they stand; every command on any page exists."""
+"""The commands of README and quick start work; every command on any page exists."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ GROUPS = {" ".join(words.split()[:n]) for words in COMMANDS for n in range(1, le
 STARTED = ("README.md", "docs/quickstart.md")
 SAMPLES = "data/samples/"
 UNTIL_STOPPED = ("nightscreen sandbox", "nightscreen up", "nightscreen desk")
-"""Commands that run until they are stopped: others test them."""
+"""Commands that run until they are stopped: other tests cover them."""
 
 
 def option_mistakes(command: str) -> list[str]:
-    """Return what is wrong with a line: an unknown command, or options it does not have."""
+    """Return the mistakes of a command line: an unknown command, or its unknown options."""
     words = shlex.split(command)[1:]
     path: list[str] = []
     while words and " ".join([*path, words[0]]) in COMMANDS.keys() | GROUPS:
@@ -42,7 +42,7 @@ def option_mistakes(command: str) -> list[str]:
 
 
 def test_every_command_and_its_options_exist() -> None:
-    """Also where a sentence names it; a misspelt one would be found."""
+    """Also those in sentences; a misspelt one is detected."""
     wrong = {line: found for line in commands() if (found := option_mistakes(line))}
     assert not wrong, {line: commands()[line] for line in wrong}
     assert option_mistakes("nightscreen screen customers.csv --max-spent 5") == ["--max-spent"]
@@ -52,7 +52,7 @@ def test_every_command_and_its_options_exist() -> None:
 @pytest.mark.engine
 @pytest.mark.xdist_group("docs")
 def test_what_a_newcomer_types_works(tmp_path: Path, engine_server: EngineServer) -> None:
-    """Each line of README and quick start ends well, against the simulator."""
+    """Each command of README and quick start succeeds against the simulator."""
     make_batch(tmp_path / "customers.csv", rows=12, seed=1, damage_pct=0)
     lines = [line for block in blocks() if block.page in STARTED for line in typed(block)]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -71,7 +71,7 @@ def test_what_a_newcomer_types_works(tmp_path: Path, engine_server: EngineServer
 
 
 def test_python_and_toml_of_every_page_can_be_read() -> None:
-    """Each block is what it says it is."""
+    """TOML blocks parse, and Python blocks compile."""
     for block in blocks():
         if block.language == "toml":
             assert tomllib.loads(block.text), block.page
@@ -80,7 +80,7 @@ def test_python_and_toml_of_every_page_can_be_read() -> None:
 
 
 def test_the_page_on_adding_a_check_shows_the_example() -> None:
-    """To the letter."""
+    """Unchanged, character by character."""
     for name in ("phone_owner.py", "pyproject.toml", "policy.toml"):
         shown = (ROOT / "examples" / "phone_owner" / name).read_text("utf-8")
         assert shown in (DOCS / "add-a-check.md").read_text("utf-8"), name

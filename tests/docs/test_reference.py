@@ -1,4 +1,4 @@
-"""The generated pages are those that the code gives now, and nothing stays unexplained."""
+"""The generated pages are up to date, and every column, status and setting is explained."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ COMMANDS = list(walk())
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_a_generated_page_is_what_the_code_says(path: Path) -> None:
-    """Otherwise: python -m tests.docs.write."""
+    """If not: python -m tests.docs.write."""
     assert path.read_text(encoding="utf-8") == PAGES[path](), "run: python -m tests.docs.write"
 
 
 def test_every_column_and_word_is_explained_and_nothing_else() -> None:
-    """Columns, stops, states, statuses, troubles, kinds; what is gone leaves no words behind."""
+    """Columns, stops, states, statuses, failure reasons, kinds; no removed name is left."""
     for group in schemas():
         declared = CHECKED if group == "enriched" else {}
         assert {*meanings()[group], *declared} == set(schemas()[group][1].names), group
@@ -37,7 +37,7 @@ def test_every_column_and_word_is_explained_and_nothing_else() -> None:
 
 
 def test_every_setting_and_reason_is_on_its_page() -> None:
-    """By its full name, under what it decides."""
+    """Settings by their full names, each section with a text."""
     page = settings_page()
     assert all(f"| `{name}` |" in page for name in setting_names())
     assert all(len(words) > 20 for words, _ in sections())
@@ -60,7 +60,7 @@ def test_the_guide_to_policies_lists_every_rule_of_the_default_policy() -> None:
 
 
 def test_every_command_explains_itself() -> None:
-    """A sentence, an example of itself, and words for every argument and option."""
+    """A sentence, an example, and a text for every argument and option."""
     for words, command in COMMANDS:
         help_, epilog = getattr(command, "help", ""), getattr(command, "epilog", "")
         assert help_, (words, command)

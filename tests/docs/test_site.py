@@ -1,4 +1,4 @@
-"""The site: it builds without a warning, holds every page, and asks for nothing on the network."""
+"""The site builds without a warning, has every page, and loads nothing from the network."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_page_stands_in_the_navigation_and_loads_nothing_from_elsewhere(site: Path) -> None:
-    """No font, script, style or picture; links that a reader may follow are another matter."""
+def test_every_page_is_in_the_navigation_and_loads_nothing_from_elsewhere(site: Path) -> None:
+    """No font, script, style or picture; ordinary links are allowed."""
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     listed = set(re.findall(r"[\w/-]+\.md\b", nav))
     pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
@@ -49,8 +49,8 @@ def test_every_page_stands_in_the_navigation_and_loads_nothing_from_elsewhere(si
 
 
 @pytest.mark.browser
-def test_a_browser_asks_for_files_alone(site: Path) -> None:
-    """Opened from disk, on a phone and on a desk, in a real browser; every page has its words."""
+def test_a_browser_requests_only_files(site: Path) -> None:
+    """In a real browser, opened from disk at a phone's width; every page shows its text."""
     asked: list[str] = []
     with chromium() as browser:
         page = browser.new_page(viewport={"width": 390, "height": 800})

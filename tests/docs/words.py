@@ -1,4 +1,4 @@
-"""The pages of words: reasons of the default policy, stops, states and statuses."""
+"""The pages of reasons (of the default policy) and of stops, states and statuses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "bvn_states": tuple(BvnState),
     "pull_outcomes": tuple(PullOutcome),
 }
-"""Every word of the code that stands in an output, by the group of its meanings."""
+"""Every status, state and reason that an output may contain, by the group of its meanings."""
 
 
 def answered_words() -> set[str]:
@@ -45,12 +45,12 @@ def answered_words() -> set[str]:
 def reasons_page() -> str:
     policy = load_policy()
     intro = [
-        f"What the rules of the default policy (`data/policy.toml`, `{policy.label}`) say, in",
-        "their order. A policy of your own has codes of its own: `nightscreen policy check FILE`",
+        f"The rules of the default policy (`data/policy.toml`, `{policy.label}`), in order.",
+        "A policy of your own has its own codes: `nightscreen policy check FILE`",
         "prints them. How rules become a decision is described in [Policies](../policy.md).",
         "",
-        "Every threshold is a proposal. `nightscreen policy backtest` replays past runs under",
-        "other ones and costs nothing.",
+        "Every threshold is a proposal. `nightscreen policy backtest` replays past runs with",
+        "other thresholds; it is free.",
         "",
     ]
     rules = table(
@@ -69,7 +69,7 @@ def reasons_page() -> str:
 
 
 def _sentences(policy: Policy, words: PurposeSentence | None) -> str:
-    """Return a sentence, or each purpose's own."""
+    """Return a rule's sentence, or the sentence of each purpose."""
     if words is None or isinstance(words, str):
         return "" if words is None else policy.sentence(words, None)
     return " ".join(f"*{each.value}*: {policy.sentence(words, each)}" for each in words)
@@ -78,8 +78,8 @@ def _sentences(policy: Policy, words: PurposeSentence | None) -> str:
 def _missing() -> Iterator[str]:
     yield "## A decision without a reason"
     yield ""
-    yield "An `undecided` row may have no code: no rule said anything, or evidence is missing. The"
-    yield "column `missing_checks` of the list, and `<check>_status` of the row, say which, and"
+    yield "An `undecided` row may have no code: no rule applied, or evidence is missing. The"
+    yield "column `missing_checks` of the list, and `<check>_status` of the row, show which, and"
     yield "[Statuses of a check](stops.md#a-check-without-an-answer) what to do."
     yield ""
 
@@ -105,17 +105,17 @@ def stops_page() -> str:
 
 
 def _run() -> Iterator[str]:
-    yield "`nightscreen doctor RUN_ID` names state and stop of a run and the exact command to type."
-    yield "`state` and `stop_reason` in `report.json` hold the same words. What was answered is"
-    yield "kept and never paid for again, however a run ended."
+    yield "`nightscreen doctor RUN_ID` shows a run's state, why it stopped and the exact command to"
+    yield "type. `state` and `stop_reason` in `report.json` have the same values. Answers are saved"
+    yield "and never paid for again, however a run ended."
     yield ""
     yield from _words(
         "States of a run", "states", "means", "`state` in `report.json` and of `runs list`"
     )
     yield "## Stops"
     yield ""
-    yield "Why a run ended early (`stop_reason`). Each goes on with `nightscreen screen --run"
-    yield "RUN_ID`, or the command of its own kind, as `nightscreen doctor` prints it."
+    yield "Why a run ended early (`stop_reason`). Resume it with `nightscreen screen --run"
+    yield "RUN_ID`, or with the command for its kind of run, which `nightscreen doctor` prints."
     yield ""
     yield from table(
         ("stop", "what happened", "what to do"),
@@ -135,8 +135,9 @@ def _checks() -> Iterator[str]:
     )
     yield "## A check without an answer"
     yield ""
-    yield "The same column says why; the first that applies. What else says so, and what it leaves"
-    yield "out, is under [Why a row was not asked](../checks.md#why-a-row-was-not-asked)."
+    yield "The same column gives the first reason that applies. Other outputs that show it, and"
+    yield "what they leave out, are under"
+    yield "[Why a row was not asked](../checks.md#why-a-row-was-not-asked)."
     yield ""
     yield from _rows("statuses", "means")
 
@@ -144,7 +145,7 @@ def _checks() -> Iterator[str]:
 def _words(title: str, group: str, heading: str, where: str) -> Iterator[str]:
     yield f"## {title}"
     yield ""
-    yield f"Stands in: {where}."
+    yield f"Found in: {where}."
     yield ""
     yield from _rows(group, heading)
 
@@ -154,9 +155,9 @@ def _rows(group: str, heading: str) -> Iterator[str]:
         (code(word), *([says] if isinstance(says := meaning(group, word), str) else says))
         for word in GROUPS[group]
     )
-    told = list(rows)
-    headings = ("word", heading, "what to do")[: len(told[0])]
-    yield from table(headings, told)
+    listed = list(rows)
+    headings = ("value", heading, "what to do")[: len(listed[0])]
+    yield from table(headings, listed)
 
 
 def _capital(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Writes what is made from code and guides: `python -m tests.docs.write`, or `make docs`."""
+"""Write the generated pages and the notebook: `python -m tests.docs.write`, or `make docs`."""
 
 from __future__ import annotations
 
