@@ -51,7 +51,6 @@ _WRITE = {
     "deadline": "write a time of day in Lagos such as 06:00, or an instant such as "
     "2026-03-01T06:00",
     "run": "an id holds letters, digits and hyphens; see the ids with: nightscreen runs list",
-    "batch": "write at most 80 characters",
 }
 
 
@@ -218,13 +217,17 @@ def read_options(model: type[Parameters], options: Mapping[str, Any]) -> Paramet
         name = str(first["loc"][0]) if first["loc"] else "options"
         field = model.model_fields.get(name)
         option = None if field is None else _option(field)
-        typed = option.names[0] if option and option.names else f"--{name.replace('_', '-')}"
+        typed = f"--{name.replace('_', '-')}"
+        if option is not None:
+            typed = option.argument or next(iter(option.names), typed)
         raise UsageError(f"{typed}: {_advice(name, first)}") from None
 
 
 def _advice(name: str, mistake: ErrorDetails) -> str:
     if mistake["type"] == "literal_error":
         return _none_of(str(mistake["input"]), str(mistake["ctx"]["expected"]))
+    if mistake["type"] == "string_too_long":
+        return f"write at most {mistake['ctx']['max_length']} characters"
     if name == "checks":
         from nightscreen.checks.registry import CHECKS
 

@@ -84,6 +84,9 @@ MISTAKES = {
     "purpose": _option("--purpose", "fun", "fun is none of portfolio, origination"),
     "policy": _option("--policy", "p.toml", "the policy p.toml cannot be read"),
     "batch": _option("--batch", "x" * 81, "--batch: write at most 80 characters"),
+    "batch named after somebody": _option(
+        "--batch", "08031234567", "--batch: holds what looks like"
+    ),
     "unknown run": Mistake("there is no run 2020", ("--run", "2020")),
     "odd run": Mistake("--run: an id holds letters", ("--run", "../etc")),
     "dotenv": Mistake("cannot be read: save it as UTF-8", files={".env": b"A=\xff\xfe"}),
