@@ -521,7 +521,7 @@ def insert_rows(
     table: Table,
     rows: Sequence[tuple[Any, ...]],
     *,
-    changed: str = "",
+    changed: str | None = None,
     where: str = "true",
 ) -> None:
     """Write whole rows through the driver.
@@ -533,7 +533,8 @@ def insert_rows(
         connection: of the transaction.
         table: the table.
         rows: values in the order of the table's columns.
-        changed: the update of a row whose key exists; `excluded` is the new row.
+        changed: the update of a row whose key exists; `excluded` is the new row. Empty leaves such
+            a row as it is; None makes it an error.
         where: the condition of that update.
     """
     if not rows:
@@ -542,7 +543,8 @@ def insert_rows(
     names = ", ".join(f'"{column.name}"' for column in table.c)
     marks = ", ".join([mark] * len(table.c))
     sql = f"INSERT INTO {table.name} ({names}) VALUES ({marks})"  # noqa: S608 - names of our own tables
-    if changed:
+    if changed is not None:
         key = ", ".join(f'"{column.name}"' for column in table.primary_key)
-        sql += f" ON CONFLICT ({key}) DO UPDATE SET {changed} WHERE {where}"
+        action = f"UPDATE SET {changed} WHERE {where}" if changed else "NOTHING"
+        sql += f" ON CONFLICT ({key}) DO {action}"
     connection.exec_driver_sql(sql, list(rows))

@@ -471,10 +471,12 @@ class Lookups:
         """Yield lookups with some statuses in blocks, in rank: number, check, subject, status."""
         columns = (lookups.c.lookup_id, lookups.c.check, lookups.c.subject, lookups.c.state)
         wanted = lookups.c.state.in_([each.value for each in states])
-        query = select(*columns).where(run.own, wanted)
+        # `after` is the only lower bound: of two, SQLite would begin each block at the wrong one
+        query = select(*columns).where(lookups.c.lookup_id < run.end_id, wanted)
         if check:
             query = query.where(lookups.c.check == check)
-        return self._database.in_blocks(query, lookups.c.lookup_id, size=_AT_ONCE)
+        number = lookups.c.lookup_id
+        return self._database.in_blocks(query, number, size=_AT_ONCE, after=run.first_id - 1)
 
     @with_retries
     def set_state(self, numbers: Sequence[int], state: LookupStatus) -> None:
@@ -494,9 +496,8 @@ class Lookups:
     @with_retries
     def stop(self, run_id: str, scope: str, reason: str) -> None:
         """Save a stop of the run or one of its checks; the first reason stays."""
-        row, first = (run_id, scope, reason), "reason = run_stops.reason"
         with self._database.recording() as connection:
-            insert_rows(connection, run_stops, [row], changed=first)
+            insert_rows(connection, run_stops, [(run_id, scope, reason)], changed="")
 
     @with_retries
     def stops(self, run_id: str) -> dict[str, str]:

@@ -541,11 +541,9 @@ class PullStore:
                 kind=PulledKind(row.kind),
             )
 
-        query = select(transaction_records).where(condition).order_by(_records.record_id)
-        with self._journal.database.reading() as connection:
-            result = connection.execution_options(yield_per=_BLOCK).execute(query)
-            for rows in result.partitions():
-                yield list(map(version, rows))
+        query = select(transaction_records).where(condition)
+        for rows in self._journal.database.in_blocks(query, _records.record_id, size=_BLOCK):
+            yield list(map(version, rows))
 
     def changes(self, run_id: str) -> Iterator[Row[Any]]:
         """Yield the records that a run added or modified, then those it removed; none is opened.
