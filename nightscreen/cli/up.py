@@ -155,6 +155,7 @@ class Service:
     # added to the present environment; a Prefect server's login is passed only here
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     umask: int = -1  # of the files it makes; -1 keeps the present one
+    ends_within_s: float = _ENDS_WITHIN_S
     process: subprocess.Popen[str] | None = None
 
     @property
@@ -235,13 +236,13 @@ class Services:
 
 def _end(services: Sequence[Service], number: signal.Signals) -> None:
     """Ask processes to end; kill those that do not in time."""
-    processes = [service.process for service in services if service.process]
-    for process in processes:
+    processes = [(each.process, each.ends_within_s) for each in services if each.process]
+    for process, _ in processes:
         process.send_signal(number)  # does nothing where it has ended
-    until = time.monotonic() + _ENDS_WITHIN_S
-    for process in processes:
+    since = time.monotonic()
+    for process, within_s in processes:
         try:
-            process.wait(max(0.0, until - time.monotonic()))
+            process.wait(max(0.0, since + within_s - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -364,6 +365,8 @@ def _start_others(
     services: Services, settings: Settings, engine: RunningEngine, desk_port: int
 ) -> None:
     """Start the flows, the inbox and the pages; the portal gets no login for the engine."""
+    from nightscreen.portal.app import end_within_s
+
     ours = {name: os.environ[name] for name in (LOGIN,) if name in os.environ}
     if engine.login:
         ours = client_environment(engine.url, engine.login)
@@ -372,5 +375,8 @@ def _start_others(
         commands["portal"] = ["nightscreen.cli", "portal"]
     commands["desk"] = ["nightscreen.cli", "desk", "--port", str(desk_port)]
     for name, arguments in commands.items():
-        login = {} if name == "portal" else ours
-        services.start(Service(name, [sys.executable, "-m", *arguments], environment=login))
+        service = Service(name, [sys.executable, "-m", *arguments], environment=ours)
+        if name == "portal":
+            service.environment = {}
+            service.ends_within_s = end_within_s(settings) + _ENDS_WITHIN_S
+        services.start(service)

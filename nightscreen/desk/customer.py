@@ -359,7 +359,13 @@ def ask_again(context: Context) -> Response:
         seen = typed_micro(typed) if typed else None
     except ValueError:
         raise DeskError(400, "Look at the price again.") from None
-    chosen = as_before(run) | {
+    before = as_before(run)
+    chosen = before | {
+        # one customer needs no comparison, and its file for the shadow policy may be gone
+        "shadow": "",
+        "karma_stop_at_first": False,
+        "merge_rows": False,
+        "checks": before["checks"] or [check],
         "freshness": [f"{check}.{outcome}=0" for outcome in AGED[check]],
         "max_spend": naira_text(seen) or f"{cap:f}",
     }

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -74,6 +75,7 @@ _OTP_STATUS = {
 }
 _COOKIE_S = 900  # a little more than a customer may take on the consent screen
 _BROWSER_ID_BYTES = 16  # 128 bits cannot be guessed
+_WAITS_S = 60  # a choice: pauses between the attempts of a call, and writing its result
 _LONGEST_CODE = 2000  # the service's specification names no length; limits hostile requests
 _CALLBACK_PARAMETERS = ("code", "state", "error")
 
@@ -174,7 +176,21 @@ def serve(journal: Journal, settings: Settings, *, host: str, port: int | None) 
     """
     app, place = application(journal, settings), place_of(settings)
     with listening(host, place.port if port is None else port) as (listener, address):
-        serve_app(app, listener, f"portal listening on {address} for {place.origin}")
+        serve_app(
+            app,
+            listener,
+            f"portal listening on {address} for {place.origin}",
+            end_within_s=end_within_s(settings),
+        )
+
+
+def end_within_s(settings: Settings) -> int:
+    """Return how many seconds a call under way may need until it is settled.
+
+    A call that is cut after it was sent spends a password or a code, and its money is in doubt.
+    """
+    longest = max(settings.timeout_s["bvn"], settings.timeout_s["aggregator"])
+    return ceil(longest * settings.attempts) + _WAITS_S
 
 
 # --- consent ---
@@ -302,8 +318,11 @@ def _set_cookie(portal: Portal, response: Response, **contents: object) -> Respo
 
 
 def _callback_parameters(request: Request) -> dict[str, str] | None:
-    """Return the redirect's parameters; None if one is repeated."""
+    """Return the redirect's parameters; None if one is repeated or is not UTF-8."""
     items = [each for each in request.query_params.multi_items() if each[0] in _CALLBACK_PARAMETERS]
+    # stands for bytes that could not be read: the state must not be used up for a damaged code
+    if any("\ufffd" in value for _, value in items):
+        return None
     return dict(items) if len({name for name, _ in items}) == len(items) else None
 
 

@@ -27,9 +27,7 @@ _MOST_WAITING = 100
 """Connections without a complete request; the other half of `_AT_ONCE` is for those with one."""
 _LEAST_BYTES_A_S = 4096
 """A connection with this rate counts as new; even slow mobile lines reach it."""
-_END_WITHIN_S = 90
-"""A little more than a call to the service may take, so that it is settled. A request is completed
-even if the client goes away."""
+_END_WITHIN_S = 45  # a page of the desk takes seconds; a large export half a minute
 HEAD_WITHIN_S = 10.0  # the head of a request, or a form without a file, is a few hundred bytes
 FILE_WITHIN_S = 300.0  # a hundred megabytes over a line of five megabits
 
@@ -137,6 +135,7 @@ def serve_app(
     *,
     proxies: str = "",
     takes_files: bool = False,
+    end_within_s: int = _END_WITHIN_S,
 ) -> None:
     """Serve an application until SIGINT or SIGTERM; requests under way are completed first.
 
@@ -146,6 +145,8 @@ def serve_app(
         announcement: lines to print when it is ready.
         proxies: proxies whose X-Forwarded-For is trusted.
         takes_files: bodies may take as long as a large file.
+        end_within_s: seconds until requests still under way are cancelled. Until then a request is
+            completed even if the client goes away.
     """
 
     class Protocol(TimeoutProtocol):
@@ -162,7 +163,7 @@ def serve_app(
         proxy_headers=bool(proxies),
         forwarded_allow_ips=proxies,
         limit_concurrency=_AT_ONCE,
-        timeout_graceful_shutdown=_END_WITHIN_S,
+        timeout_graceful_shutdown=end_within_s,
     )
     previous = {number: signal.signal(number, _ignore) for number in _STOPS}
     sys.stdout.write(f"{announcement}\n")

@@ -126,6 +126,16 @@ async def test_what_was_never_ours_exchanges_nothing(town: Town, visitor: Visito
     assert (town.grants, town.calls()) == ([], [])
 
 
+async def test_damaged_code_is_refused_and_uses_nothing_up(town: Town, visitor: Visitor) -> None:
+    """A code that is not UTF-8 is not sent to the service; the same state brings the right one."""
+    back = await visitor.decide(await visitor.depart(town.link().token))
+    page = await visitor.browser.get(back.replace("code=", "code=%FF"))
+    assert "code=%FF" in str(page.request.url)
+    assert (page.status_code, heading(page)) == (400, "We cannot tell whose answer this is")
+    assert town.calls() == []
+    assert heading(await visitor.arrive(back)) == "Thank you, that is done"
+
+
 async def test_expired_state_is_refused_and_the_link_works_on(town: Town, visitor: Visitor) -> None:
     """An answer must come back within ten minutes."""
     link = town.link()

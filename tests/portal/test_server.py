@@ -18,6 +18,7 @@ import pytest
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.operations.consents.links import ConsentLinks
+from nightscreen.portal.app import end_within_s
 from nightscreen.portal.pages import place_of
 from tests.cli.command import serving, surroundings
 from tests.portal.visiting import settings_in
@@ -90,6 +91,18 @@ def test_processes_share_states_and_end_in_good_order(
     with open_journal(tmp_path / "home") as journal:
         kept = {grant.customer_id for grant in Consents(journal).grants()}
         assert kept == {"CUST-1", "CUST-2"}
+
+
+def test_time_to_end_is_what_the_longest_call_may_take(tmp_path: Path) -> None:
+    """With raised timeouts as well, no call that was sent is cut, and supervisors wait for it."""
+    assert end_within_s(settings_in(tmp_path)) == 75 * 5 + 60
+    for name in ("bvn", "aggregator"):
+        raised = settings_in(tmp_path, timeout_s={name: 200.5}, attempts=2)
+        assert end_within_s(raised) == 401 + 60
+    compose = (Path(__file__).parents[2] / "deploy" / "compose.yaml").read_text("utf-8")
+    portal = compose.partition("\n  portal:\n")[2].partition("\n  proxy:\n")[0]
+    assert "stop_grace_period: 8m" in portal
+    assert end_within_s(settings_in(tmp_path)) < 8 * 60
 
 
 PLACES: list[tuple[str, str, str, str, int]] = [
