@@ -18,6 +18,7 @@ from nightscreen.journal.opening import open_read_only
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.vitals import read_vitals
 from nightscreen.schemas.approvals import ApprovalState
+from nightscreen.schemas.calls import NOT_ENDED, LookupStatus
 from nightscreen.schemas.clock import (
     DAY_MICROS,
     MICROS,
@@ -129,7 +130,8 @@ def condition_of(
     report, signs = run.report or {}, read_vitals(settings.home, run.run_id) or {}
     running = run.state == RUNNING
     live = signs if running else {}
-    checks = _checks(report, signs, activity)
+    left = {} if holder is not None else _left_by_dead_process(journal, run.run_id)
+    checks = _checks(report, signs, activity, left)
     spent, missing = journal.money.of_run(run.run_id), _missing(settings, checks, journal, now)
     last_answer_at = max(activity.last_answer_at or 0, signs.get("last_answer_at") or 0) or None
     return {
@@ -160,18 +162,37 @@ def condition_of(
     }
 
 
+def _left_by_dead_process(journal: Journal, run_id: str) -> dict[str, int]:
+    """Return the number of lookups to ask, by check, of a run that nothing has closed.
+
+    The last vital signs are some seconds older than its last answers.
+    """
+    table = journal.lookups.find(run_id)
+    if table is None:
+        return {}
+    to_ask = NOT_ENDED | {LookupStatus.FAILED, LookupStatus.IN_DOUBT}
+    left = dict.fromkeys(table.checks, 0)
+    for (check, status), number in journal.lookups.counts(table).items():
+        left[check] += number if status in to_ask else 0
+    return left
+
+
 def _checks(
-    report: Mapping[str, Any], signs: Mapping[str, Any], activity: RunActivity
+    report: Mapping[str, Any],
+    signs: Mapping[str, Any],
+    activity: RunActivity,
+    left_by_dead_process: Mapping[str, int],
 ) -> dict[str, dict[str, Any]]:
     """Return each check's numbers, from the last session's vital signs or else from the report."""
     numbers: dict[str, dict[str, Any]] = {}
     reported, last_seen = report.get("checks", {}), signs.get("checks", {})
-    for name in dict.fromkeys((*last_seen, *reported, *activity.answered, *activity.troubles)):
+    seen = (*last_seen, *reported, *left_by_dead_process, *activity.answered, *activity.troubles)
+    for name in dict.fromkeys(seen):
         live, part = last_seen.get(name), reported.get(name)
-        left: int | None = None
-        if part is not None and (live is None or signs.get("phase") != "asking"):
+        left = left_by_dead_process.get(name)
+        if left is None and part is not None and (live is None or signs.get("phase") != "asking"):
             left = sum(part.get(status, 0) for status in ("pending", "failed", "in_doubt"))
-        elif live is not None:
+        elif left is None and live is not None:
             left = live["wanted"] - live["done"] + live["failed"] + live["in_doubt"]
         numbers[name] = {
             "answered": activity.answered.get(name, 0),

@@ -14,6 +14,7 @@ from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.opening import journal_of
 from nightscreen.journal.verify import verify_journal
+from nightscreen.ops.status import condition_of
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import COMMAND
@@ -74,7 +75,12 @@ def test_a_run_killed_in_mid_asking_and_again_while_resuming_keeps_every_promise
     """
     rows = [customer(number, **CONSENT) for number in range(20)]
     assert is_killed(world, lambda: world.screen(rows), at_call=17)
-    run_id = newest(world)
+    run_id, settings = newest(world), world.read_settings()
+    with journal_of(settings) as journal:
+        killed = journal.runs.find(run_id)
+        assert killed is not None
+        checks = condition_of(killed, settings, journal, world.clock)["checks"].values()
+    assert [each["answered"] + each["left"] for each in checks] == [20, 20, 20]
     assert is_killed(world, lambda: world.screen(run=run_id), at_call=9, heard=False)
     assert require_every_promise(world, run_id, kills=2).crashed >= 2
 
