@@ -138,8 +138,11 @@ class PersonRun(ABC, Generic[P, T]):
     def load_people(self) -> list[T]:
         """Read the input and return the people the run is about."""
 
-    def reload(self) -> None:
-        """Update people from the journal, after recovering calls whose process died."""
+    def recover(self) -> None:
+        """Recover calls whose process died, and those of this run."""
+
+    def look_up(self, people: Sequence[T]) -> None:
+        """Update people from the journal."""
 
     @abstractmethod
     async def ask_person(self, caller: Caller, person: T) -> bool:
@@ -178,13 +181,18 @@ class PersonRun(ABC, Generic[P, T]):
 
     def plan_calls(self) -> None:
         """Find the people to ask, and quote their calls."""
-        self.reload()
+        self.recover()
         self.people = self.load_people()
-        self.reload()
+        self.look_up(self.people)
         calls = len(self.due())
         self.run.quote = quote(self.run, self.operation, self.kind, calls)
         self.run.progress[self.operation].wanted = calls
         self.run.spent_before_micro = self.run.journal.money.of_run(self.run.run_id).spent_micro
+
+    def reload(self) -> None:
+        """Update people from the journal, after recovering calls whose process died."""
+        self.recover()
+        self.look_up(self.people)
 
     # --- asking ---
 
@@ -347,10 +355,9 @@ class RecordRun(PersonRun[P, S]):
                 end = _end_in_journal(journal, worker, operation, record.subject)
                 saved.change(record.key, partial(cls.after, journal, end), journal.clock())
 
-    def reload(self) -> None:
-        """Recover dead calls, those of this run included, and update people from the journal."""
+    def recover(self) -> None:
+        """Recover dead calls, those of this run included."""
         self.recover_dead_calls(self.run.journal, self.run.run_id)
-        self.look_up(self.people)
 
     def look_up(self, people: Sequence[S]) -> None:
         """Update people from their records in the journal."""
@@ -404,10 +411,10 @@ class RecordRun(PersonRun[P, S]):
         """Save the result of a call, and update the person's state."""
         end = _end_of(task, self.run.clock())
         after = partial(self.after, self.run.journal, end)
-        record = self.records.change(person.record.key, after, self.run.clock())
+        self.records.change(person.record.key, after, self.run.clock())
         is_lost = end is not None and end.is_lost
         person.state = "" if is_lost else _STATES_WITHOUT_ANSWER.get(task.status, "")
-        self.apply_record(person, record)
+        self.look_up([person])  # if the record was deleted, an older one may count again
 
 
 # --- the driver ---

@@ -168,11 +168,10 @@ class BvnRun(RecordRun[P, S]):
         """Return a request after its first or its second call."""
         return after_finish(record, end) if record.finishing else after_start(record, end)
 
-    def reload(self) -> None:
-        """Recover dead calls, abandon old requests, and update people from the journal."""
+    def recover(self) -> None:
+        """Recover dead calls, those of this run included, and abandon old requests."""
         run = self.run
         recover_requests(run.journal, run.settings.bvn_consent, run.run_id)
-        self.look_up(self.people)
 
     def consented(self, caller: Caller, request: BvnRequest, sent: Request) -> LookupTask:
         """Return a call about a request's BVN, under the customer's consent."""

@@ -15,8 +15,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from nightscreen.files.outputs import QUARANTINE, REPORT
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.records import Records
@@ -45,7 +43,7 @@ from nightscreen.schemas.stops import COMPLETED
 from nightscreen.values.amounts import judge_amounts
 from nightscreen.values.dates import InstantProblem, judge_dates, judge_instants
 from nightscreen.values.identifiers import ID_MISSING, judge_customer_id
-from nightscreen.values.issues import Issue, Issues, Validated, judge_column
+from nightscreen.values.issues import Issue, Issues, Validated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -130,7 +128,7 @@ class LoanBook:
         return refused, sorted([*issues.problems, *broken], key=lambda problem: problem.line)
 
     def _rows(self, batch: SourceBatch, issues: Issues) -> Iterator[dict[str, Any]]:
-        """Yield the rows, each value parsed on its own."""
+        """Yield the rows, amounts and dates parsed; days past due and status are still text."""
 
         def undated(trouble: InstantProblem) -> Issue:
             code, hint = trouble.value
@@ -141,11 +139,6 @@ class LoanBook:
         columns = known_text(batch.columns, self._header, LOAN_DAY_COLUMNS)
         for name in _AMOUNTS:
             columns[name] = judge_amounts(columns[name], issues, name)
-        days, status = columns["days_past_due"], columns["status"]
-        columns["days_past_due"] = judge_column(
-            days, _judge_days, "days_past_due", issues, kind=pa.int64()
-        )
-        columns["status"] = judge_column(status, _judge_status, "status", issues)
         for name in ("maturity_date", "written_off_at", "as_of"):
             columns[name] = judge_dates(columns[name], order, issues, name)
         columns["disbursed_at"] = judge_instants(
@@ -163,7 +156,8 @@ class LoanBook:
         customer, loan, as_of = row["customer_id"], row["loan_id"], row["as_of"]
         if as_of > self._today:
             issues.add(number, "as_of", DAY_AHEAD_TAKEN)
-        day = _day(row)
+        days, status = _judge_days(row["days_past_due"]), _judge_status(row["status"])
+        day = _day({**row, "days_past_due": days.value})
         disbursed: datetime | None = row["disbursed_at"]
         if disbursed is None and day.standing is LoanStanding.NOT_LENT:
             disbursed = datetime.combine(as_of, datetime.min.time(), LAGOS)
@@ -175,6 +169,10 @@ class LoanBook:
         if seen in self._seen:
             return "loan_id", DAY_REPEATED
         self._seen.add(seen)
+        # only now: they say how the row was taken
+        for column, judged in (("days_past_due", days), ("status", status)):
+            for issue in judged.issues:
+                issues.add(number, column, issue)
         return LoanOutcome(
             key=loan_key(self._journal, loan),
             customer=self._journal.pseudonyms.customers_anywhere([customer]),
@@ -244,16 +242,19 @@ def _day(row: Mapping[str, Any]) -> LoanDay:
     )
 
 
-def _judge_days(text: str) -> Validated[int]:
+def _judge_days(text: str | None) -> Validated[int]:
     """Parse days past due; a negative number means not yet due, so 0."""
+    if text is None:
+        return Validated(None)
     match = _DAYS.fullmatch(text.replace(",", ""))
     if match is None:
         return Validated(None, (DAYS_UNREADABLE,))
     return Validated(0 if match[1] else int(match[2]))
 
 
-def _judge_status(text: str) -> Validated[str]:
-    return Validated(text, () if standing_of(text) else (STATUS_UNKNOWN,))
+def _judge_status(text: str | None) -> Validated[str]:
+    is_known = text is None or standing_of(text) is not None
+    return Validated(text, () if is_known else (STATUS_UNKNOWN,))
 
 
 def _standing(row: Mapping[str, Any]) -> LoanStanding:
