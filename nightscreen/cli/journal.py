@@ -88,7 +88,7 @@ def verify() -> Result:
 
 @command("journal reread --json", of=app, view="reread")
 def reread() -> Result:
-    """Read saved answers that could not be read again, after the response rules were corrected.
+    """Read again saved answers that could not be read, once the response rules were corrected.
 
     Free, makes no calls. The next run uses the answers that can now be read.
     """

@@ -90,9 +90,12 @@ class Standing:
 
 def standings(context: Context, found: Iterable[RunRecord]) -> list[Standing]:
     """Return how runs stand."""
-    standing = []
+    standing, found = [], list(found)
+    asked = [run.run_id for run in found if run.stop_reason == StopReason.APPROVAL]
+    newest = context.approvals.newest_of(asked)
     for run in found:
-        facts = standing_of(run, context.settings, context.journal, context.clock())
+        approval = newest.get(run.run_id)
+        facts = standing_of(run, context.settings, context.journal, context.clock(), approval)
         state, words, next_at = facts["state"], ending(facts), None
         if facts["approval"] is not None and facts["approval"]["state"] == ApprovalState.WAITING:
             state, words = WAITS, "waits for approval"
@@ -169,11 +172,12 @@ def file(context: Context) -> Response:
 
 def report(context: Context) -> Response:
     """Return a run's report as it is shown inside its page."""
+    # first of all, so that who may not see reports is not told which runs have one
+    context.require((declaration_of(REPORT_PAGE) or Output(REPORT_PAGE)).right)
     found = find_run(context)
     files = files_of(found)
     if REPORT_PAGE not in files:
         raise DeskError(404, "This run has no report yet.")
-    context.require(files[REPORT_PAGE].right)
     page = (Path(found.folder) / REPORT_PAGE).read_bytes()
     for name in [*files, "./"]:  # beside the report there; here each has its address
         at = f"/runs/{found.run_id}" + (f"/files/{name}" if name != "./" else "#files")

@@ -26,6 +26,7 @@ from nightscreen.schemas.stops import StopReason
 from nightscreen.schemas.uploads import Upload
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import timedelta
 
     from sqlalchemy import Connection
@@ -164,9 +165,14 @@ class Approvals:
 
     def newest(self, run_id: str) -> Approval | None:
         """Return a run's newest request, with its decision; None if none, or without the key."""
-        if self._journal.key_trouble is not None:
-            return None
-        return next(reversed(self.of_run(run_id)), None)
+        return self.newest_of([run_id]).get(run_id)
+
+    def newest_of(self, run_ids: Sequence[str]) -> dict[str, Approval]:
+        """Return the newest request of each run that has one; none of all without the key."""
+        if self._journal.key_trouble is not None or not run_ids:
+            return {}
+        found = self._records.select(records.c.run_id.in_(run_ids))
+        return {each.run_id: each for each in sorted(found, key=lambda each: each.number)}
 
     def state_of(self, run: RunRecord, *, valid: timedelta) -> ApprovalState | None:
         """Return the state of the approval that a run stopped for; None for other runs."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunActivity, RunRecord
+    from nightscreen.schemas.approvals import Approval
     from nightscreen.schemas.clock import Clock
 
 SILENT_S = 120  # if a living run's vital signs are older than this, its process counts as hung
@@ -92,11 +93,14 @@ def state_of(home: Path, run: RunRecord, now: int) -> str:
     return HUNG if now - signs["at"] > SILENT_S * MICROS else RUNNING
 
 
-def standing_of(run: RunRecord, settings: Settings, journal: Journal, now: int) -> dict[str, Any]:
-    """Return a run's state, why and by whom it was stopped, and what it waits for."""
-    report, approval, signs = run.report or {}, None, dict[str, Any]()
-    if run.stop_reason == StopReason.APPROVAL:
-        approval = Approvals(journal).newest(run.run_id)
+def standing_of(
+    run: RunRecord, settings: Settings, journal: Journal, now: int, approval: Approval | None
+) -> dict[str, Any]:
+    """Return a run's state, why and by whom it was stopped, and what it waits for.
+
+    `approval` is the newest one of a run that stopped for it; None for other runs.
+    """
+    report, signs = run.report or {}, dict[str, Any]()
     if run.state == RUNNING or run.stop_reason == StopReason.OUTAGE:
         signs = read_vitals(settings.home, run.run_id) or {}
     return {
@@ -131,14 +135,16 @@ def condition_of(
     running = run.state == RUNNING
     live = signs if running else {}
     left = {} if holder is not None else _left_by_dead_process(journal, run.run_id)
-    checks = _checks(report, signs, activity, left)
+    checks, approval = _checks(report, signs, activity, left), None
+    if run.stop_reason == StopReason.APPROVAL:
+        approval = Approvals(journal).newest(run.run_id)
     spent, missing = journal.money.of_run(run.run_id), _missing(settings, checks, journal, now)
     last_answer_at = max(activity.last_answer_at or 0, signs.get("last_answer_at") or 0) or None
     return {
         "run_id": run.run_id,
         "flow": run.flow,
         "batch": run.batch,
-        **standing_of(run, settings, journal, now),
+        **standing_of(run, settings, journal, now, approval),
         "phase": live.get("phase"),
         "started_at": run.started_at,
         "finished_at": run.finished_at,

@@ -130,6 +130,7 @@ def test_run_leads_with_decisions_in_naira_and_gives_its_own_files_alone(bank: O
     assert "<iframe" not in without.get(f"/runs/{run}").text
     for path in ("report", "files/report.json", "files/calls.parquet"):
         assert without.get(f"/runs/{run}/{path}").status_code == 403, path
+    assert without.get("/runs/none/report").status_code == 403, "the right is asked first"
 
 
 def test_list_is_counted_narrowed_sorted_searched_and_paged(bank: Office) -> None:

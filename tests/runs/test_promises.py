@@ -118,7 +118,7 @@ def test_nothing_is_sent_after_the_deadline(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Resumed:
-    """A run that was resumed, and what somebody saw who looked before and while it went on."""
+    """A run that was resumed, and what somebody saw who looked while it went on and between."""
 
     world: World
     night: Night
@@ -128,18 +128,19 @@ class Resumed:
 
 @pytest.fixture(scope="module")
 def resumed(tmp_path_factory: pytest.TempPathFactory) -> Resumed:
-    """A run that its cap stopped, resumed under another; somebody else tries so meanwhile."""
+    """A run that its cap stopped, resumed under another; somebody else tries so both times."""
     world, refused = World(tmp_path_factory.mktemp("resumed")), list[str]()
-    first = world.screen(HAVE_ACCOUNTS[:4], checks=["bank_account"], max_spend="20")
-    manifest = first.folder / "manifest.json"
-    manifests = [manifest.exists()]
+    manifests = list[bool]()
 
     def look(run: ScreeningRun) -> None:
-        manifests.append(manifest.exists())
+        manifests.append((run.folder.path / "manifest.json").exists())
         with pytest.raises(InputError) as told:
             world.screen(run=run.run_id)
         refused.append(str(told.value))
 
+    given = {"checks": ["bank_account"], "max_spend": "20"}
+    first = world.screen_by(Unasked(look), HAVE_ACCOUNTS[:4], **given)
+    manifests.append((first.folder / "manifest.json").exists())
     night = world.screen_by(Unasked(look), run=first.report["run_id"], max_spend="1000")
     return Resumed(world, night, manifests, refused)
 
@@ -147,14 +148,14 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> Resumed:
 def test_a_run_under_way_is_resumed_by_nobody_else(resumed: Resumed) -> None:
     """Whoever tries is told so, and the run goes on as if nothing had been."""
     report = resumed.night.report
-    assert [report["run_id"] in each for each in resumed.refused] == [True]
+    assert [report["run_id"] in each for each in resumed.refused] == [True, True]
     assert report["state"] == "completed"
     assert Decimal(report["cost"]["total"]) == Decimal(resumed.world.charged) == 40
 
 
 def test_no_manifest_stands_while_files_are_replaced(resumed: Resumed) -> None:
     """Whoever takes files by the manifest takes those of one session."""
-    assert resumed.manifests == [True, False]
+    assert resumed.manifests == [False, True, False]
     assert (resumed.night.folder / "manifest.json").exists()
 
 
