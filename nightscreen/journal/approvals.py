@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Select
 
     from nightscreen.journal.actor import Actor
     from nightscreen.journal.opening import Journal
@@ -171,6 +171,9 @@ class Approvals:
         """Return the newest request of each run that has one; none of all without the key."""
         if self._journal.key_trouble is not None or not run_ids:
             return {}
+        return self._newest_in(run_ids)
+
+    def _newest_in(self, run_ids: Sequence[str] | Select[tuple[str]]) -> dict[str, Approval]:
         found = self._records.select(records.c.run_id.in_(run_ids))
         return {each.run_id: each for each in sorted(found, key=lambda each: each.number)}
 
@@ -200,9 +203,8 @@ class Approvals:
         stopped = select(runs.c.run_id).where(
             runs.c.state == _STOPPED, runs.c.stop_reason == StopReason.APPROVAL.value
         )
-        asked = self._records.select(records.c.run_id.in_(stopped))
-        newest = {each.run_id: each for each in sorted(asked, key=lambda each: each.number)}
-        waiting = (each for each in newest.values() if each.decision is None)
+        newest = self._newest_in(stopped).values()
+        waiting = (each for each in newest if each.decision is None)
         return sorted(waiting, key=lambda each: each.at)
 
 

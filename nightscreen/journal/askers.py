@@ -39,7 +39,7 @@ def caps_of_all(connection: Connection) -> dict[str, dict[str, int]]:
 
 def remove(connection: Connection, holders: Collection[str]) -> None:
     """Remove the rows of dead processes."""
-    connection.execute(delete(askers).where(askers.c.holder.in_(list(holders))))
+    connection.execute(delete(askers).where(askers.c.holder.in_(holders)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,7 +256,8 @@ class Calls:
         bodies = {each.call_id: self._seal(each) for each in outcomes if each.keeps_body}
         with self._database.recording() as connection:
             ids = [each.call_id for each in outcomes]
-            found = {row.call_id: row for row in connection.execute(_OPEN, {"ids": ids})}
+            opened = connection.execute(_OPEN, {"ids": ids}) if ids else ()
+            found = {row.call_id: row for row in opened}
             me = self._holders.name
             lookups.change(connection, lookup_changes, me, owner=me)
             pairs = [(each, found.pop(each.call_id)) for each in outcomes if each.call_id in found]

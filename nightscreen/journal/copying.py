@@ -123,12 +123,12 @@ def back_up_dated(
 
 def _copy_out(database: Database, file: Path) -> None:
     """Copy a snapshot of a journal into an SQLite file; writers can continue meanwhile."""
-    copy = Database(journal_url(file.parent))
-    try:
-        with database.snapshot() as source, copy.writing() as target:
-            _copy_tables(source, target)
-    finally:
-        copy.engine.dispose()
+    with (
+        closing(Database(journal_url(file.parent))) as copy,
+        database.snapshot() as source,
+        copy.writing() as target,
+    ):
+        _copy_tables(source, target)
     with closing(sqlite3.connect(file)) as single:  # a copy is one file, with no log beside it
         single.execute("PRAGMA journal_mode=DELETE")
 
@@ -152,8 +152,10 @@ def restore(
     """
     if not (folder / JOURNAL_FILE).exists():
         raise JournalError(f"{folder} is no backup of a journal: it has no {JOURNAL_FILE}")
-    source, target = Database(journal_url(folder)), Database(url or journal_url(home))
-    try:
+    with (
+        closing(Database(journal_url(folder))) as source,
+        closing(Database(url or journal_url(home))) as target,
+    ):
         source.require_sound_file()
         with source.reading() as old:
             require_declared(read_meta(old, VERSION))
@@ -165,9 +167,6 @@ def restore(
             _copy_tables(old, new)
             if key:
                 write_private_once(home / KEY_FILE, encode_key(key))
-    finally:
-        source.engine.dispose()
-        target.engine.dispose()
 
 
 def _key_of(folder: Path, home: Path, passphrase: str) -> bytes:

@@ -104,6 +104,10 @@ class Database:
         self._gave_up = False  # a wait failed; the next one starts only after a successful write
         self._named_at = 0.0  # when the log last mentioned a wait, on a monotonic clock
 
+    def close(self) -> None:
+        """Close its connections."""
+        self.engine.dispose()
+
     # --- transactions ---
 
     @contextmanager

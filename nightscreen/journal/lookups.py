@@ -315,7 +315,7 @@ CLAIMANTS = select(lookups.c.holder).where(_CLAIMED)
 def release_dead_claims(connection: Connection, holders: Collection[str]) -> None:
     """Release the lookups that dead processes had claimed; their last attempt counts."""
     freed = {"state": _WAITING, "holder": None, "attempts": lookups.c.attempts + 1}
-    change_ = update(lookups).where(_CLAIMED, lookups.c.holder.in_(list(holders))).values(freed)
+    change_ = update(lookups).where(_CLAIMED, lookups.c.holder.in_(holders)).values(freed)
     connection.execute(change_)
 
 

@@ -99,7 +99,7 @@ def open_journal(
     make_private_folder(home)
     database = Database(url or journal_url(home), busy_timeout_s=busy_timeout_s)
     with ExitStack() as undone:
-        undone.callback(database.engine.dispose)
+        undone.callback(database.close)
         remembered = _remembered(home)
         _private_from_birth(database, home)
         facts = _facts_of(database, home)
@@ -143,7 +143,7 @@ def open_read_only(settings: Settings, *, clock: Clock = system_clock) -> Journa
     home = settings.home
     database = Database(settings.journal_url or journal_url(home), busy_timeout_s=PATIENCE_S)
     with ExitStack() as undone:
-        undone.callback(database.engine.dispose)
+        undone.callback(database.close)
         if database.file is not None and not database.file.exists():  # a connection would make it
             _refuse_vanished(home)
             return None

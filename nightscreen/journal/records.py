@@ -58,8 +58,7 @@ class Records(Generic[R]):
     def change(self, key: str, changed: Callable[[R], R | None], at: int) -> R | None:
         """Change a record's current version, or delete it; return the new version, or None."""
         with self._journal.database.writing() as connection:
-            row = next(iter(self._with_keys(connection, [key])), None)
-            before = None if row is None else self._read(row)
+            before = self._current(connection, key)
             after = None if before is None else changed(before)
             if after is None:
                 connection.execute(delete(records).where(self._mine, records.c.key == key))
@@ -116,11 +115,13 @@ class Records(Generic[R]):
 
     def swap(self, connection: Connection, record: R, before: R, at: int) -> bool:
         """Replace a record by a new version within a transaction, like `replace`."""
-        row = next(iter(self._with_keys(connection, [before.key])), None)
-        if row is None or self._read(row) != before:
+        if self._current(connection, before.key) != before:
             return False
         self.update(connection, [record], at)
         return True
+
+    def _current(self, connection: Connection, key: str) -> R | None:
+        return next(iter(self.read(connection, records.c.key == key)), None)
 
     def update(self, connection: Connection, changed: Iterable[R], at: int) -> None:
         """Overwrite the records with the same keys."""

@@ -41,7 +41,7 @@ class Storage:
     def close(self) -> None:
         """Release the lock and all connections."""
         self.holders.release()
-        self.database.engine.dispose()
+        self.database.close()
 
     def __enter__(self) -> Self:
         return self

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from nightscreen.schemas.api_runs import ApiRunParameters
 
 _NOT_STORED = frozenset({"run", "yes", "quote_only"})
-_NOT_INHERITED = frozenset({"run", "deadline", "quote_only"})
-"""Parameters that a resumed run does not inherit: its old deadline is over, but its cap holds."""
 P = TypeVar("P", bound="ApiRunParameters")
 R = TypeVar("R", bound=Run)
 _PATHS = frozenset({"input", "mapping", "policy", "shadow", "run_dir", "output"})
@@ -99,10 +97,12 @@ def open_api_run(
 
 
 def _with_earlier(given: P, earlier: RunRecord) -> P:
-    """Return parameters completed from those of a resumed run."""
-    inherited = {k: v for k, v in earlier.parameters.items() if k not in _NOT_INHERITED}
+    """Return parameters completed from those of a resumed run.
+
+    Its old deadline is over and is not inherited; its cap holds.
+    """
     chosen = {name: getattr(given, name) for name in given.model_fields_set}
-    return type(given).model_validate({**inherited, **chosen})
+    return type(given).model_validate({**earlier.parameters, "deadline": "", **chosen})
 
 
 def require_service(settings: Settings, *, quote_only: bool) -> None:

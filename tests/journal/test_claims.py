@@ -504,8 +504,7 @@ def test_counters_are_written_last_and_in_one_order(journal: Journal) -> None:
 
     def note(_c: object, _d: object, sql: str, given: Any, *_: object) -> None:  # noqa: ANN401 - as the driver has it
         if "INTO spend" in sql:
-            scopes = (row["scope"] if isinstance(row, dict) else row[0] for row in given)
-            transactions[-1].append(list(scopes))
+            transactions[-1].append([row[0] for row in given])
         elif sql.startswith(("INSERT", "UPDATE")):
             transactions[-1].append([])
 
