@@ -50,6 +50,6 @@ def load_prices(path: Path | None = None) -> dict[str, int]:
             are named.
     """
     path = path or PRICES
-    _, listed = read_model(path, PriceList)
+    listed = read_model(path, PriceList)
     naira = {name: check.naira for name, check in CHECKS.items()} | listed.naira
     return {operation: to_micro(price) for operation, price in naira.items()}

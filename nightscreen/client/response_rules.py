@@ -280,9 +280,9 @@ def load_response_rules(path: Path | None = None) -> ResponseRules:
         SettingsError: the file cannot be read, is not TOML, or has a mistake. The message names
             the file, and the line if the mistake is in one rule.
     """
-    return _package_rules() if path is None else read_model(path, ResponseRules)[1]
+    return _package_rules() if path is None else read_model(path, ResponseRules)
 
 
 @cache
 def _package_rules() -> ResponseRules:
-    return read_model(MANNERS, ResponseRules)[1]
+    return read_model(MANNERS, ResponseRules)

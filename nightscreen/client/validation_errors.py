@@ -22,25 +22,25 @@ _TABLE = re.compile(r"\s*\[+\s*([\w.-]+)\s*\]+")
 _ENTRY = re.compile(r"\s*[\"']?([\w-]+)[\"']?\s*=")
 
 
-def read_model(path: Path, model: type[_Model]) -> tuple[str, _Model]:
-    """Return a data file as text and as its model.
+def read_model(path: Path, model: type[_Model]) -> _Model:
+    """Return a data file as its model.
 
     Raises:
         SettingsError: it cannot be read, is not TOML, or has a mistake; file and line are named.
     """
     try:
         text = path.read_text("utf-8")
-        return text, model.model_validate(tomllib.loads(text))
+        return model.model_validate(tomllib.loads(text))
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is no TOML: {error}") from None
     except ValidationError as error:
-        place = place_in(path, text, error.errors()[0]["loc"])
+        place = _place_in(path, text, error.errors()[0]["loc"])
         raise SettingsError(f"{place}: {_first_mistake(error)}") from None
 
 
-def place_in(path: Path, text: str, where: Sequence[str | int]) -> str:
+def _place_in(path: Path, text: str, where: Sequence[str | int]) -> str:
     """Return the file and the line of an entry, such as `manners.toml, line 12`.
 
     Args:

@@ -411,10 +411,13 @@ class RecordRun(PersonRun[P, S]):
         """Save the result of a call, and update the person's state."""
         end = _end_of(task, self.run.clock())
         after = partial(self.after, self.run.journal, end)
-        self.records.change(person.record.key, after, self.run.clock())
+        record = self.records.change(person.record.key, after, self.run.clock())
         is_lost = end is not None and end.is_lost
         person.state = "" if is_lost else _STATES_WITHOUT_ANSWER.get(task.status, "")
-        self.look_up([person])  # if the record was deleted, an older one may count again
+        if record is None:  # deleted: an older one may count again
+            self.look_up([person])
+        else:
+            self.apply_record(person, record)
 
 
 # --- the driver ---

@@ -6,11 +6,11 @@ This module detects the format and reports files that cannot be read. `csv_rows`
 
 from __future__ import annotations
 
-import hashlib
 import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from nightscreen.files.places import sha256_of
 from nightscreen.files.quarantine import unescape_formula
 from nightscreen.reading.columns import Vocabulary, fold, understand, unique_headings
 from nightscreen.reading.csv_rows import read_csv
@@ -182,8 +182,7 @@ def file_digest(path: Path) -> str:
         InputError: it cannot be read.
     """
     try:
-        with path.open("rb") as file:
-            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        return f"sha256:{sha256_of(path)}"
     except OSError as error:
         raise _unreadable(path, error) from None
 

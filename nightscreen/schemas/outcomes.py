@@ -225,10 +225,11 @@ def merged(spells: Iterable[Arrears]) -> tuple[Arrears, ...]:
     """Return each period past due once; of a repeated one the most days count."""
     by_start: dict[date, Arrears] = {}
     for spell in spells:
-        known = by_start.get(spell.since, spell)
-        by_start[spell.since] = Arrears(
-            since=spell.since,
-            days=max(known.days, spell.days),
-            unpaid_days=max(known.unpaid_days, spell.unpaid_days),
-        )
+        known = by_start.setdefault(spell.since, spell)
+        if known is not spell:
+            by_start[spell.since] = Arrears(
+                since=spell.since,
+                days=max(known.days, spell.days),
+                unpaid_days=max(known.unpaid_days, spell.unpaid_days),
+            )
     return tuple(by_start.values())

@@ -26,7 +26,7 @@ from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.operations.person_run import PersonRun
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
-from tests.screening import CONSENT, World, customer
+from tests.screening import CONSENT, World, csv_rows, customer
 
 
 def asked(number: int, **changes: str) -> dict[str, str]:
@@ -58,8 +58,7 @@ class BvnResult:
     @property
     def problems(self) -> list[tuple[str, str]]:
         """Return line and code of every problem."""
-        with (self.folder / "problems.csv").open(encoding="utf-8", newline="") as file:
-            return [(row["line"], row["code"]) for row in csv.DictReader(file)]
+        return [(row["line"], row["code"]) for row in csv_rows(self.folder / "problems.csv")]
 
     @property
     def states(self) -> dict[str, int]:

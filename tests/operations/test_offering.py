@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
 import re
 import shutil
 from pathlib import Path
@@ -31,7 +30,7 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.stops import REFUSALS
 from tests.journal.conftest import by_name
 from tests.operations.offers_in_a_test import PRODUCT, Lender, Offered, borrower
-from tests.screening import Night
+from tests.screening import Night, csv_rows
 
 NUMBERS = range(1, 13)
 FORMULA = {3: {"first_name": "=HYPERLINK(1)"}}
@@ -126,8 +125,7 @@ def test_each_approved_customer_gets_one_link(lender: Lender, night: Night) -> N
     assert start["distinct"] == sum(start[name] for name in parts) == len(approved)
     assert report["cost"]["total"] == "0.00"
     every = lender.offer(night, decisions=["approve", "review", "decline", "undecided"])
-    with (every.folder / "offers.csv").open(encoding="utf-8", newline="") as file:
-        rows = {row["customer_id"]: row for row in csv.DictReader(file)}
+    rows = {row["customer_id"]: row for row in csv_rows(every.folder / "offers.csv")}
     assert rows.keys() == every.offers.keys() > approved
     for customer, row in rows.items():
         table = every.offers[customer]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from nightscreen.schemas.pulls import PulledKind
 from nightscreen.schemas.stops import StopReason
 from tests.operations.pulls_in_a_test import LIST, Lender, username
 from tests.sandbox.in_process import quick_sandbox
+from tests.screening import csv_rows
 
 
 @pytest.fixture(autouse=True)
@@ -206,8 +206,8 @@ def test_unreadable_records_go_to_quarantine_and_stay_sealed(lender: Lender) -> 
     lender.consent([customer])
     report = lender.pull()
     assert (report["rows"]["quarantined"], report["customers"]["pulled"]) == (3, 1)
-    with (lender.folder / "out" / report["run_id"] / "quarantine.csv").open() as file:
-        rows = {row["code"]: row for row in csv.DictReader(file)}
+    refused = csv_rows(lender.folder / "out" / report["run_id"] / "quarantine.csv")
+    rows = {row["code"]: row for row in refused}
     assert {code: row["column"] for code, row in rows.items()} == {
         "not_a_record": "",
         "money_unreadable": "amount",

@@ -112,7 +112,7 @@ def after_finish(request: BvnRequest, end: CallEnd | None) -> BvnRequest:
     if end.is_answered:
         cost_micro = request.cost_micro + (end.cost_micro or 0)
         confirmed = {"state": BvnState.CONFIRMED, "cost_micro": cost_micro}
-        return answered.model_copy(update={**ended, **confirmed, "attempts": request.attempts})
+        return answered.model_copy(update={**confirmed, "settled_at": end.settled_at})
     if end.is_lost:
         lost = {"doubt": Doubt.FINISH, "attempts": request.attempts + 1}
         return answered.model_copy(update=lost)

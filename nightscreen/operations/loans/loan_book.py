@@ -157,7 +157,7 @@ class LoanBook:
         if as_of > self._today:
             issues.add(number, "as_of", DAY_AHEAD_TAKEN)
         days, status = _judge_days(row["days_past_due"]), _judge_status(row["status"])
-        day = _day({**row, "days_past_due": days.value})
+        day = _day(row, days.value, status.value)
         disbursed: datetime | None = row["disbursed_at"]
         if disbursed is None and day.standing is LoanStanding.NOT_LENT:
             disbursed = datetime.combine(as_of, datetime.min.time(), LAGOS)
@@ -216,10 +216,12 @@ class LoanBook:
         self.counts["never_decided"] = len(self._has_decision) - self.counts["decided"]
 
 
-def _day(row: Mapping[str, Any]) -> LoanDay:
-    """Return a loan's status on the row's day; missing values are derived from the others."""
-    days, restructured_text = row["days_past_due"], row["restructured"]
-    standing = _standing(row)
+def _day(row: Mapping[str, Any], days: int | None, known: LoanStanding | None) -> LoanDay:
+    """Return a loan's status on the row's day; missing values are derived from the others.
+
+    `days` are the days past due, and `known` is what the status text says.
+    """
+    standing, restructured_text = known or _standing(row, days), row["restructured"]
     restructured = restructured_text is not None and fold(restructured_text) in _YES
     if days is None:  # the days since maturity, if anything is still owed
         due, paid, owed = row["due"], row["paid"], row["outstanding"]
@@ -252,20 +254,18 @@ def _judge_days(text: str | None) -> Validated[int]:
     return Validated(0 if match[1] else int(match[2]))
 
 
-def _judge_status(text: str | None) -> Validated[str]:
-    is_known = text is None or standing_of(text) is not None
-    return Validated(text, () if is_known else (STATUS_UNKNOWN,))
+def _judge_status(text: str | None) -> Validated[LoanStanding]:
+    known = None if text is None else standing_of(text)
+    return Validated(known, () if text is None or known else (STATUS_UNKNOWN,))
 
 
-def _standing(row: Mapping[str, Any]) -> LoanStanding:
-    """Return a loan's standing from its status text, else from its amounts and days."""
-    if (known := standing_of(row["status"] or "")) is not None:
-        return known
+def _standing(row: Mapping[str, Any], days: int | None) -> LoanStanding:
+    """Return a loan's standing from its amounts and days past due."""
     if row["written_off_at"] is not None:
         return LoanStanding.WRITTEN_OFF
     if row["outstanding"] is not None and not row["outstanding"] and row["paid"]:
         return LoanStanding.CLOSED
-    return LoanStanding.PAST_DUE if row["days_past_due"] else LoanStanding.OPEN
+    return LoanStanding.PAST_DUE if days else LoanStanding.OPEN
 
 
 BLOCK = 20_000  # rows imported at once: bounds memory

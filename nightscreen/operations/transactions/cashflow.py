@@ -155,7 +155,7 @@ def load_narrations(path: Path | None = None) -> Narrations:
         SettingsError: it cannot be read, has a mistake, or a rule uses a sensitive word; the text
             names file and line.
     """
-    return read_model(path or NARRATIONS, Narrations)[1]
+    return read_model(path or NARRATIONS, Narrations)
 
 
 # --- figures ---

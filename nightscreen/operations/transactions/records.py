@@ -308,7 +308,7 @@ def load_fields(
         SettingsError: the file cannot be read, is not TOML, or has a mistake.
     """
     path = path or DATA / f"{kind}_fields.toml"
-    _, table = read_model(path, _Table)
+    table = read_model(path, _Table)
     columns = [each.name for each in (*BEFORE, EXTRA)] + [each.column for each in table.field]
     repeated = next((name for name in columns if columns.count(name) > 1), None)
     if repeated is not None:
@@ -563,8 +563,8 @@ class PullStore:
 
 def _is_current(customer: bytes, kind: PulledKind) -> ColumnElement[bool]:
     """Return the condition for a customer's current records of a kind."""
-    is_current = (_records.customer == customer) & _records.ended_at.is_(None)
-    return is_current & (_records.kind == kind.value)
+    own = (_records.customer == customer) & (_records.kind == kind.value)
+    return own & _records.ended_at.is_(None)
 
 
 # --- comparing ---
