@@ -365,18 +365,21 @@ def _start_others(
     services: Services, settings: Settings, engine: RunningEngine, desk_port: int
 ) -> None:
     """Start the flows, the inbox and the pages; the portal gets no login for the engine."""
-    from nightscreen.portal.app import end_within_s
-
     ours = {name: os.environ[name] for name in (LOGIN,) if name in os.environ}
     if engine.login:
         ours = client_environment(engine.url, engine.login)
-    commands = {FLOWS: ["nightscreen.flows.served"], "inbox": ["nightscreen.cli", "inbox"]}
+    python = [sys.executable, "-m"]
+    others = [
+        Service(FLOWS, [*python, "nightscreen.flows.served"], environment=ours),
+        Service("inbox", [*python, "nightscreen.cli", "inbox"], environment=ours),
+    ]
     if settings.redirect_uri or settings.portal_url:
-        commands["portal"] = ["nightscreen.cli", "portal"]
-    commands["desk"] = ["nightscreen.cli", "desk", "--port", str(desk_port)]
-    for name, arguments in commands.items():
-        service = Service(name, [sys.executable, "-m", *arguments], environment=ours)
-        if name == "portal":
-            service.environment = {}
-            service.ends_within_s = end_within_s(settings) + _ENDS_WITHIN_S
+        from nightscreen.portal.app import end_within_s
+
+        portal = [*python, "nightscreen.cli", "portal"]
+        within_s = end_within_s(settings) + _ENDS_WITHIN_S
+        others.append(Service("portal", portal, ends_within_s=within_s))
+    desk = [*python, "nightscreen.cli", "desk", "--port", str(desk_port)]
+    others.append(Service("desk", desk, environment=ours))
+    for service in others:
         services.start(service)

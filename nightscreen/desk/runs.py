@@ -40,7 +40,7 @@ from nightscreen.schemas.uploads import RowToCorrect
 from nightscreen.web.guard import see_other
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from nightscreen.desk.context import Context
     from nightscreen.journal.runs import RunRecord
@@ -88,9 +88,9 @@ class Standing:
         return self.state in {WAITS, "stopped", KILLED, HUNG} and not is_asked
 
 
-def standings(context: Context, found: Iterable[RunRecord]) -> list[Standing]:
+def standings(context: Context, found: Sequence[RunRecord]) -> list[Standing]:
     """Return how runs stand."""
-    standing, found = [], list(found)
+    standing = []
     asked = [run.run_id for run in found if run.stop_reason == StopReason.APPROVAL]
     newest = context.approvals.newest_of(asked)
     for run in found:
@@ -111,8 +111,7 @@ def run(context: Context) -> Response:
     found = find_run(context)
     facts = condition_of(found, context.settings, context.journal, context.clock)
     follows = context.request.headers.get("hx-request") == "true"
-    ended_at = context.asked_first("resumed")
-    starting = ended_at != "" and ended_at == str(found.finished_at)
+    starting = context.asked_first("resumed") == str(found.finished_at)
     approval = (facts["approval"] or {}).get("state", "")
     stands = f"{facts['state']} {approval}".strip()
     is_moving = facts["state"] == RUNNING or starting or approval == ApprovalState.APPROVED

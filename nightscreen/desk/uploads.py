@@ -42,9 +42,9 @@ TYPED: Final = "typed"
 """Choice of an upload that was made at the desk: of one customer, a part of a batch."""
 _AS_BEFORE: Final = (
     *("karma_identities", "karma_stop_at_first", "shadow"),
-    *("merge_rows", "policy", "freshness", "purpose"),
+    *("merge_rows", "policy", "freshness"),
 )
-_AS_CHOSEN: Final = (*_AS_BEFORE, "date_order", "max_spend")
+_AS_CHOSEN: Final = (*_AS_BEFORE, "purpose", "date_order", "max_spend")
 """Choices that are parameters of the run by the same names; the first of them are those that rows
 have which are screened once more."""
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")

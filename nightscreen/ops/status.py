@@ -85,10 +85,12 @@ def state_of(home: Path, run: RunRecord, now: int) -> str:
 
     Only the machine that it runs on has its vital signs.
     """
-    if run.state != RUNNING:
-        return run.state
-    signs = read_vitals(home, run.run_id)
-    if signs is None or signs.get("host") != socket.gethostname():
+    signs = read_vitals(home, run.run_id) if run.state == RUNNING else None
+    return _state(run, signs or {}, now)
+
+
+def _state(run: RunRecord, signs: Mapping[str, Any], now: int) -> str:
+    if run.state != RUNNING or signs.get("host") != socket.gethostname():
         return run.state
     return HUNG if now - signs["at"] > SILENT_S * MICROS else RUNNING
 
@@ -104,7 +106,7 @@ def standing_of(
     if run.state == RUNNING or run.stop_reason == StopReason.OUTAGE:
         signs = read_vitals(settings.home, run.run_id) or {}
     return {
-        "state": state_of(settings.home, run, now),
+        "state": _state(run, signs, now),
         "stop_reason": run.stop_reason,
         "stopped_by": Audit(journal).stopped_by(run),
         "held": bool(report.get("held")) and not report.get("released"),
