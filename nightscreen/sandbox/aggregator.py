@@ -128,8 +128,8 @@ def _with_id(records: list[Record], wanted: str) -> Record | None:
 
 
 def _list(call: Call) -> Answer:
-    about = _about(call)
-    return Answer("pulled", None, malformed(*about[:2], transactions_of(*about)))
+    records = transactions_of(*_about(call))
+    return Answer("pulled", None, malformed(call.identity, call.sandbox.day, records))
 
 
 def _transaction(call: Call) -> Answer:

@@ -132,9 +132,9 @@ class Call:
     priced: bool = False
     price: int = 0
 
-    def refuse(self, message: str, *, first: bool = False) -> None:
-        """Refuse a malformed value; what is found first counts, unless it goes before all else."""
-        self.refusal = message if first else self.refusal or message
+    def refuse(self, message: str) -> None:
+        """Refuse a malformed value; what is found first counts."""
+        self.refusal = self.refusal or message
 
     async def decide(self) -> Answer:
         """Decide the call; see the module's first line for the order."""

@@ -84,7 +84,8 @@ class Sandbox:
         seed: int = 0,
         ledger_limit: int | None = None,
     ) -> None:
-        self._opening = scenario, micros_of(TypeAdapter(Amount).validate_python(balance))
+        self._first_scenario = scenario
+        self._balance_micros = micros_of(TypeAdapter(Amount).validate_python(balance))
         self._seed, self._ledger_limit = seed, ledger_limit
         self.authorization = f"Bearer {api_key}"
         # the addresses to which customers may be sent back; None takes any on loopback
@@ -94,11 +95,10 @@ class Sandbox:
 
     def reset(self, scenario: str | None = None) -> None:
         """Go back to the beginning of a scenario: empty ledger, full wallet, no faults set."""
-        first, balance_micros = self._opening
-        self.scenario = scenario or first
+        self.scenario = scenario or self._first_scenario
         mood = SCENARIOS[self.scenario]
         self.manners = mood.manners
-        self.wallet = Wallet(balance_micros)
+        self.wallet = Wallet(self._balance_micros)
         self.prices = dict(PRICES)
         self.ledger = Ledger(self._ledger_limit)
         self.latency = Latency(mood.latency, self._seed)

@@ -167,29 +167,29 @@ def transactions_of(customer: str, day: int = 0, owner: Owner | None = None) -> 
 
     The oddities of some magic customers come later (`malformed`).
     """
+    last = FIRST_DAY + timedelta(days=day)
+    month = (last.year - FIRST_DAY.year) * 12 + last.month - FIRST_DAY.month  # that of day 0 is 0
     records = [
         story.on(day)
-        for story in _stories(customer, owner or owner_of(customer), day)
-        if story.gone is None or day < story.gone
+        for story in _stories(customer, owner or owner_of(customer), month)
+        if story.born <= day and (story.gone is None or day < story.gone)
     ]
     return sorted(records, key=lambda record: str(record["transaction_date"]), reverse=True)
 
 
 @lru_cache(maxsize=256)
-def _stories(customer: str, owner: Owner, day: int) -> list[_Story]:
-    """Write a customer's stories that begin on or before a day."""
+def _stories(customer: str, owner: Owner, newest_month: int) -> list[_Story]:
+    """Write a customer's stories from their first month to `newest_month`, in their order."""
     kind, life = by_customer(customer).word, owner.life
     if kind == "no-transactions":
         return []
     is_many = kind == "ten-thousand"
     entries = [(0, entry) for entry in everyday(customer, *_MANY)] if is_many else []
-    last = FIRST_DAY + timedelta(days=day)
-    newest_month = (last.year - FIRST_DAY.year) * 12 + last.month - FIRST_DAY.month
-    for month in range(-life.months, newest_month + 1):  # that of day 0 is 0
+    for month in range(-life.months, newest_month + 1):
         born = [
             (_appears_on(customer, entry), entry) for entry in entries_of(customer, life, month)
         ]
-        entries += [each for each in born if each[0] <= day and (each[0] or not is_many)]
+        entries += [each for each in born if each[0] or not is_many]
     entries.sort(key=itemgetter(0))
     diary = _Diary(customer, owner)
     stories = [story for born, entry in entries for story in diary.write(born, entry)]

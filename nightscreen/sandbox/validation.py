@@ -47,7 +47,9 @@ def _read(call: Call) -> None:
     given = call.fields
     for name, (digits, text) in _FORMS.items():
         if name in given and not is_digits(given[name], digits):
-            call.refuse(text, first=name == "bvn")
+            if name == "bvn":  # the path goes before the body
+                call.refusal = ""
+            call.refuse(text)
     if call.missing:
         call.hangs = "missing_field"
     elif not given.get("image", "http://").startswith(("http://", "https://")):
