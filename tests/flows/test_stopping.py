@@ -14,6 +14,7 @@ from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import Engine, until
+from tests.laws import all_calls
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 
@@ -56,7 +57,7 @@ def test_signalled_command_settles_and_resumes(
     assert (folder / "manifest.json").exists()
     assert sum(check["pending"] for check in report["checks"].values()) > 0
     with open_journal(nightscreen_home) as journal:
-        calls = [row for block in journal.runs.calls(report["run_id"]) for row in block]
+        calls = all_calls(journal)
     assert {row.state for row in calls} <= {"answered", "not_sent"}
     assert float(report["cost"]["total"]) == float(sandbox.totals()["totals"]["charged"])
 

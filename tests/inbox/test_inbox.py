@@ -40,7 +40,7 @@ from nightscreen.privacy.purging import due, purge
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import InputError
-from tests.screening import AskingApproval, Unasked, World, customer
+from tests.screening import AskingApproval, Unasked, World, csv_rows, customer
 
 ROWS = 12
 DAY_MICROS = 86_400_000_000
@@ -292,8 +292,7 @@ def test_a_dropped_file_goes_with_the_enriched_rows(desk: Desk) -> None:
 
 def reviewed(folder: Path, was: str = "", **cells: str) -> Path:
     """Return a night's decision list with a decision written into its first row that was so."""
-    with (folder / "decisions.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = csv_rows(folder / "decisions.csv")
     row = next(each for each in rows if was in each["decision"])
     row |= {"reviewer_decision": row["decision"], "reviewer": "Ada Obi", **cells}
     back = folder.parent / "came-back.csv"

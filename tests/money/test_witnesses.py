@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import Bureau
 from tests.money.test_stops import honest
+from tests.screening import csv_rows
 
 ROWS = 40
 HTML = b"<html><body>Request blocked</body></html>"
@@ -62,8 +62,8 @@ def test_one_customer_with_several_identifiers_is_one_witness(tmp_path: Path) ->
     (tmp_path / "before").mkdir()
     bureau.night(**asked)
     first = bureau.service.ledger[0][1]
-    with (bureau.folder / "in.csv").open(encoding="utf-8", newline="") as file:
-        theirs = next(row for row in csv.DictReader(file) if first in row.values())
+    rows = csv_rows(bureau.folder / "in.csv")
+    theirs = next(row for row in rows if first in row.values())
     identities = {theirs[column] for column in IDENTITIES.values()}
     identities |= {f"+234{theirs['phone'][-10:]}"}  # as it is sent, whatever the file's format
 

@@ -25,6 +25,7 @@ from tests.nights.fixed_world import DATA_KEY
 from tests.nights.spent import WORLDS
 from tests.nights.standard import StandardNight
 from tests.recomputed import Folder
+from tests.screening import csv_rows
 
 DECIDED = [name for name in WORLDS if name != "test-mode"]
 
@@ -123,8 +124,7 @@ def test_a_second_policy_decides_beside_the_one_in_force(standard_night: Standar
     moved = {row["customer_id"] for row in moving}
     assert shadow["moved"]["rows"] == len(moved) > 0
     assert Decimal(shadow["moved"]["exposure"]) == naira
-    with (night.folder / "shadow.csv").open(encoding="utf-8", newline="") as file:
-        assert {row["customer_id"] for row in csv.DictReader(file)} == moved
+    assert {row["customer_id"] for row in csv_rows(night.folder / "shadow.csv")} == moved
     page = (night.folder / "report.html").read_text(encoding="utf-8")
     assert f"{len(moved)} customers would be decided otherwise" in page
 
